@@ -86,6 +86,9 @@ class EndedJobSpec(ApiModel):
     gpu_seconds: Amounts = Field({}, description="The same times the accelerators that it held.")
     ettr_permille: int | None = Field(None, ge=0, le=1000)
     ettr_after_queue_permille: int | None = Field(None, ge=0, le=1000)
+    progress_unknown: bool = Field(
+        False, description="It did not succeed and had no spec.checkpoint.directory: nobody knows what it has kept."
+    )
     attempts: Count = 0
     failures: Count = 0
     failed_starts: Count = Field(0, description="Those of them of which no step was seen.")

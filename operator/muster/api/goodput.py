@@ -209,6 +209,16 @@ class Goodput(ApiModel):
     ettr_after_queue_permille: int | None = Field(
         None, ge=0, le=1000, description="The same without the wait for the first nodes."
     )
+    unsaved_seconds: int | None = Field(
+        None,
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description="Time in steps that no complete checkpoint holds yet, of a job that has not ended; absent: not known.",
+    )
+    progress_unknown: bool = Field(
+        False,
+        description="Without spec.checkpoint.directory nobody knows what a job has kept before it succeeds: it has no ETTR.",
+    )
     failures: int = Field(0, ge=0, le=2**31 - 1)
     failed_starts: int = Field(0, ge=0, le=2**31 - 1, description="Those of them of which no step was seen.")
     steps: int | None = Field(

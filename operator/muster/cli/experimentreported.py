@@ -14,12 +14,12 @@ from pydantic import Field
 
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
-from muster.api.goodput import PRODUCTIVE
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.fleetreported import HOUR, Life
 from muster.cli.prices import Prices
 from muster.cli.words import count
 from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
+from muster.goodput.figures import progress_share
 from muster.goodput.fingerprint import SEVERAL
 
 
@@ -101,7 +101,6 @@ def experiment_report(
     for each in found:
         states[each.state] = states.get(each.state, 0) + 1
     held = sum(sum(each.spec.gpu_seconds.values()) for each in found)
-    productive = sum(each.spec.gpu_seconds.get(bucket, 0) for each in found for bucket in PRODUCTIVE)
     cost = _all([each.cost for each in listed if each.gpu_hours])
     tokens = _all([each.tokens for each in listed if each.wall_seconds])
     is_trained = not running and any(each.state == Ending.SUCCEEDED for each in found)
@@ -117,7 +116,7 @@ def experiment_report(
         time_to_train_seconds=elapsed if is_trained else None,
         states=dict(sorted(states.items())),
         gpu_hours=held / HOUR,
-        goodput=productive / held if held else None,
+        goodput=progress_share((each.spec.gpu_seconds, each.spec.progress_unknown) for each in found),
         failures=sum(each.spec.failures for each in found),
         tokens=None if tokens is None else int(tokens),
         currency=prices.currency if cost is not None else "",
@@ -174,7 +173,6 @@ def _why_no_scaling(made: Sequence[tuple[Life, Efficiency]], bases: Collection[_
 def _job(life: Life, found: Efficiency, base: float | None, prices: Prices) -> ExperimentJob:
     spec = life.spec
     held = sum(spec.gpu_seconds.values())
-    productive = sum(spec.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
     price, rate = prices.of(spec.gpu_model), found.tokens_per_gpu_second
     return ExperimentJob(
         name=spec.name,
@@ -187,12 +185,12 @@ def _job(life: Life, found: Efficiency, base: float | None, prices: Prices) -> E
         gpus=spec.gpus,
         gpu_model=spec.gpu_model,
         gpu_hours=held / HOUR,
-        goodput=productive / held if held else None,
+        goodput=progress_share([(spec.gpu_seconds, spec.progress_unknown)]),
         ettr=None if spec.ettr_permille is None else spec.ettr_permille / 1000,
         failures=spec.failures,
         step=spec.step,
         steps=spec.steps,
-        tokens=found.tokens,
+        tokens=None if spec.progress_unknown else found.tokens,
         tokens_per_second=found.tokens_per_second,
         scaling=rate / base if rate is not None and base else None,
         mfu=found.mfu,

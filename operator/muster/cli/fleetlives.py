@@ -86,7 +86,7 @@ async def _living(
                 spec, off = record(job, None, goodput, Ending.DELETED), ahead(goodput)
                 spec = spec.model_copy(update={"begun": spec.begun - off, "end": spec.end - off})
                 state = job.status.state if running else str(spec.state)
-                found[job.metadata.uid] = Life(spec, state or "Pending", running)
+                found[job.metadata.uid] = Life(spec, state or "Pending", running, goodput.unsaved_seconds or 0)
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             unreadable += 1
     return found, [f"{count_of(unreadable, 'job')} cannot be read by this version"] if unreadable else []

@@ -20,6 +20,7 @@ from muster.api.goodput import PRODUCTIVE, Bucket
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.reported import NONE_SEEN, exposed_seconds, in_steps
+from muster.goodput.figures import progress_share
 from muster.goodput.fleethours import between
 from muster.goodput.history import TAKEN, allotted
 
@@ -42,11 +43,13 @@ class Life:
         spec: its account.
         state: how it ended, or what it is doing.
         running: it has not ended: its account goes on.
+        unsaved_seconds: of its steps, those that no complete checkpoint holds yet.
     """
 
     spec: EndedJobSpec
     state: str
     running: bool
+    unsaved_seconds: int = 0
 
 
 class FleetBucket(ApiModel):
@@ -145,6 +148,13 @@ class FleetReport(ApiModel):
     cost: float | None = None
     goodput: float | None = Field(None, description="GPU-hours in steps that count, of all GPU-hours.")
     ettr: float | None = Field(None, description="The same of the wall clock of all jobs, without suspension.")
+    progress_unknown_jobs: int = Field(
+        0, description="Jobs that goodput and ettr leave out: without a checkpoint directory, and not succeeded."
+    )
+    progress_unknown_gpu_hours: float = Field(0.0, description="What these have held.")
+    unsaved_gpu_hours: float = Field(
+        0.0, description="Of running jobs, in goodput: steps that no complete checkpoint holds yet."
+    )
     failures: float
     mttf_hours: float | None = Field(None, description="Of one job, while its ranks ran.")
     mttf_failures: float = Field(
@@ -192,6 +202,13 @@ class _Cut:
     @property
     def gpus(self) -> int:
         return sum(self.gpu_seconds.values())
+
+    @property
+    def unsaved(self) -> float:
+        """GPU-seconds that are not saved yet: the newest of its life, so that a cut leaves the same share of them."""
+        spent = sum(self.life.spec.seconds.get(bucket, 0) for bucket in PRODUCTIVE)
+        held = sum(self.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
+        return held * min(self.life.unsaved_seconds / spent, 1.0) if spent else 0.0
 
 
 def fleet_report(
@@ -254,8 +271,11 @@ def fleet_report(
         currency=prices.currency if is_told else "",
         unpriced=without,
         cost=sum(costs.buckets.values()) if costs else None,
-        goodput=_productive(gpu_seconds),
-        ettr=_productive({name: amount for name, amount in seconds.items() if name != Bucket.SUSPENDED}),
+        goodput=progress_share((each.gpu_seconds, each.life.spec.progress_unknown) for each in cuts),
+        ettr=progress_share(({**each.seconds, Bucket.SUSPENDED: 0}, each.life.spec.progress_unknown) for each in cuts),
+        progress_unknown_jobs=sum(each.life.spec.progress_unknown for each in cuts),
+        progress_unknown_gpu_hours=sum(each.gpus for each in cuts if each.life.spec.progress_unknown) / HOUR,
+        unsaved_gpu_hours=sum(each.unsaved for each in cuts) / HOUR,
         failures=failures,
         mttf_hours=exposed / seen_to_fail / HOUR if seen_to_fail and exposed else None,
         mttf_failures=seen_to_fail,
@@ -379,11 +399,6 @@ def _worst(amounts: Mapping[K, tuple[float, int]]) -> list[tuple[K, tuple[float,
     return sorted(amounts.items(), key=lambda item: (-item[1][1], -item[1][0], str(item[0])))
 
 
-def _productive(amounts: Mapping[str, int]) -> float | None:
-    whole = sum(amounts.values())
-    return sum(amounts.get(bucket, 0) for bucket in PRODUCTIVE) / whole if whole else None
-
-
 def _namespaces(cuts: Sequence[_Cut], *, is_told: bool) -> list[FleetNamespace]:
     by_name: dict[str, list[_Cut]] = {}
     for each in cuts:
@@ -398,7 +413,7 @@ def _namespaces(cuts: Sequence[_Cut], *, is_told: bool) -> list[FleetNamespace]:
                 jobs=len(theirs),
                 gpu_seconds=amount,
                 gpu_hours=amount / HOUR,
-                goodput=_productive(gpu_seconds),
+                goodput=progress_share((each.gpu_seconds, each.life.spec.progress_unknown) for each in theirs),
                 cost=sum(each.gpus / HOUR * (each.price or 0.0) for each in theirs) if is_told else None,
             )
         )
@@ -420,7 +435,7 @@ def _job(cut: _Cut) -> FleetJob:
         experiment=spec.experiment,
         owner=spec.owner,
         gpu_hours=cut.gpus / HOUR,
-        goodput=_productive(cut.gpu_seconds),
+        goodput=progress_share([(cut.gpu_seconds, spec.progress_unknown)]),
         failures=spec.failures * cut.share,
         taken_gpu_hours=sum(cut.gpu_seconds.get(bucket, 0) for bucket in TAKEN) / HOUR,
         counted=cut.share,

@@ -15,6 +15,11 @@ def remarks(it: FleetReport) -> list[str]:
             f"{it.estimated:.1%} of the GPU-hours are an estimate: of jobs of whose lives a part lies outside the time that was "
             "asked for the same share of each figure counts"
         )
+    if it.progress_unknown_jobs:
+        found.append(
+            f"goodput and ETTR leave out {count(it.progress_unknown_jobs, 'job')} with {it.progress_unknown_gpu_hours:,.1f} GPU-hours: "
+            "without spec.checkpoint.directory nobody knows what a job has kept that has not succeeded"
+        )
     if it.unpriced:
         found.append(
             f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in the FleetPolicy "
@@ -54,6 +59,7 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
     return [
         ("Goodput", share(it.goodput)),
         ("ETTR", share(it.ettr)),
+        *([("GPU-hours not saved yet", f"{it.unsaved_gpu_hours:,.1f}")] if it.unsaved_gpu_hours else []),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         *([("Idle accelerators", share(it.idle))] if it.idle is not None else []),
         *([("Cost", money(it.cost, it.currency))] if it.cost is not None else []),

@@ -1,18 +1,19 @@
 """What there is to say of many jobs at once: pure, from TrainingJobs to the answer of `top`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
 
 from muster.api.base import ApiModel, Time
-from muster.api.goodput import PRODUCTIVE, Bucket
+from muster.api.goodput import Bucket
 from muster.api.trainingjob import TrainingJob
 from muster.cli.explanation import ENDED, OUTPUT_VERSION, explain
 from muster.cli.training import open_incident, step_rate, still_since
 from muster.cli.words import duration
+from muster.goodput.figures import progress_share
 from muster.goodput.opened import TRAINS, as_of
 from muster.kube.decode import Undecodable
 
@@ -34,6 +35,7 @@ class TopRow(ApiModel):
     step: int | None = None
     steps_per_second: float | None = Field(None, description="By the median step; left out while no steps are made.")
     ettr: float | None = Field(None, description="Share of the time in steps that count.")
+    unsaved_seconds: int | None = Field(None, description="Time in steps that no complete checkpoint holds yet.")
     checkpoint_time: Time | None = Field(None, description="When the newest complete checkpoint was first seen.")
     restarts: int = 0
     position: int | None = Field(None, description="Place in the queue of who waits; 1 is the next.")
@@ -84,8 +86,8 @@ def overview(
         jobs=listed,
         states=dict(sorted(states.items())),
         nodes=sum(row.nodes for row in rows if row.state in TRAINS),
-        goodput=_together([each.gpu_seconds for each in accounts]),
-        ettr=_together([{**each.seconds, Bucket.SUSPENDED: 0} for each in accounts]),
+        goodput=progress_share((each.gpu_seconds, each.progress_unknown) for each in accounts),
+        ettr=progress_share(({**each.seconds, Bucket.SUSPENDED: 0}, each.progress_unknown) for each in accounts),
         notes=list(notes),
     )
 
@@ -117,6 +119,7 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
         step=status.step,
         steps_per_second=step_rate(job, now),
         ettr=goodput.ettr_permille / 1000 if goodput and goodput.ettr_permille is not None else None,
+        unsaved_seconds=goodput.unsaved_seconds if goodput else None,
         checkpoint_time=status.checkpoint.time if status.checkpoint else None,
         restarts=status.restarts,
         position=waiting.position or None if waiting else None,
@@ -144,9 +147,3 @@ def _why(job: TrainingJob, message: str, now: datetime) -> str:
 def _place(row: TopRow) -> tuple[int, int, str, str]:
     order = _ORDER.index(row.state) if row.state in _ORDER else 0
     return order, row.position or 10**9, row.namespace, row.name
-
-
-def _together(amounts: Sequence[Mapping[str, int]]) -> float | None:
-    """What of them all was in steps that count."""
-    whole = sum(sum(each.values()) for each in amounts)
-    return sum(each.get(bucket, 0) for each in amounts for bucket in PRODUCTIVE) / whole if whole else None

@@ -34,6 +34,7 @@ from muster.cli.session import (
 BAR_WIDTH = 60
 JOULES_PER_KWH = 3_600_000
 ALL_OF_IT = 0.995
+NOT_KNOWN_TO_BE_KEPT = "unknown until the job succeeds: without spec.checkpoint.directory nobody knows what is kept"
 # What each bucket looks like in the bar, and its colour; productive ones are full.
 _LOOKS = {
     Bucket.COMPUTE: ("█", "green"),
@@ -276,8 +277,7 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
         mttf = f"{none}; at least {_hours(it.mttf_at_least_hours)} with 95 % confidence"
     first, back = it.first_checkpoint_seconds, it.recovery_seconds
     return [
-        ("ETTR", _percent(it.ettr)),
-        ("  without the first queue", _percent(it.ettr_after_queue)),
+        *_progress(it),
         ("Time between failures", mttf or "unknown"),
         ("Back to training in", show.duration(back) if back is not None else ""),
         ("Steps made again", it.lost_steps),
@@ -292,6 +292,19 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
         *_cost(it.cost),
         *_energy(it.energy),
     ]
+
+
+def _progress(it: JobReport) -> list[tuple[str, object]]:
+    """The share of the time that became progress, and what of it could still be lost."""
+    if it.progress_unknown:
+        return [("ETTR", NOT_KNOWN_TO_BE_KEPT)]
+    found: list[tuple[str, object]] = [
+        ("ETTR", _percent(it.ettr)),
+        ("  without the first queue", _percent(it.ettr_after_queue)),
+    ]
+    if it.unsaved_seconds:
+        found.append(("  not saved yet", show.duration(it.unsaved_seconds)))
+    return found
 
 
 def _step(it: JobReport) -> str:

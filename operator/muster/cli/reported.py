@@ -132,6 +132,13 @@ class JobReport(ApiModel):
     buckets: list[Share] = Field(description="Largest first; their sum is the wall clock.")
     ettr: float | None = None
     ettr_after_queue: float | None = None
+    unsaved_seconds: int | None = Field(
+        None, description="In ettr, of a job that has not ended: steps that no complete checkpoint holds yet."
+    )
+    progress_unknown: bool = Field(
+        False,
+        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success.",
+    )
     failures: int
     mttf_hours: float | None = Field(None, description="Mean time between failures while ranks ran; absent: none yet.")
     mttf_failures: int = Field(0, description="Failures that this rests on: those of starts are not among them.")
@@ -205,6 +212,8 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         ettr_after_queue=None
         if goodput.ettr_after_queue_permille is None
         else goodput.ettr_after_queue_permille / 1000,
+        unsaved_seconds=goodput.unsaved_seconds,
+        progress_unknown=goodput.progress_unknown,
         failures=goodput.failures,
         mttf_failures=broken,
         mttf_hours=exposed / broken / 3600 if broken and exposed else None,
@@ -234,7 +243,7 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
     )
     changes = {
         "made": yield_of(found),
-        "cost": _cost(job, goodput, found.tokens, prices),
+        "cost": _cost(job, goodput, None if goodput.progress_unknown else found.tokens, prices),
         "energy": _energy(goodput, found.tokens),
         "took": _took(job, goodput, prices.of(goodput.gpu_model)),
     }

@@ -60,6 +60,11 @@ class JobStanding(ApiModel):
     steps_per_second: float | None = Field(None, description="By the median step; left out while no steps are made.")
     ettr: float | None = Field(None, description="Share of the time in steps that count.")
     ettr_after_queue: float | None = None
+    unsaved_seconds: int | None = Field(None, description="Time in steps that no complete checkpoint holds yet.")
+    progress_unknown: bool = Field(
+        False,
+        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success.",
+    )
     checkpoint: Saved | None = None
     concerns: list[CheckpointConcern] = Field([], description="About saving.")
     attempt: int = 0
@@ -107,6 +112,8 @@ def standing(
         steps_per_second=step_rate(job, now),
         ettr=_share(goodput.ettr_permille if goodput else None),
         ettr_after_queue=_share(goodput.ettr_after_queue_permille if goodput else None),
+        unsaved_seconds=goodput.unsaved_seconds if goodput else None,
+        progress_unknown=goodput is not None and goodput.progress_unknown,
         checkpoint=Saved(step=saved.step, path=saved.path, time=saved.time, steps_since=since) if saved else None,
         concerns=saved.concerns if saved and status.state not in ENDED else [],
         attempt=status.attempt,

@@ -12,6 +12,7 @@ from muster.cli.explain import REPAIRS, SAID_BELOW, job_of
 from muster.cli.explanation import ENDED
 from muster.cli.health import verdict
 from muster.cli.reading import healths_of, pods_of, record_of
+from muster.cli.report import NOT_KNOWN_TO_BE_KEPT
 from muster.cli.session import (
     ContextOption,
     JobArgument,
@@ -103,7 +104,10 @@ def _facts(it: JobStanding, now: datetime) -> list[tuple[str, object]]:
         rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "")))
     if it.ettr is not None:
         after = f" ({it.ettr_after_queue:.1%} without the first queue)" if it.ettr_after_queue is not None else ""
-        rows.append(("ETTR", f"{it.ettr:.1%}{after}"))
+        unsaved = f", {show.duration(it.unsaved_seconds)} of it not saved yet" if it.unsaved_seconds else ""
+        rows.append(("ETTR", f"{it.ettr:.1%}{after}{unsaved}"))
+    elif it.progress_unknown:
+        rows.append(("ETTR", NOT_KNOWN_TO_BE_KEPT))
     saved = it.checkpoint
     if saved is not None:
         behind = f", {show.count(saved.steps_since, 'step')} behind" if saved.steps_since else ""

@@ -42,7 +42,7 @@ from muster.controller.turns import in_turns
 from muster.goodput import kept
 from muster.goodput.account import closed
 from muster.goodput.figures import figures
-from muster.goodput.history import last_known, model_of, record
+from muster.goodput.history import kept_work, last_known, model_of, record
 from muster.goodput.kept import Kept
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
@@ -190,7 +190,7 @@ class HistoryKeeper:
 
     def _until_now(self, job: TrainingJob) -> Goodput:
         account, split = closed(self._cluster.world(job))
-        return figures(account, split.seen, job.status.goodput)
+        return figures(account, split.seen, job.status.goodput, kept_work(job, self._gang_of(job)))
 
     def _gang_of(self, job: TrainingJob) -> Gang | None:
         found = self._cluster.gang_of(job.metadata.uid)

@@ -66,6 +66,7 @@ _TIME = _Family("muster_job_time_seconds", "Where a job's time went; the sum is 
 _GPUS = _Family("muster_job_gpu_seconds", "The same times the accelerators that it held.", ("bucket",))
 _ETTR = _Family("muster_job_ettr_ratio", "Time in steps that count, of all time but that in suspension.")
 _AFTER_QUEUE = _Family("muster_job_ettr_after_queue_ratio", "The same without the wait for the first nodes.")
+_UNSAVED = _Family("muster_job_unsaved_seconds", "Time in steps of a job that no complete checkpoint holds yet.")
 _FAILURES = _Family("muster_job_failures_total", "Attempts of a job that ended by a failure.")
 _LOST = _Family("muster_job_lost_steps_total", "Steps of a job that were made and had to be made again.")
 _STEP = _Family("muster_job_step", "A job's newest finished step.")
@@ -82,6 +83,7 @@ _OF_JOBS = (
     _GPUS,
     _ETTR,
     _AFTER_QUEUE,
+    _UNSAVED,
     _FAILURES,
     _LOST,
     _STEP,
@@ -223,6 +225,7 @@ def _families(rows: dict[Key, _Row], now: datetime) -> Iterable[Metric]:
             put(_GPUS, key, seconds, bucket)
         put(_ETTR, key, _thousandth(account.ettr_permille))
         put(_AFTER_QUEUE, key, _thousandth(account.ettr_after_queue_permille))
+        put(_UNSAVED, key, account.unsaved_seconds)
         put(_FAILURES, key, account.failures)
         put(_LOST, key, account.lost_steps)
         put(_STEP_SECONDS, key, _thousandth(account.step_milliseconds))

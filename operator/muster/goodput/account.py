@@ -14,7 +14,6 @@ from muster.api.gang import FaultClass, GangIncident, GangSpec
 from muster.api.goodput import (
     LONGEST_MILLISECONDS,
     MAX_STEP,
-    MAX_STRETCHES,
     MOST_AHEAD_SECONDS,
     TOLD,
     Account,
@@ -35,6 +34,7 @@ from muster.goodput.evidence import (
     told_now,
 )
 from muster.goodput.fingerprint import learned, noted
+from muster.goodput.stretches import cut, with_stretch
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
@@ -140,7 +140,7 @@ def _caught_up(
     if last <= top:
         return account, found
     found[first] = found[first].model_copy(update={"step": max(found[first].step or 0, last)})
-    return _with(account, Stretch(after=top, step=last, gpus=held_gpus(world, record))), found
+    return with_stretch(account, Stretch(after=top, step=last, gpus=held_gpus(world, record))), found
 
 
 def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
@@ -185,7 +185,7 @@ def closed(
         account, taken_back = cut(account, split.base)
         account, _ = cut(account, split.made.after)  # the program has gone back further than it was started
         account = account.model_copy(update={"lost_steps": min(account.lost_steps + split.lost_steps, MAX_STEP)})
-        account, split = _with(account, split.made), replace(split, taken_back=taken_back)
+        account, split = with_stretch(account, split.made), replace(split, taken_back=taken_back)
     return account, split
 
 
@@ -198,35 +198,6 @@ def _metered(account: Account, seen: Seen | None) -> dict[str, int]:
         "joules": min(account.joules + seen.joules, LONGEST_MILLISECONDS),
         "metered_gpu_milliseconds": min(time, LONGEST_MILLISECONDS),
     }
-
-
-def cut(account: Account, step: int) -> tuple[Account, int]:
-    """The account when the training goes on from this step: what was made beyond it is lost.
-
-    Returns:
-        the account, and how many milliseconds of it were lost.
-    """
-    top = account.stretches[-1].step if account.stretches else step
-    if top <= step:
-        return account, 0
-    kept, lost, gpu_lost, lost_steps = [], dict[str, int](), dict[str, int](), 0
-    for stretch in account.stretches:
-        if stretch.step <= step:
-            kept.append(stretch)
-            continue
-        beyond, all_of_them = stretch.step - max(stretch.after, step), max(stretch.step - stretch.after, 1)
-        gone = {name: amount * beyond // all_of_them for name, amount in stretch.milliseconds.items()}
-        lost, gpu_lost, lost_steps = added(lost, gone), added(gpu_lost, gone, stretch.gpus), lost_steps + beyond
-        if stretch.after < step:
-            rest = {"step": step, "milliseconds": added(stretch.milliseconds, gone, -1)}
-            kept.append(stretch.model_copy(update=rest))
-    changes = {
-        "milliseconds": _moved(account.milliseconds, lost),
-        "gpu_milliseconds": _moved(account.gpu_milliseconds, gpu_lost),
-        "stretches": kept,
-        "lost_steps": min(account.lost_steps + lost_steps, MAX_STEP),
-    }
-    return account.model_copy(update=changes), sum(lost.values())
 
 
 def resumed(
@@ -266,24 +237,6 @@ def _costlier(incident: GangIncident, taken_back: int) -> GangIncident:
         return incident
     lost = min((incident.lost_milliseconds or 0) + taken_back, LONGEST_MILLISECONDS)
     return incident.model_copy(update={"lost_milliseconds": lost})
-
-
-def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
-    """What is lost, moved; never more than there is, should somebody have edited the record."""
-    taken = {name: min(amount, amounts.get(name, 0)) for name, amount in lost.items()}
-    return added(added(amounts, taken, -1), {Bucket.LOST_WORK: sum(taken.values())})
-
-
-def _with(account: Account, made: Stretch) -> Account:
-    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as many GPUs, and
-    had followed upon each other: between them may lie steps that are taken back already, of which a checkpoint was used all the same."""
-    stretches = [*account.stretches, made]
-    if len(stretches) > MAX_STRETCHES:
-        first, second, *others = stretches
-        both = added(first.milliseconds, second.milliseconds)
-        after = second.after - (first.step - first.after)
-        stretches = [second.model_copy(update={"after": after, "milliseconds": both}), *others]
-    return account.model_copy(update={"stretches": stretches})
 
 
 def _begun(world: JobWorld) -> Account:

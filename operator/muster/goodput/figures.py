@@ -5,20 +5,101 @@ Large-Scale Machine Learning Research Clusters" (HPCA 2025, arXiv 2410.21680). P
 save that stops the training is not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from muster.api.goodput import MAX_STEP, PRODUCTIVE, Account, Bucket, Goodput, Seen
+from muster.api.goodput import MAX_STEP, PRODUCTIVE, Account, Bucket, Goodput, Seen, added
+from muster.goodput.stretches import cut
+
+NOTHING_SAVED = -1
+"""Before every step."""
 
 
-def figures(account: Account, seen: Seen | None, before: Goodput | None = None) -> Goodput:
+@dataclass(frozen=True, slots=True)
+class KeptWork:
+    """What of a job's work is known to be kept: what a complete checkpoint holds, or all of it once the job has succeeded.
+
+    Attributes:
+        is_known: whether the job names a directory with its checkpoints.
+        step: its newest complete checkpoint; None: none is known.
+        ended: the job has ended, or is gone.
+        succeeded: because its ranks have done their work.
+    """
+
+    is_known: bool
+    step: int | None = None
+    ended: bool = False
+    succeeded: bool = False
+
+
+def settled(account: Account, kept: KeptWork) -> Account:
+    """The account of a job: of one that has ended without success, what no complete checkpoint holds is lost."""
+    return _without_unsaved(account, kept)[0] if kept.ended and kept.is_known and not kept.succeeded else account
+
+
+def _without_unsaved(account: Account, kept: KeptWork) -> tuple[Account, int]:
+    return cut(account, NOTHING_SAVED if kept.step is None else kept.step)
+
+
+def given_up(goodput: Goodput) -> Goodput:
+    """The figures of a job that is gone and that nobody could count at its end: what was not saved is lost.
+
+    Only the sum of that time is known, so that it is taken off the buckets of the steps in proportion.
+    """
+    unsaved, productive = goodput.unsaved_seconds or 0, goodput.amount(*PRODUCTIVE)
+    if not unsaved or not productive:
+        return goodput.model_copy(update={"unsaved_seconds": None})
+    unsaved = min(unsaved, productive)
+
+    def lost(amounts: Mapping[str, int]) -> dict[str, int]:
+        gone = {name: amounts.get(name, 0) * unsaved // productive for name in PRODUCTIVE}
+        return added(added(amounts, gone, -1), {Bucket.LOST_WORK: sum(gone.values())})
+
+    seconds = lost(goodput.seconds)
+    wanted = sum(seconds.values()) - seconds.get(Bucket.SUSPENDED, 0)
+    progress = sum(seconds.get(bucket, 0) for bucket in PRODUCTIVE)
+    is_told = not goodput.progress_unknown
+    return goodput.model_copy(
+        update={
+            "seconds": seconds,
+            "gpu_seconds": lost(goodput.gpu_seconds),
+            "ettr_permille": _permille(progress, wanted) if is_told else None,
+            "ettr_after_queue_permille": _permille(progress, wanted - seconds.get(Bucket.QUEUED, 0))
+            if is_told
+            else None,
+            "steps": None if goodput.steps is None else goodput.steps * (productive - unsaved) // productive,
+            "unsaved_seconds": None,
+        }
+    )
+
+
+def progress_share(accounts: Iterable[tuple[Mapping[str, int], bool]]) -> float | None:
+    """Share of steps that count in the sum of accounts by bucket; None where nothing is known.
+
+    Args:
+        accounts: each with whether its progress is unknown; such a one is left out.
+    """
+    whole = part = 0
+    for amounts, is_unknown in accounts:
+        if not is_unknown:
+            whole += sum(amounts.values())
+            part += sum(amounts.get(bucket, 0) for bucket in PRODUCTIVE)
+    return part / whole if whole else None
+
+
+def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: KeptWork) -> Goodput:
     """The figures.
 
     Args:
+        account: what no complete checkpoint holds is taken off it where the job has ended without success.
         seen: how far the ranks of the current attempt have come, where they run.
         before: what was told last; of it stays what cannot be seen between two attempts.
     """
     if before is not None and before.begun != account.begun:  # another job's, or from before a record was made anew
         before = None
+    account = settled(account, kept)
+    is_told = kept.is_known or kept.succeeded
+    unsaved = _without_unsaved(account, kept)[1] // 1000 if kept.is_known and not kept.ended else None
     wall = sum(account.milliseconds.values())
     wanted = wall - account.amount(Bucket.SUSPENDED)
     productive = account.amount(*PRODUCTIVE)
@@ -31,8 +112,10 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None = None) 
         time=account.time,
         seconds=whole_seconds(account.milliseconds),
         gpu_seconds=whole_seconds(account.gpu_milliseconds),
-        ettr_permille=_permille(productive, wanted),
-        ettr_after_queue_permille=_permille(productive, wanted - account.amount(Bucket.QUEUED)),
+        ettr_permille=_permille(productive, wanted) if is_told else None,
+        ettr_after_queue_permille=_permille(productive, wanted - account.amount(Bucket.QUEUED)) if is_told else None,
+        unsaved_seconds=unsaved,
+        progress_unknown=not is_told,
         failures=account.failures,
         failed_starts=account.failed_starts,
         steps=_steps(account),

@@ -26,7 +26,7 @@ from muster.api.endedjob import (
 from muster.api.gang import FaultClass, Gang, GangIncident
 from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Bucket, Goodput
 from muster.api.trainingjob import CompletionResult, Incident, TrainingJob
-from muster.goodput.figures import figures
+from muster.goodput.figures import KeptWork, figures, given_up
 from muster.health.pools import MODEL_LABELS
 from muster.recovery.failure import Kind
 
@@ -95,6 +95,7 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
             gpu_seconds=_known(goodput.gpu_seconds),
             ettr_permille=goodput.ettr_permille,
             ettr_after_queue_permille=goodput.ettr_after_queue_permille,
+            progress_unknown=goodput.progress_unknown,
             attempts=min(max(status.attempt, gang.spec.attempt if gang else 0), MAX_COUNT),
             failures=goodput.failures,
             failed_starts=goodput.failed_starts,
@@ -120,8 +121,15 @@ def last_known(job: TrainingJob, gang: Gang | None) -> Goodput | None:
     """The figures without a look at launchers: the status's, or the account's where it has come further."""
     told, account = job.status.goodput, gang.spec.account if gang else None
     if account is None or (told is not None and told.begun == account.begun and told.time >= account.time):
-        return told
-    return figures(account, None, told)
+        return told if told is None or job.status.completion is not None else given_up(told)
+    return figures(account, None, told, kept_work(job, gang))
+
+
+def kept_work(job: TrainingJob, gang: Gang | None) -> KeptWork:
+    """What of the work of a job that has ended, or is gone, is known to be kept."""
+    end = job.status.completion
+    succeeded = end is not None and end.result is CompletionResult.SUCCEEDED
+    return KeptWork(job.spec.checkpoint.directory is not None, _checkpoint(job, gang), True, succeeded)
 
 
 def model_of(labels: Mapping[str, str]) -> str:

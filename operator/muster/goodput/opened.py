@@ -42,13 +42,13 @@ def phase_closed(goodput: Goodput, now: datetime) -> Goodput:
     productive = sum(spent.get(each, 0) for each in PRODUCTIVE)
     wanted = sum(spent.values()) - spent.get(Bucket.SUSPENDED, 0)
     after_queue = wanted - spent.get(Bucket.QUEUED, 0)
-    time = goodput.time + timedelta(seconds=seconds)
+    time, is_told = goodput.time + timedelta(seconds=seconds), not goodput.progress_unknown
     changes = {
         "time": time,
         "seconds": spent,
         "gpu_seconds": added(goodput.gpu_seconds, {bucket: seconds}, phase.gpus),
-        "ettr_permille": productive * 1000 // wanted if wanted > 0 else None,
-        "ettr_after_queue_permille": productive * 1000 // after_queue if after_queue > 0 else None,
+        "ettr_permille": productive * 1000 // wanted if wanted > 0 and is_told else None,
+        "ettr_after_queue_permille": productive * 1000 // after_queue if after_queue > 0 and is_told else None,
         "open_phase": phase.model_copy(update={"since": time}),
     }
     return goodput.model_copy(update=changes)

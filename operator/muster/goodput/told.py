@@ -6,7 +6,7 @@ from muster.api.endedjob import LABEL_LENGTH
 from muster.api.gang import GangIncident, GangSpec
 from muster.api.goodput import Bucket, Goodput, OpenPhase
 from muster.goodput.account import ahead_seconds, closed, held_gpus, open_bucket, resumed
-from muster.goodput.figures import figures
+from muster.goodput.figures import KeptWork, figures
 from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.history import model_of as label_of
 from muster.goodput.history import words
@@ -18,17 +18,27 @@ from muster.world.job import JobWorld
 FRESH = timedelta(seconds=27)
 
 
-def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool, suspended: bool = False) -> Goodput | None:
+def told(
+    world: JobWorld,
+    *,
+    step: int | None,
+    saved: int | None = None,
+    ended: bool,
+    succeeded: bool,
+    suspended: bool = False,
+) -> Goodput | None:
     """The figures for the status, with the phase that is open: nothing is written because it lasts.
 
     Args:
         step: the newest one, as the status is about to tell it.
+        saved: the newest complete checkpoint, likewise.
         ended: the job ends now.
         succeeded: because its ranks have done their work.
         suspended: the job is suspended.
     """
     record, before = world.gang.spec if world.gang else None, world.job.status.goodput
-    found = _counted(world, step=step, ended=ended, succeeded=succeeded)
+    kept = KeptWork(world.job.spec.checkpoint.directory is not None, saved, ended, succeeded)
+    found = _counted(world, step, kept)
     if found is None or record is None or ended or world.job.status.completion is not None:
         return found
     bucket = Bucket.SUSPENDED if suspended else open_bucket(world, record, found)
@@ -41,7 +51,7 @@ def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool, sus
     return found.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=found.time, gpus=gpus)})
 
 
-def _counted(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> Goodput | None:
+def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
     """The figures of all that is counted, and while steps are made also of these.
 
     They are worked out anew only where the record has changed, or the step has and what was told is no longer fresh: a
@@ -53,12 +63,12 @@ def _counted(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool)
         return before
     account = record.account
     known = before is not None and before.begun == account.begun and before.time >= account.time
-    if known and not ended and world.job.status.attempt == record.attempt and before is not None:
+    if known and not kept.ended and world.job.status.attempt == record.attempt and before is not None:
         fresh = before.seen is not None and timedelta(0) <= world.now - before.time < FRESH
         if fresh or world.job.status.step == step:
             return before
-    counted, split = closed(world, ended=succeeded, only_steps=not ended)
-    found = figures(counted, split.seen, before).model_copy(update={"ahead_seconds": ahead_seconds(world)})
+    counted, split = closed(world, ended=kept.succeeded, only_steps=not kept.ended)
+    found = figures(counted, split.seen, before, kept).model_copy(update={"ahead_seconds": ahead_seconds(world)})
     if not found.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
         found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
     if before is not None and before.begun == found.begun and before.time > found.time:

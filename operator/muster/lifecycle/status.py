@@ -253,7 +253,12 @@ def _build(
     account = worked_out(
         "goodput",
         lambda: goodput.told(
-            world, step=step, ended=completion is not None, succeeded=succeeded, suspended=state == "Suspended"
+            world,
+            step=step,
+            saved=None if checkpoint is None else checkpoint.step,
+            ended=completion is not None,
+            succeeded=succeeded,
+            suspended=state == "Suspended",
         ),
         before.goodput,
     )

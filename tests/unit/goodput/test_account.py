@@ -10,14 +10,17 @@ from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Resume
 from muster.api.goodput import MAX_STRETCHES, Account, Bucket, Seen, Stretch
 from muster.api.trainingjob import Condition, ConditionStatus, Incident
-from muster.goodput.account import carried, closed, cut
-from muster.goodput.figures import figures
+from muster.goodput.account import carried, closed
+from muster.goodput.figures import KeptWork, figures
+from muster.goodput.stretches import cut
 from muster.goodput.told import incidents, told
 from muster.lifecycle import record as records
 from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport
 from muster.recovery.failure import Failure, Kind
 from muster.world.checks import CheckerView
 from muster.world.turn import Placed
+
+SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
 
 GPUS = 24  # of three nodes
 
@@ -141,7 +144,7 @@ def test_a_start_that_failed_is_counted_as_one() -> None:
     silent = running(1, None, started_age_seconds=110)
     account = account_of(broken(scene.all(silent)))
     assert (account.failures, account.failed_starts) == (1, 1)
-    told = figures(account, None)
+    told = figures(account, None, None, SUCCEEDED)
     assert (told.failures, told.failed_starts) == (1, 1)
 
 

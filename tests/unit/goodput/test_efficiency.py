@@ -10,9 +10,11 @@ from tests.unit.goodput.test_history import at
 
 from muster.api.goodput import MAX_STEP, Account, Bucket, Stretch
 from muster.api.throughput import MAX_FLOPS, MAX_PARAMETERS, MAX_PEAK, MAX_TOKENS, Throughput
-from muster.goodput.account import cut
 from muster.goodput.efficiency import AS_GIVEN, BY_PARAMETERS, Efficiency, cost_per_million, efficiency, peak_tflops
-from muster.goodput.figures import figures
+from muster.goodput.figures import KeptWork, figures
+from muster.goodput.stretches import cut
+
+SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
 
 
 def made(steps: int | None = 1000, model: str = "NVIDIA-H200", **said: Any) -> Efficiency:
@@ -123,15 +125,15 @@ def test_steps_that_are_taken_back_do_not_count(lengths: list[tuple[int, int]], 
         top += length
     spent = sum(took for _, took in lengths)
     account = Account(begun=at(0), time=at(0), milliseconds={"compute": spent}, stretches=stretches)
-    assert figures(account, None).steps == top
-    assert figures(cut(account, back_to)[0], None).steps in (min(top, back_to), min(top, back_to) - 1)
+    assert figures(account, None, None, SUCCEEDED).steps == top
+    assert figures(cut(account, back_to)[0], None, None, SUCCEEDED).steps in (min(top, back_to), min(top, back_to) - 1)
 
 
 def test_steps_whose_time_nobody_saw_make_no_rate_faster() -> None:
     seen = Stretch(after=0, step=10, gpus=8, milliseconds={"compute": 10_000})
     unseen = Stretch(after=10, step=900, gpus=8)
     account = Account(begun=at(0), time=at(10), milliseconds={"compute": 10_000}, stretches=[seen, unseen])
-    assert figures(account, None).steps == 10
+    assert figures(account, None, None, SUCCEEDED).steps == 10
 
 
 def test_the_cost_of_tokens_needs_both() -> None:

@@ -10,8 +10,10 @@ from tests.unit.lifecycle.builders import Scene
 from muster.api.goodput import Seen
 from muster.goodput.energy import energy
 from muster.goodput.evidence import MOST_WATTS
-from muster.goodput.figures import figures
+from muster.goodput.figures import KeptWork, figures
 from muster.goodput.told import told
+
+SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
 
 SECONDS = 100  # that were metered, of 110 since the start
 
@@ -30,7 +32,7 @@ def test_what_all_workers_tell_is_added_up_once() -> None:
     before = told(scene.world(), step=101, ended=False, succeeded=False)
     account = account_of(broken(scene))
     assert (account.joules, account.metered_gpu_milliseconds) == (GPUS * 500 * SECONDS, GPUS * 1000 * SECONDS)
-    found = figures(account, None)
+    found = figures(account, None, None, SUCCEEDED)
     assert (found.joules, found.metered_gpu_seconds) == (account.joules, GPUS * SECONDS)
     assert before is not None
     assert before.joules == found.joules

@@ -326,7 +326,8 @@ function drawOne(key, body) {
   const parts = [el("div", { class: "head" },
     el("h2", { id: "one-head", tabindex: "-1" }, `${key} `, el("span", { class: `state ${looks(job.state)}`, text: job.state || "New" })), close)];
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
-    ...fact("ETTR", percent(job.ettr)), ...fact("nodes", job.nodes ? number(job.nodes) : ""),
+    ...fact("ETTR", report?.progressUnknown ? "unknown: nobody knows what is kept" : percent(job.ettr)),
+    ...fact("not saved yet", report?.unsavedSeconds ? duration(report.unsavedSeconds) : ""), ...fact("nodes", job.nodes ? number(job.nodes) : ""),
     ...fact("time between failures", report?.mttfHours != null ? `${report.mttfHours.toFixed(1)} h` : report?.mttfAtLeastHours != null ? `> ${report.mttfAtLeastHours.toFixed(1)} h` : ""),
     ...fact("back to training in", report?.recoverySeconds != null ? duration(report.recoverySeconds) : ""),
     ...fact("steps made again", report ? number(report.lostSteps) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),

@@ -1,0 +1,50 @@
+"""The steps that count, in the order in which they were made: one more stretch of them, or the work beyond a step taken back. Pure."""
+
+from muster.api.goodput import MAX_STEP, MAX_STRETCHES, Account, Bucket, Stretch, added
+
+
+def cut(account: Account, step: int) -> tuple[Account, int]:
+    """The account when the training goes on from this step: what was made beyond it is lost.
+
+    Returns:
+        the account, and how many milliseconds of it were lost.
+    """
+    top = account.stretches[-1].step if account.stretches else step
+    if top <= step:
+        return account, 0
+    kept, lost, gpu_lost, lost_steps = [], dict[str, int](), dict[str, int](), 0
+    for stretch in account.stretches:
+        if stretch.step <= step:
+            kept.append(stretch)
+            continue
+        beyond, all_of_them = stretch.step - max(stretch.after, step), max(stretch.step - stretch.after, 1)
+        gone = {name: amount * beyond // all_of_them for name, amount in stretch.milliseconds.items()}
+        lost, gpu_lost, lost_steps = added(lost, gone), added(gpu_lost, gone, stretch.gpus), lost_steps + beyond
+        if stretch.after < step:
+            rest = {"step": step, "milliseconds": added(stretch.milliseconds, gone, -1)}
+            kept.append(stretch.model_copy(update=rest))
+    changes = {
+        "milliseconds": _moved(account.milliseconds, lost),
+        "gpu_milliseconds": _moved(account.gpu_milliseconds, gpu_lost),
+        "stretches": kept,
+        "lost_steps": min(account.lost_steps + lost_steps, MAX_STEP),
+    }
+    return account.model_copy(update=changes), sum(lost.values())
+
+
+def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
+    """What is lost, moved; never more than there is, should somebody have edited the record."""
+    taken = {name: min(amount, amounts.get(name, 0)) for name, amount in lost.items()}
+    return added(added(amounts, taken, -1), {Bucket.LOST_WORK: sum(taken.values())})
+
+
+def with_stretch(account: Account, made: Stretch) -> Account:
+    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as many GPUs, and
+    had followed upon each other: between them may lie steps that are taken back already, of which a checkpoint was used all the same."""
+    stretches = [*account.stretches, made]
+    if len(stretches) > MAX_STRETCHES:
+        first, second, *others = stretches
+        both = added(first.milliseconds, second.milliseconds)
+        after = second.after - (first.step - first.after)
+        stretches = [second.model_copy(update={"after": after, "milliseconds": both}), *others]
+    return account.model_copy(update={"stretches": stretches})

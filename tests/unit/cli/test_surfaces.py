@@ -1,0 +1,123 @@
+"""Figures that several surfaces show: each shows the same."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from prometheus_client import REGISTRY
+from tests.unit.cli.test_status import NOW, a_job, ago
+
+from muster.api.endedjob import Ending
+from muster.api.trainingjob import TrainingJob
+from muster.cli.fleetreported import Life, fleet_report
+from muster.cli.fleetwords import figures as fleet_figures
+from muster.cli.fleetwords import remarks
+from muster.cli.overview import overview
+from muster.cli.prices import Prices
+from muster.cli.report import render as render_report
+from muster.cli.reported import report
+from muster.cli.standing import standing
+from muster.cli.status import render as render_status
+from muster.controller.jobfigures import JobFigures
+from muster.goodput.history import record
+from muster.goodput.opened import as_of
+
+DOWN = 36_000
+
+
+def lost_a_node() -> TrainingJob:
+    """Four nodes of eight accelerators trained for two hours; one died, and for ten hours no other is free."""
+    goodput = {
+        "begun": ago(7287 + DOWN),
+        "time": ago(DOWN),
+        "seconds": {"compute": 7200, "restarting": 87},
+        "gpuSeconds": {"compute": 7200 * 32, "restarting": 87 * 24},
+        "ettrPermille": 988,
+        "openPhase": {"bucket": "requeued", "since": ago(DOWN), "gpus": 24},
+    }
+    job = a_job(state="Recovering", reason="NodeLost", nodes=["a", "b", "c", ""], goodput=goodput)
+    return TrainingJob.model_validate(job)
+
+
+def test_every_surface_counts_the_ten_hours() -> None:
+    job = lost_a_node()
+    goodput = job.status.goodput
+    assert goodput is not None
+    before = report(job, goodput)
+    found = report(job, goodput, now=NOW)
+    assert (before.ettr, found.ettr, found.wall_seconds) == (0.988, 0.166, 7287 + DOWN)
+    assert found.gpu_hours - before.gpu_hours == pytest.approx(240)
+    assert standing(job, None, None, None, NOW).ettr == 0.166
+    top = overview([job], "", NOW)
+    assert top.jobs[0].ettr == 0.166
+    counted = as_of(job, NOW)
+    assert counted is not None
+    life = Life(record(job, None, counted, Ending.DELETED), "Recovering", running=True)
+    fleet = fleet_report([life], NOW)
+    assert fleet.gpu_hours - before.gpu_hours == pytest.approx(240)
+    assert fleet.goodput == top.goodput == pytest.approx(7200 * 32 / (7200 * 32 + 87 * 24 + DOWN * 24))
+    JobFigures(lambda: NOW).told(("ns", "llama"), job.status)
+    labels = {"namespace": "ns", "job_name": "llama"}
+    assert REGISTRY.get_sample_value("muster_job_ettr_ratio", labels) == 0.166
+    held = REGISTRY.get_sample_value("muster_job_gpu_seconds", {**labels, "bucket": "requeued"})
+    assert held == timedelta(hours=240).total_seconds()
+
+
+def test_unsaved_work_stands_apart_on_every_surface(printed: Callable[..., str]) -> None:
+    """Two hours on 32 accelerators, of which half an hour is not saved."""
+    goodput = {
+        "begun": ago(7200),
+        "time": ago(0),
+        "seconds": {"compute": 7200},
+        "gpuSeconds": {"compute": 7200 * 32},
+        "ettrPermille": 1000,
+        "unsavedSeconds": 1800,
+    }
+    job = TrainingJob.model_validate(a_job(state="Running", goodput=goodput))
+    assert job.status.goodput is not None
+    made = report(job, job.status.goodput)
+    assert "  not saved yet            30m" in printed(lambda console: render_report(console, made))
+    assert "100.0%, 30m of it not saved yet" in printed(
+        lambda console: render_status(console, standing(job, None, None, None, NOW), NOW)
+    )
+    assert overview([job], "", NOW).jobs[0].unsaved_seconds == 1800
+    life = Life(record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True, unsaved_seconds=1800)
+    assert fleet_report([life], NOW).unsaved_gpu_hours == 16
+    assert ("GPU-hours not saved yet", "16.0") in fleet_figures(fleet_report([life], NOW))
+    JobFigures(lambda: NOW).told(("ns", "llama"), job.status)
+    labels = {"namespace": "ns", "job_name": "llama"}
+    assert REGISTRY.get_sample_value("muster_job_unsaved_seconds", labels) == 1800
+
+
+def test_progress_that_nobody_knows_is_unknown_on_every_surface(printed: Callable[..., str]) -> None:
+    """A job without a checkpoint directory that has not succeeded, beside one of which all is known."""
+    spent = {"seconds": {"compute": 7200}, "gpuSeconds": {"compute": 7200 * 32}, "begun": ago(7200), "time": ago(0)}
+    unknown = TrainingJob.model_validate(a_job(state="Running", goodput={**spent, "progressUnknown": True}))
+    half = {
+        "seconds": {"compute": 50, "lostWork": 50},
+        "gpuSeconds": {"compute": 50, "lostWork": 50},
+        "ettrPermille": 500,
+    }
+    known = TrainingJob.model_validate(a_job(state="Running", goodput={**spent, **half}))
+    assert unknown.status.goodput is not None
+    made = report(unknown, unknown.status.goodput, Prices(flat=1.0), NOW)
+    assert made.ettr is None
+    assert "unknown until the job succeeds" in printed(lambda console: render_report(console, made))
+    assert "unknown until the job succeeds" in printed(
+        lambda console: render_status(console, standing(unknown, None, None, None, NOW), NOW)
+    )
+    top = overview([unknown, known], "", NOW)
+    lives = [
+        Life(record(job, None, goodput, Ending.DELETED), "Running", running=True)
+        for job in (unknown, known)
+        if (goodput := job.status.goodput) is not None
+    ]
+    fleet = fleet_report(lives, NOW)
+    assert top.goodput == fleet.goodput == 0.5
+    assert top.ettr == fleet.ettr == 0.5
+    assert (fleet.progress_unknown_jobs, fleet.progress_unknown_gpu_hours) == (1, 64)
+    assert any("leave out 1 job with 64.0 GPU-hours" in line for line in remarks(fleet))
+    rows = {each.gpu_hours: each.goodput for each in fleet.listed}
+    assert rows[64.0] is None
+    JobFigures(lambda: NOW).told(("ns", "llama"), unknown.status)
+    assert REGISTRY.get_sample_value("muster_job_ettr_ratio", {"namespace": "ns", "job_name": "llama"}) is None
