@@ -434,6 +434,29 @@ class RepairPolicy(ApiModel):
     )
 
 
+_PORT_PATTERN = checks(
+    rule(
+        "self.matches('^[A-Za-z0-9_.:/*?-]+$')",
+        "write the name of a device, port or interface, or a PCI address, with * and ? for any characters and any one, e.g. mlx5_8 or eth*",
+    )
+)
+
+
+class IgnoredPorts(ApiModel):
+    """Ports of the network that no training uses, of some nodes: nothing about them counts against a node."""
+
+    names: list[Annotated[str, Field(min_length=1, max_length=100, json_schema_extra=_PORT_PATTERN)]] = Field(
+        min_length=1,
+        max_length=64,
+        description="Devices (`mlx5_8`), ports (`mlx5_8/1`), interfaces or PCI addresses, as the node's evidence names them. `*` stands for "
+        "any characters, `?` for any one; a device stands for all of its ports.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
+        {}, max_length=16, description="Labels that the nodes have whose ports these are. Empty: every node."
+    )
+
+
 class HealthPolicy(ApiModel):
     """What counts against a node, and what Muster does about it."""
 
@@ -462,6 +485,12 @@ class HealthPolicy(ApiModel):
         max_length=64,
         description="Reasons of findings, e.g. PcieReplay or Xid79, that are only observed, whichever source they are of.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    ignored_ports: list[IgnoredPorts] = Field(
+        [],
+        max_length=32,
+        description="Ports of the network that are left out, e.g. those of storage and management. The agents go on to report them.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     rules: list[HealthRule] = Field(
         [],

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from muster.api.nodehealth import NodeHealth
 from muster.controller.cluster import Cluster
 from muster.health.equals import Equals, Lack, Outfit, kind_of
+from muster.health.ignored_ports import IgnoredPorts
 from muster.kube.decode import Undecodable
 from muster.world.views import NodeView
 
@@ -22,8 +23,16 @@ class Outfits:
         self._clock = clock
         self._stirred = stirred
         self._equals = Equals()
+        self._ignored = IgnoredPorts()
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
+
+    def leave_out(self, ignored: IgnoredPorts) -> None:
+        """Ports that do not count from now on."""
+        if ignored != self._ignored:
+            self._ignored = ignored
+            for name in self._cluster.fleet.nodes:
+                self._note(name)
 
     def of(self, node: str) -> Lack | None:
         """What a node lacks, as of the last look; None: nothing, as far as is known."""
@@ -53,6 +62,6 @@ class Outfits:
             self._equals.put(name, "", None)
         else:
             kind = kind_of(node, agent, self._cluster.fleet.policy.accelerator_resource)
-            self._equals.put(name, kind, Outfit(agent.gpus_seen, agent.ports_seen))
+            self._equals.put(name, kind, Outfit(agent.gpus_seen, self._ignored.ports_that_count(node.labels, agent)))
         if self._equals.stirred:
             self._stirred()

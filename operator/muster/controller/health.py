@@ -545,6 +545,7 @@ class HealthKeeper:
         if policy != self._policy:
             self._policy, self._rules = policy, Rules.of(policy)
             self._ground.lay_out(self._cluster.fleet)
+            self._outfits.leave_out(self._rules.ignored_ports)
             _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
                 log.warning("the FleetPolicy's health makes no sense together", problem=problem)

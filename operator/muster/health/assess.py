@@ -274,7 +274,13 @@ def assess(
     marks, ripe = rules.signs(facts, known, now)
     signs = marks
     if AGENT in rules.listens:
-        signs = [*signs, *_agent_signs(before, earlier, boot, now), *_silence_signs(silence, known, now)]
+        said = [
+            each
+            for each in before.evidence
+            if _of_this_boot(each, before.agent)
+            and not rules.ignored_ports.ignores(facts.node.labels, each, before.agent)
+        ]
+        signs = [*signs, *_agent_signs(said, before, earlier, boot, now), *_silence_signs(silence, known, now)]
         signs = [*signs, *_lack_signs(lack, known, _released(health.spec.human, now), now)]
     if BURN_IN in rules.listens:
         signs = [*signs, *_burn_in_signs(burn_ins, earlier, boot, now)]
@@ -446,9 +452,11 @@ def _is_replaced(machine: str, before: NodeHealthStatus, facts: NodeFacts) -> bo
     return before.node_uid != facts.node.uid or not may_be_same(machine, hardware)
 
 
-def _agent_signs(before: NodeHealthStatus, earlier: Iterable[Finding], boot: str, now: datetime) -> list[Sign]:
-    """What the agent sees, and what it has seen in this boot that only another boot ends."""
-    seen = [sign_of(evidence, now) for evidence in before.evidence if _of_this_boot(evidence, before.agent)]
+def _agent_signs(
+    said: Iterable[Evidence], before: NodeHealthStatus, earlier: Iterable[Finding], boot: str, now: datetime
+) -> list[Sign]:
+    """What the agent sees, as far as it counts, and what it has seen in this boot that only another boot ends."""
+    seen = [sign_of(evidence, now) for evidence in said]
     keys = {sign.key for sign in seen}
     if not boot or boot != before.boot_id:
         return seen

@@ -25,6 +25,7 @@ from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Se
 from muster.api.preflight import Profile
 from muster.health.equals import FEWER_THAN_EQUALS
 from muster.health.facts import ConditionView, NodeFacts
+from muster.health.ignored_ports import IgnoredPorts
 from muster.health.kinds import KINDS, RECOVERY_ACTION, SXID, XID
 from muster.health.maintenance import Windows
 from muster.health.removals import Notice
@@ -852,6 +853,7 @@ class Rules:
         windows: of maintenance.
         observed_sources: whose word is only told.
         observed_reasons: findings that are only told, whosever they are.
+        ignored_ports: what of the network is left out.
     """
 
     enforcement: Enforcement
@@ -870,6 +872,7 @@ class Rules:
     windows: Windows = Windows()
     observed_sources: frozenset[str] = frozenset()
     observed_reasons: frozenset[str] = frozenset()
+    ignored_ports: IgnoredPorts = IgnoredPorts()
     _known: dict[tuple[str, str], tuple[_Exact, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -900,6 +903,7 @@ class Rules:
             frozenset(source.name.value for source in policy.sources if source.observe)
             | {_source_of(rule) for rule in policy.rules if rule.observe},
             frozenset(policy.observe),
+            IgnoredPorts.from_policy(policy.ignored_ports),
         )
 
     def observes(self, sign: Sign) -> bool:

@@ -542,6 +542,25 @@ POLICIES: dict[str, Case] = {
         {"spec.health.sources": [{"name": "eks", "enabled": False, "observe": True}]},
         ("spec.health.sources[0].observe", "what is switched off cannot be observed"),
     ),
+    "ports that are left out, as text": one("spec.health.ignoredPorts", "mlx5_8", "must be of type array"),
+    "too many ports that are left out": one(
+        "spec.health.ignoredPorts", [{"names": ["a"]} for _ in range(33)], "must have at most 32 items"
+    ),
+    "no port that is left out": Case(
+        "spec.health.ignoredPorts[].names",
+        {"spec.health.ignoredPorts": [{"names": []}]},
+        ("spec.health.ignoredPorts[0].names", "should have at least 1 items"),
+    ),
+    "a port that is left out by a regular expression": Case(
+        "spec.health.ignoredPorts[].names[]",
+        {"spec.health.ignoredPorts": [{"names": ["mlx5_[89]"]}]},
+        ("spec.health.ignoredPorts[0].names[0]", "with * and ? for any characters and any one"),
+    ),
+    "a port that is left out on nodes of a list": Case(
+        "spec.health.ignoredPorts[].nodeSelector",
+        {"spec.health.ignoredPorts": [{"names": ["a"], "nodeSelector": ["b"]}]},
+        ("spec.health.ignoredPorts[0].nodeSelector", "must be of type object"),
+    ),
     "a rule that is observed in words": Case(
         "spec.health.rules[].observe",
         {"spec.health.rules": [health_rule(observe="yes")]},
@@ -1137,6 +1156,8 @@ FULL_HEALTH: dict[str, Any] = {
         "gpusSeen": 8,
         "ports": 7,
         "portsSeen": 8,
+        "portsUp": ["mlx5_0/1"],
+        "portsHad": ["mlx5_0/1", "mlx5_1/1"],
         "driver": "580.159.04",
         "problem": "",
         "resetsWatchedSince": 7,

@@ -17,11 +17,12 @@ class Kind(Fleet):
         super().restart_keeper()
         self.keeper._outfits._clock = lambda: self.seconds
 
-    def has(self, name: str, gpus: int, **labels: str) -> None:
+    def has(self, name: str, gpus: int, *, ports: int = 8, **labels: str) -> None:
         self.node(name, **(labels or TYPE))
         self.say(name)
         record: dict[str, Any] = self.api.objects["nodehealths", name]
-        told = {**record["status"]["agent"], "gpusSeen": gpus, "portsSeen": 8, "gpuModel": "H200"}
+        told = {**record["status"]["agent"], "gpusSeen": gpus, "portsSeen": ports, "gpuModel": "H200"}
+        told["portsHad"] = [f"mlx5_{number}/1" for number in range(ports)]
         self.api.put("nodehealths", {**record, "status": {**record["status"], "agent": told}})
 
 
@@ -66,3 +67,15 @@ async def test_it_is_looked_at_again_when_it_has_lasted(fleet: Kind) -> None:
     pause = fleet.keeper._pause()
     assert pause is not None
     assert pause <= LASTS_SECONDS
+
+
+async def test_ports_that_the_policy_leaves_out_are_no_difference(fleet: Kind) -> None:
+    for number in range(3):
+        fleet.has(f"n{number}", 8)
+    fleet.has("n3", 8, ports=7)
+    await fleet.after(0)
+    await fleet.after(LASTS_SECONDS)
+    assert fleet.state("n3") == ("Suspect", FEWER_THAN_EQUALS)
+    fleet.policy(ignoredPorts=[{"names": ["mlx5_7"]}])
+    await fleet.after(0)
+    assert fleet.state("n3") == ("Healthy", "")
