@@ -28,7 +28,7 @@ from muster.api.base import (
     rule,
     shortened_to,
 )
-from muster.api.goodput import LONGEST_MILLISECONDS, Account
+from muster.api.goodput import LONGEST_MILLISECONDS, MAX_NODE_GPUS, Account
 from muster.api.preflight import Profile
 from muster.protocol.messages import LONGEST_FENCE_SECONDS, MAX_MARKER_CHARS
 
@@ -76,7 +76,7 @@ MAX_FENCE_SECONDS = int(LONGEST_FENCE_SECONDS)
 class Member(CompactModel):
     """One member of the gang. Its index names its pods and never changes; its rank is its place in the attempt."""
 
-    unsaid = ("index", "role", "rank", "fence_seconds", "boot", "pod_uid", "reads_marker", "newcomer")
+    unsaid = ("index", "role", "rank", "gpus", "fence_seconds", "boot", "pod_uid", "reads_marker", "newcomer")
 
     index: int = Field(-1, ge=-1, le=4095, description="Absent in records of old: its place in the list.")
     role: Role = Role.WORKER
@@ -85,6 +85,12 @@ class Member(CompactModel):
         FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The longest fence that its launcher may be counting by."
     )
     node: NodeName = Field("", description="Node it is placed on; empty while no node is free for it.")
+    gpus: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_NODE_GPUS,
+        description="Accelerators of its node when it was placed there, all of which it holds; absent: not known.",
+    )
     boot: str = Field(
         "", max_length=8, description="First characters of the node's boot id when its ranks got their go."
     )

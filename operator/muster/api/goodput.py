@@ -14,6 +14,8 @@ from muster.api.throughput import MAX_PEAK
 from muster.protocol.messages import MAX_VALUE_CHARS
 
 MAX_STRETCHES = 16
+MAX_NODE_GPUS = 1024
+"""Of one node: slices and time shares of an accelerator count as it has them."""
 MAX_FINGERPRINTS = 4
 LONGEST_MILLISECONDS = 2**53 - 1
 MAX_STEP = 2**53 - 1
@@ -68,7 +70,7 @@ class Stretch(ApiModel):
 
     after: int = Field(ge=0, le=MAX_STEP, description="The step before the first of them.")
     step: int = Field(ge=0, le=MAX_STEP, description="The last of them.")
-    gpus: int = Field(ge=0, le=4096 * 64)
+    gpus: int = Field(ge=0, le=4096 * MAX_NODE_GPUS)
     milliseconds: Amounts = Field({}, description="What they took.")
 
 
@@ -193,7 +195,7 @@ class OpenPhase(ApiModel):
 
     bucket: Bucket = Field(description="Where its time belongs, as far as is known before it is over.")
     since: Time = Field(description="Its begin: the figures count up to then.")
-    gpus: int = Field(ge=0, le=4096 * 64, description="Accelerators that the job holds meanwhile.")
+    gpus: int = Field(ge=0, le=4096 * MAX_NODE_GPUS, description="Accelerators that the job holds meanwhile.")
 
 
 class Goodput(ApiModel):

@@ -18,6 +18,7 @@ from muster.cli.training import still_since
 from muster.cli.words import count, duration
 from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
 from muster.goodput.energy import energy
+from muster.goodput.figures import gpus_while_running
 from muster.goodput.history import levelled
 from muster.goodput.opened import ahead, up_to
 from muster.recovery.failure import Kind
@@ -244,7 +245,7 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
     changes = {
         "made": yield_of(found),
         "cost": _cost(job, goodput, None if goodput.progress_unknown else found.tokens, prices),
-        "energy": _energy(goodput, found.tokens),
+        "energy": _energy(job, goodput, found.tokens),
         "took": _took(job, goodput, prices.of(goodput.gpu_model)),
     }
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
@@ -296,7 +297,7 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
         return None
     productive = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
     stall = goodput.checkpoint_stall_milliseconds
-    gpus = job.spec.nodes * job.spec.gpus_per_node
+    gpus = gpus_while_running(goodput, job.spec.nodes * job.spec.gpus_per_node)
     total = held / HOUR * price
     return Cost(
         currency=prices.currency,
@@ -308,8 +309,10 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
     )
 
 
-def _energy(goodput: Goodput, tokens: int | None) -> EnergyUsed | None:
-    found = energy(goodput.joules, goodput.metered_gpu_seconds, goodput.gpu_seconds, tokens)
+def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None) -> EnergyUsed | None:
+    asked = job.spec.nodes * job.spec.gpus_per_node
+    gpu_seconds = {bucket: asked * seconds for bucket, seconds in goodput.seconds.items()}
+    found = energy(goodput.joules, goodput.metered_gpu_seconds, gpu_seconds, tokens)
     return None if found is None else EnergyUsed(**dataclasses.asdict(found))
 
 
@@ -319,7 +322,7 @@ def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]
     Nobody has noted when between the two the job was suspended or waited without nodes. All of them together have not taken more than
     the job has held without making steps that count: what is too much is taken off the longest.
     """
-    gpus, known = job.spec.nodes * job.spec.gpus_per_node, job.status.incidents
+    gpus, known = gpus_while_running(goodput, job.spec.nodes * job.spec.gpus_per_node), job.status.incidents
     weights = []
     for place, each in enumerate(known):
         then = known[place + 1] if place + 1 < len(known) else None

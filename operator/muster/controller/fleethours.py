@@ -97,7 +97,7 @@ class FleetHoursKeeper:
         found, slices, reserved = Counter[GpuState](), Slices(self._clock), self._reserved()
         fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
         for node in list(fleet.nodes.values()):
-            gpus = max(node.capacity.get(resource, 0), node.allocatable.get(resource, 0))
+            gpus = node.accelerators(resource)
             if gpus > 0:
                 found[state_of(fleet, node, reserved)] += gpus
             await slices.pause()

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from muster.api.gang import FaultClass, GangIncident, GangSpec
 from muster.api.goodput import (
     LONGEST_MILLISECONDS,
+    MAX_NODE_GPUS,
     MAX_STEP,
     MOST_AHEAD_SECONDS,
     TOLD,
@@ -259,9 +260,26 @@ def _elapsed(account: Account, now: datetime) -> int:
 
 
 def held_gpus(world: JobWorld, record: GangSpec | None) -> int:
-    """Accelerators that the job holds."""
-    placed = sum(bool(member.node) for member in record.members) if record else 0
-    return placed * world.job.spec.gpus_per_node
+    """Accelerators that the job holds: all of its nodes, however few it asks for. Where a node's are not known, as many as it asks for."""
+    asked = world.job.spec.gpus_per_node
+    placed = [member for member in record.members if member.node] if record else []
+    return sum(asked if member.gpus is None else member.gpus for member in placed)
+
+
+def with_held_gpus(world: JobWorld, spec: GangSpec) -> GangSpec:
+    """The record with the accelerators of the nodes that its members have newly got: a node may be gone when it is counted."""
+    known = {m.index: m for m in world.gang.spec.members if m.gpus is not None} if world.gang else {}
+    members = []
+    for member in spec.members:
+        before = known.get(member.index)
+        gpus = before.gpus if before is not None and before.node == member.node else _node_gpus(world, member.node)
+        members.append(member if member.gpus == gpus else member.model_copy(update={"gpus": gpus}))
+    return spec.model_copy(update={"members": members})
+
+
+def _node_gpus(world: JobWorld, name: str) -> int | None:
+    node = world.fleet.nodes.get(name)
+    return None if node is None else min(node.accelerators(world.fleet.policy.accelerator_resource), MAX_NODE_GPUS)
 
 
 def _new_fault(record: GangSpec | None, spec: GangSpec) -> GangIncident | None:

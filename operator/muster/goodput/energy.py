@@ -38,7 +38,7 @@ def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int]
     """The figures; None where nothing was metered.
 
     Args:
-        gpu_seconds: of the account, by bucket.
+        gpu_seconds: of the accelerators that the job asks for, by bucket: others of its nodes it cannot use.
         tokens: of the steps that count; None: not known.
     """
     ran = sum(gpu_seconds.get(bucket, 0) for bucket in RUNNING)

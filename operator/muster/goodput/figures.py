@@ -139,6 +139,17 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
     )
 
 
+def gpus_while_running(goodput: Goodput, asked: int) -> float:
+    """Accelerators that the job has held while its ranks ran, in the mean.
+
+    Args:
+        asked: what the job asks for, where its ranks have never run.
+    """
+    ran = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
+    seconds = goodput.amount(*ran)
+    return sum(goodput.gpu_seconds.get(bucket, 0) for bucket in ran) / seconds if seconds else asked
+
+
 def whole_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
     """Milliseconds as seconds whose sum is that of all of them: those that lose most by it are rounded up."""
     floors = {name: amount // 1000 for name, amount in amounts.items()}

@@ -4,7 +4,7 @@ import json
 
 from muster.api.gang import GangSpec
 from muster.api.goodput import Account
-from muster.goodput.account import carried
+from muster.goodput.account import carried, with_held_gpus
 from muster.lifecycle.figures import worked_out
 from muster.lifecycle.plan import Announcement, CommitGang, DeletePod, Plan
 from muster.world.job import JobWorld
@@ -30,7 +30,7 @@ def _with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
     Raises:
         ValidationError: it is none: somebody has edited it.
     """
-    kept = carried(world, spec)
+    kept = carried(world, with_held_gpus(world, spec))
     if kept.account is not None:
         Account.model_validate(kept.account.to_json())
     return kept

@@ -171,6 +171,14 @@ class NodeView:
     annotations: Mapping[str, str] = field(default_factory=dict)  # of READ_ANNOTATIONS
     deleting: datetime | None = None  # since when somebody wants the Node gone that has finalizers
 
+    def accelerators(self, resource: str) -> int:
+        """How many the node has, healthy or not.
+
+        Args:
+            resource: the extended resource that they are of.
+        """
+        return max(self.capacity.get(resource, 0), self.allocatable.get(resource, 0))
+
 
 @dataclass(frozen=True, slots=True)
 class LauncherView:
