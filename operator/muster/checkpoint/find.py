@@ -15,7 +15,6 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 
 from muster.checkpoint.candidate import MAX_TEXT_BYTES, Candidate, Reading, ask_rule
 from muster.checkpoint.formats.base import NO_OPTIMIZER, WEIGHTS_ONLY, Format
-from muster.checkpoint.formats.megatron import MEGATRON_UNKNOWN
 from muster.checkpoint.formats.table import FORMATS
 from muster.checkpoint.listing import THIS_MACHINE, Children, Files, Listing, Status, StorageError, no_sign
 from muster.checkpoint.names import absolute, joined, order_candidates, readable, step_in_name
@@ -326,7 +325,7 @@ class Finder:
 
     def _pointed_elsewhere(self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> Optional[Problem]:
         cut_short = [one for one in torn if not self._verdict_of(one).startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
-        known_torn = {one.path for one in torn if one.format != MEGATRON_UNKNOWN.name}  # which may be whole
+        known_torn = {one.path for one in torn}
 
         def is_whole(name: str) -> bool:
             path = os.path.join(self._directory, name)

@@ -645,21 +645,24 @@ class TestMegatron:
     def test_without_its_last_file_it_is_no_checkpoint_of_dcp_either(self) -> None:
         assert complete(InMemory(megatron("iter_0000500/")[:-1])) == []
 
-    def test_what_its_other_formats_write_is_told_of(self) -> None:
-        """`--ckpt-format torch_dcp` and `fsdp_dtensor` end with the tracker, and look like a `torch_dist` that was cut short."""
-        files = InMemory([*dcp("iter_0000500/"), ("latest_checkpointed_iteration.txt", b"500")])
-        assert complete(files) == []
-        assert "--ckpt-format torch_dist" in told(files)
-        clock = [0.0]
-        finder = find.Finder(ROOT, now=lambda: clock[0], files=files)
-        doubts = []
-        for clock[0] in (0.0, find.DOUBT_SECONDS):
-            doubts.append(list(finder.look(Look(thorough=False)))[-1].doubt)
-        assert doubts[0] == ""
-        assert "checkpoint 500" in doubts[1]
-        for path, content in megatron("iter_0000400/"):
-            files.put(path, content)
-        assert list(finder_of(files).look(Look()))[-1].trap == "", "it may be whole, and Megatron-LM go on from it"
+    def test_what_its_other_formats_write_counts_once_the_tracker_names_it(self) -> None:
+        """`--ckpt-format torch_dcp` and `fsdp_dtensor` end with nothing else."""
+        files = InMemory(dcp("iter_0000500/"))
+        finder = finder_of(files)
+        for tracker in (None, b"400", b"", b"release"):
+            if tracker is not None:
+                files.put("latest_checkpointed_iteration.txt", tracker)
+            assert finder.find() == []
+            assert "was not said to be written yet" in told(files)
+        files.put("latest_checkpointed_iteration.txt", b"500")
+        assert [(one.step, one.format) for one in finder.find()] == [(500, "Megatron")]
+
+    def test_torch_dist_without_its_last_file_is_none_of_the_others(self) -> None:
+        """The tracker may have passed it, and the first file of what all ranks have in common is there, or a part of `.metadata`."""
+        for written in (megatron("iter_0000500/")[:-1], dcp("iter_0000500/", "exp_avg common_state/shard_0_1")):
+            files = InMemory([*written, ("latest_checkpointed_iteration.txt", b"600")])
+            assert complete(files) == []
+            assert "metadata.json does not exist: it was cut short" in told(files)
 
     def test_weights_alone_are_nothing_to_go_on_from(self) -> None:
         files = InMemory([*megatron("iter_0000500/")[:1], *dcp("iter_0000500/", "decoder.weight")])

@@ -1,7 +1,9 @@
-"""Megatron-LM: `iter_0000500/`, distributed (`torch_dist`) or of old (`mp_rank_*/`), and NeMo 2, which keeps one in `weights/`.
+"""Megatron-LM: `iter_0000500/`, distributed (`torch_dist`), plain DCP (`torch_dcp`, `fsdp_dtensor`) or of old (`mp_rank_*/`).
 
 Distributed ones end with `metadata.json`, written once all ranks are done (megatron/core/dist_checkpointing/serialization.py,
-`save`); `common.pt`, which not every version has, is written first. Those of old have nothing of that kind: the tracker beside them is written last, and names the newest.
+`save`); `common.pt`, which not every version has, is written first. The others have nothing of that kind: the tracker beside them is
+written last, and names the newest (megatron/training/checkpointing.py, `save_checkpoint`). NeMo 2 keeps one in `weights/`, ms-swift in a
+directory of its own with the tracker in it, Accelerate in its save.
 NeMo puts `<name>-unfinished` beside a checkpoint while it is written or removed.
 """
 
@@ -16,20 +18,18 @@ from muster.checkpoint.dcp import METADATA_NAME
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words, json_object
 from muster.checkpoint.formats.parts import files_problem
 from muster.checkpoint.formats.torch_dcp import dcp_problem, shards_of
-from muster.checkpoint.names import is_iteration, named_step
+from muster.checkpoint.names import is_iteration, named_step, step_in_name
 from muster.checkpoint.whole import pickled
 
 CONFIG_NAME = "metadata.json"
 TRACKER = "../latest_checkpointed_iteration.txt"
 _COMMON_NAME = "common.pt"
 _MODEL_NAME, _OPTIMIZER_NAME = "model_optim_rng.pt", "distrib_optim.pt"
-_UNKNOWN = (
-    "metadata.json does not exist: it was cut short, or written with --ckpt-format torch_dcp or fsdp_dtensor, which nothing tells from "
-    "that. Save with --ckpt-format torch_dist, or let the program write muster-checkpoint.json"
-)
 _FIRST = tuple("mp_rank_00%s/%s" % (more, _MODEL_NAME) for more in ("", "_000", "_000_000"))
+_NUMBER = re.compile(r"\d{1,15}\Z")
 _MAX_RANKS = 100_000
 _DIRECTIONS = ("tensor", "pipeline", "expert")
+_SWIFT = re.compile(r"checkpoint-\d{1,15}\Z")  # swift/megatron/trainers/base.py, save_checkpoint
 _RANK = re.compile(r"mp_rank_(\d{2,6})(?:_(\d{3,6}))?(?:_(\d{3,6}))?/(.+)\Z")
 
 
@@ -55,7 +55,7 @@ def distributed_problem(candidate: Candidate) -> str:
 def _tracked(candidate: Candidate) -> Optional[int]:
     """The iteration that the tracker names; None where it is torn."""
     text = candidate.text(TRACKER)
-    return int(text) if re.match(r"\d{1,15}\Z", text) else None
+    return int(text) if _NUMBER.match(text) else None
 
 
 class _Run(NamedTuple):
@@ -89,7 +89,8 @@ def _told(candidate: Candidate) -> _Run:
     return candidate.remembered(name, _run) if name else _Run()
 
 
-def _legacy_problem(candidate: Candidate) -> str:
+def _untracked(candidate: Candidate) -> str:
+    """Why the tracker does not say that this iteration was written; "" = it does."""
     step = named_step(candidate.name)
     if TRACKER not in candidate.files:
         return "%s does not exist: it was not said to be written yet" % TRACKER[3:]
@@ -97,8 +98,46 @@ def _legacy_problem(candidate: Candidate) -> str:
     if tracked is None or step is None or tracked < step:
         return "%s names %s: this one was not said to be written yet" % (TRACKER[3:], tracked)
     later = [name for name in candidate.later_than(TRACKER) if name != TRACKER]
-    if tracked == step and later:
-        return "%s is newer than %s" % (later[0], TRACKER[3:])
+    return "%s is newer than %s" % (later[0], TRACKER[3:]) if tracked == step and later else ""
+
+
+def _dcp_problem(candidate: Candidate) -> str:
+    """Why what torch_dcp or fsdp_dtensor wrote is not complete; "" = it is.
+
+    A torch_dist that was cut short before `metadata.json` has the same files, but for what its ranks have in common.
+    """
+    if _COMMON_NAME in candidate.files or shards_of(candidate).is_megatron_core:
+        return "%s does not exist: it was cut short" % CONFIG_NAME
+    problem = _untracked(candidate) or dcp_problem(candidate)
+    return problem or ("" if shards_of(candidate).has_optimizer else WEIGHTS_ONLY)
+
+
+def iteration_problem(candidate: Candidate) -> str:
+    """Why the iteration that is saved within a directory of another framework is not complete; "" = it is.
+
+    The directory is what Megatron-LM calls `--save`, and holds one iteration with its tracker.
+    """
+    tracker = TRACKER[3:]
+    text = candidate.text(tracker) if tracker in candidate.files else ""
+    if not _NUMBER.match(text):
+        return "%s names no iteration" % tracker
+    inner = candidate.below("iter_%07d" % int(text))
+    inner.files[TRACKER] = candidate.files[tracker]
+    if CONFIG_NAME in inner.files:
+        problem = distributed_problem(inner)
+    elif METADATA_NAME in inner.files:
+        problem = _dcp_problem(inner)
+    elif any(map(_RANK.match, inner.files)):
+        problem = _legacy_problem(inner)
+    else:
+        problem = WEIGHTS_ONLY if _COMMON_NAME in inner.files else "%s does not exist" % CONFIG_NAME
+    return "%s: %s" % (inner.name, problem) if problem and problem != WEIGHTS_ONLY else problem
+
+
+def _legacy_problem(candidate: Candidate) -> str:
+    problem = _untracked(candidate)
+    if problem:
+        return problem
     ranks: Dict[Tuple[int, ...], Set[str]] = {}
     for match in filter(None, map(_RANK.match, candidate.files)):
         ranks.setdefault(tuple(int(part) for part in match.groups()[:3] if part), set()).add(match[4])
@@ -148,6 +187,12 @@ def _nemo_step(candidate: Candidate) -> Optional[int]:
     return candidate.remembered(common, _global_step)
 
 
+def _swift_step(candidate: Candidate) -> Optional[int]:
+    """The iteration in it; None where the directory is what all iterations are saved in, and is called so by chance."""
+    named, text = step_in_name(candidate.name), candidate.text(TRACKER[3:])
+    return named if text == str(named) else None
+
+
 MEGATRON = Format(
     "Megatron",
     Words(
@@ -160,17 +205,18 @@ MEGATRON = Format(
     distributed_problem,
     claims=is_iteration,
 )
-MEGATRON_UNKNOWN = Format(
-    "MegatronUnknown",
+MEGATRON_DCP = Format(
+    MEGATRON.name,
     Words(
-        written_by="Megatron-LM, `--ckpt-format torch_dcp` or `fsdp_dtensor`; or `torch_dist`, cut short",
+        written_by="Megatron-LM and Megatron Bridge, `--ckpt-format torch_dcp` or `fsdp_dtensor`",
         place="`iter_0000500/.metadata` without `metadata.json`",
         step="the name",
-        complete="never: these formats end with nothing that tells them from a `torch_dist` that was cut short. It is told of as incomplete, with the remedy",
+        complete="a whole `TorchDCP`, and `latest_checkpointed_iteration.txt` names this iteration or a later one. What has `common.pt`, or `common_state` in `.metadata`, is a `torch_dist` that was cut short. With `--no-save-optim` it holds weights only",
     ),
     (METADATA_NAME,),
-    lambda candidate: _UNKNOWN,
+    _dcp_problem,
     claims=is_iteration,
+    beside=lambda name: TRACKER,
 )
 MEGATRON_LEGACY = Format(
     "MegatronLegacy",
@@ -184,6 +230,20 @@ MEGATRON_LEGACY = Format(
     _legacy_problem,
     claims=is_iteration,
     beside=lambda name: TRACKER,
+)
+MEGATRON_SWIFT = Format(
+    "MegatronSwift",
+    Words(
+        written_by="ms-swift with Megatron (`megatron sft` and the like)",
+        place="`checkpoint-500/` with `latest_checkpointed_iteration.txt` and `iter_0000500/` in it",
+        step="the name, which is that in its `latest_checkpointed_iteration.txt`",
+        complete="the iteration in it is complete as Megatron's. With `--no_save_optim` it holds weights only",
+    ),
+    (TRACKER[3:],),
+    iteration_problem,
+    _swift_step,
+    claims=lambda name: _SWIFT.match(name) is not None,
+    settles=True,
 )
 NEMO = Format(
     "NeMo",

@@ -12,7 +12,7 @@ from muster.checkpoint.formats.dlrover import DLROVER
 from muster.checkpoint.formats.hugging_face import HUGGING_FACE
 from muster.checkpoint.formats.lightning import LIGHTNING, LIGHTNING_DEEPSPEED, LIGHTNING_SHARDED
 from muster.checkpoint.formats.manifest import MANIFEST
-from muster.checkpoint.formats.megatron import MEGATRON, MEGATRON_LEGACY, MEGATRON_UNKNOWN, NEMO
+from muster.checkpoint.formats.megatron import MEGATRON, MEGATRON_DCP, MEGATRON_LEGACY, MEGATRON_SWIFT, NEMO
 from muster.checkpoint.formats.orbax import ORBAX
 from muster.checkpoint.formats.own import own
 from muster.checkpoint.formats.torch_dcp import TORCH_DCP
@@ -29,7 +29,8 @@ FORMATS: Tuple[Format, ...] = (
     DEEPSPEED,
     MEGATRON,
     MEGATRON_LEGACY,
-    MEGATRON_UNKNOWN,
+    MEGATRON_DCP,
+    MEGATRON_SWIFT,
     NEMO,
     ORBAX,
     TORCHTUNE,

@@ -24,12 +24,14 @@ class Shards(NamedTuple):
         has_optimizer: whether a tensor or a value in it is called something of an optimizer.
         is_torchtitan: whether its tensors are called as TorchTitan calls those of a language model.
         is_lightning: whether the optimizer is called as Lightning's trainer calls it.
+        is_megatron_core: whether what the ranks have in common is in it, which Megatron Core's torch_dist kept in a file before.
     """
 
     sizes: Mapping[str, int]
     has_optimizer: bool
     is_torchtitan: bool
     is_lightning: bool
+    is_megatron_core: bool
 
 
 def shards_of(candidate: Candidate) -> Shards:
@@ -49,6 +51,7 @@ def _shards(candidate: Candidate, name: str) -> Shards:
         has_optimizer=any(name in data for name in _OF_AN_OPTIMIZER),
         is_torchtitan=b"tok_embeddings.weight" in data,
         is_lightning=b"optimizer_0" in data,
+        is_megatron_core=b"common_state" in data,
     )
 
 
