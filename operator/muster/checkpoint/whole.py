@@ -89,6 +89,25 @@ def archive_problem(candidate: Candidate, name: str) -> str:
     return ""
 
 
+def own_file_problem(candidate: Candidate, name: str) -> str:
+    """Why a file is not whole of which only a program knows what wrote it; "" = nothing tells that it is not.
+
+    A zip archive, as torch and numpy write them, has an end; what else is called `.pt` need not be one.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if name.endswith(".safetensors"):
+        return candidate.remembered(name, _safetensors_problem)
+    if candidate.remembered(name, _start) == ARCHIVE_MAGIC:
+        return candidate.remembered(name, archive_problem)
+    return "" if candidate.files[name].size_bytes else "%s is empty" % name
+
+
+def _start(candidate: Candidate, name: str) -> bytes:
+    return candidate.part(name, 0, len(ARCHIVE_MAGIC))
+
+
 class Pickled:
     """A pickle whose values are looked up without unpickling it."""
 

@@ -774,6 +774,40 @@ def test_weights_that_a_hook_saves_in_place_of_accelerate_are_weights(weights: s
     assert complete(InMemory([torn, *saved[1:]])) == []
 
 
+class TestOwnNamesOfWeights:
+    """A hook, or a model with a `save_pretrained` of its own, calls its files as it likes."""
+
+    REST = ("optimizer.bin", "random_states_0.pkl")
+
+    def save(self, **own: bytes) -> InMemory:
+        files = [(f"checkpoint-500/{name.replace('__', '.')}", content) for name, content in own.items()]
+        return InMemory(files + [(f"checkpoint-500/{name}", archive({})) for name in self.REST])
+
+    @pytest.mark.parametrize("name", ["net__bin", "heads__pt", "ema__pth", "model_v2__ckpt"])
+    def test_an_archive_of_torch_is_whole_with_its_end(self, name: str) -> None:
+        assert complete(self.save(**{name: archive({})})) == [(500, "checkpoint-500")]
+        assert "is cut short" in told(self.save(**{name: archive({})[:-1]}))
+        assert "is empty" in told(self.save(**{name: b""}))
+
+    def test_each_has_to_be_whole(self) -> None:
+        assert "b.safetensors has" in told(self.save(a__safetensors=safetensors(), b__safetensors=safetensors()[:-1]))
+
+    def test_a_later_one_in_place_of_accelerate_s_own_is_of_another_save(self) -> None:
+        files = self.save(net__safetensors=safetensors())
+        later = files.times[f"{ROOT}/checkpoint-500/random_states_0.pkl"] + 3 * 10**9
+        files.put("checkpoint-500/net.safetensors", safetensors(), at_ns=later)
+        assert told(files) == "net.safetensors is newer than random_states_0.pkl"
+        files.put("checkpoint-500/model.safetensors", safetensors(), at_ns=START_NS)
+        assert complete(files) == [(500, "checkpoint-500")], "a program may add to the save"
+
+    def test_a_rank_s_own_file_is_missed_where_its_random_states_are_there(self) -> None:
+        ranks = [f"{part}_0_rank{rank}.bin" for part in ("pytorch_model_fsdp", "optimizer") for rank in range(2)]
+        written = [(f"step_500/{name}", archive({})) for name in (*ranks, "random_states_0.pkl", "random_states_1.pkl")]
+        assert complete(InMemory(written)) == [(500, "step_500")]
+        for lost, name in enumerate(ranks):
+            assert told(InMemory([*written[:lost], *written[lost + 1 :]])) == f"{name} does not exist"
+
+
 def test_weights_of_a_hook_in_several_files_are_those_that_their_index_names() -> None:
     names = [f"diffusion_pytorch_model-0000{number}-of-00002.safetensors" for number in (1, 2)]
     index = json.dumps({"weight_map": dict(enumerate(names))}).encode()
@@ -786,7 +820,7 @@ def test_weights_of_a_hook_in_several_files_are_those_that_their_index_names() -
     ]
     assert complete(InMemory(saved)) == [(500, "checkpoint-500")]
     for lost in range(3):
-        assert complete(InMemory([*saved[:lost], *saved[lost + 1 :]])) == [] or lost == 2
+        assert complete(InMemory([*saved[:lost], *saved[lost + 1 :]])) == []
     assert f"names transformer/{names[1]}, which does not exist" in told(InMemory([saved[0], *saved[2:]]))
 
 

@@ -13,6 +13,7 @@ import re
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
 from muster.checkpoint.formats.deepspeed import tag_problem
+from muster.checkpoint.formats.megatron import TRACKER, iteration_problem
 from muster.checkpoint.formats.parts import (
     FSDP_MODEL,
     FSDP_OPTIMIZER,
@@ -20,8 +21,10 @@ from muster.checkpoint.formats.parts import (
     directories,
     files_problem,
     gap,
-    indexed,
+    missing_rank,
     named,
+    own_problem,
+    own_weights,
     weights,
 )
 
@@ -37,42 +40,49 @@ _SERIES = (
     (_CUSTOM % 0, _CUSTOM),
 )
 _ARCHIVES = re.compile(
-    r"(?:(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?\.bin|scaler\.pt|random_states_0\.pkl|custom_checkpoint_\d+\.pkl)\Z"
+    r"(?:(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?(?:_rank\d+)?\.bin|scaler\.pt|random_states_0\.pkl|custom_checkpoint_\d+\.pkl)\Z"
 )
 _AFTER = re.compile(r"(?:random_states_0|custom_checkpoint_\d+)\.pkl\Z")  # what is not written before the first rank's
 _SAVE = re.compile(r"checkpoint_(\d{1,15})\Z")
-# What a hook of the program's saves in their place (`register_save_state_pre_hook`), as all training scripts of diffusers do.
-_HOOKED = re.compile(
-    r"(?:[^/]{1,128}/)?(?:diffusion_pytorch_model[\w.-]{0,64}|pytorch_lora_weights)\.(?:safetensors|bin)\Z"
-)
-_HOOKED_INDEX = re.compile(r"[^/]{1,128}/diffusion_pytorch_model[\w.-]{0,64}\.index\.json\Z")
+_STATES = re.compile(r"(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?(?:_rank\d+)?\.bin\Z|scaler\.pt\Z")
+_RANDOM = re.compile(r"random_states_(\d{1,6})\.pkl\Z")
+_ITERATION = re.compile(r"iter_\d{7,15}\Z")  # with Megatron-LM
 _DEEPSPEED = re.compile(r"pytorch_model(?:_\d+)?\Z")
 
 
 def _problem(candidate: Candidate) -> str:
-    missing = gap(candidate.files, _CUSTOM) or _less_than_before(candidate)
+    missing = gap(candidate.files, _CUSTOM) or _less_than_before(candidate) or missing_rank(candidate, _RANDOM)
     if missing:
         return "%s does not exist" % missing
     engines = directories(candidate, _DEEPSPEED)
     models, optimizers = directories(candidate, FSDP_MODEL), directories(candidate, FSDP_OPTIMIZER)
-    files = weights(candidate) + named(candidate, _HOOKED)
-    for index in named(candidate, _HOOKED_INDEX):
-        files += indexed(candidate, index)
-    if not engines and not models and not files:
+    iteration = TRACKER[3:] if TRACKER[3:] in candidate.files else ""
+    parts = (*engines, *models, *optimizers, *directories(candidate, _ITERATION))
+    files, later = weights(candidate), set(candidate.later_than(STATES_NAME))
+    own = own_weights(candidate, (_STATES,), parts)
+    if (
+        files or engines or models or iteration
+    ):  # then no hook saves weights in their place, and a program may add to them later
+        own = [name for name in own if name not in later]
+    if not engines and not models and not iteration and not files and not own:
         return "there are no weights"
-    if not engines and not optimizers and "optimizer.bin" not in candidate.files:
+    is_optimizer = any(name in candidate.files for name in ("optimizer.bin", "optimizer_0_rank0.bin"))
+    if not engines and not optimizers and not iteration and not is_optimizer:
         return WEIGHTS_ONLY
     for tag in engines:
         problem = tag_problem(candidate.below(tag))
         if problem:
             return "%s: %s" % (tag, problem)
+    problem = iteration_problem(candidate) if iteration else ""
+    if problem:
+        return problem
     archives = named(candidate, _ARCHIVES)
-    before = {*files, *(name for name in archives if not _AFTER.match(name))}
-    later = [name for name in candidate.later_than(STATES_NAME) if name in before or name.partition("/")[0] in engines]
-    if later:
-        return "%s is newer than %s" % (min(later), STATES_NAME)
+    before = {*files, *own, *(name for name in archives if not _AFTER.match(name))}
+    newer = [name for name in later if name in before or name.partition("/")[0] in engines]
+    if newer:
+        return "%s is newer than %s" % (min(newer), STATES_NAME)
     problem = dcp_parts_problem(candidate, models + optimizers, STATES_NAME)
-    return problem or files_problem(candidate, files + archives)
+    return problem or files_problem(candidate, files + archives) or own_problem(candidate, own)
 
 
 def _less_than_before(candidate: Candidate) -> str:
@@ -105,7 +115,7 @@ ACCELERATE = Format(
         written_by="Accelerate's `save_state`",
         place="`checkpoint_7/`, or any directory with `random_states_0.pkl`",
         step="the name; in `checkpoint_7` it is the number of the save, as Accelerate knows no step",
-        complete="weights (also as diffusers' scripts save them, `unet/diffusion_pytorch_model.safetensors`) and optimizer are there and all files whole, sharded parts and DeepSpeed's as above, and none of them newer than `random_states_0.pkl`, which is whole; `custom_checkpoint_*.pkl` numbered without a gap. Random states of other ranks are not missed. Of `checkpoint_7`: and of optimizers, schedulers, scaler, samplers, data loaders and `custom_checkpoint_*.pkl` as many as `checkpoint_6` has, where that is there",
+        complete="weights (without Accelerate's own any `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, `*.ckpt` that a hook saves, as diffusers' `unet/diffusion_pytorch_model.safetensors`) and optimizer are there and all files whole, sharded parts, DeepSpeed's and Megatron-LM's as theirs, files of ranks (`pytorch_model_fsdp_0_rank1.bin`) for all that have random states, and none of them newer than `random_states_0.pkl`, which is whole; `custom_checkpoint_*.pkl` numbered without a gap. Random states of other ranks are not missed. Of `checkpoint_7`: and of optimizers, schedulers, scaler, samplers, data loaders and `custom_checkpoint_*.pkl` as many as `checkpoint_6` has, where that is there",
     ),
     (STATES_NAME,),
     _problem,

@@ -22,7 +22,10 @@ from muster.checkpoint.formats.parts import (
     directories,
     files_problem,
     gap,
+    missing_rank,
     named,
+    own_problem,
+    own_weights,
     weights,
 )
 from muster.checkpoint.names import step_in_name
@@ -30,9 +33,11 @@ from muster.checkpoint.names import step_in_name
 STATE_NAME = "trainer_state.json"
 _SENTINEL = "checkpoint-is-incomplete.txt"  # transformers/trainer_jit_checkpoint.py
 _SCHEDULER = "scheduler.pt"
-_OPTIMIZERS = ("optimizer.pt", "optimizer.bin")
-_ARCHIVES = re.compile(r"(?:optimizer\.(?:pt|bin)|scheduler\.pt|scaler\.pt|rng_state(?:_\d+)?\.pth)\Z")
+_OPTIMIZER = re.compile(r"optimizer(?:_\d+_rank\d+)?\.(?:pt|bin)\Z")
+_ARCHIVES = re.compile(r"(?:optimizer(?:_\d+_rank\d+)?\.(?:pt|bin)|scheduler\.pt|scaler\.pt|rng_state(?:_\d+)?\.pth)\Z")
 _RANDOM = re.compile(r"rng_state(?:_\d+)?\.pth\Z")
+_RANDOM_OF_RANK = re.compile(r"rng_state_(\d{1,6})\.pth\Z")
+_ARGUMENTS = re.compile(r"training_args\.bin\Z")
 _TAG = re.compile(r"global_step\d+\Z")
 
 
@@ -46,7 +51,7 @@ def _problem(candidate: Candidate) -> str:
     problem = _deepspeed_problem(candidate) if directories(candidate, _TAG) else _parts_problem(candidate)
     if problem:
         return problem
-    missing = gap(candidate.files, "rng_state_%d.pth")
+    missing = gap(candidate.files, "rng_state_%d.pth") or missing_rank(candidate, _RANDOM_OF_RANK)
     if missing or not named(candidate, _RANDOM):
         return "%s does not exist" % (missing or "rng_state.pth")
     return files_problem(candidate, named(candidate, _ARCHIVES))
@@ -70,17 +75,18 @@ def _parts_problem(candidate: Candidate) -> str:
     if problem:
         return problem
     files = weights(candidate)
-    if not files and not models:
+    own = [] if files or models else own_weights(candidate, (_ARCHIVES, _ARGUMENTS), optimizers)
+    if not files and not models and not own:
         return "there are no weights"
-    names = [name for name in _OPTIMIZERS if name in candidate.files]
+    names = [name for name in candidate.files if _OPTIMIZER.match(name)]
     if not names and not optimizers:
         return WEIGHTS_ONLY + " (save_only_model)"
     if _SCHEDULER not in candidate.files:
         return "%s does not exist, and without it the optimizer's state is not loaded either" % _SCHEDULER
-    later = {*files, *names, _SCHEDULER}.intersection(candidate.later_than(state))
+    later = {*files, *own, *names, _SCHEDULER}.intersection(candidate.later_than(state))
     if later:
         return "%s is newer than %s" % (min(later), state.replace("../", ""))
-    return files_problem(candidate, files)
+    return files_problem(candidate, files) or own_problem(candidate, own)
 
 
 def _written_last(candidate: Candidate) -> str:
@@ -96,7 +102,7 @@ HUGGING_FACE = Format(
         written_by="Hugging Face's Trainer: one rank, DDP, FSDP, DeepSpeed; DLRover's",
         place="`checkpoint-500/`",
         step="`global_step` in `trainer_state.json`, which is that of the name",
-        complete="weights, optimizer and scheduler are there and whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of its own or not, random states numbered without a gap, `trainer_state.json` (with DLRover's trainer `dlrover_latest.txt`, which names this step or a later one) not older than they are; no `checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` names a whole directory of it. `save_only_model` leaves weights only",
+        complete="weights (where the program saves them itself, under any name), optimizer and scheduler are there and whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of its own or not, random states numbered without a gap, `trainer_state.json` (with DLRover's trainer `dlrover_latest.txt`, which names this step or a later one) not older than they are; no `checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` names a whole directory of it. `save_only_model` leaves weights only",
     ),
     (STATE_NAME,),
     _problem,

@@ -12,7 +12,7 @@ from typing import Optional, Pattern
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.formats.base import Format, Words
 from muster.checkpoint.names import step_in_name
-from muster.checkpoint.whole import ARCHIVE_MAGIC, archive_problem, file_problem
+from muster.checkpoint.whole import own_file_problem
 
 # As spec.checkpoint.pattern (muster.api.trainingjob) says it to the API server.
 _PATTERN = re.compile(r"([^/{}\x00-\x1f\x7f]*)\{step\}([^/{}\x00-\x1f\x7f]*)(?:/(?!\.\.?\Z)([^/{}\x00-\x1f\x7f]+))?\Z")
@@ -60,9 +60,4 @@ def _directory_problem(marker: str, candidate: Candidate) -> str:
 
 
 def _file_problem(candidate: Candidate) -> str:
-    """A zip archive, as torch and numpy write them, has an end; what else is called `.pt` need not be one."""
-    if candidate.part(candidate.name, 0, len(ARCHIVE_MAGIC)) == ARCHIVE_MAGIC:
-        return candidate.remembered(candidate.name, archive_problem)
-    if candidate.name.endswith(".safetensors"):
-        return file_problem(candidate, candidate.name)
-    return "" if candidate.files[candidate.name].size_bytes else "%s is empty" % candidate.name
+    return own_file_problem(candidate, candidate.name)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable, List, Pattern
+from typing import Dict, Iterable, List, Pattern, Sequence, Set
 
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.dcp import METADATA_NAME
 from muster.checkpoint.formats.base import json_object
 from muster.checkpoint.formats.torch_dcp import dcp_problem
-from muster.checkpoint.whole import file_problem
+from muster.checkpoint.whole import file_problem, own_file_problem
 
 FSDP_MODEL = re.compile(r"pytorch_model_fsdp_\d+\Z")  # what accelerate.utils.save_fsdp_model and
 FSDP_OPTIMIZER = re.compile(r"optimizer_\d+\Z")  # save_fsdp_optimizer call a DCP of sharded ranks
@@ -20,6 +20,14 @@ _WEIGHTS = re.compile(
     r"(?:model(?:_\d+)?\.safetensors|pytorch_model(?:_fsdp)?(?:_\d+)?\.bin|(?:%s/)?adapter_model\.(?:safetensors|bin))\Z"
     % _ADAPTER
 )
+# Weights under names and in directories that a program chooses: what saves them lets it.
+_OWN = re.compile(r".*\.(?:safetensors|bin|pt|pth|ckpt)\Z")
+_OWN_INDEX = re.compile(r".*\.(?:safetensors|bin)\.index\.json\Z")
+_ONE_OF_SEVERAL = re.compile(
+    r"-\d{5}-of-\d{5}\.[a-z]+\Z"
+)  # as `save_pretrained` of transformers and diffusers calls them
+# What each rank saves for itself without DCP (accelerate/utils/fsdp_utils.py: LOCAL_STATE_DICT, `use_dcp=False`).
+_OF_RANK = re.compile(r"((?:pytorch_model_fsdp|optimizer)(?:_\d+)?)_rank(\d{1,6})\.bin\Z")
 _ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
@@ -64,6 +72,54 @@ def weights(candidate: Candidate) -> List[str]:
     for index in _INDEXES:
         found += indexed(candidate, index) if index in candidate.files else []
     return found
+
+
+def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Sequence[str]) -> List[str]:
+    """Files that may hold weights under names of a program's own, and those that an index of them names.
+
+    Args:
+        states: what the names of files with other things match.
+        parts: directories that have rules of their own.
+
+    Raises:
+        ValueError: an index is torn, or names a file that does not exist; a file is one of several, and no index names it.
+    """
+
+    def is_own(name: str) -> bool:
+        return name.partition("/")[0] not in parts and not any(pattern.match(name) for pattern in states)
+
+    indexes = filter(is_own, named(candidate, _OWN_INDEX))
+    listed = {name for index in indexes for name in indexed(candidate, index)}
+    found = listed.union(filter(is_own, named(candidate, _OWN)))
+    alone = min((name for name in found if name not in listed and _ONE_OF_SEVERAL.search(name)), default="")
+    if alone:
+        raise ValueError("%s is one of several, and no index names them" % alone)
+    return sorted(found)
+
+
+def own_problem(candidate: Candidate, names: Iterable[str]) -> str:
+    """Why not each of these files, whose names a program has chosen, is whole; "" = they are, as far as they tell."""
+    return next(filter(None, (own_file_problem(candidate, name) for name in names)), "")
+
+
+def missing_rank(candidate: Candidate, random: Pattern[str]) -> str:
+    """The file that is missing of those that each rank saves for itself; "" = none.
+
+    Args:
+        random: what the random states of a rank are called, its number as the first group: each rank saves them later.
+    """
+    ranks: Dict[str, Set[int]] = {}
+    for found in filter(None, map(_OF_RANK.match, candidate.files)):
+        ranks.setdefault(found[1], set()).add(int(found[2]))
+    if not ranks:
+        return ""
+    states = {int(found[1]) for found in filter(None, map(random.match, candidate.files))}
+    count = max(states.union(*ranks.values())) + 1
+    for part, there in sorted(ranks.items()):
+        missing = next((rank for rank in range(len(there) + 1) if rank not in there), count)
+        if missing < count:
+            return "%s_rank%d.bin" % (part, missing)
+    return ""
 
 
 def indexed(candidate: Candidate, index: str) -> List[str]:
