@@ -45,6 +45,7 @@ class ProgressFile:
         self._offset = 0
         self._partial = b""
         self._skipping = False  # inside a line that is too long
+        self._has_finished = False  # an earlier line has told a finished step
         self.ignored_lines = 0
         self.tells_steps = False  # a complete line has told a finished one; 0 is none
         self.corruption: Optional[Corruption] = None  # of the lines that tell of any the one that reaches furthest back
@@ -112,13 +113,16 @@ class ProgressFile:
             return None
         self._note_seconds(document)
         found: int = step
+        self._has_finished |= found > 0
         return found
 
     def _note_seconds(self, document: Dict[str, Any]) -> None:
+        """Add up what a line says. Of the first step's line only the names count: that time is part of the start."""
         for name in _SECONDS:
             seconds: Any = document.get(name)
             if _is_duration(seconds):
-                self.seconds[name] = min(self.seconds.get(name, 0.0) + seconds, LONGEST_SECONDS)
+                more = seconds if self._has_finished else 0.0
+                self.seconds[name] = min(self.seconds.get(name, 0.0) + more, LONGEST_SECONDS)
 
     def _note_corruption(self, document: Dict[str, Any], line: bytes) -> None:
         reason: Any = document["corruption"]

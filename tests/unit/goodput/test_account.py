@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from muster.goodput.account import carried, closed
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.stretches import cut
 from muster.goodput.told import incidents, told
+from muster.launcher.progress import ProgressFile
 from muster.lifecycle import record as records
 from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport
 from muster.recovery.failure import Failure, Kind
@@ -624,3 +626,28 @@ def test_figures_tell_by_how_much_the_clock_that_they_go_by_is_off(ahead: float,
     )
     assert figures is not None
     assert figures.ahead_seconds == wanted
+
+
+def test_the_wait_of_the_first_step_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    """100 steps of a second, the first of which came after 121 s, of which it waited 120 s for its data."""
+    lines = [
+        '{"step": 1, "inputWaitSeconds": 120}',
+        *(f'{{"step": {n}, "inputWaitSeconds": 0}}' for n in range(2, 101)),
+    ]
+    (tmp_path / "progress").write_text("\n".join(lines) + "\n")
+    file = ProgressFile(str(tmp_path / "progress"))
+    assert len(file.read()) == 100
+    scene = trains(now=271, step=100).all(
+        running(
+            1,
+            100,
+            first_step=1,
+            started_age_seconds=221,
+            first_step_age_seconds=100,
+            step_age_seconds=1,
+            step_seconds=1.0,
+            input_wait_seconds=file.seconds["inputWaitSeconds"],
+        )
+    )
+    account, _ = closed(scene.world(), only_steps=True)
+    assert account.milliseconds == {"queued": 50_000, "starting": 120_000, "compute": 100_000}

@@ -171,15 +171,17 @@ def test_seconds_that_a_program_tells_of_are_added_up_and_nonsense_is_not(tmp_pa
     path = tmp_path / "progress"
     file = ProgressFile(str(path))
     lines = [
-        '{"step": 1, "inputWaitSeconds": 0.5}',
-        '{"step": 2, "inputWaitSeconds": 1, "checkpointSeconds": 2.5}',
+        '{"step": 0, "inputWaitSeconds": 60}',
+        '{"step": 1, "inputWaitSeconds": 120, "communicationSeconds": 3}',
+        '{"step": 2, "inputWaitSeconds": 1.5, "checkpointSeconds": 2.5}',
         '{"step": 3, "inputWaitSeconds": NaN, "checkpointSeconds": -1, "communicationSeconds": "much"}',
         '{"step": 4, "inputWaitSeconds": 1e308, "checkpointSeconds": Infinity, "communicationSeconds": true}',
         '{"inputWaitSeconds": 5}',
     ]
     path.write_text("\n".join(lines) + "\n")
-    assert file.read() == [1, 2, 3, 4]
-    assert file.seconds == {"inputWaitSeconds": 1.5, "checkpointSeconds": 2.5}
+    assert file.read() == [0, 1, 2, 3, 4]
+    told = {"inputWaitSeconds": 1.5, "checkpointSeconds": 2.5, "communicationSeconds": 0.0}
+    assert file.seconds == told, "what the first step waited for belongs to the start"
     assert file.ignored_lines == 1, "a line without a step tells nothing"
 
 
