@@ -584,7 +584,7 @@ class Finder:
     def _listing(self, seen: _Seen) -> Listing:
         """All files of it, and the one beside it on which it depends."""
         if seen.format.markers:
-            listing = self._files.listing(seen.directory, self._sign)
+            listing = self._files.listing(seen.directory, self._sign, seen.format.depth)
         else:
             listing = Listing(seen.directory, {})
         name = os.path.basename(seen.checkpoint.path)

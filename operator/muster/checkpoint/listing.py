@@ -154,11 +154,12 @@ class Files:
             sign()
         return Children(directories[:MAX_CHILDREN], files[:MAX_CHILDREN], tuple(strange))
 
-    def listing(self, directory: str, sign: Callable[[], None] = no_sign) -> Listing:
-        """List the files down to MAX_DEPTH, each looked at once; what vanishes meanwhile is left out.
+    def listing(self, directory: str, sign: Callable[[], None] = no_sign, max_depth: int = MAX_DEPTH) -> Listing:
+        """List the files, each looked at once; what vanishes meanwhile is left out.
 
         Args:
             sign: called after each file, as a sign of life.
+            max_depth: of directories within one another, this one included.
 
         Raises:
             OSError: a directory cannot be read for another reason than that it vanished.
@@ -171,7 +172,7 @@ class Files:
                 with os.scandir(os.path.join(directory, prefix)) as entries:
                     for entry in entries:
                         if entry.is_dir(follow_symlinks=False):
-                            if depth < MAX_DEPTH:
+                            if depth < max_depth:
                                 pending.append((prefix + entry.name + "/", depth + 1))
                             continue
                         if len(files) >= MAX_ENTRIES:

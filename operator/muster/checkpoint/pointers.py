@@ -3,7 +3,8 @@
 Megatron-LM goes on from what `latest_checkpointed_iteration.txt` names. It writes that in place; where it finds it empty it
 ends with code 0, where there is none it begins anew, and where it says `release` with the weights that lie there (megatron/training/checkpointing.py, `read_metadata`). DeepSpeed
 does the same with `latest`, or `latest_universal` (deepspeed/runtime/engine.py, `load_checkpoint`), Composer with a link (`autoresume`), DLRover with a
-file of its own (full_ckpt_engine.py, `_load_from_storage`).
+file of its own (full_ckpt_engine.py, `_load_from_storage`), verl (verl/utils/checkpoint/checkpoint_manager.py, `find_latest_ckpt_path`) and SkyRL
+(skyrl/train/trainer.py, `load_checkpoints`) with one of a number.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from muster.checkpoint.formats.deepspeed import DEEPSPEED, DEEPSPEED_UNIVERSAL
 from muster.checkpoint.formats.dlrover import DLROVER, is_step
 from muster.checkpoint.formats.megatron import MEGATRON, MEGATRON_LEGACY, TRACKER
 from muster.checkpoint.formats.torch_dcp import TORCH_DCP
+from muster.checkpoint.formats.verl import SKYRL, SKYRL_TRACKER, VERL
 from muster.checkpoint.names import readable
 from muster.checkpoint.scan import Checkpoint
 
@@ -114,6 +116,19 @@ POINTERS: Tuple[Pointer, ...] = (
         text=lambda name: name,
         torn="begin from scratch",
         missing="begin from scratch",
+    ),
+    *(
+        Pointer(
+            framework=framework,
+            name=name,
+            formats=(framework,),
+            is_link=False,
+            target=lambda text: "global_step_%d" % int(text) if re.match(r"\d{1,15}\Z", text) else "",
+            text=lambda name: name.rpartition("_")[2],
+            torn="fail to load",
+            missing="begin from scratch",
+        )
+        for framework, name in ((VERL.name, TRACKER[3:]), (SKYRL.name, SKYRL_TRACKER[3:]))
     ),
 )
 

@@ -127,7 +127,7 @@ class Store(Files):
         files = [name for name, status in level.items() if status is not None and is_wanted(name)]
         return Children(directories[:MAX_CHILDREN], files[:MAX_CHILDREN])
 
-    def listing(self, directory: str, sign: Callable[[], None] = no_sign) -> Listing:
+    def listing(self, directory: str, sign: Callable[[], None] = no_sign, max_depth: int = MAX_DEPTH) -> Listing:
         """See Files. It is asked for anew each time."""
         inner = self._inner(directory) or ""
         files: Dict[str, Status] = {}
@@ -136,7 +136,7 @@ class Store(Files):
             files = {name: status for name, status in self._entries(inner, found.values()) if status is not None}
         sign()
         self._remember(inner, files)
-        reached = [name for name in files if name.count("/") < MAX_DEPTH]
+        reached = [name for name in files if name.count("/") < max_depth]
         return Listing(
             directory, {name: files[name].file for name in reached[:MAX_ENTRIES]}, len(reached) > MAX_ENTRIES
         )

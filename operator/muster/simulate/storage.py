@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.checkpoint.dcp import METADATA_NAME
-from muster.checkpoint.listing import Children, File, Files, Listing, Status, no_sign
+from muster.checkpoint.listing import MAX_DEPTH, Children, File, Files, Listing, Status, no_sign
 from muster.launcher.marker import Standing
 from muster.simulate.clocks import START, WallClock
 
@@ -249,7 +249,7 @@ class SimulatedFiles(Files):
         there = (path for path, folder in self._directory.folders.items() if version(folder.itself, path, node, now))
         return Children([path.rpartition("/")[2] for path in there], [])
 
-    def listing(self, directory: str, _sign: Callable[[], None] = no_sign) -> Listing:
+    def listing(self, directory: str, _sign: Callable[[], None] = no_sign, _max_depth: int = MAX_DEPTH) -> Listing:
         """The files of a checkpoint."""
         found = {}
         for name in self._directory.folders[directory].files:

@@ -18,7 +18,7 @@ from pathlib import Path
 from muster.checkpoint.find import Finder, Look
 from muster.checkpoint.formats.base import Format
 from muster.checkpoint.formats.table import FORMATS
-from muster.checkpoint.listing import MAX_ENTRIES, Children, File, Files, Listing, Status, no_sign
+from muster.checkpoint.listing import MAX_DEPTH, MAX_ENTRIES, Children, File, Files, Listing, Status, no_sign
 
 DATA = Path(__file__).parent / "data"
 ROOT = "/ckpt"
@@ -65,7 +65,7 @@ class InMemory(Files):
             sorted(name for name in inner if "/" not in name and is_wanted(name)),
         )
 
-    def listing(self, directory: str, _sign: Callable[[], None] = no_sign) -> Listing:
+    def listing(self, directory: str, _sign: Callable[[], None] = no_sign, _max_depth: int = MAX_DEPTH) -> Listing:
         prefix = directory + "/"
         names = [name for name in self.contents if name.startswith(prefix)]
         there = {name[len(prefix) :]: File(len(self.contents[name]), self.times[name]) for name in names}

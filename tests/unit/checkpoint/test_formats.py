@@ -1070,3 +1070,67 @@ class TestOrbax:
             assert complete(InMemory([item for item in self.ITEMS if not item[0].startswith(lost)])) == []
         for cut in ("1/state/manifest.ocdbt", "1/_CHECKPOINT_METADATA"):
             assert complete(InMemory([(p, c[:-1] if p == cut else c) for p, c in self.ITEMS])) == []
+
+
+VERL = [
+    *(
+        (f"global_step_500/{model}/{part}_world_size_2_rank_{rank}.pt", archive({}))
+        for model in ("actor", "critic")
+        for part in ("model", "optim", "extra_state")
+        for rank in range(2)
+    ),
+    ("global_step_500/data.pt", archive({})),
+    ("latest_checkpointed_iteration.txt", b"500"),
+]
+
+
+class TestVerl:
+    def test_counts_once_the_tracker_names_it(self) -> None:
+        files = InMemory(VERL[:-1])
+        finder = finder_of(files)
+        for tracker in (None, b"400", b"", b"x"):
+            if tracker is not None:
+                files.put("latest_checkpointed_iteration.txt", tracker)
+            assert finder.find() == []
+        files.put("latest_checkpointed_iteration.txt", b"600")
+        assert [(one.step, one.format) for one in finder.find()] == [(500, "verl")]
+
+    def test_a_file_that_is_newer_than_the_tracker_is_of_another_save(self) -> None:
+        files = InMemory(VERL)
+        later = files.times[f"{ROOT}/latest_checkpointed_iteration.txt"] + 3 * 10**9
+        files.put("global_step_500/actor/model_world_size_2_rank_0.pt", archive({}), at_ns=later)
+        assert "actor/model_world_size_2_rank_0.pt is newer than latest_checkpointed_iteration.txt" in told(files)
+
+    def test_a_number_of_ranks_as_a_name_says_it_costs_nothing(self) -> None:
+        written = [(path.replace("size_2_", "size_999999_"), content) for path, content in VERL]
+        assert "actor/model_world_size_999999_rank_2.pt does not exist" in told(InMemory(written))
+
+    def test_a_tracker_that_names_what_is_torn_is_a_trap(self) -> None:
+        files = InMemory(VERL)
+        for path, content in VERL[:3]:
+            files.put(path.replace("500", "600"), content)
+        files.put("global_step_600/data.pt", archive({}))
+        files.put("latest_checkpointed_iteration.txt", b"600")
+        trap = list(finder_of(files).look(Look()))[-1].trap
+        assert (
+            "names global_step_600, which is none of the newest complete ones: verl would go on from it. Write 500"
+            in trap
+        )
+
+
+def test_files_of_nemo_rl_lie_a_level_deeper_than_others(tmp_path: Path) -> None:
+    """Only its listing goes so deep."""
+    place = "step_500/policy/weights/iter_0000000/"
+    config = (f"{place}metadata.json", json.dumps({"sharded_backend": "torch_dist"}).encode())
+    written = [
+        *dcp(place),
+        config,
+        ("step_500/training_info.json", b"{}"),
+        ("step_500/train_dataloader.pt", archive({})),
+    ]
+    for path, content in written:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    assert [(one.step, one.format) for one in find.Finder(str(tmp_path)).find()] == [(500, "NeMoRL")]
+    (tmp_path / place / "__1_0.distcp").unlink()
+    assert find.Finder(str(tmp_path)).find() == []

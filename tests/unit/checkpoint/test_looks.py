@@ -335,7 +335,9 @@ class TestAgain:
     def test_what_is_torn_is_listed_again_after_a_while_that_grows(self, finder, tmp_path, clock, monkeypatch):
         write(tmp_path / "ckpt", 9, bytes_each=11)
         listed, real = [], Files.listing
-        monkeypatch.setattr(Files, "listing", lambda self, path, sign: listed.append(path) or real(self, path, sign))
+        monkeypatch.setattr(
+            Files, "listing", lambda self, path, sign, depth: listed.append(path) or real(self, path, sign, depth)
+        )
         for moment in range(1000, 1020):
             clock[0] = moment
             before = len(listed)

@@ -7,7 +7,7 @@ import pytest
 from muster.checkpoint.pointers import POINTERS, pointer_problem
 from muster.checkpoint.scan import Checkpoint
 
-MEGATRON, DEEPSPEED, UNIVERSAL, COMPOSER, DLROVER = POINTERS
+MEGATRON, DEEPSPEED, UNIVERSAL, COMPOSER, DLROVER, VERL, SKYRL = POINTERS
 
 
 def of(kind: str, *names: tuple[int, str]) -> list[Checkpoint]:
@@ -18,6 +18,7 @@ ITERATIONS = of("Megatron", (500, "iter_0000500"), (400, "iter_0000400"))
 TAGS = of("DeepSpeed", (500, "global_step500"), (400, "global_step400"))
 UNIVERSALS = of("DeepSpeedUniversal", (500, "global_step500_universal"), (400, "global_step400_universal"))
 STEPS = of("DLRover", (500, "500"), (400, "400"))
+GLOBAL_STEPS = of("verl", (500, "global_step_500"), (400, "global_step_400"))
 SHARDED = of("TorchDCP", (500, "ep1-ba500"), (400, "ep1-ba400"))
 FILES = of("Composer", (500, "ep1-ba500-rank0.pt"), (400, "ep1-ba400-rank0.pt"))
 
@@ -31,6 +32,8 @@ FILES = of("Composer", (500, "ep1-ba500-rank0.pt"), (400, "ep1-ba400-rank0.pt"))
         (COMPOSER, "ep1-ba500-rank0.pt", FILES),
         (COMPOSER, "/ckpt/ep1-ba500-rank0.pt", FILES),
         (DLROVER, "500", STEPS),
+        (VERL, "500", GLOBAL_STEPS),
+        (SKYRL, None, GLOBAL_STEPS),
         (MEGATRON, None, TAGS),
         (DEEPSPEED, "what another program calls so", ITERATIONS),
         (MEGATRON, None, []),
@@ -79,6 +82,8 @@ def test_nothing_is_said_of_what_names_the_newest_or_is_none_of_theirs(pointer, 
         (COMPOSER, "ep1-ba600-rank0.pt", FILES, "Let it lead to ep1-ba500-rank0.pt", True),
         (COMPOSER, "ep1-ba600", SHARDED, "Let it lead to ep1-ba500", True),
         (DLROVER, "six", STEPS, "DLRover would begin from scratch. Write 500 into it", True),
+        (VERL, "600", GLOBAL_STEPS, "names global_step_600, which is none of the newest complete ones", True),
+        (VERL, "", GLOBAL_STEPS, "verl would fail to load. Write 500 into it", True),
     ],
 )
 def test_what_would_be_gone_on_from_instead_is_said_with_a_remedy(pointer, said, complete, words, is_trap):

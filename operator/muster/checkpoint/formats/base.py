@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 from muster.checkpoint.candidate import Candidate
+from muster.checkpoint.listing import MAX_DEPTH
 from muster.checkpoint.names import step_in_name
 from muster.checkpoint.untrusted_json import parse_json
 
@@ -66,6 +67,7 @@ class Format:
             have found the same files.
         is_open: nothing in it names all files that belong to it, or tells how many these are: it is not complete once there is less
             of it than there was, and nothing newer.
+        depth: of directories within one another whose files belong to it, itself included.
     """
 
     name: str
@@ -79,3 +81,4 @@ class Format:
     made_of: str = ""
     settles: bool = False
     is_open: bool = False
+    depth: int = MAX_DEPTH

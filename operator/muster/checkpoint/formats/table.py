@@ -13,10 +13,12 @@ from muster.checkpoint.formats.hugging_face import HUGGING_FACE
 from muster.checkpoint.formats.lightning import LIGHTNING, LIGHTNING_DEEPSPEED, LIGHTNING_SHARDED
 from muster.checkpoint.formats.manifest import MANIFEST
 from muster.checkpoint.formats.megatron import MEGATRON, MEGATRON_DCP, MEGATRON_LEGACY, MEGATRON_SWIFT, NEMO
+from muster.checkpoint.formats.nemo_framework import NEMO_AUTO, NEMO_RL
 from muster.checkpoint.formats.orbax import ORBAX
 from muster.checkpoint.formats.own import own
 from muster.checkpoint.formats.torch_dcp import TORCH_DCP
 from muster.checkpoint.formats.torchtune import TORCHTUNE
+from muster.checkpoint.formats.verl import SKYRL, VERL
 
 FORMATS: Tuple[Format, ...] = (
     MANIFEST,
@@ -32,6 +34,10 @@ FORMATS: Tuple[Format, ...] = (
     MEGATRON_DCP,
     MEGATRON_SWIFT,
     NEMO,
+    SKYRL,
+    VERL,
+    NEMO_RL,
+    NEMO_AUTO,
     ORBAX,
     TORCHTUNE,
     DLROVER,
