@@ -8,6 +8,8 @@ judged before the metadata. The newest is judged first, and the answer so far is
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import os
 import re
 import time
@@ -47,11 +49,41 @@ _DEEPER = (
     "no checkpoint lies in %s itself, and %s (%s) is deeper, where none is looked for: name its directory in spec.checkpoint.directory. "
     "Where each rank saves to a directory of its own, nothing tells whether all have: let all save to one"
 )
+_UNRECOGNIZED = (
+    "%s is of no format that Muster knows, or was not finished: it does not count%s. If the program has finished it, name in "
+    "spec.checkpoint.pattern what it writes (state-{step}.pt, run_{step}/DONE), or let it write muster-checkpoint.json last"
+)
+_UNRECOGNIZED_SECONDS = 600.0  # as long as NoCheckpointSeen takes
+_STEPLESS = (
+    "%s is a checkpoint (%s), and nothing tells its step: it does not count. Save to a directory with the step in its name, or let the "
+    "program write muster-checkpoint.json last"
+)
+_MAX_UNRECOGNIZED = 8  # directories of which none is known
+# Endings of the files that programs keep weights in.
+_WEIGHT_FILES = (
+    ".pt",
+    ".pth",
+    ".bin",
+    ".ckpt",
+    ".safetensors",
+    ".distcp",
+    ".h5",
+    ".keras",
+    ".msgpack",
+    ".pdparams",
+    ".npz",
+    ".pkl",
+    ".index",
+    ".zarr",
+    ".tar",
+)
+_ONE_OF_SEVERAL = re.compile(r"\d-of-\d")  # files of weights alone
 # What is a checkpoint itself by its name has parts in it that are called so, too, and may be under way.
 _CALLED_SO = re.compile(r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|step|iter|epoch|ep|ba)s?[=_.-]?\d", re.IGNORECASE)
 _DEEPER_AGAIN_SECONDS = 600.0  # they may be large
 _MAX_DEEPER = 8  # directories that are looked into, and checkpoints in each
 _MAX_PROBLEM_CHARS = 1000
+_ABOUT_UNRECOGNIZED = "what is of no format"
 _UNREADABLE = "a file cannot be read now: "
 _NAMES_SHARE = (
     0.1  # of the time goes into reading the names in a directory, at most: beside checkpoints a million files may lie
@@ -143,6 +175,7 @@ class _Search:
         examined: candidates with a step that may be of this history.
         passed: names with a step that are no checkpoints.
         stamps: of what has its marker.
+        unrecognized: directories with a step that no format knows, the highest first.
         blind: something could not be seen.
         settling: by path, until when its files have to stay the same.
     """
@@ -154,6 +187,7 @@ class _Search:
     examined: int = 0
     passed: int = 0
     stamps: List[Stamp] = dataclasses.field(default_factory=list)
+    unrecognized: List[str] = dataclasses.field(default_factory=list)
     blind: bool = False
     settling: Dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -205,6 +239,10 @@ class Finder:
         self._names_until = 0.0  # a light look takes them as they were
         self._times: Dict[str, int] = {}  # of what no name orders, since the last thorough look
         self._note = ""
+        self._strays: Set[str] = set()  # single files of no format that have weights by their names
+        self._stepless = ""  # the message about a checkpoint whose step is not known
+        # Whether a directory of no format has files of weights, and until when that counts.
+        self._with_weights: Dict[str, Tuple[bool, float]] = {}
         self._misread = ""  # what is left out because a file in it is not what it should be
 
     def remember(self, verdicts: Iterable[Verdict]) -> None:
@@ -228,7 +266,7 @@ class Finder:
         Raises:
             OSError: the directory cannot be read.
         """
-        self._note = self._misread = ""
+        self._note = self._misread = self._stepless = ""
         self._files.refresh()
         if how.thorough:
             self._kinds.clear()
@@ -251,7 +289,8 @@ class Finder:
             found = Found(tuple(newest), not open_ones, self._note or self._misread, torn, stamps)
             if how.judges and found.is_settled:
                 pointed = self._pointed_elsewhere(newest, torn)
-                doubt = self._doubt(newest, torn, pointed, how.thorough) if found.done else ""
+                unrecognized = self._unrecognized(search.unrecognized, newest, torn) if found.done else ""
+                doubt = self._doubt(newest, torn, pointed, unrecognized, how.thorough) if found.done else ""
                 trap = pointed.words if pointed is not None and pointed.is_trap else ""
                 found = dataclasses.replace(found, doubt=doubt, trap=trap)
             yield found
@@ -281,23 +320,73 @@ class Finder:
         return self._files.free_bytes(self._directory)
 
     def _doubt(
-        self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint], pointed: Optional[Problem], thorough: bool
+        self,
+        complete: Sequence[Checkpoint],
+        torn: Sequence[Checkpoint],
+        pointed: Optional[Problem],
+        unrecognized: str,
+        thorough: bool,
     ) -> str:
-        """What has been doubtful for so long that no save under way explains it; "" = nothing."""
+        """What has been doubtful for so long that no save under way explains it; "" = nothing.
+
+        A start gets the message about what is of no format at once, because no save is under way then, and later listings repeat it.
+        While ranks run, that message comes later than the others: the first save of a run may take long.
+        """
         newest = complete[0].step if complete else -1
         newer = [one for one in torn if one.step > newest]
         if len(newer) == 1 and complete:  # what a save that a fault cut short has left: the next will be whole
             newer = []
         text = next(filter(None, map(self._why, newer)), "") or (pointed.words if pointed is not None else "")
-        if not complete and not torn and not thorough:  # no start waits for this one
-            text = self._deeper()
-        if text != self._doubted[0]:
-            self._doubted = text, self._now()
-        return text if self._now() >= self._doubted[1] + DOUBT_SECONDS else ""
+        deeper = self._deeper(thorough) if not complete and not torn else ""
+        about, after = text or deeper, DOUBT_SECONDS
+        if not about and unrecognized:  # the newest of them is another one after each save
+            about, after = _ABOUT_UNRECOGNIZED, _UNRECOGNIZED_SECONDS
+        if about != self._doubted[0]:
+            self._doubted = about, self._now()
+        if thorough and not text:
+            self._doubted = about, -math.inf
+        return (text or deeper or unrecognized) if self._now() >= self._doubted[1] + after else ""
 
-    def _deeper(self) -> str:
+    def _unrecognized(self, paths: Sequence[str], complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> str:
+        """The message about what has a higher step than every checkpoint, and is of no format; "" = there is none.
+
+        A single one beside a complete checkpoint is a save that a fault cut short: the next save will be whole.
+        """
+        newest = max((one.step for one in (*complete, *torn)), default=-1)
+        newer = [path for path in paths if (step_in_name(os.path.basename(path)) or 0) > newest]
+        few = 1 if complete else 0
+        found = list(itertools.islice(filter(self._has_weights, newer), 2)) if len(newer) > few else []
+        if len(found) > few:
+            behind = "" if not complete else ", and the newest that does is %s" % complete[0].path
+            return _UNRECOGNIZED % (readable(found[0]), behind)
+        if complete or torn:
+            return ""
+        stray = max(self._strays, key=lambda name: (step_in_name(name) or 0, name), default="")
+        return _UNRECOGNIZED % (readable(os.path.join(self._directory, stray)), "") if stray else self._stepless
+
+    def _has_weights(self, path: str) -> bool:
+        """Whether a directory, or one in it, has files of weights. A "no" is checked again after a while."""
+        known = self._with_weights.get(path)
+        if known is not None and (known[0] or self._now() < known[1]):
+            return known[0]
+        if len(self._with_weights) >= MAX_STEPPED:
+            self._with_weights.clear()
+        has = self._holds_weights(path, 1 if self._files.is_store else 2)
+        self._with_weights[path] = has, self._now() + _DEEPER_AGAIN_SECONDS
+        return has
+
+    def _holds_weights(self, path: str, depth: int) -> bool:
+        try:
+            inner = self._files.children(path, lambda name: name.endswith(_WEIGHT_FILES), self._sign)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return False
+        if inner.files or not depth:
+            return bool(inner.files)
+        return any(self._holds_weights(os.path.join(path, name), depth - 1) for name in inner.directories[:_MAX_DEEPER])
+
+    def _deeper(self, thorough: bool) -> str:
         """What lies in a directory of this one, where nobody looks for checkpoints; "" = nothing. Looked for now and then."""
-        if self._now() < self._deeper_until:
+        if self._now() < self._deeper_until and not thorough:
             return self._deeper_seen
         self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
         names = [name for name in order_candidates(self._names.directories) if not _CALLED_SO.match(name)]
@@ -406,11 +495,25 @@ class Finder:
                 return True
         return False
 
+    def _is_single_or_stray(self, name: str) -> bool:
+        """Whether a file may be a checkpoint by itself. One of no format that has weights by its name is noted for the message."""
+        if self._is_single(name):
+            return True
+        if (
+            name.endswith(_WEIGHT_FILES)
+            and len(self._strays) < MAX_STEPPED
+            and step_in_name(name) is not None
+            and not _ONE_OF_SEVERAL.search(name)
+        ):
+            self._strays.add(name)
+        return False
+
     def _children(self, how: Look) -> Children:
         """The names there. A light look does without a new one for a while, the longer it takes to read them."""
         began = self._now()
         if how.thorough or began >= self._names_until:
-            self._names = self._files.children(self._directory, self._is_single, self._sign)
+            self._strays.clear()
+            self._names = self._files.children(self._directory, self._is_single_or_stray, self._sign)
             self._names_until = self._now() + (self._now() - began) / _NAMES_SHARE
         return self._names
 
@@ -429,6 +532,8 @@ class Finder:
             search.passed += counts and seen is None
             search.examined += counts and (seen is not None or with_step > 0 or search.passed >= most_passed)
             if seen is None:
+                if counts and len(search.unrecognized) < _MAX_UNRECOGNIZED and path not in self._single:
+                    search.unrecognized.append(path)
                 continue
             if not how.thorough and how.judges and self._is_known_bad(seen):
                 search.torn.append(seen.checkpoint)
@@ -505,6 +610,8 @@ class Finder:
         if step is None or not 0 <= step <= MAX_NUMBER:
             if problem:
                 self._misread = "%s is left out: %s" % (readable(path), _in_words(problem))
+            elif step is None:
+                self._stepless = self._stepless or _STEPLESS % (readable(path), kind.name)
             return None
         if not _is_text(path):  # it could neither be told nor be put on record
             self._note = "%r is left out: its name is no UTF-8, rename it" % path

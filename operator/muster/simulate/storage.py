@@ -241,10 +241,18 @@ class SimulatedFiles(Files):
         return None if found is None else found.status
 
     def children(
-        self, directory: str, _is_wanted: Callable[[str], bool], _sign: Callable[[], None] = no_sign
+        self, directory: str, is_wanted: Callable[[str], bool], _sign: Callable[[], None] = no_sign
     ) -> Children:
-        """Names of the checkpoints' directories; none is a single file."""
-        assert directory == self._directory.path
+        """Names of the checkpoints' directories, of which none is a single file; of one of them, names of its files.
+
+        Raises:
+            FileNotFoundError: there is no such directory.
+        """
+        if directory != self._directory.path:
+            if self.status(directory) is None:
+                raise FileNotFoundError(directory)
+            names = filter(is_wanted, self._directory.folders[directory].files)
+            return Children([], [name for name in names if self.status(f"{directory}/{name}") is not None])
         now, node, version = self._now(), self._node, self._directory.version
         there = (path for path, folder in self._directory.folders.items() if version(folder.itself, path, node, now))
         return Children([path.rpartition("/")[2] for path in there], [])

@@ -398,7 +398,7 @@ class TestDoubt:
         *early, late = self.doubts(files)
         assert early == ["", ""]
         assert late.startswith(f"no checkpoint lies in {ROOT} itself, and {ROOT}/{place}/step-500 (TorchDCP) is deeper")
-        assert list(finder_of(files).look(Look()))[-1].doubt == "", "a start does not wait for this"
+        assert list(finder_of(files).look(Look()))[-1].doubt == late, "a start is told at once"
         for path, content in dcp("step-600/"):
             files.put(path, content)
         assert self.doubts(files) == ["", "", ""]
@@ -407,6 +407,35 @@ class TestDoubt:
     def test_is_none_of_the_parts_of_a_first_save_that_takes_long(self, name: str) -> None:
         files = InMemory([*dcp(f"{name}/pytorch_model_fsdp_0/"), *dcp(f"{name}/global_step500/")])
         assert self.doubts(files) == ["", "", ""]
+
+    def test_that_one_is_of_no_format_is_told_once_no_first_save_takes_so_long(self) -> None:
+        clock = [0.0]
+        files = InMemory([("run_500/weights.pt", b"x")])
+        finder = find.Finder(ROOT, now=lambda: clock[0], files=files)
+        told = []
+        for moment in (0.0, find.DOUBT_SECONDS, find._UNRECOGNIZED_SECONDS):
+            clock[0] = moment
+            files.put(f"run_{600 + moment:.0f}/weights.pt", b"x")
+            told.append(list(finder.look(Look(thorough=False)))[-1].doubt)
+        assert told[:2] == ["", ""]
+        assert told[2].startswith(
+            f"{ROOT}/run_1200 is of no format that Muster knows, or was not finished: it does not count."
+        )
+        assert "spec.checkpoint.pattern" in told[2]
+        assert "muster-checkpoint.json" in told[2]
+
+    def test_that_one_is_of_no_format_is_told_to_a_start_at_once_and_afterwards(self) -> None:
+        finder = finder_of(InMemory([("run_500/weights.pt", b"x")]))
+        for how in (Look(), Look(thorough=False)):
+            assert f"{ROOT}/run_500 is of no format" in list(finder.look(how))[-1].doubt
+
+    def test_that_several_of_no_format_are_newer_than_what_is_complete(self) -> None:
+        files = InMemory([*dcp("step-400/"), ("run_500/weights.pt", b"x")])
+        assert list(finder_of(files).look(Look()))[-1].doubt == "", "a fault may have cut it short"
+        files.put("run_600/weights.pt", b"x")
+        doubt = list(finder_of(files).look(Look()))[-1].doubt
+        assert doubt.startswith(f"{ROOT}/run_600 is of no format")
+        assert f"and the newest that does is {ROOT}/step-400" in doubt
 
     def test_that_a_pointer_leads_elsewhere(self) -> None:
         files = InMemory(SAVES["DeepSpeed, ZeRO 2, two ranks"].written)
