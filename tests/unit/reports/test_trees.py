@@ -1,0 +1,74 @@
+"""tests/data/reports/trees: checkpoint directories as frameworks write them, through the finder that launchers run.
+
+`right` is one of
+
+- `{complete: path, step: N, format: name}`: the newest complete one
+- `{incomplete: text}`: none is complete, and the text is part of why the newest is not
+- `{unrecognized: path}`: it is of no format, and one listing says so with its path
+- `nothing`: none of it is a checkpoint, and nothing is said
+
+Besides an input, `dispensable` is a pattern of files that the framework does without when it loads: without any other one, or with its
+last byte missing, a complete checkpoint is incomplete.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.checkpoint.recordings import Written, finder_of
+from tests.unit.reports.corpus import Case, cases
+from tests.unit.reports.trees import Deep, broken, place, written
+
+from muster.checkpoint.find import Finder, Found, Look
+
+CASES = cases("trees")
+COMPLETE = [case for case in CASES if isinstance(case.right, dict) and "complete" in case.right]
+BROKEN = [
+    pytest.param(case, files, id=f"{case} {what}")
+    for case in COMPLETE
+    for what, files in broken(written(case.given), case.right["complete"], case.besides.get("dispensable", ""))
+]
+
+
+def looked(files: Written) -> tuple[Finder, Found]:
+    """The last answer of one listing that a start waits for."""
+    finder = finder_of(Deep(files))
+    return finder, list(finder.look(Look()))[-1]
+
+
+def why(finder: Finder) -> str:
+    """Why what is not complete is not."""
+    return "; ".join(verdict.problem for verdict in finder._verdicts.values() if verdict.problem)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_tree_is_read_right(case: Case) -> None:
+    finder, found = looked(written(case.given))
+    newest = next(iter(found.checkpoints), None)
+    said = (why(finder), found.doubt, found.note)
+    if case.right == "nothing":
+        assert (newest, found.torn, said) == (None, (), ("", "", ""))
+    elif "complete" in case.right:
+        right = (case.right["step"], place(case.right["complete"]), case.right["format"])
+        assert newest is not None, said
+        assert (newest.step, newest.path, newest.format) == right, said
+    elif "incomplete" in case.right:
+        assert newest is None
+        assert case.right["incomplete"] in why(finder)
+    else:
+        assert newest is None
+        assert found.torn == ()
+        assert place(case.right["unrecognized"]) in found.doubt
+
+
+@pytest.mark.parametrize(("case", "files"), BROKEN)
+def test_no_tree_is_complete_with_a_file_less_or_shorter(case: Case, files: Written) -> None:
+    _, found = looked(files)
+    assert place(case.right["complete"]) not in [one.path for one in found.checkpoints]
+
+
+def test_every_format_has_a_tree() -> None:
+    """What is not in the corpus is recorded in tests/unit/checkpoint/data."""
+    from muster.checkpoint.formats.table import FORMATS
+
+    there = {case.right["format"] for case in COMPLETE}
+    assert {kind.name for kind in FORMATS} - there == set()
