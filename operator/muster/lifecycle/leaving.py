@@ -46,6 +46,7 @@ class Step(StrEnum):
 
     CANCELLED = "Cancelled"
     RELEASED = "Released"
+    MOVED = "Moved"
     BEGUN = "Begun"
     OVER = "Over"
 
@@ -81,7 +82,7 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
     if not suspends and not why:
         return Due(Step.CANCELLED) if spec.leave else None
     if spec.go is None:
-        return Due(Step.RELEASED) if suspends else None
+        return Due(Step.RELEASED) if suspends else _due_before_the_start(world, spec, why)
     reason = _reason(world, why)
     if why and (_is_stopping(spec) or not _has_place(world, spec, why)):
         # Nodes that go whatever becomes of the job; training goes on on the others.
@@ -102,6 +103,14 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
     return Due(Step.OVER, why, reason) if over else None
 
 
+def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> Due | None:
+    """Nothing is lost by leaving nodes that nobody gives back: also a job that fails again and again lets their drains go."""
+    going = {name: words for name, words in why.items() if (removal := _removal(world, name)) and removal.final}
+    if going and (_has_place(world, spec, going) or all(_is_last_call(world, name) for name in going)):
+        return Due(Step.MOVED, going, _reason(world, going))
+    return None
+
+
 def _cancelled(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     told = Announcement("LeaveCancelled", "no node is to be left any more")
     return commit(world, spec.model_copy(update={"leave": None}), told)
@@ -109,6 +118,12 @@ def _cancelled(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
 
 def _released(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     return commit(world, record.released(world, spec))
+
+
+def _moved(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
+    gone = record.reseated(world, spec, members.on(spec, due.why), due.reason)
+    note = f"{', '.join(due.why.values())}: attempt {gone.attempt} starts without it: {on_nodes(gone)}"
+    return commit(world, gone, Announcement("NodeLeft", note))
 
 
 def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
@@ -146,6 +161,7 @@ def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
 _PLANNERS: Mapping[Step, Callable[[JobWorld, GangSpec, Due], Plan]] = {
     Step.CANCELLED: _cancelled,
     Step.RELEASED: _released,
+    Step.MOVED: _moved,
     Step.BEGUN: _begun,
     Step.OVER: _over,
 }

@@ -710,6 +710,28 @@ class TestLeave:
         succeeded(theatre, play)
         assert play.levels == ["Start"]
 
+    def test_no_gang_starts_on_a_node_that_nobody_gives_back(self) -> None:
+        theatre = Theatre()
+        play = theatre.submit(a_job())
+        theatre.until(lambda: "n1" in {pod.view.node for pod in theatre.pods.values()})
+        assert play.record.go is None
+        theatre.excluded["n1"] = taken(theatre)
+        theatre.until(lambda: play.record.go is not None)
+        assert "n1" not in [member.node for member in play.record.members]
+        assert "n1" not in {pod.view.node for pod in theatre.pods.values()}
+        succeeded(theatre, play)
+        assert (incidents(play), paid(play)) == ([], (0, 0))
+
+    def test_a_job_that_fails_again_and_again_lets_a_drain_go_before_its_next_start(self) -> None:
+        theatre = Theatre(nodes=3)
+        play = theatre.submit(a_job(), fails=lambda attempt, step: (1, 1, "ValueError") if step >= 2 else None)
+        theatre.until(lambda: len(play.history) >= 2)
+        theatre.excluded["n1"] = taken(theatre)
+        theatre.until(lambda: "n1" not in {pod.view.node for pod in theatre.pods.values()}, 30)
+        assert [member.node for member in play.record.members] == ["n0", "", "n2"]
+        del theatre.excluded["n1"]
+        theatre.until(lambda: play.record.go is not None)
+
     def test_only_the_node_that_is_taken_away_is_left_where_one_other_is_free(self) -> None:
         theatre, play = training(nodes=4)
         theatre.machines["n0"].cordoned = True
