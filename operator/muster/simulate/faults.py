@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from muster.api.base import rfc3339
 from muster.api.nodehealth import Decision
 from muster.kube.errors import ApiError
 from muster.kube.informer import READ_TIMEOUT_SECONDS
 from muster.simulate.apiserver import Where
 from muster.simulate.network import API, STORAGE
+from muster.world.views import JOB_UID_LABEL
 
 if TYPE_CHECKING:
     from muster.simulate.life import Life
@@ -259,6 +261,57 @@ def _drain(life: "Life", fault: Fault) -> Undo:
     return undo
 
 
+def _take_away(life: "Life", fault: Fault) -> Undo:
+    """As autoscalers and clouds do: the Node is marked, its machine goes, and in the end another one has its name.
+
+    With an amount it is a spot machine, which goes so many seconds after the mark; else a Node that is deleted, the machine of which
+    goes when no worker is there any more.
+    """
+    names = [name for name in _nodes(life, fault) if life.machines[name].powered]
+    mark = (_SPOT_INTERRUPTION if fault.amount else _DISRUPTED) | {"effect": "NoSchedule"}
+    taken = set(_some(names))
+
+    def others(name: str) -> list[Any]:
+        node = next(each for each in life.server.all("nodes") if each["metadata"]["name"] == name)
+        return [taint for taint in node["spec"].get("taints") or () if taint["key"] != mark["key"]]
+
+    for name in names:
+        life.server.change("nodes", "", name, {"spec": {"taints": [*others(name), mark]}})
+        if not fault.amount:
+            since = rfc3339(life.wall_clock())
+            metadata = {"deletionTimestamp": since, "finalizers": ["karpenter.sh/termination"]}
+            life.server.change("nodes", "", name, {"metadata": metadata})
+
+    def go() -> None:
+        for name in list(taken):
+            if fault.amount or not any(map(_is_worker, life.pods_on(name))):
+                taken.discard(name)
+                life.machines[name].cut_power()
+        if taken:
+            life.agenda.after(1.0, go)
+
+    def undo() -> None:
+        taken.clear()
+        for name in names:
+            life.machines[name].boot_up()
+            metadata = {} if fault.amount else {"deletionTimestamp": None, "finalizers": None}
+            life.server.change("nodes", "", name, {"metadata": metadata, "spec": {"taints": others(name) or None}})
+
+    life.agenda.after(fault.amount or 1.0, go)
+    return undo
+
+
+def _is_worker(pod: Mapping[str, Any]) -> bool:
+    return JOB_UID_LABEL in (pod["metadata"].get("labels") or {}) and pod["status"].get("phase") not in (
+        "Succeeded",
+        "Failed",
+    )
+
+
+_SPOT_INTERRUPTION = {"key": "aws-node-termination-handler/spot-itn", "value": "spot-itn-0f1e2d3c"}
+_DISRUPTED = {"key": "karpenter.sh/disrupted"}
+
+
 def _stall_storage(life: "Life", fault: Fault) -> Undo:
     names, directory = _nodes(life, fault), life.directory_of(fault.job)
     directory.stalls.update(names)
@@ -499,6 +552,7 @@ KINDS: Mapping[str, Kind] = {
     "CutFromApi": Kind(_cut_from_api, LONG, of_nodes=True, on_cluster="packets", spares_program=True),
     "Cordon": Kind(_cordon, LONG, of_nodes=True, on_cluster="kubectl", spares_program=True),
     "Drain": Kind(_drain, LONG, of_nodes=True, on_cluster="kubectl", spares_program=True),
+    "NodeRemoved": Kind(_take_away, LONG, (0.0, 120.0), of_nodes=True, spares_program=True),
     "StorageStalls": Kind(_stall_storage, LONG, of_job=True),
     "StorageLags": Kind(_lag_storage, LONG, (1.0, 5.0, 30.0), of_job=True),
     "StorageFull": Kind(_fill_storage, SHORT, of_job=True),
@@ -588,7 +642,7 @@ THEMES: Mapping[str, Sequence[str]] = {
     ],
     "machines": [
         *("PowerCut", "NodeFrozen", "KubeletStops", "NodeSick", "NodeWithheld", "Cordon", "Drain", "OutOfMemory"),
-        *("RankKilled", "LeaderKilled"),
+        *("NodeRemoved", "RankKilled", "LeaderKilled"),
     ],
     "people": [
         *("Suspended", "JobEdited", "JobReplaced", "Cordon", "Drain", "NodeWithheld", "PodDeleted", "PodForceDeleted"),

@@ -29,6 +29,8 @@ SETTLED_SECONDS = 600.0
 STEPPED_SECONDS = 3600.0
 # Nodes that are free and sound are used by the first who waits for so many.
 USED_SECONDS = 150.0
+# A job whose node is taken away begins to leave it within so many, whatever else it has to settle first.
+LEFT_SECONDS = 150.0
 # From a plan to its last write: what gangs take meanwhile in place of lost nodes the plan may have had for others.
 WRITTEN_SECONDS = 2.0
 _FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", "BehindInQueue"})
@@ -66,6 +68,7 @@ class Waits:
         self._replaced: list[tuple[float, set[str]]] = []  # when nodes were taken in place of lost ones, and which
         self._charged: set[str] = set()  # namespaces that lost their place (`muster.queueing.charges`): not judged
         self._usable: dict[str, float] = {}  # uid of the first in the queue -> since when there are nodes for it
+        self._deleted: dict[str, float] = {}  # nodes that are being deleted -> since when
 
     def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
         """Judge from now on."""
@@ -177,6 +180,9 @@ class Waits:
     # What goes on.
 
     def _look(self) -> None:
+        nodes = (node["metadata"] for node in self._life.server.all("nodes"))
+        deleted = [node["name"] for node in nodes if "deletionTimestamp" in node]
+        self._deleted = {name: self._deleted.get(name, self._life.agenda.now) for name in deleted}
         jobs = list(self._life.server.all("trainingjobs"))
         for job in jobs:
             if not (job.get("status") or {}).get("completion"):
@@ -218,6 +224,18 @@ class Waits:
             )
         if uid in self._leaves:
             self._look_at_leave(name, job, *self._leaves[uid])
+        elif spec.get("go"):
+            self._look_at_deleted_nodes(name, record, begun)
+
+    def _look_at_deleted_nodes(self, name: str, record: Object, begun: float) -> None:
+        """Of a job that trains, and is not about to leave."""
+        for node in _nodes(record) & self._deleted.keys():
+            seconds = self._lasted(max(begun, self._deleted[node]))
+            self._hold(
+                "a node that is taken away for good is left",
+                seconds < LEFT_SECONDS,
+                f"{name} trains on {node}, which has been deleted for {seconds:.0f} s",
+            )
 
     def _look_at_leave(self, name: str, job: Object, leave: Object, since: float) -> None:
         timeout = (job["spec"].get("checkpoint") or {}).get("saveTimeoutSeconds", Checkpoint().save_timeout_seconds)

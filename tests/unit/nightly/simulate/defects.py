@@ -24,7 +24,7 @@ from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
 from muster.launcher.marker import Marker
 from muster.launcher.peers import Peers
 from muster.launcher.supervisor import Supervisor
-from muster.lifecycle import assembling, commit, managed, members, record, resume, status, survivors
+from muster.lifecycle import assembling, commit, leaving, managed, members, record, resume, status, survivors
 from muster.lifecycle.plain import Plain
 from muster.queueing import queue
 from muster.queueing.limits import Limits
@@ -253,6 +253,11 @@ def _leave_for_ever(patch: Patch) -> None:
     patch.setattr(record, "leaving", leaving)
 
 
+def _drain_for_ever(patch: Patch) -> None:
+    """A node that nobody gives back is kept as long as no other one is free: its drain waits for ever."""
+    patch.setattr(leaving, "_is_last_call", lambda *_: False)
+
+
 def _leave_unsaid(patch: Patch) -> None:
     """Found by a life: a planned leave for which no node is free names a deadline that has passed."""
     patch.setattr(status, "_held_up", lambda *_: "")
@@ -358,6 +363,7 @@ DEFECTS: dict[str, Callable[[Patch], None]] = {
     "account-begun-anew": _begun_anew,
     "leave-for-ever": _leave_for_ever,
     "leave-unsaid": _leave_unsaid,
+    "drain-for-ever": _drain_for_ever,
     "fenced": _not_fenced_before,
     "given-up": _nothing_given_up,
 }
