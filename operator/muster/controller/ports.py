@@ -10,13 +10,13 @@ from prometheus_client import generate_latest
 from muster.controller.cluster import Key
 from muster.controller.metrics import PATH, guarded_metrics
 from muster.controller.perform import FIELD_MANAGER
-from muster.controller.settings import COORDINATOR_SERVICE, Settings
+from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Settings
 from muster.coordinator.probes import Beat
 from muster.coordinator.server import CoordinatorServer, load_pair, server_context
 from muster.coordinator.worlds import serve_worlds
 from muster.kube import paths
 from muster.kube.access import Access
-from muster.kube.certificates import CertificateKeeper, Certificates, Pair
+from muster.kube.certificates import CertificateKeeper, Certificates, NoCertificatesError, Pair
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import ApiError, NotFound
 from muster.lifecycle.decided import Decided
@@ -34,7 +34,7 @@ class Ports:
     """The ports of one process; a simulator has some of its own.
 
     Args:
-        leads: whether this process is the leader, who alone makes and renews certificates.
+        leads: whether this process is the leader: it alone makes and renews certificates.
     """
 
     def __init__(
@@ -44,7 +44,9 @@ class Ports:
         self._settings = settings
         self._server = server
         self._leads = leads
-        self._keeper = CertificateKeeper(client, settings.namespace)
+        self._keeper = CertificateKeeper(
+            client, settings.namespace, is_external=settings.certificate_issuer == EXTERNAL_ISSUER
+        )
         self._certificates: Certificates | None = None
         self._renewed = asyncio.Event()
         self._port = 0
@@ -93,11 +95,11 @@ class Ports:
             await asyncio.sleep(CERTIFICATE_CHECK_SECONDS if self._port else CERTIFICATE_RETRY_SECONDS)
 
     async def lead(self) -> None:
-        """Answer launchers as the leader, which makes certificates where there are none; however long that takes."""
+        """Answer launchers as the leader, which makes certificates where it issues them; however long that takes."""
         while True:
             try:
                 found = await self._keeper.ensure()
-            except ApiError as error:
+            except (ApiError, NoCertificatesError) as error:
                 log.warning("no certificates yet", error=str(error))
                 await asyncio.sleep(CERTIFICATE_RETRY_SECONDS)
                 continue
@@ -110,7 +112,7 @@ class Ports:
             await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
             try:
                 fresh = await self._keeper.ensure()
-            except ApiError as error:
+            except (ApiError, NoCertificatesError) as error:
                 log.warning("certificates not checked", error=str(error))
                 continue
             if fresh != self._certificates:

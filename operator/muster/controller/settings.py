@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from muster.serve import node_addresses
 
 COORDINATOR_SERVICE = "muster-coordinator"
+OWN_ISSUER, EXTERNAL_ISSUER = "muster", "external"
 # Views of objects come and go by the thousand and hold no cycles: the collector would look at all of them, for nothing.
 COLLECT_AFTER = (50_000, 20, 20)
 # A thread that renders metrics gives the event loop the interpreter this soon. Python's default is 25 times as long.
@@ -31,6 +32,8 @@ class Settings:
         probe_port: port of /healthz and /readyz, over plain HTTP (MUSTER_PROBE_PORT).
         metrics_port: port of /metrics, over HTTPS (MUSTER_METRICS_PORT).
         worlds_port: loopback port at which administrators read what was decided on (MUSTER_WORLDS_PORT).
+        certificate_issuer: who issues the coordinator's serving certificate (MUSTER_CERTIFICATE_ISSUER): the operator, or
+            somebody else such as cert-manager, which keeps the Secret; the operator then makes no authority.
         checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE, which components/burn-in sets); a pod there is
             a checker by its service account. Empty: no pod is, or whoever creates such a namespace would speak for nodes.
         agent_namespace: where the nodes' agents run (MUSTER_AGENT_NAMESPACE, which the manifests set). Empty: no pod is an
@@ -51,6 +54,7 @@ class Settings:
     probe_port: int = 8080
     metrics_port: int = 8445
     worlds_port: int = 8081
+    certificate_issuer: str = OWN_ISSUER
     checker_namespace: str = ""
     agent_namespace: str = ""
     agent_silence_seconds: int = 600
@@ -82,6 +86,7 @@ class Settings:
             probe_port=_port(environment, "MUSTER_PROBE_PORT", 8080),
             metrics_port=_port(environment, "MUSTER_METRICS_PORT", 8445),
             worlds_port=_port(environment, "MUSTER_WORLDS_PORT", 8081),
+            certificate_issuer=_choice(environment, "MUSTER_CERTIFICATE_ISSUER", (OWN_ISSUER, EXTERNAL_ISSUER)),
             checker_namespace=environment.get("MUSTER_CHECKER_NAMESPACE", ""),
             agent_namespace=environment.get("MUSTER_AGENT_NAMESPACE", ""),
             agent_silence_seconds=_seconds(environment, "MUSTER_AGENT_SILENCE_SECONDS", 600, least=20),
@@ -101,3 +106,11 @@ def _seconds(environment: Mapping[str, str], name: str, default: int, least: int
     if not value.isdigit() or int(value) < least:
         raise SystemExit(f"{name}={value!r} is no time: give whole seconds, {least} or more.")
     return int(value)
+
+
+def _choice(environment: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    """One of these; the first where nothing is set."""
+    value = environment.get(name, values[0])
+    if value not in values:
+        raise SystemExit(f"{name}={value!r} is not known: give {' or '.join(values)}.")
+    return value

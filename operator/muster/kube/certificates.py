@@ -1,7 +1,11 @@
-"""The coordinator's certificate and the authority that launchers trust, kept in one Secret.
+"""The coordinator's serving certificate and the authority that launchers trust, in a Secret each.
 
-Launchers learn the authority from a mounted bundle, which reaches running pods late. So an authority is published
-before it signs anything, and stays in the bundle after it has been replaced: next -> current -> previous.
+`muster-coordinator-tls` holds what a server shows: the serving certificate with its key, and the bundle of authorities
+that clients trust. Monitoring reads it. `muster-coordinator-ca` holds the authorities' keys: only the leader reads it.
+
+Launchers learn the authority from a mounted bundle, which reaches running pods late. So an authority is published for a
+month before it signs anything, and stays in the bundle for a month after it has been replaced: next -> current ->
+previous. The keys are written first: whoever finds the second write missing makes it up from the first.
 """
 
 import asyncio
@@ -9,7 +13,7 @@ import base64
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -25,12 +29,20 @@ from muster.kube.errors import AlreadyExists, Conflict, NotFound
 
 SERVICE_NAME = "muster-coordinator"
 SECRET_NAME = "muster-coordinator-tls"  # noqa: S105 - a name
-AUTHORITY_LIFE = timedelta(days=3650)
-SERVING_LIFE = timedelta(days=90)
-PUBLISHED_BEFORE_USE = timedelta(days=1)
+AUTHORITY_SECRET_NAME = "muster-coordinator-ca"  # noqa: S105 - a name
+AUTHORITY_LIFE = timedelta(days=365)
+SERVING_LIFE = timedelta(days=14)
+PUBLISHED_BEFORE_USE = timedelta(days=30)
+SEEN_BEFORE_USE = timedelta(hours=1)
+"""A leader has published an authority itself for so long before the authority signs: the jobs' bundles are written by
+then, and kubelets have refreshed what their pods mount. The leader before may have died between two writes."""
+TRUSTED_AFTER_USE = timedelta(days=30)
+UNPUBLISHED = timedelta(days=1)
+"""An authority that is older and in no bundle is made anew: its month begins when it is published."""
 BACKDATED = timedelta(hours=1)  # for clocks that are behind
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +59,30 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Certificates:
-    """What the Secret holds."""
+class Authorities:
+    """What the Secret of the authorities holds."""
 
-    authority: Pair
-    serving: Pair
-    next_authority: Pair | None = None
-    previous_authority: bytes = b""  # its certificate only: nothing is signed by it any more
+    current: Pair
+    following: Pair | None = None
+    previous: bytes = b""  # certificates only: nothing is signed by them any more
 
     @property
     def bundle(self) -> bytes:
-        """What launchers trust, PEM: the current authority, the next one and the previous one."""
-        following = self.next_authority.certificate if self.next_authority else b""
-        return self.authority.certificate + following + self.previous_authority
+        """What clients trust, PEM: the current authority, the next one and previous ones."""
+        following = self.following.certificate if self.following else b""
+        return self.current.certificate + following + self.previous
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What a replica serves with."""
+
+    serving: Pair
+    bundle: bytes
+
+
+class NoCertificatesError(Exception):
+    """The Secret that somebody else issues cannot be used; says what is wrong."""
 
 
 def names_of(namespace: str) -> tuple[str, ...]:
@@ -68,27 +91,45 @@ def names_of(namespace: str) -> tuple[str, ...]:
     return (SERVICE_NAME, qualified, f"{qualified}.svc", f"{qualified}.svc.cluster.local")
 
 
-def brought_up_to_date(current: Certificates | None, names: tuple[str, ...], now: datetime) -> Certificates:
-    """What the Secret shall hold now; the same value when nothing is due. Renewal is due when a third of life is left."""
-    if current is None:
-        authority = new_authority(now)
-        return Certificates(authority, new_serving(authority, names, now))
-    if current.previous_authority:
-        previous = x509.load_pem_x509_certificate(current.previous_authority)
-        if previous.not_valid_after_utc <= now:
-            current = replace(current, previous_authority=b"")
-    if current.next_authority is None and _is_due(current.authority.parsed, now):
-        current = replace(current, next_authority=new_authority(now))
-    following = current.next_authority
-    expired = current.authority.parsed.not_valid_after_utc <= now
-    if following is not None and (expired or _is_published(following, now)):
-        current = Certificates(
-            following, new_serving(following, names, now), previous_authority=current.authority.certificate
-        )
-    serving = current.serving.parsed
-    if _is_due(serving, now) or _names(serving) != set(names):
-        current = replace(current, serving=new_serving(current.authority, names, now))
-    return current
+def authorities_after(
+    held: Authorities | None, published: Certificates | None, now: datetime, *, may_switch: bool
+) -> Authorities:
+    """The authorities to keep now; the same value when nothing is due. Renewal is due when a third of life is left.
+
+    Args:
+        held: what there is; None: nothing that can be used.
+        published: what clients have been shown.
+        may_switch: whether this leader has published the next authority for long enough itself.
+    """
+    if held is None:
+        return Authorities(new_authority(now))
+    if held.previous and _may_forget(held, published, now):
+        held = replace(held, previous=b"")
+    following = held.following
+    if following is not None and _age(following, now) > UNPUBLISHED and not _is_in_bundle(following, published):
+        following = new_authority(now)
+    if following is None and _is_due(held.current.parsed, now):
+        following = new_authority(now)
+    if following != held.following:
+        held = replace(held, following=following)
+    expired = held.current.parsed.not_valid_after_utc <= now
+    if following is not None and (expired or (may_switch and _age(following, now) >= PUBLISHED_BEFORE_USE)):
+        return Authorities(following, previous=held.current.certificate)
+    return held
+
+
+def certificates_after(
+    held: Certificates | None, authorities: Authorities, names: tuple[str, ...], now: datetime
+) -> Certificates:
+    """What to serve with now; the same value when nothing is due. Renewal is due when a third of life is left."""
+    if (
+        held is None
+        or _is_due(held.serving.parsed, now)
+        or _names(held.serving.parsed) != set(names)
+        or not _is_issued_by(held.serving, authorities.current)
+    ):
+        return Certificates(new_serving(authorities.current, names, now), authorities.bundle)
+    return held if held.bundle == authorities.bundle else Certificates(held.serving, authorities.bundle)
 
 
 def new_authority(now: datetime) -> Pair:
@@ -121,98 +162,200 @@ def new_serving(authority: Pair, names: tuple[str, ...], now: datetime) -> Pair:
 
 
 class CertificateKeeper:
-    """Keeps the Secret up to date. Only the leader calls `ensure`; every replica may `read`."""
+    """Keeps both Secrets up to date. Only the leader calls `ensure`; every replica may `read`.
+
+    Args:
+        is_external: somebody else issues the serving certificate, such as cert-manager: nothing is written.
+    """
 
     def __init__(
         self,
         client: Client,
         namespace: str,
-        secret_name: str = SECRET_NAME,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        is_external: bool = False,
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._name = secret_name
         self._now = now
+        self._is_external = is_external
+        self._published: tuple[bytes, datetime] | None = None  # the next authority, and since when clients see it
 
     async def ensure(self) -> Certificates:
-        """The certificates to use, made or renewed when due. Call it at the start and every hour or so.
+        """The certificates to use, made or renewed when due. Call it at the start and every ten minutes or so.
 
         Raises:
-            ApiError: the Secret cannot be read or written.
+            ApiError: a Secret cannot be read or written.
+            NoCertificatesError: somebody else issues them and has not done so.
         """
+        if self._is_external:
+            return await self._external()
         while True:
-            secret, current = await self._load()
-            # Generating keys takes a while for an event loop.
-            wanted = await asyncio.to_thread(brought_up_to_date, current, names_of(self._namespace), self._now())
-            if wanted == current:
-                return wanted
-            body = {**secret, "data": _to_data(wanted)}
             try:
-                if "resourceVersion" in secret["metadata"]:
-                    path = paths.core("secrets", namespace=self._namespace, name=self._name)
-                    await self._client.put(path, body)
-                else:
-                    await self._client.post(paths.core("secrets", namespace=self._namespace), body)
+                return await self._ensure()
             except (AlreadyExists, Conflict):
                 continue  # another replica was faster: use what it wrote
-            log.info(
-                "certificates renewed", secret=self._name, until=wanted.serving.parsed.not_valid_after_utc.isoformat()
-            )
-            return wanted
 
     async def read(self) -> Certificates | None:
         """What the Secret holds, None when there is none or it cannot be used."""
-        return (await self._load())[1]
+        data = (await self._load(SECRET_NAME)).get("data") or {}
+        return self._parsed(SECRET_NAME, _certificates_from, data) if data else None
 
-    async def _load(self) -> tuple[dict[str, Any], Certificates | None]:
+    async def _external(self) -> Certificates:
+        found = await self.read()
+        if found is None:
+            raise NoCertificatesError(
+                f"Secret {SECRET_NAME} in namespace {self._namespace} lacks a usable tls.crt, tls.key and ca.crt, and "
+                f"this operator leaves it to another issuer: kubectl -n {self._namespace} describe certificate "
+                f"{SERVICE_NAME} says what keeps it"
+            )
+        return found
+
+    async def _ensure(self) -> Certificates:
+        now = self._now()
+        secret, authority_secret = await self._load(SECRET_NAME), await self._load(AUTHORITY_SECRET_NAME)
+        data = secret.get("data") or {}
+        published = self._parsed(SECRET_NAME, _certificates_from, data) if data else None
+        held = None
+        if authority_secret.get("data"):
+            held = self._parsed(AUTHORITY_SECRET_NAME, _authorities_from, authority_secret["data"])
+        former = self._parsed(SECRET_NAME, _authorities_from, data) if "ca.key" in data else None
+        may_switch = self._may_switch(held, published, now)
+        # Generating keys takes a while for an event loop.
+        if former is not None and (held is None or held.current.certificate != former.current.certificate):
+            authorities = await asyncio.to_thread(_parted, former, held, now)
+        else:
+            authorities = await asyncio.to_thread(authorities_after, held, published, now, may_switch=may_switch)
+        if authorities != held:
+            await self._write(authority_secret, _authorities_data(authorities))
+            log.info(
+                "authorities renewed",
+                secret=AUTHORITY_SECRET_NAME,
+                until=authorities.current.parsed.not_valid_after_utc.isoformat(),
+                next_is_published=authorities.following is not None,
+            )
+        names = names_of(self._namespace)
+        wanted = await asyncio.to_thread(certificates_after, published, authorities, names, now)
+        if data != _certificates_data(wanted):
+            await self._write(secret, _certificates_data(wanted))
+            log.info(
+                "certificates renewed", secret=SECRET_NAME, until=wanted.serving.parsed.not_valid_after_utc.isoformat()
+            )
+        return wanted
+
+    def _may_switch(self, held: Authorities | None, published: Certificates | None, now: datetime) -> bool:
+        """Whether clients have been shown the next authority for long enough by this process."""
+        following = held.following if held else None
+        if following is None or not _is_in_bundle(following, published):
+            self._published = None
+            return False
+        if self._published is None or self._published[0] != following.certificate:
+            self._published = following.certificate, now
+        return now - self._published[1] >= SEEN_BEFORE_USE
+
+    async def _load(self, name: str) -> dict[str, Any]:
         try:
-            data = await self._client.get(paths.core("secrets", namespace=self._namespace, name=self._name))
+            data = await self._client.get(paths.core("secrets", namespace=self._namespace, name=name))
         except NotFound:
-            metadata = {"name": self._name, "namespace": self._namespace}
-            return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}, None
+            metadata = {"name": name, "namespace": self._namespace}
+            return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
         secret: dict[str, Any] = msgspec.json.decode(data)
+        return secret
+
+    async def _write(self, secret: dict[str, Any], data: dict[str, str]) -> None:
+        body = {**secret, "data": data}
+        if "resourceVersion" in secret["metadata"]:
+            name = secret["metadata"]["name"]
+            await self._client.put(paths.core("secrets", namespace=self._namespace, name=name), body)
+        else:
+            await self._client.post(paths.core("secrets", namespace=self._namespace), body)
+
+    def _parsed(self, name: str, parse: Callable[[dict[str, bytes]], T], data: dict[str, str]) -> T | None:
         try:
-            return secret, _from_data(secret.get("data") or {})
-        except (KeyError, ValueError, InvalidSignature) as error:
-            log.warning("certificates cannot be used and are made anew", secret=self._name, error=str(error))
-            return secret, None
+            return parse({key: base64.b64decode(value or "") for key, value in data.items()})
+        except (KeyError, ValueError, TypeError) as error:
+            log.warning("a Secret cannot be used", secret=name, namespace=self._namespace, error=repr(error))
+            return None
 
 
-def _to_data(certificates: Certificates) -> dict[str, str]:
-    following = certificates.next_authority
-    values = {
-        "ca.crt": certificates.authority.certificate,
-        "ca.key": certificates.authority.key,
-        "tls.crt": certificates.serving.certificate,
-        "tls.key": certificates.serving.key,
-        "next-ca.crt": following.certificate if following else b"",
-        "next-ca.key": following.key if following else b"",
-        "previous-ca.crt": certificates.previous_authority,
-    }
+def _parted(former: Authorities, held: Authorities | None, now: datetime) -> Authorities:
+    """What to keep of a Secret in which an earlier version kept the authority's key beside the serving key.
+
+    Clients trust that authority, so it stays, and is replaced as soon as they have been shown another.
+    """
+    previous = former.previous + (held.current.certificate if held else b"")
+    return Authorities(former.current, new_authority(now), previous)
+
+
+def _authorities_data(authorities: Authorities) -> dict[str, str]:
+    following = authorities.following
+    return _encoded(
+        {
+            "ca.crt": authorities.current.certificate,
+            "ca.key": authorities.current.key,
+            "next-ca.crt": following.certificate if following else b"",
+            "next-ca.key": following.key if following else b"",
+            "previous-ca.crt": authorities.previous,
+        }
+    )
+
+
+def _certificates_data(certificates: Certificates) -> dict[str, str]:
+    serving = certificates.serving
+    return _encoded({"ca.crt": certificates.bundle, "tls.crt": serving.certificate, "tls.key": serving.key})
+
+
+def _encoded(values: dict[str, bytes]) -> dict[str, str]:
     return {name: base64.b64encode(value).decode() for name, value in values.items() if value}
 
 
-def _from_data(data: dict[str, str]) -> Certificates:
-    values = {name: base64.b64decode(value) for name, value in data.items()}
-    authority = Pair(values["ca.crt"], values["ca.key"])
-    serving = Pair(values["tls.crt"], values["tls.key"])
-    following = Pair(values["next-ca.crt"], values["next-ca.key"]) if "next-ca.crt" in values else None
-    for pair in (authority, serving, *([following] if following else [])):
-        key = serialization.load_pem_private_key(pair.key, None)
-        if key.public_key() != pair.parsed.public_key():
-            raise ValueError("a certificate and its key do not belong together")
-    serving.parsed.verify_directly_issued_by(authority.parsed)
-    return Certificates(authority, serving, following, values.get("previous-ca.crt", b""))
+def _authorities_from(values: dict[str, bytes]) -> Authorities:
+    following = _pair(values, "next-ca") if "next-ca.crt" in values else None
+    return Authorities(_pair(values, "ca"), following, values.get("previous-ca.crt", b""))
+
+
+def _certificates_from(values: dict[str, bytes]) -> Certificates:
+    # Earlier versions kept the authorities one by one.
+    bundle = values["ca.crt"] + values.get("next-ca.crt", b"") + values.get("previous-ca.crt", b"")
+    x509.load_pem_x509_certificates(bundle)
+    return Certificates(_pair(values, "tls"), bundle)
+
+
+def _pair(values: dict[str, bytes], name: str) -> Pair:
+    pair = Pair(values[f"{name}.crt"], values[f"{name}.key"])
+    if serialization.load_pem_private_key(pair.key, None).public_key() != pair.parsed.public_key():
+        raise ValueError(f"{name}.crt and {name}.key do not belong together")
+    return pair
+
+
+def _may_forget(held: Authorities, published: Certificates | None, now: datetime) -> bool:
+    """Whether no server shows a certificate of a previous authority any more, and has not for long."""
+    if published is None or not _is_issued_by(published.serving, held.current):
+        return False
+    settled = _age(held.current, now) >= PUBLISHED_BEFORE_USE + TRUSTED_AFTER_USE
+    return settled and _age(published.serving, now) >= timedelta(days=1)
+
+
+def _is_issued_by(serving: Pair, authority: Pair) -> bool:
+    try:
+        serving.parsed.verify_directly_issued_by(authority.parsed)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _is_in_bundle(authority: Pair, published: Certificates | None) -> bool:
+    return published is not None and authority.certificate in published.bundle
+
+
+def _age(pair: Pair, now: datetime) -> timedelta:
+    return now - pair.parsed.not_valid_before_utc - BACKDATED
 
 
 def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
     return certificate.not_valid_after_utc - now <= life / 3
-
-
-def _is_published(authority: Pair, now: datetime) -> bool:
-    return now >= authority.parsed.not_valid_before_utc + BACKDATED + PUBLISHED_BEFORE_USE
 
 
 def _names(certificate: x509.Certificate) -> set[str]:

@@ -19,7 +19,7 @@ LIMITS = Limits(strangers=128, of_address=64, few_of_address=16, waiting=256, wa
 first requests. An Ingress or Gateway shows all readers as one address: its pool of connections carries many users'
 requests, and each connection is authenticated by the first good token on it, so that 64 are enough at a time."""
 
-MAX_CONNECTIONS_OF_USER = 64  # far more than browsers have; the oldest makes room
+MAX_CONNECTIONS_OF_USER = 128  # far more than browsers have; the oldest makes room
 UNAUTHENTICATED_SECONDS = 20.0  # from the handshake; a browser connects anew without a word
 SLOW_SECONDS = 1.0  # after which a connection makes room for addresses that have none
 HANDSHAKE_SECONDS = 10.0

@@ -1,14 +1,23 @@
 """Events that count instead of repeating, and certificates that replicas agree on, in a real API server."""
 
 import asyncio
+import base64
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from muster.kube import paths
-from muster.kube.certificates import CertificateKeeper
+from muster.kube.certificates import (
+    AUTHORITY_SECRET_NAME,
+    SECRET_NAME,
+    CertificateKeeper,
+    names_of,
+    new_authority,
+    new_serving,
+)
 from muster.kube.client import Client
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 
@@ -92,7 +101,7 @@ async def test_replicas_agree_on_the_certificates(client: Client, namespace: str
     keepers = [CertificateKeeper(client, namespace) for _ in range(3)]
     made = await asyncio.gather(*(keeper.ensure() for keeper in keepers))
     assert made[0] == made[1] == made[2] == await keepers[0].read()
-    made[0].serving.parsed.verify_directly_issued_by(made[0].authority.parsed)
+    made[0].serving.parsed.verify_directly_issued_by(x509.load_pem_x509_certificate(made[0].bundle))
 
 
 async def test_certificates_are_renewed_in_time_and_the_bundle_keeps_the_old_authority(
@@ -100,20 +109,50 @@ async def test_certificates_are_renewed_in_time_and_the_bundle_keeps_the_old_aut
 ) -> None:
     start = datetime.now(UTC)
     now = [start]
-    keeper = CertificateKeeper(client, namespace, now=lambda: now[0])
+    keeper, standby = CertificateKeeper(client, namespace, lambda: now[0]), CertificateKeeper(client, namespace)
+
+    async def authority() -> bytes:
+        return (await data_of(client, namespace, AUTHORITY_SECRET_NAME))["ca.crt"]
+
     first = await keeper.ensure()
-    assert await keeper.ensure() == first
-    now[0] = start + timedelta(days=80)
+    assert await keeper.ensure() == first == await standby.read()
+    now[0] = start + timedelta(days=10)
     second = await keeper.ensure()
-    assert (second.serving != first.serving, second.authority) == (True, first.authority)
-    now[0] = start + timedelta(days=3000)
+    assert (second.serving != first.serving, second.bundle, await authority()) == (True, first.bundle, first.bundle)
+    now[0] = start + timedelta(days=250)
     third = await keeper.ensure()
-    assert third.authority == first.authority
-    now[0] += timedelta(days=2)
+    assert await authority() == first.bundle
+    assert third.bundle.startswith(first.bundle)
+    assert await standby.read() == third
+    now[0] += timedelta(days=30)
+    await keeper.ensure()  # it publishes it itself
+    now[0] += timedelta(hours=1)
     fourth = await keeper.ensure()
-    assert fourth.authority == third.next_authority
-    assert first.authority.certificate in fourth.bundle
-    fourth.serving.parsed.verify_directly_issued_by(fourth.authority.parsed)
+    assert await authority() not in (b"", first.bundle)
+    assert await authority() in third.bundle, "launchers have had it for a month"
+    assert first.bundle in fourth.bundle
+    fourth.serving.parsed.verify_directly_issued_by(x509.load_pem_x509_certificate(await authority()))
+
+
+async def test_the_authoritys_key_is_taken_out_of_the_secret_of_an_earlier_version(
+    client: Client, namespace: str
+) -> None:
+    now = datetime.now(UTC)
+    authority = new_authority(now)
+    serving = new_serving(authority, names_of(namespace), now)
+    values = {"ca.crt": authority.certificate, "ca.key": authority.key}
+    values |= {"tls.crt": serving.certificate, "tls.key": serving.key}
+    secret = {
+        "metadata": {"name": SECRET_NAME, "namespace": namespace},
+        "data": {name: base64.b64encode(value).decode() for name, value in values.items()},
+    }
+    await client.post(paths.core("secrets", namespace=namespace), secret)
+    found = await CertificateKeeper(client, namespace).ensure()
+    assert found.serving == serving, "nobody has to trust anything else now"
+    assert set(await data_of(client, namespace, SECRET_NAME)) == {"ca.crt", "tls.crt", "tls.key"}
+    kept = await data_of(client, namespace, AUTHORITY_SECRET_NAME)
+    assert (kept["ca.crt"], kept["ca.key"]) == (authority.certificate, authority.key)
+    assert kept["next-ca.crt"] in found.bundle
 
 
 @pytest.mark.parametrize(
@@ -122,8 +161,15 @@ async def test_certificates_are_renewed_in_time_and_the_bundle_keeps_the_old_aut
 async def test_damaged_secret_is_made_anew(client: Client, namespace: str, damage: dict[str, Any]) -> None:
     keeper = CertificateKeeper(client, namespace)
     first = await keeper.ensure()
-    await client.patch(paths.core("secrets", namespace=namespace, name="muster-coordinator-tls"), {"data": damage})
+    await client.patch(paths.core("secrets", namespace=namespace, name=SECRET_NAME), {"data": damage})
     assert await keeper.read() is None
     second = await keeper.ensure()
-    assert second.authority != first.authority
+    assert second.serving != first.serving
+    assert second.bundle == first.bundle
     assert await keeper.read() == second
+
+
+async def data_of(client: Client, namespace: str, name: str) -> dict[str, bytes]:
+    """What is in a Secret."""
+    found = json.loads(await client.get(paths.core("secrets", namespace=namespace, name=name)))
+    return {key: base64.b64decode(value) for key, value in found["data"].items()}

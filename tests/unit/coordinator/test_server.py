@@ -18,12 +18,13 @@ from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
-from muster.kube.certificates import brought_up_to_date, new_serving
+from muster.kube.certificates import Authorities, certificates_after, new_authority, new_serving
 from muster.protocol import messages
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, Report
 
 NOW = datetime.now(UTC)
-CERTIFICATES = brought_up_to_date(None, ("localhost",), NOW)
+AUTHORITY = new_authority(NOW)
+CERTIFICATES = certificates_after(None, Authorities(AUTHORITY), ("localhost",), NOW)
 WAIT = Directive(kind=messages.WAIT, attempt=1, reason="waiting for the others")
 DEADLINE = 90.0
 
@@ -386,7 +387,7 @@ async def test_a_handshake_that_fails_leaves_nothing_behind(door: Door) -> None:
 
 
 async def test_certificate_is_replaced_under_a_running_server(door: Door) -> None:
-    renewed = new_serving(CERTIFICATES.authority, ("localhost",), NOW)
+    renewed = new_serving(AUTHORITY, ("localhost",), NOW)
     assert await served_serial(door) == CERTIFICATES.serving.parsed.serial_number
     door.server.load_certificate(renewed.certificate, renewed.key)
     assert await served_serial(door) == renewed.parsed.serial_number

@@ -26,7 +26,7 @@ from muster.coordinator import server as module
 from muster.coordinator.auth import AuthError
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
-from muster.kube.certificates import brought_up_to_date
+from muster.kube.certificates import new_authority, new_serving
 
 class Verifier:
     def known(self, authorization):
@@ -40,7 +40,8 @@ class Verifier:
 async def main():
     module.HANDSHAKE_SECONDS = 1000.0  # so that no place becomes free by itself
     server = CoordinatorServer(Hub(), Verifier(), lambda caller: None, lambda caller: False, lambda: "")
-    serving = brought_up_to_date(None, ("localhost",), datetime.now(UTC)).serving
+    now = datetime.now(UTC)
+    serving = new_serving(new_authority(now), ("localhost",), now)
     print(await server.start("127.0.0.1", 0, serving.certificate, serving.key), flush=True)
     await asyncio.Event().wait()
 

@@ -1,14 +1,34 @@
 """The life of the coordinator's certificates: at no moment does a launcher with a mounted bundle distrust the server."""
 
+import asyncio
+import base64
+import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 
 from muster.kube import certificates
-from muster.kube.certificates import Certificates, brought_up_to_date, names_of
+from muster.kube.certificates import (
+    AUTHORITY_SECRET_NAME,
+    SECRET_NAME,
+    Authorities,
+    CertificateKeeper,
+    Certificates,
+    NoCertificatesError,
+    authorities_after,
+    certificates_after,
+    names_of,
+    new_authority,
+    new_serving,
+)
+from muster.kube.errors import AlreadyExists, Conflict, NotFound, Unreachable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = names_of("muster-system")
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
 def trusts(bundle: bytes, serving: x509.Certificate, now: datetime) -> bool:
@@ -17,13 +37,102 @@ def trusts(bundle: bytes, serving: x509.Certificate, now: datetime) -> bool:
             authority.subject == serving.issuer
             and authority.not_valid_before_utc <= now < authority.not_valid_after_utc
         ):
-            serving.verify_directly_issued_by(authority)
+            try:
+                serving.verify_directly_issued_by(authority)
+            except InvalidSignature:
+                continue
             return serving.not_valid_before_utc <= now < serving.not_valid_after_utc
     return False
 
 
-def test_first_certificates() -> None:
-    made = brought_up_to_date(None, NAMES, START)
+class Secrets:
+    """The API server's Secrets; a process that uses it may die at each write, before or after it was taken."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.writes: list[str] = []
+        self.dies_at = 0  # with this write; 0: never
+        self.dies_before = False
+        self.beside: Any = None  # done once before the next write: what another replica does meanwhile
+
+    def data(self, name: str) -> dict[str, bytes]:
+        return {key: base64.b64decode(value) for key, value in self.objects[name]["data"].items()}
+
+    def put_data(self, name: str, **values: bytes) -> None:
+        version = str(
+            int(self.objects.get(name, {"metadata": {"resourceVersion": "0"}})["metadata"]["resourceVersion"]) + 1
+        )
+        encoded = {key.replace("_", "."): base64.b64encode(value).decode() for key, value in values.items()}
+        self.objects[name] = {"metadata": {"name": name, "resourceVersion": version}, "data": encoded}
+
+    async def get(self, path: str) -> bytes:
+        name = path.rpartition("/")[2]
+        if name not in self.objects:
+            raise NotFound(404, "NotFound", "no such Secret")
+        return json.dumps(self.objects[name]).encode()
+
+    async def post(self, _: str, body: Any) -> bytes:
+        name = body["metadata"]["name"]
+        self._dies(name, before=True)
+        if name in self.objects:
+            raise AlreadyExists(409, "AlreadyExists", "it is there")
+        return self._store(name, body)
+
+    async def put(self, path: str, body: Any) -> bytes:
+        name = path.rpartition("/")[2]
+        self._dies(name, before=True)
+        if self.objects[name]["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", "it has changed")
+        return self._store(name, body)
+
+    def _store(self, name: str, body: Any) -> bytes:
+        version = str(int(body["metadata"].get("resourceVersion", "0")) + 1)
+        self.objects[name] = {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
+        self._dies(name, before=False)
+        return json.dumps(self.objects[name]).encode()
+
+    def _dies(self, name: str, *, before: bool) -> None:
+        if before:
+            self.writes.append(name)
+            beside, self.beside = self.beside, None
+            if beside is not None:
+                beside()
+        if self.dies_at == len(self.writes) and self.dies_before == before:
+            raise Unreachable(0, "Unreachable", "the process has died")
+
+
+class Leaders:
+    """Processes that lead one after the other, and the time."""
+
+    def __init__(self) -> None:
+        self.secrets = Secrets()
+        self.now = START
+        self.replace()
+
+    def replace(self) -> None:
+        """Another process leads."""
+        self.keeper = self.another()
+
+    def another(self, **more: Any) -> CertificateKeeper:
+        client: Any = self.secrets
+        return CertificateKeeper(client, "muster-system", lambda: self.now, **more)
+
+    def ensure(self) -> Certificates:
+        return asyncio.run(self.keeper.ensure())
+
+    def read(self) -> Certificates:
+        found = asyncio.run(self.keeper.read())
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def leaders() -> Leaders:
+    return Leaders()
+
+
+def test_first_certificates(leaders: Leaders) -> None:
+    made = leaders.ensure()
     assert trusts(made.bundle, made.serving.parsed, START)
     names = made.serving.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [
@@ -32,41 +141,297 @@ def test_first_certificates() -> None:
         "muster-coordinator.muster-system.svc",
         "muster-coordinator.muster-system.svc.cluster.local",
     ]
-    assert brought_up_to_date(made, NAMES, START) is made
+    writes = len(leaders.secrets.writes)
+    assert leaders.ensure() == made == leaders.read()
+    assert len(leaders.secrets.writes) == writes
 
 
-def test_serving_certificate_is_renewed_when_a_third_of_its_life_is_left() -> None:
-    made = brought_up_to_date(None, NAMES, START)
-    assert brought_up_to_date(made, NAMES, START + timedelta(days=59)) is made
-    renewed = brought_up_to_date(made, NAMES, START + timedelta(days=61))
+def test_the_authoritys_key_does_not_lie_beside_the_serving_key(leaders: Leaders) -> None:
+    leaders.ensure()
+    leaders.now += 300 * DAY
+    leaders.ensure()
+    assert set(leaders.secrets.data(SECRET_NAME)) == {"ca.crt", "tls.crt", "tls.key"}
+    keys = [value for name, value in leaders.secrets.data(AUTHORITY_SECRET_NAME).items() if name.endswith(".key")]
+    assert len(keys) == 2
+    assert not [key for key in keys if key in b"".join(leaders.secrets.data(SECRET_NAME).values())]
+
+
+def test_serving_certificate_lives_two_weeks_and_is_renewed_when_a_third_is_left(leaders: Leaders) -> None:
+    made = leaders.ensure()
+    assert made.serving.parsed.not_valid_after_utc - START <= 14 * DAY
+    leaders.now = START + 9 * DAY
+    assert leaders.ensure() == made
+    leaders.now = START + 10 * DAY
+    renewed = leaders.ensure()
     assert renewed.serving != made.serving
-    assert renewed.authority == made.authority
+    assert renewed.bundle == made.bundle
+    assert leaders.read() == renewed, "so does a replica that does not lead serve"
 
 
-def test_other_names_renew_the_serving_certificate() -> None:
-    made = brought_up_to_date(None, NAMES, START)
-    assert brought_up_to_date(made, names_of("elsewhere"), START).serving != made.serving
+def test_other_names_or_another_authority_renew_the_serving_certificate() -> None:
+    authorities = Authorities(new_authority(START))
+    made = certificates_after(None, authorities, NAMES, START)
+    assert certificates_after(made, authorities, NAMES, START) is made
+    assert certificates_after(made, authorities, names_of("elsewhere"), START).serving != made.serving
+    other = certificates_after(made, Authorities(new_authority(START)), NAMES, START)
+    assert trusts(other.bundle, other.serving.parsed, START)
 
 
-def test_authority_changes_without_a_moment_of_distrust() -> None:
-    """For thirty years, ten-daily: the bundle of ten days ago trusts the serving certificate of today, and back."""
-    current, now = brought_up_to_date(None, NAMES, START), START
+@pytest.mark.parametrize("step", [DAY, 10 * DAY])
+def test_authority_changes_without_a_moment_of_distrust(leaders: Leaders, step: timedelta) -> None:
+    """For two years and a half: the bundle that was mounted a step ago trusts the serving certificate of today, and back."""
+    current = leaders.ensure()
     authorities: set[bytes] = set()
-    mounted: Certificates = current
-    while now < START + timedelta(days=30 * 365):
-        now += timedelta(days=10)
-        mounted, current = current, brought_up_to_date(current, NAMES, now)
-        authorities.add(current.authority.certificate)
-        assert trusts(mounted.bundle, current.serving.parsed, now)
-        assert trusts(current.bundle, current.serving.parsed, now)
-        # A replica that has not reloaded yet serves what was current before.
-        assert trusts(current.bundle, mounted.serving.parsed, now)
+    while leaders.now < START + 900 * DAY:
+        leaders.now += step
+        mounted, current = current, leaders.ensure()
+        authorities.add(leaders.secrets.data(AUTHORITY_SECRET_NAME)["ca.crt"])
+        assert trusts(mounted.bundle, current.serving.parsed, leaders.now)
+        assert trusts(current.bundle, current.serving.parsed, leaders.now)
+        # A replica that has not reloaded yet serves what was current before, unless that has just ended.
+        if mounted.serving.parsed.not_valid_after_utc > leaders.now:
+            assert trusts(current.bundle, mounted.serving.parsed, leaders.now)
+        assert len(x509.load_pem_x509_certificates(current.bundle)) <= 3
     assert len(authorities) >= 4
-    assert len(x509.load_pem_x509_certificates(current.bundle)) <= 3
 
 
-def test_secret_round_trip() -> None:
-    now = START + timedelta(days=2500)
-    made = brought_up_to_date(brought_up_to_date(None, NAMES, START), NAMES, now)
-    assert made.next_authority is not None
-    assert certificates._from_data(certificates._to_data(made)) == made
+def test_a_job_that_runs_for_weeks_has_the_next_authority_a_month_before_it_signs(leaders: Leaders) -> None:
+    first = leaders.ensure()
+    shown: dict[bytes, datetime] = {}
+    while True:
+        leaders.now += DAY
+        found = leaders.ensure()
+        for each in x509.load_pem_x509_certificates(found.bundle):
+            shown.setdefault(each.public_bytes(certificates.serialization.Encoding.PEM), leaders.now)
+        if not trusts(first.bundle, found.serving.parsed, leaders.now):
+            break
+    signs = leaders.secrets.data(AUTHORITY_SECRET_NAME)["ca.crt"]
+    assert leaders.now - shown[signs] >= 30 * DAY
+
+
+def test_a_previous_authority_is_forgotten_a_month_after_it_was_replaced(leaders: Leaders) -> None:
+    first = leaders.ensure()
+    leaders.now += 250 * DAY
+    leaders.ensure()
+    leaders.now += 30 * DAY
+    leaders.ensure()
+    leaders.now += HOUR
+    assert first.bundle in leaders.ensure().bundle
+    leaders.now += 29 * DAY
+    assert first.bundle in leaders.ensure().bundle
+    for _ in range(4):
+        leaders.now += DAY
+        last = leaders.ensure()
+    assert first.bundle not in last.bundle
+
+
+def test_a_leader_switches_only_to_what_it_has_published_itself_for_an_hour(leaders: Leaders) -> None:
+    """The leader before may have died before the jobs had the bundle, and nobody led since."""
+    leaders.ensure()
+    leaders.now += 250 * DAY
+    next_one = leaders.ensure().bundle
+    leaders.now += 60 * DAY
+    leaders.replace()
+    signs = leaders.secrets.data(AUTHORITY_SECRET_NAME)["ca.crt"]
+    assert leaders.ensure().bundle == next_one
+    leaders.now += HOUR - timedelta(minutes=1)
+    leaders.ensure()
+    assert leaders.secrets.data(AUTHORITY_SECRET_NAME)["ca.crt"] == signs
+    leaders.now += timedelta(minutes=1)
+    leaders.ensure()
+    assert leaders.secrets.data(AUTHORITY_SECRET_NAME)["ca.crt"] != signs
+
+
+def test_an_authority_that_nobody_was_shown_is_made_anew(leaders: Leaders) -> None:
+    leaders.ensure()
+    leaders.now += 250 * DAY
+    leaders.secrets.dies_at = len(leaders.secrets.writes) + 1  # after the keys are written, before the bundle is
+    with pytest.raises(Unreachable):
+        leaders.ensure()
+    unseen = leaders.secrets.data(AUTHORITY_SECRET_NAME)["next-ca.crt"]
+    leaders.replace()
+    leaders.now += 40 * DAY
+    leaders.ensure()
+    leaders.now += 2 * HOUR
+    bundle = leaders.ensure().bundle
+    assert unseen not in bundle
+    assert len(x509.load_pem_x509_certificates(bundle)) == 2, "its month has just begun"
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the write", "after the write"])
+@pytest.mark.parametrize("days", [0, 10, 250, 281], ids=["first start", "serving", "next authority", "switch"])
+@pytest.mark.parametrize("write", [1, 2])
+def test_a_leader_that_dies_at_a_write_leaves_what_the_next_one_completes(
+    leaders: Leaders, days: int, write: int, before: bool
+) -> None:
+    bundles = []
+    if days:
+        bundles.append(leaders.ensure().bundle)
+    if days > 250:
+        leaders.now = START + 250 * DAY
+        bundles.append(leaders.ensure().bundle)
+        leaders.now = START + (days - 1) * DAY
+        leaders.ensure()
+    leaders.now = START + days * DAY
+    leaders.secrets.dies_at, leaders.secrets.dies_before = len(leaders.secrets.writes) + write, before
+    try:
+        leaders.ensure()
+    except Unreachable:
+        # Meanwhile the replica that does not lead serves what there is, and launchers have what was published.
+        if bundles:
+            assert trusts(bundles[-1], leaders.read().serving.parsed, leaders.now) or days == 250
+    leaders.secrets.dies_at = 0
+    leaders.replace()
+    for _ in range(3):
+        found = leaders.ensure()
+        assert trusts(found.bundle, found.serving.parsed, leaders.now)
+        assert all(trusts(bundle, found.serving.parsed, leaders.now) for bundle in bundles[-1:])
+        leaders.now += HOUR
+    assert leaders.read() == found
+
+
+def test_of_two_that_believe_to_lead_both_serve_what_was_written(leaders: Leaders) -> None:
+    leaders.ensure()
+    leaders.now += 250 * DAY
+    other = leaders.another()
+    done: list[Certificates] = []
+
+    def meanwhile() -> None:
+        loop = asyncio.new_event_loop()
+        done.append(loop.run_until_complete(other.ensure()))
+        loop.close()
+
+    def in_thread() -> None:
+        import threading
+
+        thread = threading.Thread(target=meanwhile)
+        thread.start()
+        thread.join()
+
+    leaders.secrets.beside = in_thread
+    assert leaders.ensure() == done[0] == leaders.read()
+
+
+class TestEarlierVersions:
+    """One Secret held everything, the authority for ten years."""
+
+    @pytest.fixture
+    def authority(self, leaders: Leaders, monkeypatch: pytest.MonkeyPatch) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(certificates, "AUTHORITY_LIFE", 3650 * DAY)
+            patch.setattr(certificates, "SERVING_LIFE", 90 * DAY)
+            made = new_authority(START)
+            serving = new_serving(made, NAMES, START)
+        leaders.secrets.put_data(
+            SECRET_NAME, ca_crt=made.certificate, ca_key=made.key, tls_crt=serving.certificate, tls_key=serving.key
+        )
+        return made
+
+    def test_the_key_is_moved_and_what_clients_trust_stays(self, leaders: Leaders, authority: Any) -> None:
+        assert leaders.read().bundle == authority.certificate, "a replica that does not lead serves with it as it is"
+        leaders.now += 5 * DAY
+        found = leaders.ensure()
+        assert trusts(authority.certificate, found.serving.parsed, leaders.now)
+        assert set(leaders.secrets.data(SECRET_NAME)) == {"ca.crt", "tls.crt", "tls.key"}
+        assert leaders.secrets.data(AUTHORITY_SECRET_NAME)["ca.key"] == authority.key
+
+    def test_its_authority_is_replaced_after_a_month_and_forgotten_after_two(
+        self, leaders: Leaders, authority: Any
+    ) -> None:
+        leaders.now += 365 * DAY
+        assert len(x509.load_pem_x509_certificates(leaders.ensure().bundle)) == 2
+        for day in range(70):
+            leaders.now += DAY
+            found = leaders.ensure()
+            assert trusts(authority.certificate, found.serving.parsed, leaders.now) == (day < 29)
+        assert authority.certificate not in found.bundle
+
+    @pytest.mark.parametrize("before", [True, False])
+    @pytest.mark.parametrize("write", [1, 2])
+    def test_a_leader_that_dies_while_it_moves_the_key(
+        self, leaders: Leaders, authority: Any, write: int, before: bool
+    ) -> None:
+        leaders.secrets.dies_at, leaders.secrets.dies_before = write, before
+        with pytest.raises(Unreachable):
+            leaders.ensure()
+        leaders.secrets.dies_at = 0
+        assert trusts(authority.certificate, leaders.read().serving.parsed, leaders.now)
+        leaders.replace()
+        leaders.now += HOUR
+        found = leaders.ensure()
+        assert trusts(authority.certificate, found.serving.parsed, leaders.now)
+        assert set(leaders.secrets.data(SECRET_NAME)) == {"ca.crt", "tls.crt", "tls.key"}
+
+    def test_an_earlier_version_that_was_taken_back_and_made_its_own_is_followed(
+        self, leaders: Leaders, authority: Any
+    ) -> None:
+        leaders.ensure()
+        ours = leaders.secrets.data(AUTHORITY_SECRET_NAME)["ca.crt"]
+        theirs = new_authority(leaders.now)
+        serving = new_serving(theirs, NAMES, leaders.now)
+        leaders.secrets.put_data(
+            SECRET_NAME, ca_crt=theirs.certificate, ca_key=theirs.key, tls_crt=serving.certificate, tls_key=serving.key
+        )
+        leaders.replace()
+        found = leaders.ensure()
+        assert trusts(theirs.certificate, found.serving.parsed, leaders.now)
+        assert ours in found.bundle
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        (SECRET_NAME, "tls.key", b"no key"),
+        (SECRET_NAME, "ca.crt", b"no certificate"),
+        (SECRET_NAME, "tls.crt", b""),
+        (AUTHORITY_SECRET_NAME, "ca.key", b"no key"),
+        (AUTHORITY_SECRET_NAME, "ca.crt", b""),
+    ],
+)
+def test_a_damaged_secret_is_made_anew_and_no_more_than_that(
+    leaders: Leaders, name: str, key: str, value: bytes
+) -> None:
+    made = leaders.ensure()
+    leaders.secrets.objects[name]["data"][key] = base64.b64encode(value).decode()
+    found = leaders.ensure()
+    assert trusts(found.bundle, found.serving.parsed, leaders.now)
+    assert trusts(made.bundle, found.serving.parsed, leaders.now) == (name == SECRET_NAME)
+
+
+def test_an_authority_that_was_deleted_is_trusted_no_more(leaders: Leaders) -> None:
+    made = leaders.ensure()
+    del leaders.secrets.objects[AUTHORITY_SECRET_NAME]
+    found = leaders.ensure()
+    assert made.bundle not in found.bundle
+    assert trusts(found.bundle, found.serving.parsed, leaders.now)
+
+
+class TestExternalIssuer:
+    """cert-manager, for instance, keeps the Secret."""
+
+    def test_nothing_is_written_and_no_authority_made(self, leaders: Leaders) -> None:
+        leaders.keeper = leaders.another(is_external=True)
+        with pytest.raises(NoCertificatesError, match="kubectl -n muster-system describe certificate"):
+            leaders.ensure()
+        authority = new_authority(START)
+        for _ in range(2):
+            serving = new_serving(authority, NAMES, leaders.now)
+            leaders.secrets.put_data(
+                SECRET_NAME, ca_crt=authority.certificate, tls_crt=serving.certificate, tls_key=serving.key
+            )
+            assert leaders.ensure() == Certificates(serving, authority.certificate) == leaders.read()
+            leaders.now += 200 * DAY
+        assert leaders.secrets.writes == []
+        assert set(leaders.secrets.objects) == {SECRET_NAME}
+
+    def test_a_secret_without_an_authority_is_not_served_with(self, leaders: Leaders) -> None:
+        leaders.keeper = leaders.another(is_external=True)
+        serving = new_serving(new_authority(START), NAMES, START)
+        leaders.secrets.put_data(SECRET_NAME, tls_crt=serving.certificate, tls_key=serving.key)
+        with pytest.raises(NoCertificatesError, match=r"ca\.crt"):
+            leaders.ensure()
+
+
+def test_nothing_is_due_that_is_not() -> None:
+    held = Authorities(new_authority(START))
+    assert authorities_after(held, None, START + 200 * DAY, may_switch=True) is held

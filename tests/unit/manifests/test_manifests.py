@@ -19,9 +19,9 @@ from muster.controller.admission import OPERATOR, RECORDS
 from muster.controller.history import NOTE
 from muster.controller.metrics import PATH, READ
 from muster.controller.operator import LEASE_NAME
-from muster.controller.settings import COORDINATOR_SERVICE, Settings
+from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Settings
 from muster.health.sources import UNHEALTHY_TAINT
-from muster.kube.certificates import SECRET_NAME, names_of
+from muster.kube.certificates import AUTHORITY_SECRET_NAME, SECRET_NAME, SERVICE_NAME, SERVING_LIFE, names_of
 from muster.page.settings import Settings as PageSettings
 from muster.protocol.messages import TOKEN_AUDIENCE
 from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, MUSTER_HEALTHY
@@ -589,3 +589,69 @@ def test_yaml_is_tidy(root: Path, folder: str) -> None:
     assert files
     problems = [f"{path}:{found}" for path in files for found in linter.run(path.read_text(), rules, str(path))]
     assert problems == []
+
+
+class TestCertManager:
+    """The component by which cert-manager issues the coordinator's certificate."""
+
+    # Of cert-manager.io/v1 as its CustomResourceDefinitions say (deploy/crds in github.com/cert-manager/cert-manager).
+    ISSUER = ("selfSigned", "ca")
+    CERTIFICATE = (
+        *("commonName", "dnsNames", "duration", "isCA", "issuerRef", "privateKey", "renewBefore", "secretName"),
+        "usages",
+    )
+    KEY = ("algorithm", "size", "rotationPolicy")
+
+    @pytest.fixture
+    def parts(self, root: Path) -> Manifests:
+        folder = root / "manifests" / "components" / "cert-manager"
+        return list(yaml.safe_load_all((folder / "certificates.yaml").read_text()))
+
+    def test_every_field_is_one_that_cert_manager_has(self, parts: Manifests) -> None:
+        for part in parts:
+            assert part["apiVersion"] == "cert-manager.io/v1"
+            is_issuer = part["kind"] == "Issuer"
+            assert set(part["spec"]) <= set(self.ISSUER if is_issuer else self.CERTIFICATE)
+            if not is_issuer:
+                assert set(part["spec"]["privateKey"]) == set(self.KEY)
+                assert set(part["spec"]["issuerRef"]) == {"group", "kind", "name"}
+
+    def test_the_certificate_is_the_one_that_the_operator_serves_with(self, parts: Manifests) -> None:
+        spec = named(parts, "Certificate", SERVICE_NAME)["spec"]
+        assert (spec["secretName"], tuple(spec["dnsNames"])) == (SECRET_NAME, names_of("muster-system"))
+        assert spec["usages"] == ["digital signature", "server auth"]
+        assert int(spec["duration"].removesuffix("h")) * 3600 == SERVING_LIFE.total_seconds()
+        assert int(spec["renewBefore"].removesuffix("h")) * 3 == int(spec["duration"].removesuffix("h"))
+        signer = named(parts, "Issuer", spec["issuerRef"]["name"])["spec"]["ca"]["secretName"]
+        authority = named(parts, "Certificate", signer)["spec"]
+        assert (authority["isCA"], authority["secretName"]) == (True, signer)
+        assert authority["privateKey"]["rotationPolicy"] == "Never", "jobs that run for weeks trust the same key"
+        assert named(parts, "Issuer", authority["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
+
+    def test_the_operator_may_not_read_that_authoritys_key(self, parts: Manifests, base: Manifests) -> None:
+        signer = named(parts, "Issuer", SERVICE_NAME)["spec"]["ca"]["secretName"]
+        rules = [rule for role in of_kind(base, "Role") for rule in role["rules"] if "secrets" in rule["resources"]]
+        assert signer not in {name for rule in rules for name in rule.get("resourceNames", ())}
+
+    def test_it_sets_who_issues_the_certificate(self, root: Path, deployment: dict[str, Any]) -> None:
+        patch = yaml.safe_load((root / "manifests/components/cert-manager/issuer.yaml").read_text())
+        assert patch["metadata"] == {key: deployment["metadata"][key] for key in ("name", "namespace")}
+        (container,) = patch["spec"]["template"]["spec"]["containers"]
+        assert container["name"] == deployment["spec"]["template"]["spec"]["containers"][0]["name"]
+        (entry,) = container["env"]
+        environment = {entry["name"]: entry["value"], "MUSTER_LAUNCHER_IMAGE": "it"}
+        assert Settings.from_environment(environment).certificate_issuer == EXTERNAL_ISSUER
+        with pytest.raises(SystemExit, match="give muster or external"):
+            Settings.from_environment({**environment, entry["name"]: "other"})
+
+
+def test_the_authoritys_key_is_read_by_the_operator_alone(base: Manifests) -> None:
+    readers = {
+        role["metadata"]["name"]
+        for role in of_kind(base, "Role", "ClusterRole")
+        for rule in role["rules"]
+        if "secrets" in rule.get("resources", ()) and AUTHORITY_SECRET_NAME in rule.get("resourceNames", ())
+    }
+    assert readers == {"muster-operator"}
+    policy = named(base, "ValidatingAdmissionPolicy", "muster-operator")
+    assert f"secrets/muster-system/{AUTHORITY_SECRET_NAME}'" in str(policy)
