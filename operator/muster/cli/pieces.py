@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from muster.api.base import API_VERSION
+from muster.cli.convert import as_document
 from muster.recovery.exits import BETWEEN_LINES, LAST_LINES_FOLLOW
 from muster.world.redact import GONE
 
@@ -126,10 +127,15 @@ def pieces(files: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
         ("last_lines/ranks", _last_lines(files)),
         ("printed/logs", _printed(files)),
     ):
-        told = _once({**case, "input": other.value(case["input"]), "right": ""} for case in cases)
+        told = _once({**case, "input": _given(other.value(case["input"])), "right": ""} for case in cases)
         if told:
             found[f"{FOLDER}/{name}.yaml"] = {"source": source, "meaning": "", "cases": told[:MAX_CASES]}
     return found
+
+
+def _given(value: Any) -> Any:
+    """A manifest as a file has it."""
+    return as_document(value) if isinstance(value, Mapping) and "kind" in value else value
 
 
 def _once(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -194,7 +200,7 @@ def _manifests(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if isinstance(job, Mapping) and job.get("spec"):
         metadata = {key: value for key, value in _metadata(job).items() if key in ("name", "labels")}
         kept = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": job["spec"]}
-        yield {"input": [kept]}
+        yield {"input": kept}
 
 
 def _last_lines(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.convert.builders import MANIFESTS, a_pytorch_job
+from tests.unit.convert.builders import a_pytorch_job
 from tests.unit.lifecycle.builders import SETTINGS
+from tests.unit.reports.corpus import Case, cases
 
 from muster.api.gang import Member
 from muster.api.trainingjob import TrainingJob
@@ -16,12 +17,14 @@ from muster.convert import pod
 from muster.convert.documents import converted
 from muster.lifecycle.worker_pod import worker_manifest
 
+MANIFESTS = cases("manifests")
 JOBS = [
-    pytest.param(result.job, id=path.stem)
-    for path in sorted(MANIFESTS.iterdir())
-    for result in converted(list(yaml.safe_load_all(path.read_text())))
+    pytest.param(result.job, id=str(case))
+    for case in MANIFESTS
+    for result in converted(list(yaml.safe_load_all(case.given)))
     if result and result.job
 ]
+OWN = [case for case in MANIFESTS if "kind: TrainingJob\n" in case.given]
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -30,6 +33,13 @@ def test_a_converted_job_is_accepted(job: dict[str, Any], kubectl: Callable[...,
     printed = as_document({**job, "metadata": metadata})
     found = kubectl("apply", "--validate=strict", "--dry-run=server", "-f", "-", stdin=printed)
     assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("case", OWN, ids=str)
+def test_a_job_as_people_write_it_is_accepted_or_refused(case: Case, kubectl: Callable[..., Any]) -> None:
+    found = kubectl("apply", "--validate=strict", "--dry-run=server", "-f", "-", stdin=case.given)
+    assert (found.returncode == 0) is (case.right == "accepted"), found.stderr
+    assert case.right == "accepted" or case.right["refused"] in found.stderr
 
 
 @pytest.mark.parametrize(

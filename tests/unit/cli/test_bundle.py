@@ -130,7 +130,8 @@ def test_a_bundle_has_what_a_report_needs_and_no_secret(cluster: Any, command: R
     assert job["spec"]["template"]["spec"]["volumes"][1]["secret"] == {"secretName": "hf"}
     assert job["status"]["step"] == 1200
     manifest = yaml.safe_load(files["reports/manifests/job.yaml"])
-    assert (manifest["cases"][0]["input"][0]["kind"], manifest["cases"][0]["right"]) == ("TrainingJob", "")
+    (case,) = manifest["cases"]
+    assert (yaml.safe_load(case["input"])["kind"], case["right"]) == ("TrainingJob", "")
     assert "as files of tests/data/reports" in files["README.md"]
     log = files["job/logs/llama-x-0-1.log"]
     assert "tokens per second: 51234, num_tokens=4096\n" in log

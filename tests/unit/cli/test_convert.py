@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.unit.cli.conftest import Api
+from tests.unit.convert.builders import MANIFESTS
 from typer.testing import CliRunner, Result
 
 from muster.cli.main import app
 
-MANIFESTS = Path(__file__).parents[1] / "convert" / "manifests"
-JOB = (MANIFESTS / "jobset-script.yaml").read_text()
-REFUSED = (MANIFESTS / "jobset-driver.yaml").read_text()
+JOB, REFUSED = (MANIFESTS[name].given for name in ("jobset-script", "jobset-driver"))
 CLAIM = """# where the checkpoints go
 apiVersion: v1
 kind: PersistentVolumeClaim

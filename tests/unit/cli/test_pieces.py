@@ -118,7 +118,7 @@ def test_each_sort_has_its_cases_in_the_form_of_the_corpus() -> None:
         "exitCode": 1,
         "right": "",
     }
-    (manifest,) = case["manifests"]["input"]
+    manifest = yaml.safe_load(case["manifests"]["input"])
     assert (manifest["metadata"], "status" in manifest) == ({"name": "job-0"}, False)
     assert manifest["spec"]["template"]["spec"]["containers"][0]["image"] == "registry1.example.org/llama:1"
     assert case["printed"]["input"] == "step 1 on node-0\nstep 2 by user1@example.org in /home/user1\n"

@@ -1,22 +1,39 @@
 """Manifests of other systems, and what is said of them."""
 
-from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.unit.reports.corpus import Case, cases
 
 from muster.convert.documents import Result, converted
 
-MANIFESTS = Path(__file__).parent / "manifests"
+MANIFESTS = {case.report: case for case in cases("manifests") if case.number == 1 and case.report != "trainingjobs"}
+"""The first case of each report."""
 
 
 def objects(name: str) -> list[Any]:
-    return list(yaml.safe_load_all((MANIFESTS / f"{name}.yaml").read_text()))
+    return list(yaml.safe_load_all(MANIFESTS[name].given))
+
+
+def result_of(case: Case) -> Result:
+    (found,) = [each for each in converted(list(yaml.safe_load_all(case.given))) if each is not None]
+    return found
 
 
 def result(name: str) -> Result:
-    (found,) = [each for each in converted(objects(name)) if each is not None]
-    return found
+    return result_of(MANIFESTS[name])
+
+
+def job_of(found: Result) -> dict[str, Any]:
+    assert found.job is not None, found.refused
+    return found.job
+
+
+def trainer(made: dict[str, Any]) -> dict[str, Any]:
+    containers = made["spec"]["template"]["spec"]["containers"]
+    wanted = made["spec"].get("launch", {}).get("workerContainer", containers[0]["name"])
+    (found,) = [each for each in containers if each["name"] == wanted]
+    return dict(found)
 
 
 def said(found: Result) -> str:
