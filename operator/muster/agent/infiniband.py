@@ -101,6 +101,13 @@ class InfiniBand:
         self._handed = Handed(sysfs)
         self._front_end: frozenset[str] = frozenset()
         self._fell: set[str] = set()
+        self._own: set[str] = set()
+        self._elsewhere: dict[
+            str, int
+        ] = {}  # devices that a pod or a virtual machine has, as of which look at the network
+        self._excuse, self._unknown = (-1, 0), 0
+        self._layers: dict[str, str] = {}  # by port; for another one its device goes and comes
+        self._interfaces: dict[str, tuple[int, tuple[str, ...]]] = {}  # by device, and as of which look at the network
         self._thresholds = thresholds
         self._expected_ports = expected_ports
         self._windows = Windows()
@@ -166,6 +173,8 @@ class InfiniBand:
         self._been_up |= {port.name for port in ports if port.up} | self._adopted
         self._front_end = self._node_s_own(ports)
         there = {device for device in devices if read.get(device) != []}
+        for name in [name for name in list(self._layers) if _device(name) not in there]:
+            self._layers.pop(name, None)
         gone = {_device(name) for name in self._been_up} - there
         taken = self._taken(gone)
         return [
@@ -236,21 +245,28 @@ class InfiniBand:
                     max(closing, self._thresholds["infiniband.down"]),
                     state,
                 )
-                yield Signal(
-                    kinds.IB_PORT_OFF,
-                    port.name,
-                    bool(port.off),
-                    value=f"{port.off} is switched off" if port.off else "",
-                    message=f"the interface {port.off} of port {port.name} is switched off: no job can use the port until it is on",
-                    sustain_seconds=self._thresholds["infiniband.off"],
-                )
+                if port.ethernet:
+                    yield self._off(port)
+
+    def _off(self, port: Port) -> Signal:
+        return Signal(
+            kinds.IB_PORT_OFF,
+            port.name,
+            bool(port.off),
+            value=f"{port.off} is switched off" if port.off else "",
+            message=f"the interface {port.off} of port {port.name} is switched off: no job can use the port until it is on",
+            sustain_seconds=self._thresholds["infiniband.off"],
+        )
 
     def _down(
         self, kind: str, subject: str, bad: bool, message: str, sustain: float, state: str = ""
     ) -> Iterator[Signal]:
         """That a port or a device cannot be used: of the node's own network it is another kind."""
         own = subject in self._front_end or any(_device(name) == subject for name in self._front_end)
-        for each, here in ((kind, not own), (kinds.FRONT_END_DOWN, own)):
+        if own:
+            self._own.add(subject)
+        signals = [(kind, not own), (kinds.FRONT_END_DOWN, own)] if subject in self._own else [(kind, True)]
+        for each, here in signals:
             yield Signal(
                 each,
                 subject,
@@ -262,12 +278,16 @@ class InfiniBand:
                 clear_seconds=self._thresholds["infiniband.clear"],
             )
 
-    def _taken(self, gone: Collection[str]) -> set[str]:
+    def _taken(self, gone: set[str]) -> set[str]:
         """Devices that are not gone but elsewhere: in the RDMA namespace of a pod, or with a virtual machine."""
-        if not gone:
-            return set()
-        elsewhere = self._handed.in_namespaces()
-        return {each for each in gone if self._handed.is_among(each, elsewhere) or self._handed.is_given_away(each)}
+        looks = self._network.looks  # what was found elsewhere is looked for again as often as the network is looked at
+        self._elsewhere = {device: when for device, when in self._elsewhere.items() if device in gone and when == looks}
+        if gone - self._elsewhere.keys():
+            elsewhere = self._handed.in_namespaces()
+            for device in gone - self._elsewhere.keys():
+                if self._handed.is_among(device, elsewhere) or self._handed.is_given_away(device):
+                    self._elsewhere[device] = looks
+        return set(self._elsewhere)
 
     def _device_signals(self, gone: Collection[str], taken: Collection[str]) -> Iterator[Signal]:
         for device in sorted({_device(name) for name in self._been_up}):
@@ -300,7 +320,10 @@ class InfiniBand:
             sustain = self._thresholds["infiniband.missing"]
         missing = expected - up - len(excused)
         if missing > 0:  # those may be elsewhere since before this agent
-            missing -= self._handed.unknown(taken)
+            if self._excuse != (self._network.looks, missing):
+                self._excuse = self._network.looks, missing
+                self._unknown = self._handed.unknown(taken)
+            missing -= self._unknown
         if expected:
             yield Signal(
                 kinds.IB_PORT_DOWN,
@@ -404,14 +427,19 @@ class InfiniBand:
 
     def _port(self, device: str, name: str, path: Path, state: str) -> Port:
         port = Port(name, state, _word(path / "phys_state") or "")
-        if _word(path / "link_layer") != "Ethernet" or not (self._root / device / "device").exists():
+        layer = self._layers.get(name) or _word(path / "link_layer") or "InfiniBand"
+        self._layers[name] = layer
+        if layer != "Ethernet" or not (self._root / device / "device").exists():
             return port
-        interfaces = interfaces_of(self._sysfs, device)
+        looks, interfaces = self._interfaces.get(device, (-1, ()))
+        if not port.up or looks != self._network.looks:
+            looks, interfaces = self._network.looks, tuple(interfaces_of(self._sysfs, device))
+            self._interfaces[device] = looks, interfaces
         if port.up:
-            return replace(port, ethernet=True, interfaces=tuple(interfaces))
-        interfaces = without_representors(self._sysfs, interfaces)
+            return replace(port, ethernet=True, interfaces=interfaces)
+        interfaces = tuple(without_representors(self._sysfs, interfaces))
         off = switched_off(self._sysfs, interfaces)
-        return replace(port, ethernet=True, interfaces=tuple(interfaces), off=off, away=not interfaces)
+        return replace(port, ethernet=True, interfaces=interfaces, off=off, away=not interfaces)
 
     def _counters_of(self, device: str) -> Mapping[str, Mapping[str, float]]:
         """By port; of the device itself by ""."""

@@ -89,6 +89,7 @@ class NodeNetwork:
         self._proc = proc
         self.interfaces: frozenset[str] = frozenset()
         """They and what they are made of: the ports of a bond, the interface below a VLAN. Empty: nothing is known now."""
+        self.looks = 0
 
     def look(self) -> None:
         """See what is so now."""
@@ -98,6 +99,7 @@ class NodeNetwork:
             new = {below for name in new for below in self._below(name)} - found
             found |= new
         self.interfaces = frozenset(found)
+        self.looks += 1
 
     def _below(self, interface: str) -> Iterator[str]:
         for name in _names(self._net / interface):

@@ -77,3 +77,15 @@ def test_what_comes_late_is_heard_once_and_then_asked_again(devices: Devices, cl
     assert apart.each([]) == {"b": "word of b"}
     assert apart.each(["a", "b"]).keys() == {"a", "b"}
     assert devices.asked.count("b") == 2
+
+
+def test_a_device_that_never_answers_keeps_one_thread_however_often_the_others_are_read(
+    devices: Devices, clock: Clock
+) -> None:
+    devices.hold("b")
+    apart = Apart(devices.read, PATIENCE, clock)
+    before = threading.active_count()
+    for _ in range(500):
+        assert apart.each(["a", "b", "c"]).keys() == {"a", "c"}
+    assert devices.asked.count("b") == 1
+    wait(lambda: threading.active_count() <= before + 1)
