@@ -2,7 +2,7 @@
 
 Time that failures took is in five buckets of the account. What of it is which failure's is not counted anywhere, so it is
 allotted by the time that each took, from its fault to the first step after it and the work that it took back: an estimate whose
-sum is exact.
+sum is exact. What is beyond the time of all incidents is none's: suspensions stop and start a gang, too.
 """
 
 import json
@@ -37,6 +37,8 @@ TAKEN = (Bucket.LOST_WORK, Bucket.UNDETECTED, Bucket.RECLAIM, Bucket.REQUEUED, B
 OTHERS = "Others"
 NOT_RECORDED = "NotRecorded"
 """Reason where time was taken and no incident is known."""
+SUSPENSION = "Suspension"
+"""Reason of the time that stopping for a suspension and starting again after it took."""
 MAX_SPEC_BYTES = 3328
 """Of an EndedJob's spec; the API server's own part (names, times, who has written it) has at most 768 more."""
 WORST = 3
@@ -48,12 +50,13 @@ launchers, and the largest job's would weigh most."""
 
 @dataclass(frozen=True, slots=True)
 class _Took:
-    """One incident, and how many seconds it took; at least one."""
+    """One incident, and how many seconds it took, at least one; or what none of them took."""
 
     fault_class: str
     reason: str
     node: str
     seconds: int
+    incidents: int = 1
 
 
 def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending, model: str = "") -> EndedJobSpec:
@@ -65,14 +68,20 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
         model: of its accelerators, "" where it is not known.
     """
     metadata, status, end = job.metadata, job.status, job.status.completion
-    reason, message = "", ""
+    ended, message = "", ""
     if end is not None:
         state = Ending.SUCCEEDED if end.result is CompletionResult.SUCCEEDED else Ending.FAILED
-        reason, message = end.reason, end.message
+        ended, message = end.reason, end.message
     taken = min(sum(goodput.gpu_seconds.get(bucket, 0) for bucket in TAKEN), LONGEST_MILLISECONDS)
     took = _took(job, gang, goodput.time)
+    taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN)
     # What is longer than all of them can have been was spent suspended.
-    weights = levelled([each.seconds for each in took], sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN))
+    weights = levelled([each.seconds for each in took], taken_seconds)
+    rest = int(taken_seconds - sum(weights))
+    if took and rest > len(took):  # times are whole seconds
+        is_suspension = goodput.seconds.get(Bucket.SUSPENDED, 0) > 0
+        fault_class, reason = (FaultClass.PLANNED, SUSPENSION) if is_suspension else (FaultClass.UNKNOWN, NOT_RECORDED)
+        took, weights = [*took, _Took(str(fault_class), reason, "", rest, incidents=0)], [*weights, rest]
     shares = allotted(taken, [max(round(each), 1) for each in weights])
     causes, blamed = _causes(took, shares, taken), _blamed(took, shares)
     return fitted(
@@ -89,7 +98,7 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
             begun=goodput.begun,
             end=goodput.time,
             state=state,
-            reason=words(reason, 64),
+            reason=words(ended, 64),
             message=words(message, MESSAGE_LENGTH),
             seconds=_known(goodput.seconds),
             gpu_seconds=_known(goodput.gpu_seconds),
@@ -231,7 +240,7 @@ def _causes(took: Sequence[_Took], shares: Sequence[int], taken: int) -> list[Ca
     counts: dict[tuple[str, str], tuple[int, int]] = {}
     for each, share in zip(took, shares, strict=True):
         many, before = counts.get((each.fault_class, each.reason), (0, 0))
-        counts[each.fault_class, each.reason] = many + 1, before + share
+        counts[each.fault_class, each.reason] = many + each.incidents, before + share
     found = [
         Cause(fault_class=fault_class[:32], reason=reason, incidents=many, gpu_seconds=amount)
         for (fault_class, reason), (many, amount) in counts.items()

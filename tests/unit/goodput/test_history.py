@@ -19,6 +19,7 @@ from muster.goodput.history import (
     NOT_RECORDED,
     OTHERS,
     OWNER_LABEL,
+    SUSPENSION,
     TAKEN,
     allotted,
     last_known,
@@ -147,6 +148,30 @@ def test_time_is_allotted_to_causes_and_nodes_by_what_each_incident_took() -> No
     assert {each.reason: each.gpu_seconds for each in made.causes} == {"NodeLost": 850, "Drain": 850, "Exit": 300}
 
 
+def test_suspensions_are_not_charged_to_failures_and_nodes() -> None:
+    """A lost node was replaced within 29 s; then the user suspended the job five times. 32 accelerators."""
+    lost = an_incident(1, FaultClass.HARDWARE, reason="NodeLost", node="n0", time=at(100), resumed_time=at(129))
+    taken = {"lostWork": 3000, "reclaim": 130, "requeued": 900, "restarting": 2000}
+    goodput = a_goodput(
+        seconds={"compute": 36_000, "suspended": 50_000, **taken},
+        gpu_seconds={name: 32 * seconds for name, seconds in {"compute": 36_000, **taken}.items()},
+    )
+    made = record(a_job(uid=UID), a_gang(lost), goodput, Ending.DELETED)
+    hours = {(each.fault_class, each.reason, each.incidents): each.gpu_seconds / 3600 for each in made.causes}
+    assert hours == {
+        ("Hardware", "NodeLost", 1): pytest.approx(0.26, abs=0.005),
+        ("Planned", SUSPENSION, 0): pytest.approx(53.6 - 0.26, abs=0.005),
+    }
+    assert [(each.node, each.gpu_seconds / 3600) for each in made.blamed] == [("n0", pytest.approx(0.26, abs=0.005))]
+    alone = record(
+        a_job(uid=UID),
+        a_gang(lost),
+        a_goodput(seconds={"lostWork": 600}, gpu_seconds={"lostWork": 600}),
+        Ending.DELETED,
+    )
+    assert {each.reason: each.gpu_seconds for each in alone.causes} == {"NodeLost": 29, NOT_RECORDED: 571}
+
+
 @pytest.mark.parametrize(
     ("fault_class", "reason", "is_blamed"),
     [
@@ -162,7 +187,7 @@ def test_time_is_allotted_to_causes_and_nodes_by_what_each_incident_took() -> No
     ],
 )
 def test_a_tenant_cannot_have_a_node_blamed(fault_class: FaultClass, reason: str, is_blamed: bool) -> None:
-    incident = an_incident(1, fault_class, reason=reason, node="n0", time=at(100), resumed_time=at(190))
+    incident = an_incident(1, fault_class, reason=reason, node="n0", time=at(100), resumed_time=at(200))
     made = record(a_job(uid=UID), a_gang(incident), a_goodput(gpu_seconds={"lostWork": 900}), Ending.DELETED)
     assert [each.node for each in made.blamed] == ["n0"] * is_blamed
     assert [each.reason for each in made.causes] == [reason], "as a cause it is told in any case"
