@@ -3,6 +3,7 @@
 import pytest
 
 from muster.kube import paths
+from muster.kube.errors import TooManyRequests
 from stage.scene import Scene
 
 
@@ -111,6 +112,36 @@ async def test_a_cordoned_node_is_left_after_a_checkpoint(scene: Scene) -> None:
     assert gang["incidents"][0]["faultClass"] == "Planned"
     assert [start.resumed_step for start in scene.ledger.starts[3:]] == [15] * 3
     await scene.eventually("an Event tells it", lambda: told(scene, "NodeLeft", left))
+
+
+async def test_a_deleted_node_without_another_one_is_let_go_after_a_checkpoint(scene: Scene) -> None:
+    await scene.add_nodes(3, "n")
+    await scene.operators.start()
+    training = await scene.create_job(training={"last_step": 30})
+    await scene.training_at(1, training)
+    await scene.told_step(training)
+    worker = scene.hand.worker(2)
+    await scene.hand.patch_node(worker.node, {"metadata": {"finalizers": ["example.com/drain"]}})
+    await scene.api.delete(paths.core("nodes", name=worker.node))
+    await scene.state("Saving")
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": worker.name, "namespace": scene.namespace},
+    }
+    path = paths.core("pods", namespace=scene.namespace, name=worker.name, subresource="eviction")
+    with pytest.raises(TooManyRequests, match="disruption budget"):
+        await scene.api.post(path, eviction)
+    training.hold_at = 17
+    await scene.eventually("no pod keeps the node", lambda: no_pods(scene))
+    gang = await scene.gang()
+    assert gang
+    assert (gang["members"], gang["reason"]) == ([], "NodeTakenAway")
+    await scene.eventually("an Event tells it", lambda: told(scene, "StoppedForRemoval", worker.node))
+    await scene.hand.patch_node(worker.node, {"metadata": {"finalizers": None}})
+    await scene.add_nodes(1, "m")
+    await scene.training_at(gang["attempt"] + 1, training)
+    assert [start.resumed_step for start in scene.ledger.starts[3:]] == [15] * 3
 
 
 async def test_a_finished_job_goes_after_its_time(scene: Scene) -> None:
