@@ -19,7 +19,7 @@ from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable, custom
 from muster.kube.errors import Forbidden, NotFound
 from muster.world.fleet import Fleet, KnownAges, claim_of
-from muster.world.record import record_flaw, record_key
+from muster.world.record import JobIdentity, is_record
 from muster.world.views import NodeView, OccupantView, PodView
 
 T = TypeVar("T")
@@ -172,24 +172,22 @@ def fleet_of(seen: Seen) -> Fleet:
         fleet.put_node(node)
     wanting = set()  # uids of jobs that hold the nodes of their records
     given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
-    for job in seen.jobs:
-        if isinstance(job, Undecodable):
-            fleet.names[job.uid] = f"{job.namespace}/{job.name}"
-            given[job.namespace, job.uid] = frozenset()
+    jobs: dict[str, JobIdentity] = {}
+    for seen_job in seen.jobs:
+        job = decode.job_identity(seen_job)
+        jobs[job.uid] = job
+        given[job.namespace, job.uid] = frozenset()
+        fleet.names[job.uid] = f"{job.namespace}/{job.name}"
+        if isinstance(seen_job, Undecodable) or seen_job.wants_nodes:
             wanting.add(job.uid)
-            continue
-        given[job.metadata.namespace, job.metadata.uid] = frozenset()
-        fleet.names[job.metadata.uid] = f"{job.metadata.namespace}/{job.metadata.name}"
-        if job.wants_nodes:
-            wanting.add(job.metadata.uid)
-    jobs = {job.uid if isinstance(job, Undecodable) else job.metadata.uid: job for job in seen.jobs}
     unreadable = set()
     named: set[str] = set()  # uids of pods of jobs that hold nothing more
     for gang in seen.gangs:
         if isinstance(gang, Undecodable):
             unreadable.add((gang.namespace, gang.owner_uid))
             continue
-        if not _is_record(gang, jobs.get(gang.spec.job_uid)):
+        owner = jobs.get(gang.spec.job_uid)
+        if owner is None or not is_record(gang, owner):
             continue
         given[gang.metadata.namespace, gang.spec.job_uid] = gang.spec.nodes
         if gang.spec.job_uid not in wanting:
@@ -208,18 +206,6 @@ def fleet_of(seen: Seen) -> Fleet:
     for occupant in seen.occupants:
         _occupy(fleet, occupant)
     return fleet
-
-
-def _is_record(gang: Gang, job: TrainingJob | Undecodable | None) -> bool:
-    """Whether the operator takes a Gang for the record of this job, limits of namespaces apart."""
-    if job is None:
-        return False
-    if isinstance(job, Undecodable):
-        namespace, name, uid, nodes = job.namespace, job.name, job.uid, job.nodes
-    else:
-        namespace, name, uid, nodes = job.metadata.namespace, job.metadata.name, job.metadata.uid, job.spec.nodes
-    key = (gang.metadata.namespace, gang.metadata.name)
-    return key == record_key(namespace, name, uid) and not record_flaw(gang, name, uid, nodes)
 
 
 def heartbeat_ages(leases: Iterable[NodeLease]) -> dict[str, float]:

@@ -24,7 +24,7 @@ from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
 from muster.kube import informer
 from muster.kube.client import Client
-from muster.kube.decode import Undecodable
+from muster.kube.decode import Undecodable, job_identity
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
 from muster.lifecycle.place import ELSEWHERE, place_of
@@ -40,7 +40,7 @@ from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, Templat
 from muster.world.joblimits import within_limits
 from muster.world.names import pod_name_in
 from muster.world.quotas import QuotaClaim
-from muster.world.record import record_flaw, record_key
+from muster.world.record import is_record, record_flaw, record_key
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
@@ -224,7 +224,7 @@ class Cluster:
             found = [gang for gang in self.gangs.store.by_index(job_uid) if _key(gang) in self._records]
             return next((gang for gang in found if isinstance(gang, Gang)), found[0] if found else None)
         gang = self.gangs.store.get(_record_key(job))
-        flaw = _flaw(gang, job) if isinstance(gang, Gang) else ""
+        flaw = record_flaw(gang, job_identity(job)) if isinstance(gang, Gang) else ""
         if not flaw or gang is None or isinstance(gang, Undecodable):
             return gang
         meta = gang.metadata
@@ -563,7 +563,7 @@ class Cluster:
     def _job_changed(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
         job = new or old
         assert job is not None
-        uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
+        uid = job_identity(job).uid
         going = old if new is None else new
         if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
             self.job_goes(going)
@@ -588,7 +588,7 @@ class Cluster:
             if job is None:
                 continue
             uids = self._uids.setdefault(_key(job)[0], set())
-            uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
+            uid = job_identity(job).uid
             (uids.add if job is new else uids.discard)(uid)
             if not uids:
                 del self._uids[_key(job)[0]]
@@ -609,7 +609,7 @@ class Cluster:
     def _take_record(self, key: Key, gang: Gang | None) -> None:
         """Account for a Gang as it is now, if it is the record of a job; None: there is none of this key any more."""
         before = self._records.pop(key, None)
-        record = gang if gang is not None and self._is_record(key, gang, before) else None
+        record = gang if gang is not None and self._is_record(gang, before) else None
         if record is not None:
             self._records[key] = record
         self._hold(key, before, record)
@@ -619,12 +619,12 @@ class Cluster:
         if record is not None:
             self._give((key[0], record.spec.job_uid), self._nodes_given(key, record))
 
-    def _is_record(self, key: Key, gang: Gang, before: Gang | None) -> bool:
+    def _is_record(self, gang: Gang, before: Gang | None) -> bool:
         """Whether a Gang is the record of a job that there is, or was it when the job was last seen."""
         job = self._job_by_uid(gang.spec.job_uid)
         if job is None:
             return before is not None and before.spec.job_uid == gang.spec.job_uid
-        return key == _record_key(job) and not _flaw(gang, job)
+        return is_record(gang, job_identity(job))
 
     def _nodes_given(self, key: Key, record: Gang) -> frozenset[str]:
         """The nodes that a record names, where its job's pods hold them whole.
@@ -635,7 +635,7 @@ class Cluster:
             return frozenset()
         job = self._job_by_uid(record.spec.job_uid)
         ghosts = frozenset(ghost.node for ghost in record.spec.ghosts)
-        most = _size(job) if job is not None else len(ghosts)
+        most = job_identity(job).nodes if job is not None else len(ghosts)
         return frozenset(m.node for m in record.spec.members if m.node) | (
             ghosts if len(ghosts) <= most else frozenset()
         )
@@ -867,18 +867,7 @@ def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> 
 
 def _record_key(job: TrainingJob | Undecodable) -> Key:
     """The key of the one Gang that can be the job's record."""
-    uid = job.uid if isinstance(job, Undecodable) else job.metadata.uid
-    return record_key(*_key(job), uid)
-
-
-def _size(job: TrainingJob | Undecodable) -> int:
-    return job.nodes if isinstance(job, Undecodable) else job.spec.nodes
-
-
-def _flaw(gang: Gang, job: TrainingJob | Undecodable) -> str:
-    """Why the Gang at the key of a job's record is not its record; "" if it is."""
-    uid = job.uid if isinstance(job, Undecodable) else job.metadata.uid
-    return record_flaw(gang, _key(job)[1], uid, _size(job))
+    return record_key(job_identity(job))
 
 
 def _wants_nodes(job: TrainingJob | Undecodable | None) -> bool:

@@ -20,6 +20,7 @@ from muster.kube import paths
 from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes
 from muster.world import resources
 from muster.world.quotas import QuotaView, Scope, quota_amounts
+from muster.world.record import JobIdentity
 from muster.world.resources import amounts, asked_by, asked_together
 from muster.world.views import (
     INCARNATION_LABEL,
@@ -649,6 +650,13 @@ def training_job(shares: TemplateShares) -> Callable[[Raw], TrainingJob | Undeco
         return job
 
     return decode
+
+
+def job_identity(job: TrainingJob | Undecodable) -> JobIdentity:
+    """By what a job and its record know each other."""
+    if isinstance(job, Undecodable):
+        return JobIdentity(job.namespace, job.name, job.uid, job.nodes)
+    return JobIdentity(job.metadata.namespace, job.metadata.name, job.metadata.uid, job.spec.nodes)
 
 
 def _too_large(data: Raw, error: str) -> Undecodable:

@@ -4,31 +4,48 @@ Admission makes Gangs the operator's, where it is installed. Without it whoever 
 any node with one that was never committed, so a decision looks at each Gang's owner and size, too.
 """
 
+from typing import NamedTuple
+
 from muster.api.gang import Gang
 from muster.world.names import gang_name
 
 _DELETE = "delete this Gang, and Muster starts the job anew"
 
 
-def record_key(namespace: str, job: str, uid: str) -> tuple[str, str]:
-    """Namespace and name of the one Gang that can be a job's record."""
-    return namespace, gang_name(job, uid)
+class JobIdentity(NamedTuple):
+    """What a TrainingJob has to have in common with its record; known of one that cannot be read, too.
 
-
-def record_flaw(gang: Gang, job: str, uid: str, nodes: int) -> str:
-    """Why the Gang at a job's `record_key` is not its record; "" if it is.
-
-    Args:
-        gang: it has the key already.
-        job: name of the TrainingJob.
-        uid: of the TrainingJob.
-        nodes: how many members the job may have.
+    Attributes:
+        nodes: how many members the record may have.
     """
+
+    namespace: str
+    name: str
+    uid: str
+    nodes: int
+
+
+def record_key(job: JobIdentity) -> tuple[str, str]:
+    """Namespace and name of the one Gang that can be a job's record."""
+    return job.namespace, gang_name(job.name, job.uid)
+
+
+def is_record(gang: Gang, job: JobIdentity) -> bool:
+    """Whether a Gang is the record of this job."""
+    key = (gang.metadata.namespace, gang.metadata.name)
+    return key == record_key(job) and not record_flaw(gang, job)
+
+
+def record_flaw(gang: Gang, job: JobIdentity) -> str:
+    """Why the Gang at a job's `record_key` is not its record; "" if it is."""
     controller = gang.metadata.controller
-    owned = controller is not None and (controller.kind, controller.name, controller.uid) == ("TrainingJob", job, uid)
-    if not owned or gang.spec.job_uid != uid:
-        return f"metadata.ownerReferences: its controller is not the TrainingJob {job} with uid {uid}: {_DELETE}"
+    expected = ("TrainingJob", job.name, job.uid)
+    owned = controller is not None and (controller.kind, controller.name, controller.uid) == expected
+    if not owned or gang.spec.job_uid != job.uid:
+        return (
+            f"metadata.ownerReferences: its controller is not the TrainingJob {job.name} with uid {job.uid}: {_DELETE}"
+        )
     count = len(gang.spec.members)
-    if count > nodes:
-        return f"spec.members: {count} members, and spec.nodes of the TrainingJob is {nodes}: {_DELETE}"
+    if count > job.nodes:
+        return f"spec.members: {count} members, and spec.nodes of the TrainingJob is {job.nodes}: {_DELETE}"
     return ""
