@@ -387,7 +387,8 @@ class Reconciler:
 
     def _tell_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)
-        self._events.record(about, WARNING, job.reason, f"{job.error}. Delete the job and create it again.")
+        remedy = "" if job.waits_for_room else " Delete the job and create it again."
+        self._events.record(about, WARNING, job.reason, f"{job.error}.{remedy}")
         log.warning("job does not fit its schema", job=f"{job.namespace}/{job.name}", error=job.error)
 
     def _tell_internal_error(self, key: Key, error: Exception) -> None:

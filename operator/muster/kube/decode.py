@@ -90,6 +90,7 @@ class Undecodable:
         owner_uid: uid of the controlling owner: for a Gang its job.
         reason: stable and CamelCase, for an Event.
         nodes: spec.nodes of a TrainingJob; 0 where it cannot be read either.
+        waits_for_room: whether it is only the memory for it that is missing: it is read once there is some.
     """
 
     namespace: str
@@ -101,6 +102,7 @@ class Undecodable:
     owner_uid: str = ""
     reason: str = "InvalidSpec"
     nodes: int = 0
+    waits_for_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -643,7 +645,10 @@ def training_job(shares: TemplateShares) -> Callable[[Raw], TrainingJob | Undeco
         key, size_bytes = (bare.metadata.namespace, bare.metadata.name), parsed_bytes(bytes(bare.spec.template))
         if len(bare.spec.template) <= MAX_TEMPLATE_BYTES and not shares.has_room(key, size_bytes):
             most = f"the templates of all jobs in namespace {key[0]} take more than {MAX_NAMESPACE_BYTES // 2**20} MiB of memory"
-            return _too_large(data, f"{most}: delete jobs there that have ended, or make spec.template smaller")
+            remedy = "delete jobs there that have ended, and Muster takes this one in by itself"
+            shares.refuse(key, size_bytes)
+            return replace(_too_large(data, f"{most}: {remedy}"), waits_for_room=True)
+        shares.forget(key)
         job = read(data)
         if isinstance(job, TrainingJob):
             shares.hold(key, size_bytes, job)

@@ -42,6 +42,7 @@ GATHER_AGENTS_SECONDS = 0.5
 # Each kubelet says every five minutes that nothing has changed: of 16,384 one every 18 ms.
 GATHER_NODE_SECONDS, MAX_GATHER_SECONDS = 1 / 65_536, 0.25
 RESUMES_BEFORE_LIST = 3
+READ_AGAIN_SECONDS = 15.0
 AGENT_NAME = "muster-agent"  # the label app.kubernetes.io/name of the DaemonSet's Pods
 
 log = structlog.get_logger()
@@ -111,6 +112,13 @@ class Store(Generic[T]):
         meta = self._kind.meta(value)
         if meta.resource_version > self._position:  # otherwise the stream is already past it
             self._put(meta, value)
+
+    def read_again(self, value: T) -> None:
+        """Put a version in place of itself, or of an older one, that could not be read when it was first seen."""
+        meta = self._kind.meta(value)
+        entry = self._objects.get(meta.key)
+        if entry is not None and entry[0].uid == meta.uid and entry[0].resource_version <= meta.resource_version:
+            self._put(meta, value, force=True)
 
     def assume_deleted(self, key: Key, uid: str) -> None:
         """Take an object out that the API server has just told us is gone (not one that is only Terminating)."""
@@ -479,11 +487,49 @@ def resource_quotas(client: Client, clock: Clock = time.monotonic) -> Informer[Q
     return Informer(client, kind, clock)
 
 
+class TrainingJobs(Informer[TrainingJob | Undecodable]):
+    """Every TrainingJob, by uid. One for which its namespace had no room is read again once there is some."""
+
+    def __init__(self, client: Client, clock: Clock = time.monotonic, shares: TemplateShares | None = None) -> None:
+        self._shares = shares or TemplateShares()
+        decode_job = decode.training_job(self._shares)
+        kind = Kind("trainingjobs", paths.muster("trainingjobs"), decode_job, decode.custom_meta, index=_uid)
+        super().__init__(client, kind, clock)
+
+    async def run(self) -> None:
+        """List, watch and read again until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run())
+            group.create_task(self._read_refused_again())
+
+    async def _read_refused_again(self) -> None:
+        while True:
+            await asyncio.sleep(READ_AGAIN_SECONDS)
+            try:
+                await self.read_refused()
+            except Exception:  # the others are read at the next turn
+                log.exception("job not read again", informer=self.name)
+
+    async def read_refused(self) -> None:
+        """Read those again for which there is room now."""
+        for key, size_bytes in self._shares.refused():
+            known = self.store.get(key)
+            if not isinstance(known, Undecodable) or not known.waits_for_room:
+                self._shares.forget(key)
+            elif self._shares.has_room(key, size_bytes):
+                with contextlib.suppress(
+                    ApiError
+                ):  # it is gone, or the API server is away: the watch or the next turn sees
+                    self.store.read_again(self.read(await self._client.get(_job_path(key))))
+
+
+def _job_path(key: Key) -> str:
+    return paths.muster("trainingjobs", namespace=key[0], name=key[1])
+
+
 def training_jobs(client: Client, clock: Clock = time.monotonic) -> Informer[TrainingJob | Undecodable]:
     """Every TrainingJob, by uid."""
-    decode_job = decode.training_job(TemplateShares())
-    kind = Kind("trainingjobs", paths.muster("trainingjobs"), decode_job, decode.custom_meta, index=_uid)
-    return Informer(client, kind, clock)
+    return TrainingJobs(client, clock)
 
 
 def gangs(client: Client, clock: Clock = time.monotonic) -> Informer[Gang | Undecodable]:

@@ -34,11 +34,24 @@ class TemplateShares:
         self._most_bytes = most_bytes
         self._held: dict[Key, tuple[int, int]] = {}  # bytes, and how many versions are alive
         self._totals: Counter[str] = Counter()
+        self._refused: dict[Key, int] = {}  # jobs for which there was no room -> bytes
 
     def has_room(self, key: Key, size_bytes: int) -> bool:
         """Whether a version of this job may be parsed."""
         before = self._held.get(key, (0, 0))[0]
         return size_bytes <= before or self._totals[key[0]] - before + size_bytes <= self._most_bytes
+
+    def refuse(self, key: Key, size_bytes: int) -> None:
+        """There was no room for a version of this job."""
+        self._refused[key] = size_bytes
+
+    def forget(self, key: Key) -> None:
+        """The job does not wait for room any more."""
+        self._refused.pop(key, None)
+
+    def refused(self) -> list[tuple[Key, int]]:
+        """The jobs for which there was no room, with the bytes of each."""
+        return list(self._refused.items())
 
     def hold(self, key: Key, size_bytes: int, version: Any) -> None:
         """Count a version until it is freed."""
