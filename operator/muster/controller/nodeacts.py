@@ -87,6 +87,7 @@ class NodeActs:
         self._pace = Pace(clock)
         self._postponed: set[str] = set()  # nodes that are looked at again when there may be another write
         self._is_refused = False  # the last taint, by the API server
+        self._left_tainted: set[str] = set()  # nodes whose taint could not be removed, and it was said
 
     def is_echo(self, name: str, status: NodeHealthStatus | None) -> bool:
         """Whether a record that has changed says what we have just written into it; asked once for each change."""
@@ -112,8 +113,12 @@ class NodeActs:
             try:
                 await (self._taint(node, verdict.reason) if wanted.taint else self._change_taint(name, False, ""))
                 self._is_refused = False
+                self._left_tainted.discard(name)
             except Forbidden as error:  # all else is done without it
-                self._taint_refused(name, error)
+                if wanted.taint:
+                    self._taint_refused(name, error)
+                else:
+                    self._removal_refused(name, error)
         self._tell(order, enforcement, before)
 
     def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
@@ -243,17 +248,39 @@ class NodeActs:
         if self._is_refused:
             return
         self._is_refused = True
-        text = (
+        self._tell_policy(
+            "taint refused",
+            name,
+            error,
+            "NodeTaintRefused",
             "the taint muster.dev/unhealthy cannot be written on Nodes (403): add manifests/components/node-taint to the overlay, or "
-            "set spec.health.enforcement to Jobs. Muster's own jobs avoid unhealthy nodes without it"
+            "set spec.health.enforcement to Jobs. Muster's own jobs avoid unhealthy nodes without it",
         )
-        log.error("taint refused", node=name, error=str(error), message=text)
+
+    def _removal_refused(self, name: str, error: ApiError) -> None:
+        """Say once for each node that an earlier taint stays, and which command removes it; the node is tried again.
+
+        It is so after manifests/components/node-taint was left out: the rights went, the taints did not.
+        """
+        self._later(name, REFUSED_SECONDS)
+        if name in self._left_tainted:
+            return
+        self._left_tainted.add(name)
+        text = (
+            f"node {name} has Muster's taint {TAINT_KEY} and Muster, which does not want it any more, may not remove it (403): no new "
+            f"pods come there. Remove it with `kubectl taint node {name} {TAINT_KEY}-`, or add manifests/components/node-taint "
+            "to the overlay"
+        )
+        self._events.record(Regarding("v1", "Node", name, name), WARNING, "NodeTaintLeft", text)
+        self._tell_policy("taint left", name, error, "NodeTaintLeft", text)
+
+    def _tell_policy(self, event: str, name: str, error: ApiError, reason: str, text: str) -> None:
+        """Log it, with an Event of the FleetPolicy where there is one."""
+        log.error(event, node=name, error=str(error), message=text)
         policy = self._cluster.policies.store.get(("", "default"))
         if policy is not None:
             uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
-            self._events.record(
-                Regarding(API_VERSION, "FleetPolicy", "default", uid), WARNING, "NodeTaintRefused", text
-            )
+            self._events.record(Regarding(API_VERSION, "FleetPolicy", "default", uid), WARNING, reason, text)
 
     def _tell(self, order: Order, enforcement: Enforcement, before: InForce | None) -> None:
         name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect

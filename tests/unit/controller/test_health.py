@@ -141,12 +141,14 @@ class Told:
     def __init__(self) -> None:
         self.reasons: list[tuple[str, str]] = []
         self.policies: list[str] = []
+        self.texts: list[tuple[str, str]] = []
 
-    def record(self, about: Any, _kind: str, reason: str, _note: str) -> None:
+    def record(self, about: Any, _kind: str, reason: str, note: str) -> None:
         if about.kind == "FleetPolicy":
             self.policies.append(reason)
         if about.kind == "Node":
             self.reasons.append((about.name, reason))
+            self.texts.append((about.name, note))
 
 
 class Stage:
@@ -443,6 +445,34 @@ async def test_a_taint_that_is_refused_holds_up_nothing_and_names_its_component(
     stage.keeper._stir(["a"])  # as it is after a pause
     await stage.look()
     assert stage.tainted() == {"a"}
+
+
+async def test_a_taint_that_may_not_be_removed_any_more_is_said_with_the_command(stage: Stage) -> None:
+    """After an upgrade without the component that may write Nodes; also where there is nothing against the node."""
+    stage.add("a", "b")
+    stage.say("a", 79)
+    await stage.look()
+    assert stage.tainted() == {"a"}
+    health = ("nodehealths", "a")
+    assert health in stage.api.objects
+    del stage.api.objects[health]
+    new = Stage(stage.api)
+    for (kind, _), value in sorted(stage.api.objects.items()):
+        new._show(kind, json.dumps(value).encode())
+    refused = Forbidden(403, "Forbidden", "cannot get nodes")
+    stage.api.refuses["GET", "nodes"] = refused
+    await new.keeper.begin()
+    new.keeper.everything()
+    await new.look()
+    await new.look()
+    assert new.tainted() == {"a"}
+    assert new.told.reasons.count(("a", "NodeTaintLeft")) == 1
+    (text,) = [text for name, text in new.told.texts if "taint" in text]
+    assert "`kubectl taint node a muster.dev/unhealthy-`" in text
+    del stage.api.refuses["GET", "nodes"]
+    new.keeper._stir(["a"])  # as it is after a pause
+    await new.look()
+    assert new.tainted() == set()
 
 
 async def test_a_new_leader_keeps_out_at_once_what_was_out(stage: Stage, judged: list[str]) -> None:
