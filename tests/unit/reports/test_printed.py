@@ -1,0 +1,41 @@
+"""tests/data/reports/printed: lines of trainers, and the steps in them.
+
+`input` is what one rank prints. `right` is `nothing`, or the `preset` that reads it, the new `steps`, and the newest `loss` and `tokens`
+where they are printed. Besides an input, `resumed` is the step of the checkpoint that it went on from.
+"""
+
+import pytest
+from tests.unit.reports.corpus import Case, cases
+
+from muster.launcher.printed import Found, Reader
+from muster.protocol.presets import AUTO, BY_NAME
+
+CASES = cases("printed")
+
+
+def found(preset: str, case: Case) -> list[Found]:
+    reader, resumed = Reader(preset), case.besides.get("resumed", 0)
+    lines = case.given.replace("\r", "\n").split("\n")
+    return [one for line in lines if (one := reader.read(0, line.encode(), resumed))]
+
+
+def newest(values: list[object]) -> object:
+    return ([value for value in values if value not in ("", None)] or [None])[-1]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.right != "nothing"], ids=str)
+def test_the_steps_in_printed_lines_are_read(case: Case) -> None:
+    preset = case.right["preset"]
+    for asked in [preset, *([AUTO] if BY_NAME[preset].is_distinct else [])]:
+        read = found(asked, case)
+        assert list(dict.fromkeys((one.preset, one.step) for one in read)) == [
+            (preset, step) for step in case.right["steps"]
+        ]
+        assert newest([one.loss for one in read]) == case.right.get("loss")
+        assert newest([one.tokens for one in read]) == case.right.get("tokens")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.right == "nothing"], ids=str)
+@pytest.mark.parametrize("preset", [AUTO, *BY_NAME])
+def test_what_looks_like_a_step_is_none(case: Case, preset: str) -> None:
+    assert found(preset, case) == []
