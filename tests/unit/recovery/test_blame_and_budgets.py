@@ -1,5 +1,6 @@
 """Who pays for a failure, and when a job has failed too often."""
 
+import itertools
 from datetime import timedelta
 
 import pytest
@@ -97,7 +98,9 @@ def a_record(*incidents: GangIncident, checkpoint: int | None = None) -> GangSpe
     ],
 )
 def test_culprit(failures: list[Failure], index: int) -> None:
-    assert blame.culprit(failures).index == index
+    """In whatever order they are heard."""
+    for order in itertools.permutations(failures):
+        assert blame.culprit(order).index == index
 
 
 def test_every_kind_has_a_class_and_a_rank() -> None:
