@@ -233,7 +233,15 @@ class Goodput(ApiModel):
     first_checkpoint_seconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="From begun until a complete checkpoint was first known."
     )
-    step_milliseconds: int | None = Field(None, ge=0, le=LONGEST_MILLISECONDS, description="Median time of a step.")
+    step_milliseconds: int | None = Field(
+        None, ge=0, le=LONGEST_MILLISECONDS, description="Median time of a step, or of the mean of stepStride steps."
+    )
+    step_stride: int = Field(
+        1,
+        ge=1,
+        le=MAX_STEP,
+        description="Steps from one line of the program to the next: what one of them takes is unknown.",
+    )
     step_p90_milliseconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="One step in ten takes longer, of the last 64."
     )

@@ -281,7 +281,7 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
         ("Time between failures", mttf or "unknown"),
         ("Back to training in", show.duration(back) if back is not None else ""),
         ("Steps made again", it.lost_steps),
-        ("A step takes", _step(it)),
+        ("A step takes", step_text(it)),
         ("First checkpoint after", show.duration(first) if first is not None else "none seen yet"),
         (
             "Steps wait for data",
@@ -307,10 +307,13 @@ def _progress(it: JobReport) -> list[tuple[str, object]]:
     return found
 
 
-def _step(it: JobReport) -> str:
+def step_text(it: JobReport) -> str:
     """The usual time of a step, and how much it varies."""
     if it.step_seconds is None:
         return "unknown: nobody has seen two of them"
+    if it.step_stride > 1:
+        each = it.step_seconds * it.step_stride
+        return f"unknown: {it.step_stride:,} of them take {each:,.3g} s, and the program prints no other"
     slow = f"; one in ten more than {it.step_p90_seconds:,.3g} s" if it.step_p90_seconds is not None else ""
     return f"{it.step_seconds:,.3g} s{slow}"
 

@@ -153,7 +153,8 @@ class JobReport(ApiModel):
     )
     checkpoints: Checkpoints | None = None
     steps: int | None = Field(None, description="That count, and of which the time is known.")
-    step_seconds: float | None = Field(None, description="Median time of a step.")
+    step_seconds: float | None = Field(None, description="Median time of a step, or of the mean of stepStride steps.")
+    step_stride: int = Field(1, description="Steps from one line of the program to the next.")
     step_p90_seconds: float | None = Field(None, description="One step in ten takes longer, of the last 64.")
     printed_loss: str = Field("", description="As the program has printed it last, in this attempt; empty: not read.")
     printed_tokens_per_gpu_second: int | None = Field(None, description="The same of the tokens that it trains.")
@@ -225,6 +226,7 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         input_wait=_input_wait(goodput),
         steps=goodput.steps,
         step_seconds=_seconds(goodput.step_milliseconds),
+        step_stride=goodput.step_stride,
         step_p90_seconds=_seconds(goodput.step_p90_milliseconds),
         printed_loss=goodput.seen.loss if goodput.seen else "",
         printed_tokens_per_gpu_second=(goodput.seen.tokens_per_gpu_second or None) if goodput.seen else None,

@@ -70,7 +70,9 @@ _UNSAVED = _Family("muster_job_unsaved_seconds", "Time in steps of a job that no
 _FAILURES = _Family("muster_job_failures_total", "Attempts of a job that ended by a failure.")
 _LOST = _Family("muster_job_lost_steps_total", "Steps of a job that were made and had to be made again.")
 _STEP = _Family("muster_job_step", "A job's newest finished step.")
-_STEP_SECONDS = _Family("muster_job_step_seconds", "Median time of a step of a job.")
+_STEP_SECONDS = _Family(
+    "muster_job_step_seconds", "Median time of a step of a job, or of the mean of the steps that it prints at once."
+)
 _STEP_P90 = _Family("muster_job_step_p90_seconds", "One step in ten of a job takes longer, of the last 64.")
 _SAVED = _Family(
     "muster_checkpoint_timestamp_seconds", "When a job's newest complete checkpoint was written, since the epoch."

@@ -111,7 +111,7 @@ def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> 
         first_step=first_step,
         step=view.step or 0,
         step_milliseconds=milliseconds(view.step_seconds),
-        step_p90_milliseconds=milliseconds(view.step_p90_seconds),
+        step_p90_milliseconds=0 if (view.stride or 1) > 1 else milliseconds(view.step_p90_seconds),
         stride=max(view.stride or 0, 0),
         lost_steps=lost_steps,
         lost=min(milliseconds(view.lost_seconds), last - first) if lost_steps else 0,

@@ -122,6 +122,7 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
         lost_steps=account.lost_steps,
         first_checkpoint_seconds=first // 1000 if first is not None else None,
         step_milliseconds=step or (before.step_milliseconds if before else None),
+        step_stride=max(seen.stride, 1) if seen and step else before.step_stride if before else 1,
         # It belongs to the median beside it: of an attempt that has just begun there is none yet.
         step_p90_milliseconds=slow or (before.step_p90_milliseconds if before and not step else None),
         checkpoint_steps=interval or (before.checkpoint_steps if before else None),

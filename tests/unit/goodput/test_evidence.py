@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 from tests.unit.goodput.test_account import trains
 
+from muster.cli.report import step_text
+from muster.cli.reported import report
 from muster.goodput.evidence import told_now
+from muster.goodput.told import told
+from muster.launcher.stepclock import StepClock
 from muster.protocol.messages import CheckpointReport
 
 
@@ -50,3 +54,29 @@ def test_what_is_no_number_of_tokens_is_none(tokens: float | None) -> None:
     seen = told_now(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert (seen.loss, seen.tokens_per_gpu_second) == ("", 0)
+
+
+def test_of_steps_that_are_printed_ten_at_a_time_none_is_known_alone() -> None:
+    """A step takes 5 s, every seventh 15 s. The program prints every tenth."""
+    clock, now = StepClock(), 0.0
+    for step in range(1, 401):
+        now += 15.0 if step % 7 == 0 else 5.0
+        if step % 10 == 0:
+            clock.note(step, now)
+    scene = trains(now=160, step=101)
+    view = next(iter(scene.launchers.values()))
+    scene.all(
+        replace(
+            view,
+            step_seconds=clock.step_seconds(),
+            step_p90_seconds=clock.step_p90_seconds(),
+            stride=clock.stride(),
+        )
+    )
+    found = told(scene.world(), step=101, ended=False, succeeded=False)
+    assert found is not None
+    assert (found.step_stride, found.step_milliseconds, found.step_p90_milliseconds) == (10, 6000, None)
+    assert found.seen is not None
+    made = report(scene.job, found)
+    assert step_text(made) == "unknown: 10 of them take 60 s, and the program prints no other"
+    assert "one in ten" in step_text(made.model_copy(update={"step_stride": 1, "step_p90_seconds": 15.0}))
