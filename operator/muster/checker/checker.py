@@ -6,6 +6,7 @@ The loop must run in a thread that lives as long as the process: the kernel ends
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import select
@@ -14,7 +15,7 @@ import time
 from typing import Any, Callable, List, Optional, Sequence
 
 from muster.checker import host, memory
-from muster.checker.core import IDLE_SECONDS, Action, Ask, Cancel, Core, End, Node, Start
+from muster.checker.core import IDLE_SECONDS, Action, Ask, Cancel, Core, End, Meet, Node, Start
 from muster.checker.settings import Settings
 from muster.checker.store import File
 from muster.checker.talk import Talk
@@ -136,6 +137,9 @@ class Checker:
                 self._close()
             elif self._prober is not None and isinstance(action, Ask):
                 self._prober.send(action.order)
+            elif self._prober is not None and isinstance(action, Meet):
+                puts = [dataclasses.asdict(put) for put in action.puts]
+                self._prober.send({"meet": action.order_id, "puts": puts})
             elif self._prober is not None and isinstance(action, Cancel):
                 self._prober.cancel(action.order_id)
         except (OSError, ZygoteError) as error:
@@ -177,7 +181,10 @@ class Checker:
     def _take(self, prober: Prober, message: "dict[str, Any]") -> None:
         if prober.ready is not None:
             with self._changed:
-                self._core.probe_has_answered(message, clock())
+                if "put" in message:
+                    self._core.probe_has_put(message)
+                else:
+                    self._core.probe_has_answered(message, clock())
                 self._changed.notify_all()
         elif message.get("ready"):
             prober.ready = message

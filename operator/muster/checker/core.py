@@ -19,6 +19,7 @@ from muster.preflight.probes import outcome
 from muster.protocol.checks import (
     MAX_GPUS,
     MAX_ID_CHARS,
+    MAX_PUTS,
     NODE,
     PAIR,
     READY,
@@ -29,6 +30,7 @@ from muster.protocol.checks import (
     CheckGrant,
     CheckOrder,
     CheckReport,
+    Put,
 )
 
 IMPORT_SECONDS = 180.0
@@ -39,6 +41,8 @@ ALONE_SECONDS = 60.0
 """Without a word from the coordinator: then whatever runs is cancelled."""
 IDLE_SECONDS = 60.0
 """After that long somebody may have changed a GPU or a driver: the devices are looked at before anything else."""
+MOST_PUT_CHARS = 64 * 1024
+"""Of all values that a node puts into a meeting: a report has room for four times as much."""
 _TAKEN_BACK = "it was taken back"
 _ALONE = "no word from the coordinator for %g s" % ALONE_SECONDS
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
@@ -68,7 +72,15 @@ class Cancel:
     order_id: str
 
 
-Action = Union[Start, End, Ask, Cancel]
+@dataclasses.dataclass(frozen=True)
+class Meet:
+    """Give the processes of the order of this id what those on other nodes have put."""
+
+    order_id: str
+    puts: Tuple[Put, ...]
+
+
+Action = Union[Start, End, Ask, Cancel, Meet]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +106,11 @@ class _Probe:
     order: Dict[str, Any]
     overdue_at: float
     cancelled: bool = False
+    puts: Dict[Tuple[int, str], Put] = dataclasses.field(default_factory=dict)
+    met: Tuple[Put, ...] = ()
+    """What has come from other nodes."""
+    handed: Tuple[Put, ...] = ()
+    """What of it the zygote has been given."""
 
 
 class Core:
@@ -156,6 +173,9 @@ class Core:
         running = self._order
         if running is not None and running.id not in listed:
             self._leave(_TAKEN_BACK)
+        if running is not None and told.meeting == running.id and self._run is not None and self._probe is not None:
+            self._run.is_acknowledged = True
+            self._probe.met = told.puts
         for order in orders:
             why = refusal(order) if order.id not in self._answers else ""
             if why:
@@ -211,6 +231,16 @@ class Core:
         if run.leaving:
             self._finish(run, now)
 
+    def probe_has_put(self, message: Mapping[str, Any]) -> None:
+        """A process of the probe that runs wants others to know something; beyond the bounds nobody is told."""
+        probe, put = self._probe, Put(**message["put"])
+        if self._order is None or probe is None or message.get("id") != probe.order["id"]:
+            return
+        known = {**probe.puts, (put.rank, put.key): put}
+        if len(known) <= MAX_PUTS and sum(len(each.value) for each in known.values()) <= MOST_PUT_CHARS:
+            probe.puts = known
+            self._tell()
+
     # --- what is to be done
 
     def actions(self, now: float) -> List[Action]:
@@ -264,6 +294,9 @@ class Core:
             self._finish(run, now)
 
     def _take_back(self, probe: _Probe, now: float) -> List[Action]:
+        if not self._leaving and probe.met != probe.handed:
+            probe.handed = probe.met
+            return [Meet(str(probe.order["id"]), probe.met)]
         if not self._leaving or probe.cancelled:
             return []
         probe.cancelled, probe.overdue_at = True, now + ANSWER_SECONDS
@@ -400,6 +433,7 @@ class Core:
     def report(self, now: float) -> CheckReport:
         """All that there is to say, without what the connection adds."""
         facts = self._facts
+        puts = tuple(self._probe.puts.values()) if self._probe is not None else ()
         plain = CheckReport(
             sequence=0,
             boot_id=self._node.boot_id[:MAX_ID_CHARS],
@@ -408,6 +442,8 @@ class Core:
             address=self._node.address[:MAX_ID_CHARS],
             running=self._order.id if self._order is not None else "",
             answers=tuple(self._answers[order.id] for order in self._orders if order.id in self._answers),
+            meeting=self._order.id if self._order is not None and puts else "",
+            puts=puts,
         )
         if facts is None:
             return plain

@@ -57,6 +57,7 @@ class Run:
         looked: the answer of the look, once there is one.
         given_back: whether the GPUs were seen to be free after the last probe.
         leaving: why it ends early; "" while it does not.
+        is_acknowledged: whether the coordinator has said that it hands on what this node's processes put.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Run:
         self.looked: Optional[Dict[str, Any]] = None
         self.given_back = True
         self.leaving = ""
+        self.is_acknowledged = False
         self._key = key
         self._began = began
         self._steps: List[Step] = [self._look()] if looks else []
@@ -264,6 +266,9 @@ class ReduceRun(Run):
             return environment_answer(self.order, words, seconds, self.given_back)
         model = self.facts.model if self.facts is not None else ""
         found = translate.reduced(self._reduced, model, self._ethernet)
+        if found.how == translate.COULD_NOT_CONNECT and not self.is_acknowledged:
+            words = "the coordinator has handed nothing on: nobody could be met"
+            return environment_answer(self.order, words, seconds, self.given_back)
         plain = _answer(self.order, found.how, found.words, seconds, self.given_back)
         return dataclasses.replace(plain, gbps=found.gbps, retransmits=found.retransmits, transport=found.transport)
 

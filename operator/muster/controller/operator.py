@@ -133,6 +133,7 @@ class Operator:
             lambda nodes: self.server.notify(self.checkers.pods_on(nodes)),
             wall_clock,
         )
+        self.checkers.subscribe_meetings(lambda nodes: self.server.notify(self.checkers.pods_on(nodes)))
         self.history = self._make_history(clock, wall_clock)
         self.hours = FleetHoursKeeper(
             client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock

@@ -16,7 +16,7 @@ from prometheus_client import Gauge
 from muster.coordinator.auth import Caller
 from muster.coordinator.figures import Figures
 from muster.protocol import checks
-from muster.protocol.checks import CheckDirective, CheckReport
+from muster.protocol.checks import CheckDirective, CheckReport, Put
 from muster.world.checks import CheckerView, NodeChecks
 
 # A checker asks at least every ten: one that does not is gone, and whoever leads for so long has heard all that there are.
@@ -81,6 +81,8 @@ class CheckerHub:
         self._serving_since: float | None = None
         self._all_decided = False
         self._figures_subscribers: list[Callable[[], None]] = []
+        self._meetings: dict[str, set[str]] = {}  # order with several nodes -> the nodes in whose directive it stands
+        self._meeting_subscribers: list[Callable[[Iterable[str]], None]] = []
 
     def start_serving(self) -> None:
         """From now on checkers can reach us (this process has become the leader)."""
@@ -107,6 +109,10 @@ class CheckerHub:
         """Call back when a checker's figures have changed."""
         self._figures_subscribers.append(callback)
 
+    def subscribe_meetings(self, callback: Callable[[Iterable[str]], None]) -> None:
+        """Call back with the nodes for whose checkers another one has put something."""
+        self._meeting_subscribers.append(callback)
+
     def record(self, caller: Caller, report: CheckReport) -> bool:
         """Take in a report; False when it is older than one already heard."""
         node, now = caller.node_name, self._clock()
@@ -131,6 +137,8 @@ class CheckerHub:
         if before is not None and before != speaker and node in self._given:
             self._given[node] = dict.fromkeys(self._given[node], now)  # a successor begins at the beginning
         self._count_state(old, new)
+        if new.meeting and (old is None or (old.meeting, old.puts) != (new.meeting, new.puts)):
+            self._tell_meeting(node, new.meeting)
         owner = self._owner(node)
         waited = owner is not None and owner in self._awaited
         self._count_orders(node)
@@ -226,7 +234,36 @@ class CheckerHub:
             pods = self._heard[node]
             replaced = pod_uid in pods and pods[pod_uid].came_at < pods[speaker].came_at
             return _NOTHING if replaced else _UNKNOWN
-        return CheckDirective(orders=told.orders, grants=told.grants)
+        meeting, puts = self._met(node)
+        return CheckDirective(orders=told.orders, grants=told.grants, meeting=meeting, puts=puts)
+
+    def _met(self, node: str) -> tuple[str, tuple[Put, ...]]:
+        """The order whose processes on a node look for others, and what those have put.
+
+        Nobody reads, or adds to, a meeting that is none of an order in his own node's directive.
+        """
+        speaker = self._speaker(node)
+        meeting = self._heard[node][speaker].report.meeting if speaker is not None else ""
+        nodes = self._meetings.get(meeting, ())
+        if node not in nodes:
+            return "", ()
+        return meeting, tuple(
+            put for other in sorted(nodes) if other != node for put in self._puts(other, meeting) or ()
+        )
+
+    def _puts(self, node: str, meeting: str) -> tuple[Put, ...] | None:
+        """What a node has put into a meeting; None: it has not come yet."""
+        speaker = self._speaker(node)
+        report = self._heard[node][speaker].report if speaker is not None else None
+        return report.puts if report is not None and report.meeting == meeting else None
+
+    def _tell_meeting(self, node: str, meeting: str) -> None:
+        """A node has put something: the others are told as soon as all are there, for nobody can begin before."""
+        nodes = self._meetings.get(meeting, set())
+        if node not in nodes or any(self._puts(other, meeting) is None for other in nodes):
+            return
+        for callback in self._meeting_subscribers:
+            callback(nodes - {node})
 
     def _tell_figures(self) -> None:
         for callback in self._figures_subscribers:
@@ -262,6 +299,7 @@ class CheckerHub:
         before, after = self._told.get(node), None if owner is None else self._claims[node][owner].wanted
         if before == after:
             return False
+        self._keep_meetings(node, before, after)
         if after is None:
             del self._told[node]
             self._given.pop(node, None)
@@ -273,6 +311,18 @@ class CheckerHub:
             self._counts.given(node, self._given[node], self._answered(node) if fresh else ())
         self._count_orders(node)
         return True
+
+    def _keep_meetings(self, node: str, before: NodeChecks | None, after: NodeChecks | None) -> None:
+        """A node has other orders now."""
+        for order in before.orders if before else ():
+            nodes = self._meetings.get(order.id)
+            if nodes is not None:
+                nodes.discard(node)
+                if not nodes:
+                    del self._meetings[order.id]
+        for order in after.orders if after else ():
+            if order.nodes > 1:
+                self._meetings.setdefault(order.id, set()).add(node)
 
     def _answered(self, node: str) -> set[str]:
         speaker = self._speaker(node)

@@ -27,6 +27,8 @@ CHECK_PATH = "/v1/check"
 MAX_ID_CHARS = 128
 MAX_WORDS_CHARS = 400
 MAX_GPUS = 64
+MAX_PUTS = 64  # of a node, in one meeting
+MAX_PUT_CHARS = 8 * 1024
 MAX_RATE = 1e8  # no reader of the wire format takes a larger number with a fraction
 
 # What a checker is doing (CheckReport.state).
@@ -103,6 +105,19 @@ class FigureReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class Put:
+    """What a process of an all-reduce wants the others of its order to know: a value, or what it adds to a number.
+
+    The checker tells it in its report, and the coordinator hands it to the checkers that have the same order.
+    """
+
+    rank: int = limited(dataclasses.MISSING, 0, 1_000_000)
+    key: str = limited(dataclasses.MISSING, 1, MAX_ID_CHARS)
+    value: str = limited("", 0, MAX_PUT_CHARS)  # base64 of zlib; "": it adds
+    add: int = limited(0, -MAX_NUMBER, MAX_NUMBER)
+
+
+@dataclasses.dataclass(frozen=True)
 class CheckReport:
     """A checker's whole state. Each report replaces the one before; `sequence` grows within one checker process."""
 
@@ -122,6 +137,8 @@ class CheckReport:
     answers: Tuple[CheckAnswer, ...] = ()
     passes: Tuple[PassReport, ...] = limited((), 0, 16)
     figures: Tuple[FigureReport, ...] = limited((), 0, 64)
+    meeting: str = limited("", 0, MAX_ID_CHARS)  # id of the order whose processes look for those on other nodes
+    puts: Tuple[Put, ...] = limited((), 0, MAX_PUTS)  # theirs
     directive_seen: str = limited("", 0, 64)
     hold_seconds: float = 0.0
     protocol: int = limited(PROTOCOL_VERSION, 0, MAX_NUMBER)
@@ -160,6 +177,8 @@ class CheckDirective:
     known: bool = True  # False: the leader is new and does not know yet: keep what you have, and tell it
     orders: Tuple[CheckOrder, ...] = ()
     grants: Tuple[CheckGrant, ...] = ()
+    meeting: str = ""  # CheckReport.meeting, where that is an order of this checker with other nodes
+    puts: Tuple[Put, ...] = ()  # of the other nodes that have it
     poll_seconds: float = 1.0
     hold_seconds: float = 10.0
     protocol: int = PROTOCOL_VERSION
@@ -199,6 +218,7 @@ __all__: List[str] = [
     "FigureReport",
     "PassReport",
     "ProbeReport",
+    "Put",
     "decode_check_directive",
     "decode_check_report",
 ]

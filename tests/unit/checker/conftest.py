@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,10 +38,11 @@ def set_grad_enabled(enabled):
 def get_num_threads():
     return 1
 """
-# Every probe of a CPU profile at once; an all-reduce meets its partners by TCP, and may be told to go on for ever.
+# Every probe of a CPU profile at once; an all-reduce meets its partners through the coordinator, and may be told to go on for ever.
 HOOK = """
 import os, select, socket, time
 from muster.preflight.probes import catalog, nvml, outcome
+from muster.preflight.probes.meeting import Meeting
 
 nvml.load = lambda: None
 
@@ -55,15 +57,15 @@ def reduce(worker):
         return found
     worker.phase("connect")
     others = []
+    meeting = Meeting(worker.say, order["meeting"], order["node_rank"], 60.0)
+    meeting.gather(order["nodes"])
     if order["node_rank"] == 0:
-        with socket.create_server((order["master"], order["port"])) as server:
+        with socket.create_server((order["master"], 0)) as server:
+            meeting.set("port", b"%d" % server.getsockname()[1])
             while len(others) < order["nodes"] - 1:
                 others.append(server.accept()[0])
-    while not others:
-        try:
-            others.append(socket.create_connection((order["master"], order["port"])))
-        except OSError:
-            time.sleep(0.02)
+    else:
+        others.append(socket.create_connection((order["master"], int(meeting.get("port")))))
     worker.phase("all-reduce")
     for other in others:
         other.sendall(b"x")
@@ -158,11 +160,19 @@ class Coordinator:
             self.changed.notify_all()
             until = time.monotonic() + report.hold_seconds
             while True:
-                directive = self.directives.get(node, CheckDirective())
+                directive = self._met(node, self.directives.get(node, CheckDirective()))
                 left = until - time.monotonic()
                 if left <= 0 or digest(directive) != report.directive_seen:  # type: ignore[arg-type]
                     return encode(directive)
                 self.changed.wait(left)
+
+    def _met(self, node: str, directive: CheckDirective) -> CheckDirective:
+        """The directive with what checkers that have the same order have put."""
+        meeting = self.reports[node].meeting
+        if meeting not in {order.id for order in directive.orders}:
+            return directive
+        others = [other for name, other in sorted(self.reports.items()) if name != node and other.meeting == meeting]
+        return replace(directive, meeting=meeting, puts=tuple(put for other in others for put in other.puts))
 
     def tell(self, node: str, **directive: Any) -> None:
         with self.changed:

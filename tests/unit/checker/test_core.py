@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.checker.zygotes import KEY, Driven, done, look
 
-from muster.checker.core import ALONE_SECONDS, ANSWER_SECONDS, IDLE_SECONDS, IMPORT_SECONDS, Ask, Start
+from muster.checker.core import ALONE_SECONDS, ANSWER_SECONDS, IDLE_SECONDS, IMPORT_SECONDS, Ask, Meet, Start
 from muster.checker.memory import Pass, Passes
+from muster.checker.talk import fitting
 from muster.protocol.checks import (
     GANG,
+    MAX_PUT_CHARS,
+    MAX_PUTS,
     NODE,
     PAIR,
     READY,
@@ -22,9 +25,10 @@ from muster.protocol.checks import (
     CheckDirective,
     CheckGrant,
     CheckOrder,
+    Put,
     decode_check_report,
 )
-from muster.protocol.messages import LONGEST_SECONDS, encode
+from muster.protocol.messages import LONGEST_SECONDS, MAX_REPORT_BYTES, encode
 
 QUICK = ["Devices", "Context", "Gemm", "Bandwidth", "Pattern", "Bits", "HostCopies", "AllReduce"]
 
@@ -593,3 +597,55 @@ class Interleavings(RuleBasedStateMachine):
 
 Interleavings.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestInterleavings = Interleavings.TestCase
+
+
+class TestMeetings:
+    PUT: ClassVar = {"rank": 0, "key": "muster/here/0", "value": "eJwDAAAAAAE=", "add": 0}
+    OTHER = Put(1, "muster/here/1", "eJwDAAAAAAE=")
+
+    def put(self, driven: Driven, **changes: Any) -> None:
+        driven.core.probe_has_put({"id": driven.asked[0]["id"], "put": {**self.PUT, **changes}})
+
+    def test_what_processes_put_is_told_while_they_run(self, driven: Driven) -> None:
+        driven.tell(pair_order("1"))
+        assert (driven.report.meeting, driven.report.puts) == ("", ())
+        news = driven.core.news
+        self.put(driven)
+        assert (driven.report.meeting, driven.report.puts) == ("1", (Put(**self.PUT),))
+        assert driven.core.news > news
+        decode_check_report(encode(driven.report))
+        driven.reply(reduced(driven.asked[0]))
+        assert (driven.report.meeting, driven.report.puts) == ("", ())
+
+    def test_what_others_have_put_is_handed_on_once(self, driven: Driven) -> None:
+        order = pair_order("1")
+        driven.tell(order)
+        self.put(driven)
+        for meeting, wanted in (("2", []), ("1", [Meet(driven.asked[0]["id"], (self.OTHER,))]), ("1", [])):
+            driven.core.hear(CheckDirective(orders=(order,), meeting=meeting, puts=(self.OTHER,)), driven.now)
+            assert driven.core.actions(driven.now) == wanted
+
+    @pytest.mark.parametrize(("acknowledged", "how"), [(True, "CouldNotConnect"), (False, "Environment")])
+    def test_who_was_never_heard_by_the_coordinator_says_nothing_of_the_network(
+        self, driven: Driven, acknowledged: bool, how: str
+    ) -> None:
+        order = pair_order("1")
+        driven.tell(order)
+        self.put(driven)
+        if acknowledged:
+            driven.core.hear(CheckDirective(orders=(order,), meeting="1"), driven.now)
+        driven.reply({"outcome": "CouldNotConnect", "message": "connect: timed out", "parts": []})
+        assert driven.answers == {"1": how}
+
+    def test_what_is_put_is_bounded(self, driven: Driven) -> None:
+        driven.tell(pair_order("1"))
+        for number in range(200):
+            self.put(driven, key=f"k{number}")
+        assert len(driven.report.puts) == MAX_PUTS
+        driven.reply(reduced(driven.asked[0]))
+        driven.tell(pair_order("2"))
+        for number in range(20):
+            self.put(driven, key=f"k{number}", value="x" * MAX_PUT_CHARS)
+        report = driven.report
+        assert len(report.puts) == 8
+        assert len(encode(fitting(report))) <= MAX_REPORT_BYTES

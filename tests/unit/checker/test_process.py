@@ -39,10 +39,10 @@ def test_a_burn_in_of_two(coordinator: Any, nodes: Any) -> None:
     # A node order and a pair, one after the other.
     port = free_port()
     for rank, name in enumerate("ab"):
-        orders = (CheckOrder(f"node-{name}", NODE, "Deep", namespace="ml"), pair(f"pair-{name}", first, rank, port))
+        orders = (CheckOrder(f"node-{name}", NODE, "Deep", namespace="ml"), pair("pair", first, rank, port))
         coordinator.tell(name, orders=orders, hold_seconds=600.0)
     for rank, name in enumerate("ab"):
-        report = coordinator.wait_for(name, answered(f"node-{name}", f"pair-{name}"))
+        report = coordinator.wait_for(name, answered(f"node-{name}", "pair"))
         of_node, of_pair = report.answers
         assert (of_node.kind, of_node.how, of_node.words) == (NODE, "Result", "")
         assert {probe.probe: probe.figure for probe in of_node.probes} == {
@@ -63,14 +63,14 @@ def test_a_burn_in_of_two(coordinator: Any, nodes: Any) -> None:
     nodes.hang.touch()
     again = free_port()
     for rank, name in enumerate("ab"):
-        done = (CheckOrder(f"node-{name}", NODE, namespace="ml"), pair(f"pair-{name}", first, rank, port))
-        coordinator.tell(name, orders=(*done, pair(f"again-{name}", first, rank, again)), hold_seconds=600.0)
+        done = (CheckOrder(f"node-{name}", NODE, namespace="ml"), pair("pair", first, rank, port))
+        coordinator.tell(name, orders=(*done, pair("again", first, rank, again)), hold_seconds=600.0)
     for name in "ab":
-        coordinator.wait_for(name, lambda r, name=name: r.running == f"again-{name}")
+        coordinator.wait_for(name, lambda r, name=name: r.running == "again")
     coordinator.tell("a", orders=(CheckOrder("node-a", NODE),), hold_seconds=600.0)
     report = coordinator.wait_for("a", lambda r: r.running == "" and len(r.answers) == 1)
     assert [answer.order for answer in report.answers] == ["node-a"]
-    report = coordinator.wait_for("b", answered("node-b", "pair-b", "again-b"))
+    report = coordinator.wait_for("b", answered("node-b", "pair", "again"))
     assert report.answers[-1].how in ("OtherEnded", "NoResult", "CouldNotConnect")
     assert len(nodes.events("b", "an order is answered")) == 3, "an answer that is listed stays one"
 

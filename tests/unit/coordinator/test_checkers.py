@@ -19,6 +19,7 @@ from muster.protocol.checks import (
     CheckOrder,
     CheckReport,
     PassReport,
+    Put,
 )
 from muster.simulate.fuzz.samples import CHECKED
 from muster.world.checks import NodeChecks
@@ -331,3 +332,91 @@ def test_what_is_withdrawn_is_waited_for_no_longer(hub: CheckerHub, done: list[s
     assert hub.awaited("n1") == 0
     hub.record(caller(), replace(READY, sequence=2))
     assert done == []
+
+
+def met(hub: CheckerHub, *nodes: str, order: str = "pair", kind: str = checks.PAIR) -> NodeChecks:
+    """These nodes have an order together."""
+    for rank, node in enumerate(nodes):
+        wanted = NodeChecks((CheckOrder(order, kind, node_rank=rank, nodes=len(nodes)),))
+        hub.give(f"job-of-{node}", {node: wanted})
+    return wanted
+
+
+def puts(rank: int, *keys: str) -> tuple[Put, ...]:
+    return tuple(Put(rank, key, "eJwDAAAAAAE=") for key in keys)
+
+
+HERE = replace(READY, meeting="pair", puts=puts(0, "here"))
+
+
+def test_what_one_node_of_a_pair_puts_the_other_is_handed(hub: CheckerHub) -> None:
+    met(hub, "n1", "n2")
+    hub.record(caller("n1"), HERE)
+    assert (hub.directive_for("n1").meeting, hub.directive_for("n1").puts) == ("pair", ())
+    hub.record(caller("n2"), replace(HERE, puts=puts(1, "here", "address")))
+    assert hub.directive_for("n1").puts == puts(1, "here", "address")
+    assert hub.directive_for("n2").puts == puts(0, "here")
+
+
+def test_nobody_reads_or_fills_a_meeting_of_others(hub: CheckerHub) -> None:
+    met(hub, "n1", "n2")
+    hub.record(caller("n1"), HERE)
+    hub.record(caller("n2"), replace(HERE, puts=puts(1, "here")))
+    hub.record(caller("n3"), replace(HERE, puts=puts(1, "forged")))  # without such an order
+    hub.give("another", {"n3": orders("other")})
+    assert (hub.directive_for("n3").meeting, hub.directive_for("n3").puts) == ("", ())
+    assert hub.directive_for("n1").puts == puts(1, "here")
+    assert hub.directive_for("n2").puts == puts(0, "here")
+
+
+def test_a_meeting_lives_as_long_as_its_order_and_its_process(hub: CheckerHub) -> None:
+    met(hub, "n1", "n2")
+    for rank, node in enumerate(("n1", "n2")):
+        hub.record(caller(node), replace(HERE, puts=puts(rank, "here")))
+    hub.record(caller("n2"), replace(READY, sequence=2))  # it has come to an end there
+    assert hub.directive_for("n1").puts == ()
+    hub.give("job-of-n1", None)
+    hub.record(caller("n2"), replace(HERE, sequence=3, puts=puts(1, "here")))
+    assert (hub.directive_for("n1").meeting, hub.directive_for("n2").puts) == ("", ())
+    hub.give("job-of-n2", None)
+    assert hub._meetings == {}
+
+
+def test_a_new_leader_hears_what_was_put_again(clock: Clock) -> None:
+    hub = CheckerHub(clock)
+    for rank, node in enumerate(("n1", "n2")):
+        hub.record(caller(node), replace(HERE, puts=puts(rank, "here")))
+    assert hub.directive_for("n1").meeting == ""
+    met(hub, "n1", "n2")
+    assert hub.directive_for("n1").puts == puts(1, "here")
+
+
+def test_two_thousand_nodes_meet_in_pairs_with_two_reports_and_one_word_each(clock: Clock) -> None:
+    hub = CheckerHub(clock)
+    told_of: list[str] = []
+    hub.subscribe_meetings(told_of.extend)
+    for pair in range(1000):
+        met(hub, f"a{pair}", f"b{pair}", order=f"job/1/{pair}")
+    for rank, side in enumerate("ab"):
+        for pair in range(1000):
+            report = replace(READY, meeting=f"job/1/{pair}", puts=puts(rank, "here"))
+            hub.record(caller(f"{side}{pair}"), report)
+    assert sorted(told_of) == sorted(f"a{pair}" for pair in range(1000)), "who comes last is told in its own answer"
+    for rank, side in enumerate("ab"):
+        for pair in range(1000):
+            report = replace(READY, sequence=2, meeting=f"job/1/{pair}", puts=puts(rank, "here", "address"))
+            hub.record(caller(f"{side}{pair}"), report)
+    assert len(told_of) == 3000
+    assert all(len(hub.directive_for(f"a{pair}").puts) == 2 for pair in range(1000))
+
+
+def test_a_gang_is_told_once_all_are_there(clock: Clock) -> None:
+    hub = CheckerHub(clock)
+    told_of: list[set[str]] = []
+    hub.subscribe_meetings(lambda nodes: told_of.append(set(nodes)))
+    nodes = [f"n{number}" for number in range(64)]
+    met(hub, *nodes, order="gang", kind=checks.GANG)
+    for rank, node in enumerate(nodes):
+        hub.record(caller(node), replace(READY, meeting="gang", puts=puts(rank, f"here/{rank}")))
+    assert told_of == [set(nodes[:-1])]
+    assert len(hub.directive_for("n7").puts) == 63

@@ -38,18 +38,18 @@ def port() -> int:
 
 def test_who_listens_is_reached_without_doing_anything_for_it(port: int) -> None:
     store = Store()
-    listener = ways.listen(store, "127.0.0.1", port)
+    listener = ways.listen(store, 1, "127.0.0.1", port)
     assert listener is not None
-    assert ways.problem(store, port) == ""
+    assert ways.problem(store, 1, port) == ""
     listener.close()
-    assert ways.problem(store, port).startswith(f"no connection to 127.0.0.1 port {port}: ")
+    assert ways.problem(store, 1, port).startswith(f"no connection to 127.0.0.1 port {port}: ")
 
 
 def test_who_drops_what_comes_in_is_given_up_in_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store()
     monkeypatch.setattr(ways, "CONNECT_SECONDS", 0.2)
     # Whose queue is full answers no more, like a wall that drops.
-    listener = ways.listen(store, "127.0.0.1", port)
+    listener = ways.listen(store, 1, "127.0.0.1", port)
     assert listener is not None
     listener.listen(0)
     waiting = []
@@ -59,7 +59,7 @@ def test_who_drops_what_comes_in_is_given_up_in_time(port: int, monkeypatch: pyt
         each.connect_ex(("127.0.0.1", port))
         waiting.append(each)
     # In the end the kernel gives up, too, and says "[Errno 110] Connection timed out".
-    assert ways.problem(store, port) == f"no connection to 127.0.0.1 port {port}: timed out"
+    assert ways.problem(store, 1, port) == f"no connection to 127.0.0.1 port {port}: timed out"
     for each in (*waiting, listener):
         each.close()
 
@@ -73,10 +73,10 @@ def test_nothing_is_looked_at_where_somebody_has_the_port_or_the_second_is_older
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
-        assert ways.listen(store, "127.0.0.1", port) is None
-    assert ways.problem(store, port) == ""
+        assert ways.listen(store, 1, "127.0.0.1", port) is None
+    assert ways.problem(store, 1, port) == ""
     assert clock.now == began, "nothing is waited for"
-    assert ways.problem(Store(), port) == ""
+    assert ways.problem(Store(), 1, port) == ""
     assert clock.now == pytest.approx(began + ways.SAYS_SECONDS, abs=0.1)
 
 
@@ -98,20 +98,20 @@ class Sum:
     ("node_rank", "from_the_other", "listens", "words"),
     [
         (0, 0.0, True, ""),
-        (0, 0.0, False, "connect: no connection to 127.0.0.1 port"),
-        (1, 1.0, False, "connect: the first node of the pair cannot connect to the second"),
-        (1, 0.0, False, ""),
+        (0, 0.0, False, "connect: no connection to 127.0.0.2 port"),
+        (1, 1.0, True, "connect: the other node of the pair cannot connect to this one"),
+        (1, 0.0, False, "connect: no connection to 127.0.0.2 port"),
+        (1, 0.0, True, ""),
     ],
 )
 def test_both_ends_tell_the_same_and_measure_nothing_where_one_is_not_reached(
     node_rank: int, from_the_other: float, listens: bool, words: str, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, steps = Store(), list[str]()
-    if node_rank == 0:
-        listener = ways.listen(store, "127.0.0.1", port)
-        assert listener is not None
-        if not listens:
-            listener.close()
+    other = socket.create_server(("127.0.0.2", port))  # another machine's address
+    store.set(f"muster/way/{1 - node_rank}", "127.0.0.2")
+    if not listens:
+        other.close()
     monkeypatch.setattr(reduce, "_store", lambda *_: (store, "lo"))
     monkeypatch.setattr(reduce, "_measure", lambda *_: steps.append("measured") or {"wrong_words": 0})
 
@@ -129,9 +129,11 @@ def test_both_ends_tell_the_same_and_measure_nothing_where_one_is_not_reached(
     if not words:
         assert reduce.all_reduce(worker)["world"] == 2
         assert steps == ["measured", "left"]
+        other.close()
         return
     with pytest.raises(outcome.ProblemError) as found:
         reduce.all_reduce(worker)
     assert found.value.outcome == outcome.COULD_NOT_CONNECT
     assert str(found.value).startswith(words)
     assert steps == ["left"]  # the other one has its answer first
+    other.close()

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from muster.preflight.probes.catalog import Probe
 
-MAX_LINE_BYTES = 64 * 1024
+MAX_LINE_BYTES = 1024 * 1024  # what the processes of a large gang have put
 MAX_DEADLINE_SECONDS = 3600.0
 MAX_CREW = 64
 _MAX_ID_CHARACTERS = 128
@@ -77,12 +77,20 @@ class Cancel:
     order_id: Optional[str]
 
 
-def parse(line: bytes, probes: Mapping[str, Probe]) -> "Order | Cancel":
+@dataclasses.dataclass(frozen=True)
+class Meet:
+    """What the processes of an order have put on other nodes; all of it, each time."""
+
+    order_id: str
+    puts: Tuple[Dict[str, Any], ...]
+
+
+def parse(line: bytes, probes: Mapping[str, Probe]) -> "Order | Cancel | Meet":
     """Read an order.
 
     {"id", "probe", "device": "cpu" | "cuda", "devices": [0, 1], "deadline_seconds", ...what the probe needs,
-    "processes": 2 (on a CPU, where a probe runs in several), "environment": {"NCCL_...": "..."}} or
-    {"cancel": id or null}.
+    "processes": 2 (on a CPU, where a probe runs in several), "environment": {"NCCL_...": "..."}},
+    {"cancel": id or null}, or {"meet": id, "puts": [{"rank", "key", "value", "add"}]}.
 
     Raises:
         OrderError: it makes no sense.
@@ -95,6 +103,8 @@ def parse(line: bytes, probes: Mapping[str, Probe]) -> "Order | Cancel":
         raise OrderError("no JSON object")
     if "cancel" in order:
         return Cancel(None if order["cancel"] is None else str(order["cancel"]))
+    if "meet" in order:
+        return Meet(str(order["meet"]), _puts(order.get("puts")))
     order_id = order.get("id")
     if not isinstance(order_id, str) or not 0 < len(order_id) <= _MAX_ID_CHARACTERS:
         raise OrderError("id must be a text of 1 to %d characters" % _MAX_ID_CHARACTERS)
@@ -102,6 +112,14 @@ def parse(line: bytes, probes: Mapping[str, Probe]) -> "Order | Cancel":
         return _checked(order_id, order, probes)
     except (TypeError, KeyError, ValueError) as error:
         raise OrderError(str(error), order_id) from error
+
+
+def _puts(puts: Any) -> Tuple[Dict[str, Any], ...]:
+    kinds = {"rank": int, "key": str, "value": str, "add": int}
+    for put in puts if isinstance(puts, list) else [None]:
+        if not isinstance(put, dict) or {name: type(value) for name, value in put.items()} != kinds:
+            raise OrderError("puts must be a list of objects with rank, key, value and add")
+    return tuple(puts)
 
 
 def _checked(order_id: str, order: Dict[str, Any], probes: Mapping[str, Probe]) -> Order:

@@ -19,6 +19,7 @@ from typing import Any, Dict, Tuple
 
 from muster.preflight.probes import ways
 from muster.preflight.probes.bursts import significant
+from muster.preflight.probes.meeting import Meeting, store_of
 from muster.preflight.probes.outcome import COULD_NOT_CONNECT, WRONG, ProblemError, of_network
 from muster.preflight.probes.worker import Worker
 
@@ -39,9 +40,10 @@ CONNECTED = (GROUP, REDUCE, LEAVE)
 def all_reduce(worker: Worker) -> Dict[str, Any]:
     """Rates of all-reduces by size.
 
-    `sizes`: [bytes, repeats]; `nodes` and `node_rank`; for more than one node `master` and `port`, where node rank 0
-    listens (of two nodes the other one is connected to as well, see ways.py); `wait_seconds` bounds each wait of gloo (not the
-    whole: data that trickle in never end it); `rendezvous` is a file of this node's own where it is alone.
+    `sizes`: [bytes, repeats]; `nodes` and `node_rank`; for more than one node `master`, an address of node rank 0, by which the
+    interface is found, and `port`, at which two nodes connect to each other once (ways.py); `meeting` is the file through which
+    they find each other (meeting.py). `wait_seconds` bounds each wait of gloo (not the whole: data that trickle in never
+    end it); `rendezvous` is a file of this node's own where it is alone.
     """
     order = worker.order
     phase = CONNECT
@@ -53,8 +55,9 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
         began = time.monotonic()
         worker.phase(CONNECT)
         store, interface = _store(worker, rank, world)
-        if order["nodes"] == _PAIR and rank == worker.crew:
-            listener = ways.listen(store, order["master"], order["port"])
+        speaks = order["nodes"] == _PAIR and rank % worker.crew == 0
+        if speaks:
+            listener = ways.listen(store, order["node_rank"], order["master"], order["port"])
         worker.phase(GROUP)
         phase = GROUP
         group = worker.torch.distributed
@@ -62,13 +65,13 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
         # NCCL's own watchdog would end the process at its time: the deadline from outside is the better witness.
         limit = _LONG_SECONDS if worker.cuda else float(order["wait_seconds"])
         group.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=limit))
-        unreached = ways.problem(store, order["port"]) if order["nodes"] == _PAIR and rank == 0 else ""
+        unreached = ways.problem(store, 1 - order["node_rank"], order["port"]) if speaks else ""
         # All of them learn of it: one that just went away would make the other its victim.
         anybody = worker.torch.zeros(1, device=worker.device).add_(1.0 if unreached else 0.0)
         group.all_reduce(anybody)
         worker.wait()
         if float(anybody[0]) and not unreached:
-            unreached = "the first node of the pair cannot connect to the second"
+            unreached = "the other node of the pair cannot connect to this one"
         met = time.monotonic() - began
         worker.phase(REDUCE)
         phase = REDUCE
@@ -114,11 +117,9 @@ def _store(worker: Worker, rank: int, world: int) -> Tuple[Any, str]:
         store = distributed.FileStore(order["rendezvous"], world)
     else:
         interface = interface_to(order["master"], order["port"])
-        limit = timedelta(seconds=order["wait_seconds"])
-        # libuv is missing from Debian's build; the plain server does for a store that is asked a few times.
-        store = distributed.TCPStore(
-            order["master"], order["port"], world, rank == 0, timeout=limit, wait_for_workers=True, use_libuv=False
-        )
+        meeting = Meeting(worker.say, order["meeting"], rank, float(order["wait_seconds"]))
+        meeting.gather(world)
+        store = store_of(worker.torch, meeting)
     if interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + interface)

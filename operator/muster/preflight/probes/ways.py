@@ -1,9 +1,9 @@
-"""Whether the first node of a pair reaches the second one, too.
+"""Whether each node of a pair reaches the other one.
 
-To meet, the second connects to the first. A node that takes no connections would pass with everybody whom it connects to itself, and with
-the others it would look like a bad link. So the second listens on the same port, and the first connects there, once; the kernel
-answers. Both ends learn what came of it from the first sum (reduce.py). Where the second is older and says no address, or
-somebody else has its port, nothing is looked at.
+gloo and NCCL connect in one direction, as ranks have it. A node that takes no connections would pass with every node that it
+connects to itself, and with the others it would look like a bad link. So each node listens on the order's port, at the
+address by which it reaches the other, and connects to it, once; the kernel answers, and nothing is read. Both ends learn what
+came of it from the first sum (reduce.py). Where another process has the port of a node, nothing is tried there.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import socket
 import time
 from typing import Any, Optional
 
-_KEY = "muster/second"
+_KEY = "muster/way/%d"
 _POLL_SECONDS = 0.05
-SAYS_SECONDS = 2.0
-"""So long the first waits for the second one's address: it is told as soon as they have met."""
+SAYS_SECONDS = 10.0
+"""So long a node waits for the other one's address, which it puts as soon as they have met."""
 CONNECT_SECONDS = 5.0
 """In that time the kernel tries three times."""
 
@@ -36,35 +36,42 @@ def address_to(host: str, port: int) -> str:
         raise RuntimeError("no way to %s: %s" % (host, error)) from error
 
 
-def listen(store: Any, host: str, port: int) -> Optional[socket.socket]:
-    """On the second node: listen on the port, and tell the first one where. None where that cannot be.
+def listen(store: Any, node_rank: int, host: str, port: int) -> Optional[socket.socket]:
+    """Listen on the port, and tell the other node where. None where that cannot be.
 
     Args:
         store: where they have met; torch's.
+        node_rank: of this node.
         host: of the first.
     """
+    key = _KEY % node_rank
     address = address_to(host, port)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
         found.bind((address, port))
         found.listen()
-    except OSError:  # somebody has it, the first node itself where both are one machine
+    except OSError:  # another process has it, the other node's where both are one machine
         found.close()
-        store.set(_KEY, "")
+        store.set(key, "")
         return None
-    store.set(_KEY, address)
+    store.set(key, address)
     return found
 
 
-def problem(store: Any, port: int) -> str:
-    """On the first node: why the second one cannot be reached; "" where it can, or has not said where."""
+def problem(store: Any, node_rank: int, port: int) -> str:
+    """Why the other node cannot be reached; "" where it can, or has not said where.
+
+    Args:
+        node_rank: of the other one.
+    """
+    key = _KEY % node_rank
     until = time.monotonic() + SAYS_SECONDS
-    while not store.check([_KEY]):
+    while not store.check([key]):
         if time.monotonic() >= until:
             return ""
         time.sleep(_POLL_SECONDS)
-    address = store.get(_KEY).decode()
+    address = store.get(key).decode()
     if not address:
         return ""
     with contextlib.ExitStack() as stack:

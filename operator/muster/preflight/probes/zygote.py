@@ -25,7 +25,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from muster.preflight.probes import machine, nvml, orders, outcome, reduce
+from muster.preflight.probes import machine, meeting, nvml, orders, outcome, reduce
 from muster.preflight.probes.catalog import PROBES, Probe
 from muster.preflight.probes.output import Output
 from muster.preflight.probes.worker import MAX_LINE_BYTES, Worker, run, settle_in
@@ -84,6 +84,8 @@ class Forked:
         self.phase_at = now
         self.meeting: Optional[str] = None
         self.mark: Dict[str, Any] = {}
+        self.puts: List[Dict[str, Any]] = []
+        """What it wants the processes of other nodes to know, since it was last asked."""
         self.answer: Optional[Dict[str, Any]] = None
         self.answered_at: Optional[float] = None
         self.status: Optional[int] = None
@@ -114,6 +116,8 @@ class Forked:
             self.phase, self.phase_at = message["phase"], now
         elif "meet" in message:
             self.meeting = message["meet"]
+        elif "put" in message:
+            self.puts.append(message["put"])
         elif "mark" in message:
             self.mark.update(message["mark"])
         elif "outcome" in message:
@@ -158,6 +162,13 @@ class Crew:
     ended_at: float = 0.0
     watcher: "Optional[Crew]" = None
     unwatched: str = ""
+    puts: Dict[Tuple[int, str], Dict[str, Any]] = dataclasses.field(default_factory=dict)
+    others: Tuple[Dict[str, Any], ...] = ()
+
+    @property
+    def meeting(self) -> str:
+        """The file from which its processes read what all have put."""
+        return os.path.join(self.folder, "meeting")
 
 
 class Zygote:
@@ -179,6 +190,7 @@ class Zygote:
             while self._hear_orders():
                 for order_id, crew in list(self._crews.items()):
                     answer = self._tend(crew)
+                    self._pass_on(crew)
                     if answer is not None:
                         del self._crews[order_id]
                         self._say(answer)
@@ -229,7 +241,12 @@ class Zygote:
         except orders.OrderError as error:
             self._refuse(error.order_id, str(error))
             return
-        if isinstance(order, orders.Cancel):
+        if isinstance(order, orders.Meet):
+            crew = self._crews.get(order.order_id)
+            if crew is not None and crew.parts is None and crew.folder:
+                crew.others = order.puts
+                meeting.write(crew.meeting, [*crew.puts.values(), *crew.others])
+        elif isinstance(order, orders.Cancel):
             for crew in self._crews.values():
                 if order.order_id in (None, crew.order.order_id):
                     self._end(crew, outcome.CANCELLED)
@@ -261,6 +278,7 @@ class Zygote:
             if probe.members:
                 crew.folder = tempfile.mkdtemp(prefix="muster-probe-")
                 parameters["rendezvous"] = os.path.join(crew.folder, "rendezvous")
+                parameters["meeting"] = crew.meeting
             for index in order.devices or range(order.processes):
                 self._fork(crew, index, parameters, work)
         except OSError as error:  # no room for a file, no more processes
@@ -268,6 +286,18 @@ class Zygote:
             self._refuse(order.order_id, "it cannot be started here: %s" % error, outcome.UNFIT)
             return
         self._crews[order.order_id] = crew
+
+    def _pass_on(self, crew: Crew) -> None:
+        """What processes have put: to each other on this node, and to whoever gave the order for those on other nodes."""
+        new = [put for member in crew.members for put in member.puts]
+        if not new or crew.parts is not None:
+            return
+        for member in crew.members:
+            member.puts = []
+        for put in new:
+            crew.puts[put["rank"], put["key"]] = put
+            self._say({"id": crew.order.order_id, "put": put})
+        meeting.write(crew.meeting, [*crew.puts.values(), *crew.others])
 
     def _abandon(self, crew: Crew) -> None:
         """End those that were forked before one could not be; none has done anything yet."""

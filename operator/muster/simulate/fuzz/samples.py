@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from muster.protocol import checks, messages
-from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport, PassReport, ProbeReport
+from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport, PassReport, ProbeReport, Put
 from muster.simulate.apiserver import Object
 from muster.simulate.faults import Fault, MissedError, begin
 from muster.simulate.life import NAMESPACE, Life
@@ -402,6 +402,8 @@ CHECKED = CheckReport(
         FigureReport("gemm-bf16", 700.5, 10.5, "TFLOP/s", "NVLink", "team"),
         FigureReport("pair", 48.5, 9.5, "GB/s", "IB"),
     ),
+    meeting="o2",
+    puts=(Put(1, "0/0/1", "eJwDAAAAAAE=", 3), Put(0, "muster/here/0", "eJwDAAAAAAE=")),
     directive_seen="abc",
     hold_seconds=5.0,
 )

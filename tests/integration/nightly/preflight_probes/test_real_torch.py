@@ -3,12 +3,15 @@
 Faults are made outside the product: a `sitecustomize` in the zygote's environment (tools/testbed) changes what it answers.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +69,63 @@ def two_hosts() -> Iterator[tuple[str, str]]:
         subprocess.run(["ip", "netns", "delete", name], check=True, capture_output=True)
 
 
+class Relay:
+    """What checkers and the coordinator are to two zygotes: what a process of one puts the other is handed."""
+
+    def __init__(self, pair: list[Prober]) -> None:
+        self.pair = pair
+        self.ids = ["", ""]
+        self.puts: list[dict[tuple[int, str], dict[str, Any]]] = [{}, {}]
+        self.lines = 0
+
+    def send(self, number: int, order: dict[str, Any]) -> None:
+        if self.ids != ["", ""] and order["id"] not in self.ids:
+            self.ids, self.puts = ["", ""], [{}, {}]
+        self.ids[number] = order["id"]
+        self.pair[number].send(order)
+
+    def receive(self, seconds: float, wanted: tuple[int, ...] = (0, 1)) -> list[Any]:
+        """The answers of these; None for one that has not come."""
+        answers: dict[int, Any] = {}
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not all(number in answers for number in wanted):
+            for number, prober in enumerate(self.pair):
+                message = prober.receive(0.02)
+                if message is not None and "put" in message:
+                    self.lines += 1
+                    self.puts[number][message["put"]["rank"], message["put"]["key"]] = message["put"]
+                    for each in (0, 1):
+                        if self.ids[each]:
+                            others = list(self.puts[1 - each].values())
+                            self.pair[each].send({"meet": self.ids[each], "puts": others})
+                elif message is not None:
+                    answers[number] = message
+        return [answers.get(number) for number in wanted]
+
+
+def listening_in(process: int) -> set[tuple[str, int]]:
+    """Addresses and ports at which a process, or any that it has started, listens by TCP."""
+    tree = [process]
+    for pid in tree:
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                tree += map(int, task.read_text().split())
+    inodes = set()
+    for pid in tree:
+        for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+    found = set()
+    for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            address, _, port = fields[1].partition(":")
+            if fields[3] == "0A" and fields[9] in inodes:
+                words = [bytes.fromhex(address[i : i + 8])[::-1] for i in range(0, len(address), 8)]
+                found.add((socket.inet_ntop(family, b"".join(words)), int(port, 16)))
+    return found
+
+
 def make_bad(folder: Path, fault: str) -> None:
     shutil.copy(HOOK, folder)
     (folder / "fault").write_text(fault)
@@ -110,38 +170,68 @@ def test_a_quick_profile_passes_on_a_cpu_and_says_what_it_found(command: tuple[s
 
 def test_two_nodes_reduce_and_see_each_other_go(zygotes: Any) -> None:
     pair = zygotes(2)
+    relay = Relay(pair)
     long = {"sizes": [[16 * 2**20, 10_000]], "deadline_seconds": 300}
 
     def send(rank: int, port: int, **more: Any) -> None:
         network = {"nodes": 2, "node_rank": rank, "master": "127.0.0.1", "port": port, "wait_seconds": 30}
-        order = {"id": str(rank), "probe": "AllReduce", "device": "cpu", "deadline_seconds": 60, **network}
-        pair[rank].send({**order, "sizes": QUICK.pair["cpu"], **more})
+        order = {"id": str(port), "probe": "AllReduce", "device": "cpu", "deadline_seconds": 60, **network}
+        relay.send(rank, {**order, "sizes": QUICK.pair["cpu"], **more})
 
     def receive() -> list[dict[str, Any]]:
-        return [prober.receive(120) for prober in pair]
+        return relay.receive(120)
 
     send(0, 21017)
     send(1, 21017)
     answers = receive()
+    assert relay.lines <= 16, "each is a report of a checker"
     assert [answer["outcome"] for answer in answers] == ["Done", "Done"], answers
     assert {answer["parts"][0]["figures"]["world"] for answer in answers} == {2}
 
     # One gives way in the middle: the other is its victim, and nobody's fault.
     send(0, 21018, **long)
     send(1, 21018, **long)
-    assert pair[0].receive(3) is None
+    assert relay.receive(3) == [None, None]
     pair[0].cancel()
     assert [answer["outcome"] for answer in receive()] == ["Cancelled", "OtherEnded"]
 
     # Nobody comes.
     send(0, 21019, wait_seconds=1)
-    answer = pair[0].receive(60)
+    (answer,) = relay.receive(60, (0,))
     assert answer["outcome"] == "CouldNotConnect", answer
 
     # One has no result in time.
     send(0, 21020, **long)
     send(1, 21020, **{**long, "deadline_seconds": 4})
     assert [answer["outcome"] for answer in receive()] == ["OtherEnded", "NoResult"]
+
+
+def test_no_port_is_open_but_on_the_interface_of_the_test_and_for_its_seconds(zygotes: Any) -> None:
+    pair = zygotes(2)
+    relay = Relay(pair)
+    before = [listening_in(prober.ready["pid"]) for prober in pair]
+    network = {"nodes": 2, "master": "127.0.0.1", "port": 21061, "wait_seconds": 30, "sizes": [[2**20, 100_000]]}
+    order = {"id": "1", "probe": "AllReduce", "device": "cpu", "deadline_seconds": 300, **network}
+
+    relay.send(0, {**order, "node_rank": 0})
+    assert relay.receive(3) == [None, None]
+    assert [listening_in(prober.ready["pid"]) for prober in pair] == before, (
+        "who waits for another node has no port open"
+    )
+
+    relay.send(1, {**order, "node_rank": 1})
+    seen: set[tuple[str, int]] = set()
+    until = time.monotonic() + 60
+    while time.monotonic() < until and len({port for _, port in seen}) < 3:
+        assert relay.receive(0.2) == [None, None]
+        seen |= set().union(*(listening_in(prober.ready["pid"]) for prober in pair))
+    assert len({port for _, port in seen}) >= 3, "gloo's on both, and the order's"
+    assert {address for address, _ in seen} == {"127.0.0.1"}
+
+    pair[0].cancel()
+    pair[1].cancel()
+    assert [answer["outcome"] for answer in relay.receive(60)] == ["Cancelled", "Cancelled"]
+    assert [listening_in(prober.ready["pid"]) for prober in pair] == before == [set(), set()]
 
 
 def test_a_node_that_takes_or_makes_no_connections_fails_whoever_of_the_two_is_first(
@@ -152,12 +242,14 @@ def test_a_node_that_takes_or_makes_no_connections_fails_whoever_of_the_two_is_f
         for prober in pair:
             prober.wait_until_ready(IMPORT_SECONDS)
 
+        relay = Relay(pair)
+
         def ended(first: int, port: int) -> list[str]:
             network = {"nodes": 2, "master": f"10.77.0.{first + 1}", "port": port, "wait_seconds": 12}
             order = {"probe": "AllReduce", "device": "cpu", "deadline_seconds": 12, "sizes": [[4096, 10]], **network}
-            for number, prober in enumerate(pair):
-                prober.send({**order, "id": str(port), "node_rank": int(number != first)})
-            return [prober.receive(120)["outcome"] for prober in pair]
+            for number in (0, 1):
+                relay.send(number, {**order, "id": str(port), "node_rank": int(number != first)})
+            return [answer["outcome"] for answer in relay.receive(120)]
 
         assert [ended(first, 21031 + first) for first in (0, 1)] == [["Done", "Done"]] * 2
         wall_of = "table inet t { chain c { type filter hook %s priority 0; iifname != lo oifname != lo tcp dport 21000-28999 %s; }; }"
