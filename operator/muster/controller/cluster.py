@@ -37,7 +37,7 @@ from muster.recovery.silence import FRESH_SECONDS
 from muster.world.checks import CheckerView, Standard
 from muster.world.fleet import Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict
-from muster.world.joblimits import within_limits
+from muster.world.joblimits import lowered_fields, within_limits
 from muster.world.names import pod_name_in
 from muster.world.quotas import QuotaClaim
 from muster.world.record import is_record, record_flaw, record_key
@@ -366,6 +366,7 @@ class Cluster:
         return JobWorld(
             now=now,
             job=within_limits(job, self._policy.jobs),
+            lowered=lowered_fields(job, self._policy.jobs),
             gang=gang,
             pods=pods,
             launchers=launchers,

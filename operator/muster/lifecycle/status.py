@@ -41,6 +41,7 @@ from muster.world.redact import without_secrets
 MAX_INCIDENTS = 16
 _MOST_NAMED = 3
 
+JOB_LIMIT_APPLIED = "JobLimitApplied"
 NO_NODE_TO_MOVE_TO = "NoNodeToMoveTo"
 # Reasons of waiting that are a normal part of every start and need no Event.
 _QUIET = frozenset({ASSEMBLING, BURNING_IN, "RanksStarted", "Training", "Settling"})
@@ -59,13 +60,13 @@ def told(world: JobWorld, plan: Plan) -> Plan:
         return plan
     now = _TELLERS[telling.state](world, telling)
     quiet = telling.state in (State.COMPLETED, State.SUSPENDED)
-    events = () if quiet else (*_changes(world, now), *_troubles(world, now))
+    events = () if quiet else (*_changes(world, now), *_troubles(world, now), *_limits_applied(world, now))
     return replace(plan, status=now, announcements=(*plan.announcements, *events))
 
 
 def _accepted(world: JobWorld) -> str:
     """What a reader should know of the job as it is written."""
-    return "; ".join(filter(None, (launching.words(world.job), place.words(world.sharing))))
+    return "; ".join(filter(None, (world.lowered, launching.words(world.job), place.words(world.sharing))))
 
 
 def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
@@ -226,6 +227,18 @@ def _troubles(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ..
     known = {concern.reason for concern in before.concerns} if before is not None else set()
     found = now.checkpoint.concerns if now.checkpoint is not None else []
     return tuple(Announcement(c.reason.value, c.message, warning=True) for c in found if c.reason not in known)
+
+
+def _limits_applied(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
+    """An Event when the condition begins to say that the FleetPolicy applies less than the job asks for."""
+    before, after = _accepted_message(world.job.status), _accepted_message(now)
+    if not world.lowered or world.lowered not in after or world.lowered in before:
+        return ()
+    return (Announcement(JOB_LIMIT_APPLIED, f"{world.lowered}.", warning=True),)
+
+
+def _accepted_message(status: TrainingJobStatus) -> str:
+    return next((condition.message for condition in status.conditions if condition.type == "TemplateAccepted"), "")
 
 
 def _build(

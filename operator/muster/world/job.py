@@ -173,6 +173,7 @@ class JobWorld:
         other: the job that spec.checkpoint.resumeFrom names, None where it names none.
         sharing: other jobs that want nodes and save to the same directory.
         limit: of nodes; None where the namespace has none.
+        lowered: of which of the job's fields the FleetPolicy lets less apply than it asks for, in words; "": of none.
     """
 
     now: datetime
@@ -201,6 +202,7 @@ class JobWorld:
     other: OtherJob | None = None
     sharing: tuple[str, ...] = ()
     limit: NodeLimit | None = None
+    lowered: str = ""
 
     @property
     def uid(self) -> str:

@@ -1,25 +1,45 @@
 """What a FleetPolicy lets a job ask for: decisions see the job within these limits. Pure."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.api.fleetpolicy import JobLimits
 from muster.api.trainingjob import TrainingJob
 
 
+class _Field(NamedTuple):
+    part: str  # of the job's spec
+    name: str  # there, and in the limits
+    words: str  # in YAML
+
+
+_FIELDS = (
+    _Field("checkpoint", "save_timeout_seconds", "saveTimeoutSeconds"),
+    _Field("recovery", "application_restarts_per_day", "applicationRestartsPerDay"),
+    _Field("recovery", "hardware_restarts_per_day", "hardwareRestartsPerDay"),
+)
+
+
 def within_limits(job: TrainingJob, limits: JobLimits) -> TrainingJob:
     """The job with what it asks for of patience and restarts, as far as the fleet lets it."""
-    checkpoint, recovery = job.spec.checkpoint, job.spec.recovery
     changes: dict[str, Any] = {}
-    if checkpoint.save_timeout_seconds > limits.save_timeout_seconds:
-        changes["checkpoint"] = checkpoint.model_copy(update={"save_timeout_seconds": limits.save_timeout_seconds})
-    restarts = {
-        "application_restarts_per_day": limits.application_restarts_per_day,
-        "hardware_restarts_per_day": limits.hardware_restarts_per_day,
-    }
-    beyond = {field: most for field, most in restarts.items() if getattr(recovery, field) > most}
-    if beyond:
-        changes["recovery"] = recovery.model_copy(update=beyond)
+    for field in _beyond(job, limits):
+        part = changes.get(field.part, getattr(job.spec, field.part))
+        changes[field.part] = part.model_copy(update={field.name: getattr(limits, field.name)})
     return job.model_copy(update={"spec": job.spec.model_copy(update=changes)}) if changes else job
+
+
+def lowered_fields(job: TrainingJob, limits: JobLimits) -> str:
+    """Of which fields of the job less is applied than it asks for, with both values; "" for none."""
+    return "; ".join(
+        f"spec.{field.part}.{field.words} is {getattr(getattr(job.spec, field.part), field.name)}, and "
+        f"{getattr(limits, field.name)} is applied: FleetPolicy default allows no more (spec.jobs.{field.words})"
+        for field in _beyond(job, limits)
+    )
+
+
+def _beyond(job: TrainingJob, limits: JobLimits) -> list[_Field]:
+    """The fields by which the job asks for more than the fleet lets it have."""
+    return [f for f in _FIELDS if getattr(getattr(job.spec, f.part), f.name) > getattr(limits, f.name)]
 
 
 def too_many_nodes(job: TrainingJob, limits: JobLimits) -> str:

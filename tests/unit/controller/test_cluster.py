@@ -640,6 +640,7 @@ def test_decisions_see_a_job_within_the_limits_of_the_policy(scene: Any, make: A
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"checkpoint": checkpoint})})
     scene.cluster.jobs.store.assume(job)
     assert scene.cluster.world(job).job.spec.checkpoint.save_timeout_seconds == 3600, "a drain waits for an hour"
+    assert "saveTimeoutSeconds is 86400, and 3600 is applied" in scene.cluster.world(job).lowered
     meta = {"name": "default", "uid": "p", "resourceVersion": "9"}
     spec = {"jobs": {"saveTimeoutSeconds": 600}}
     scene.rung.clear()

@@ -204,3 +204,21 @@ def test_restarts_are_those_that_came_about() -> None:
     incidents = [an_incident(1, resumed_step=0, settled=True), an_incident(2, settled=True)]
     scene = Scene(a_job()).fleet().gang(3, incidents=incidents).pods().all(running(3, step=5))
     assert shown(scene).restarts == 1
+
+
+def test_a_limit_of_the_fleet_that_is_applied_is_told_by_the_condition_and_once_by_an_event() -> None:
+    scene = Scene(a_job()).fleet(1)  # it waits for nodes
+
+    def tell(lowered: str) -> list[str]:
+        plan = decide(scene.but(lowered=lowered).world(), SETTINGS)
+        assert plan.status is not None
+        (accepted,) = (each for each in plan.status.conditions if each.type == "TemplateAccepted")
+        assert (lowered in accepted.message) is True
+        scene.job = scene.job.model_copy(update={"status": plan.status})
+        return [each.note for each in plan.announcements if each.reason == "JobLimitApplied" and each.warning]
+
+    assert tell("") == []
+    assert tell("a is 5, and 3 is applied") == ["a is 5, and 3 is applied."]
+    assert tell("a is 5, and 3 is applied") == []
+    assert tell("a is 5, and 2 is applied") == ["a is 5, and 2 is applied."], "the limit has changed"
+    assert tell("") == []

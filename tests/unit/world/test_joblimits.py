@@ -4,7 +4,7 @@ import pytest
 from tests.unit.lifecycle.builders import a_job
 
 from muster.api.fleetpolicy import JobLimits
-from muster.world.joblimits import too_many_nodes, within_limits
+from muster.world.joblimits import lowered_fields, too_many_nodes, within_limits
 
 
 def test_a_job_within_the_limits_is_the_same_object() -> None:
@@ -29,6 +29,21 @@ def test_what_is_beyond_a_limit_counts_as_the_limit(limits: JobLimits, want: tup
     assert (seen.checkpoint.save_timeout_seconds, *restarts) == want
     assert (seen.checkpoint.directory, seen.recovery.unreachable_timeout_seconds) == ("/c", 33)
     assert job.spec.checkpoint.save_timeout_seconds == 86400, "the job itself is not changed"
+
+
+def test_what_is_lowered_is_told_with_the_value_asked_for_and_the_one_applied() -> None:
+    job = a_job(checkpoint={"directory": "/c", "saveTimeoutSeconds": 86400}, recovery={"hardwareRestartsPerDay": 95})
+    assert lowered_fields(job, JobLimits(save_timeout_seconds=86400)) == ""
+    saves = (
+        "spec.checkpoint.saveTimeoutSeconds is 86400, and 3600 is applied: FleetPolicy default allows no more "
+        "(spec.jobs.saveTimeoutSeconds)"
+    )
+    assert lowered_fields(job, JobLimits()) == saves
+    restarts = (
+        "spec.recovery.hardwareRestartsPerDay is 95, and 7 is applied: FleetPolicy default allows no more "
+        "(spec.jobs.hardwareRestartsPerDay)"
+    )
+    assert lowered_fields(job, JobLimits(hardware_restarts_per_day=7)) == f"{saves}; {restarts}"
 
 
 def test_a_job_with_too_many_nodes_is_told_the_fields_and_the_remedy() -> None:
