@@ -1,6 +1,7 @@
 """Everything that is observed, and the immutable view of it that one decision gets."""
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,6 +19,7 @@ from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.controller.ghosts import GhostAges
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.lost import Heartbeat, dead_by, holds, refuted
+from muster.controller.nodecounts import NodeCounts
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
@@ -30,7 +32,7 @@ from muster.kube.nodeleases import NodeLeases
 from muster.lifecycle.place import ELSEWHERE, place_of
 from muster.lifecycle.resume import branch_of
 from muster.lifecycle.template import quota_claim
-from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS, is_out_of_service
+from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
 from muster.protocol.checks import CheckReport
 from muster.queueing.quotas import Held, NamespaceQuotas
 from muster.recovery.silence import FRESH_SECONDS
@@ -135,11 +137,14 @@ class Cluster:
         self._records: dict[Key, Gang] = {}
         self._taken: dict[str, dict[str, int]] = {}  # namespace -> name of a record -> how many nodes it holds
         self._meets_records = False  # at its start, when whatever is there was committed by another process
-        self._refused: dict[Key, int] = {}  # records that hold nothing for their namespace's limit -> nodes they name
+        # Namespace -> name of a record that holds nothing for its namespace's limit -> the nodes that it names.
+        self._refused: dict[str, dict[str, frozenset[str]]] = {}
+        self._met: set[Key] = set()  # those of them that were there at the start
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
         self._uids: dict[str, set[str]] = {}  # namespace -> uids of its jobs
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
+        self._counts = NodeCounts(self.fleet, self._jobs_on)
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
@@ -292,24 +297,20 @@ class Cluster:
         """How many nodes the jobs of each namespace hold."""
         return {namespace: self._count_held(namespace) for namespace in self._uids}
 
-    def _count_held(self, namespace: str, besides: str = "") -> int:
-        """How many nodes the jobs of a namespace hold, all but one.
-
-        A node that a gang has left and that is out of service does not count: nobody can use it, and a pod may stay there
-        until a person sees to it.
-        """
-        held = 0
-        for uid in self.fleet.holding(self._uids.get(namespace, set())):
-            if uid != besides:
-                nodes = self.fleet.nodes_of(uid)
-                held += sum(uid in self._jobs_on.get(n, ()) or not is_out_of_service(n, self.fleet) for n in nodes)
-        held += sum(count for key, count in self._refused.items() if key[0] == namespace)  # it leaves no room for more
+    def _count_held(self, namespace: str, besides: TrainingJob | None = None) -> int:
+        """How many nodes the jobs of a namespace hold, all but one; what refused records name leaves no room for more."""
+        but = besides.metadata.uid if besides is not None else ""
+        held = self._counts.held(namespace, but)
+        for name, nodes in self._refused.get(namespace, {}).items():
+            uid = self._records[namespace, name].spec.job_uid
+            if uid != but:
+                held += len(nodes.difference(self.fleet.nodes_of(uid)))
         return held
 
     def _limit_of(self, job: TrainingJob) -> NodeLimit | None:
         namespace = job.metadata.namespace
         limit = self._nodes_allowed(namespace)
-        return None if limit is None else NodeLimit(limit, self._count_held(namespace, job.metadata.uid))
+        return None if limit is None else NodeLimit(limit, self._count_held(namespace, job))
 
     def claim_of(self, job: TrainingJob) -> QuotaClaim:
         """What each pod of a job counts for in ResourceQuotas: as the API server has answered, else by the template."""
@@ -389,6 +390,7 @@ class Cluster:
             other=self.other_job(job),
             sharing=self.sharing(job),
             limit=self._limit_of(job),
+            beyond_limit=gang is not None and gang.metadata.name in self._refused.get(gang.metadata.namespace, ()),
             standards=self._standards(view.report for view in checkers.values()) if checkers else (),
         )
 
@@ -554,7 +556,8 @@ class Cluster:
         if before != self._policy.accelerator_resource:  # other pods hold their nodes whole
             for pod in [pod for there in self._standing.values() for pod in there.values()]:
                 self._occupies(pod, here=True)
-        self._reconsider()
+        for namespace in list(self._refused):
+            self._reconsider(namespace)
         self._everybody()
 
     def _everybody(self) -> None:
@@ -562,18 +565,18 @@ class Cluster:
             self._rings(key)
 
     def _job_changed(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
+        if old is not None and new is not None and job_identity(old).uid != job_identity(new).uid:
+            self._job_changed(old, None)  # another job has its name now, and its end was never seen
+            self._job_changed(None, new)
+            return
         job = new or old
         assert job is not None
         uid = job_identity(job).uid
         going = old if new is None else new
         if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
             self.job_goes(going)
-        if new is None:
-            self.memories.pop(uid, None)
-            self.fleet.call(uid, "")
-        else:
-            self.fleet.call(uid, "/".join(_key(job)))
-        self._note_uid(old, new)
+        self.fleet.call(uid, "/".join(_key(job)) if new is not None else "")
+        self._note_uid(_key(job)[0], uid, is_there=new is not None)
         key = _record_key(job)
         gang = self.gangs.store.get(key)
         if gang is not None:
@@ -581,18 +584,21 @@ class Cluster:
         self._saves_at(_key(job), _saves(old), _saves(new))
         if old is None or new is None or _wants_nodes(old) != _wants_nodes(new):
             self._count_pods(_key(job)[0], uid)
+        if new is None:
+            self.memories.pop(uid, None)
         self._rings(_key(job))
 
-    def _note_uid(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
-        """Keep the uids of each namespace's jobs; a job may be replaced by one of its name."""
-        for job in (old, new):
-            if job is None:
-                continue
-            uids = self._uids.setdefault(_key(job)[0], set())
-            uid = job_identity(job).uid
-            (uids.add if job is new else uids.discard)(uid)
-            if not uids:
-                del self._uids[_key(job)[0]]
+    def _note_uid(self, namespace: str, uid: str, *, is_there: bool) -> None:
+        """Keep the uids of each namespace's jobs."""
+        uids = self._uids.setdefault(namespace, set())
+        if is_there:
+            uids.add(uid)
+            self._counts.add(namespace, uid)
+            return
+        uids.discard(uid)
+        self._counts.drop(uid)
+        if not uids:
+            del self._uids[namespace]
 
     def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
         value = new or old
@@ -632,7 +638,7 @@ class Cluster:
 
         Those of ghosts are among them, unless they are more than the job could have left behind at once.
         """
-        if key in self._refused:
+        if key[1] in self._refused.get(key[0], ()):
             return frozenset()
         job = self._job_by_uid(record.spec.job_uid)
         ghosts = frozenset(ghost.node for ghost in record.spec.ghosts)
@@ -675,9 +681,13 @@ class Cluster:
                     self.hub.retire(member.pod_uid)
         names = frozenset(m.node for m in after.spec.members if m.node) if after and not ended else frozenset()
         for node in frozenset(m.node for m in before.spec.members) if before else ():
-            self._jobs_on.get(node, set()).discard(uid)
+            there = self._jobs_on.get(node, set())
+            there.discard(uid)
+            if not there:
+                self._jobs_on.pop(node, None)
         for node in names:
             self._jobs_on.setdefault(node, set()).add(uid)
+        self._counts.note(uid)
         held = names if self._has_room(key, uid, names) else frozenset()
         if self.fleet.occupy(("gang", *key), uid, held):
             self._node_freed()
@@ -689,32 +699,52 @@ class Cluster:
         start holds its nodes where the job's pods are on most of them.
         """
         namespace, name = key
-        taken = self._taken.setdefault(namespace, {})
-        has, limit = taken.pop(name, 0), self._nodes_allowed(namespace)
-        is_beyond = len(nodes) > has and limit is not None and sum(taken.values()) + len(nodes) > limit
-        refused = is_beyond and not (self._meets_records and self._has_pods_on_most(namespace, uid, nodes))
-        if refused and key not in self._refused:
+        taken, refused = self._taken.setdefault(namespace, {}), self._refused.get(namespace, {})
+        has, room = taken.pop(name, 0), self._room(namespace)
+        is_met = self._meets_records or key in self._met
+        is_refused = room < len(nodes) > has and not (is_met and self._has_pods_on_most(namespace, uid, nodes))
+        if is_refused and name not in refused:
+            limit = self._nodes_allowed(namespace)
             log.warning(
                 "record beyond its namespace's limit holds no nodes", gang="/".join(key), nodes=len(nodes), limit=limit
             )
-        self._refused.pop(key, None)
-        if refused:
-            self._refused[key] = len(nodes)
-        elif nodes:
-            taken[name] = len(nodes)
+        if is_refused:
+            self._refused.setdefault(namespace, {})[name] = nodes
+            if self._meets_records:
+                self._met.add(key)
+        else:
+            self._met.discard(key)
+            if refused.pop(name, None) is not None and not refused:
+                del self._refused[namespace]
+            if nodes:
+                taken[name] = len(nodes)
         if taken.get(name, 0) < has:
             self._reconsider(namespace)
-        return not refused
+        return not is_refused
+
+    def _room(self, namespace: str) -> float:
+        """How many more nodes the records of a namespace may hold."""
+        limit = self._nodes_allowed(namespace)
+        return math.inf if limit is None else limit - sum(self._taken.get(namespace, {}).values())
 
     def _has_pods_on_most(self, namespace: str, uid: str, nodes: frozenset[str]) -> bool:
         bound = {pod.node for pod in self.pods_of(namespace, uid) if not pod.terminal}
         return 2 * len(bound & nodes) > len(nodes)
 
-    def _reconsider(self, namespace: str | None = None) -> None:
+    def _reconsider(self, namespace: str) -> None:
         """Records that their namespace's limit refused may have room now."""
-        for key in [key for key in self._refused if namespace in (None, key[0])]:
-            if key in self._refused and key in self._records:
-                self._take_record(key, self._records[key])
+        room = self._room(namespace)
+        for name, nodes in list(self._refused.get(namespace, {}).items()):
+            if len(nodes) <= room:
+                self._take_record((namespace, name), self._records[namespace, name])
+                room = self._room(namespace)
+
+    def _reconsider_met(self, pod: PodView) -> None:
+        """A record that was refused at the start is believed once its pods are on most of its nodes."""
+        job = self.job_of(pod)
+        key = _record_key(job) if job is not None else None
+        if key is not None and key in self._met and key in self._records:
+            self._take_record(key, self._records[key])
 
     def _nodes_allowed(self, namespace: str) -> int | None:
         return self._policy.queueing.limits_of([namespace]).get(namespace)
@@ -733,6 +763,8 @@ class Cluster:
             self._forget(pod.uid)
         if self._occupies(pod, here=new is not None and not new.terminal):
             self._node_freed()
+        if self._met:
+            self._reconsider_met(pod)
         if any(view is not None and view.owner_uid == view.job_uid for view in (old, new)):
             job = self.job_of(pod)
             if job is not None:

@@ -26,6 +26,8 @@ from muster.lifecycle.template import scheduler_for, shape_problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
+from muster.queueing.limits import NAMESPACE_LIMIT
+from muster.queueing.words import nodes
 from muster.recovery import budgets, holds, judging
 from muster.recovery.silence import given_up
 from muster.recovery.starts import POD_START_SECONDS
@@ -48,6 +50,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Until the go."""
     gang = facts.gang
     assert gang is not None
+    if world.beyond_limit:
+        return _refused(world, gang)
     if not all(member.node for member in gang.spec.members):
         settling = overdrawn(world, gang.spec) and _held_back(world, gang)
         return replace(settling, actions=leftovers(world)) if settling else _incomplete(world, gang)
@@ -329,6 +333,21 @@ def _given_back(
     if record.came_to_nothing(spec):
         note += f". Until then, and for an hour or longer, jobs of namespace {world.job.metadata.namespace} stand behind those of other namespaces in the queue"
     return commit(world, spec, Announcement(spec.reason, note, warning=True))
+
+
+def _refused(world: JobWorld, gang: Gang) -> Plan:
+    """The limit of the namespace has no room for the record: no pod is made for it, and the job waits for nodes as any."""
+    count, namespace = len({member.node for member in gang.spec.members if member.node}), world.job.metadata.namespace
+    limit = world.limit
+    room = f": it may hold {limit.nodes}, and its other jobs have {limit.beside}" if limit else ""
+    note = (
+        f"the job's record names {nodes(count)}, more than the limit of namespace {namespace} has room for{room}. Muster makes "
+        "no pods on them and puts the job back into the queue. End other jobs of the namespace, or ask the fleet's "
+        "administrators for a higher limit (spec.queueing of FleetPolicy default)."
+    )
+    return commit(
+        world, record.released(world, gang.spec, NAMESPACE_LIMIT), Announcement(NAMESPACE_LIMIT, note, warning=True)
+    )
 
 
 def _assembly_timeout(world: JobWorld) -> float:

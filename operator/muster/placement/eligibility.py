@@ -114,9 +114,12 @@ def _is_taken_all_the_same(exclusion: Exclusion, needs: Requirements) -> bool:
 
 
 def is_out_of_service(name: str, fleet: Fleet) -> bool:
-    """Whether a node takes no new worker of anybody: gone, not ready, silent, cordoned, or excluded for its health."""
-    node = fleet.nodes.get(name)
-    if node is None or not node.ready or node.unschedulable or fleet.exclusion(name) is not None:
+    """Whether a node takes no new worker of anybody: gone, not ready, silent, cordoned, or excluded for its health.
+
+    One that is the last choice for its health is in service: who finds no other node takes it.
+    """
+    node, exclusion = fleet.nodes.get(name), fleet.exclusion(name)
+    if node is None or not node.ready or node.unschedulable or (exclusion is not None and not exclusion.last_choice):
         return True
     return fleet.heartbeats.age_seconds(name) >= STALE_HEARTBEAT_SECONDS
 

@@ -104,6 +104,10 @@ def _is_last(exclusion: Exclusion | None) -> bool:
     return exclusion is not None and exclusion.last_choice
 
 
+def _nobody_counts(_holder: str) -> None:
+    """What is done at first when a holder's nodes change."""
+
+
 @dataclass(frozen=True, slots=True)
 class Doubt:
     """What keeps a node from being the first choice, though it may be used.
@@ -129,6 +133,7 @@ class Fleet:
         heartbeats: of the nodes' kubelets.
         names: job uid -> `<namespace>/<name>`, for people; `call` changes them.
         version: grows with each change that placement may care about.
+        holder_changed: called with each holder that has got or lost nodes.
     """
 
     def __init__(self, policy: FleetPolicySpec | None = None, heartbeats: Heartbeats | None = None) -> None:
@@ -148,6 +153,7 @@ class Fleet:
         self._own: set[str] = set()  # holders whose nodes no snapshot shares
         self._used: dict[str, Mapping[str, int]] = {}
         self._derived: OrderedDict[Hashable, Any] = OrderedDict()
+        self.holder_changed: Callable[[str], None] = _nobody_counts
         self._origin: Fleet | None = None  # of which this is a snapshot
         self._snapshot: Fleet | None = None  # of this one as it is now
 
@@ -297,6 +303,7 @@ class Fleet:
         if not held:
             del self._held[holder]
             self._own.discard(holder)
+        self.holder_changed(holder)
 
     def call(self, job_uid: str, name: str) -> None:
         """What people call this job; "" when it is gone."""
@@ -379,10 +386,6 @@ class Fleet:
     def nodes_of(self, holder: str) -> Collection[str]:
         """The nodes that this holder holds, alone or not."""
         return self._held.get(holder, ())
-
-    def holding(self, holders: set[str]) -> set[str]:
-        """Those of these holders that hold any node."""
-        return self._held.keys() & holders
 
     def used(self, node: str) -> Mapping[str, int]:
         """What pods that are nobody's worker use on the node, in the units of `NodeView.allocatable`."""

@@ -174,6 +174,7 @@ class JobWorld:
         sharing: other jobs that want nodes and save to the same directory.
         limit: of nodes; None where the namespace has none.
         lowered: of which of the job's fields the FleetPolicy lets less apply than it asks for, in words; "": of none.
+        beyond_limit: whether the record holds no nodes, because the limit of its namespace has no room for them.
     """
 
     now: datetime
@@ -203,6 +204,7 @@ class JobWorld:
     sharing: tuple[str, ...] = ()
     limit: NodeLimit | None = None
     lowered: str = ""
+    beyond_limit: bool = False
 
     @property
     def uid(self) -> str:

@@ -22,7 +22,7 @@ from muster.queueing.quotas import NamespaceQuotas
 from muster.recovery.silence import FRESH_SECONDS
 from muster.world import written
 from muster.world.checks import Standard
-from muster.world.fleet import Silence
+from muster.world.fleet import Exclusion, Silence
 from muster.world.job import NodeLimit, OtherJob
 from muster.world.quotas import QuotaView
 from muster.world.views import ContainerView, NodeView, OccupantView
@@ -809,6 +809,34 @@ def test_a_namespace_holds_what_its_gangs_and_pods_do_but_no_dead_node_that_was_
     assert cluster.world(other).limit == NodeLimit(7, beside=2)
 
 
+def test_a_node_that_was_left_and_is_the_last_choice_for_its_health_counts(scene: Any, make: Any) -> None:
+    job = make.job(workers=1)
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.fleet.put_node(NodeView("n0", "u0", 1, allocatable={"nvidia.com/gpu": 8}, ready=True))
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"nvidia.com/gpu": 8}))
+    counts = []
+    for exclusion in (None, Exclusion("Xid79", last_choice=True), Exclusion("Xid79")):
+        scene.cluster.fleet.exclude("n0", exclusion)
+        counts.append(scene.cluster.held_by_namespace())
+    assert counts == [{"ns": 1}, {"ns": 1}, {"ns": 0}]
+
+
+def test_a_job_replaced_while_nobody_watched_leaves_nothing_behind(scene: Any, make: Any) -> None:
+    old, new = make.job(), make.job(version=9)
+    new = new.model_copy(update={"metadata": new.metadata.model_copy(update={"uid": "uid-new"})})
+    gone = []
+    scene.cluster.job_goes = gone.append
+    scene.cluster.jobs.store.assume(old)
+    scene.cluster.gangs.store.assume(make.gang(old, "p0", "p1"))
+    scene.cluster.memory("uid-j").create_failures = 3
+    scene.cluster.jobs.store.assume(new)
+    assert gone == [old]
+    assert scene.cluster.fleet.names == {"uid-new": "ns/j"}
+    assert scene.cluster.memories.keys() == set()
+    assert scene.cluster.fleet.nodes_of("uid-j") == (), "its record holds nothing any more"
+    assert scene.cluster.jobs_on("n0") == ()
+
+
 def limited(scene: Any, nodes: int, version: int = 3) -> None:
     """The namespace of the jobs may hold so many nodes."""
     spec = {"queueing": {"limits": [{"namespace": "ns", "nodes": nodes}]}}
@@ -910,6 +938,47 @@ class TestTheLimitOfANamespace:
         scene.cluster.pods.store.assume(tiny)
         assert set(held("uid-b")) == set()
         assert scene.cluster.gang_of("uid-b") == make.gang(second, "b0", "b1"), "its job is decided about as ever"
+
+    def test_its_job_knows_that_its_record_is_refused_and_counts_the_others_alone(self, scene: Any, make: Any) -> None:
+        limited(scene, 3)
+        first, second = make.job("a"), make.job("b")
+        for job in (first, second):
+            scene.cluster.jobs.store.assume(job)
+            scene.cluster.gangs.store.assume(make.gang(job, f"{job.metadata.name}0", f"{job.metadata.name}1"))
+        worlds = [scene.cluster.world(job) for job in (first, second)]
+        assert [world.beyond_limit for world in worlds] == [False, True]
+        assert [world.limit for world in worlds] == [NodeLimit(3, beside=2), NodeLimit(3, beside=2)]
+
+    def test_what_the_pods_of_a_refused_record_hold_counts_once(self, scene: Any, make: Any) -> None:
+        limited(scene, 1)
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+        scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"nvidia.com/gpu": 8}))
+        assert set(scene.cluster.fleet.nodes_of("uid-j")) == {"n0"}
+        assert scene.cluster.held_by_namespace() == {"ns": 2}
+
+    async def test_one_that_was_there_at_the_start_is_believed_once_its_pods_are_on_most_of_its_nodes(
+        self, scene: Any, make: Any
+    ) -> None:
+        """At the start its pods were there and not bound, as far as was known."""
+        limited(scene, 1)
+        met, later = make.job("a", workers=3), make.job("b", workers=3)
+        scene.cluster.jobs.store.assume(met)
+        scene.cluster.gangs.store.assume(make.gang(met, "a0", "a1", "a2"))
+        for source in scene.cluster.informers:
+            source.synced.set()
+        await scene.cluster.wait_synced()
+        scene.cluster.jobs.store.assume(later)
+        scene.cluster.gangs.store.assume(make.gang(later, "b0", "b1", "b2"))
+        held = scene.cluster.fleet.nodes_of
+        for count, index in enumerate((0, 1)):
+            assert set(held("uid-a")) == set(), f"{count} of 3"
+            for job in (met, later):
+                pod = make.pod(job, index, f"{job.metadata.name}{index}", requests={"cpu": 100})
+                scene.cluster.pods.store.assume(pod)
+        assert set(held("uid-a")) == {"n0", "n1", "n2"}
+        assert set(held("uid-b")) == set(), "whoever writes a Gang later cannot do that with small pods"
 
     def test_they_hold_their_nodes_once_there_is_room(self, scene: Any, make: Any) -> None:
         limited(scene, 3)

@@ -10,6 +10,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
 from muster.lifecycle import members, pending, record
+from muster.lifecycle.pending import wanted
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.record import came_to_nothing
 from muster.lifecycle.step import decide
@@ -418,6 +419,27 @@ def test_a_promise_beyond_the_limit_is_given_back_to_the_queue() -> None:
     assert len(committed(decide(scene.but(limit=NodeLimit(4, beside=2)).world(), SETTINGS)).members) == 2
     plan = decide(scene.but(limit=NodeLimit(4, beside=3)).world(), SETTINGS)
     assert (plan.actions, plan.overtaken) == ((), True)
+
+
+@pytest.mark.parametrize(
+    "members", [("n0", "n1", "n2"), ("n0", "", "n2")], ids=["all nodes named", "one node to be found"]
+)
+def test_for_a_record_beyond_its_namespaces_limit_no_pod_is_made_and_its_job_waits(members: tuple[str, ...]) -> None:
+    """Nobody was refused these nodes for it, so that pods there would take them from others."""
+    scene = Scene(a_job()).fleet(4).gang(go=False, members=seats(*members))
+    plan = decide(scene.but(limit=NodeLimit(2), beyond_limit=True).world(), SETTINGS)
+    spec = committed(plan)
+    assert (spec.members, spec.reason, came_to_nothing(spec)) == ([], "NamespaceLimit", False)
+    (told_so,) = plan.announcements
+    assert (told_so.reason, told_so.warning) == ("NamespaceLimit", True)
+    assert (
+        "more than the limit of namespace default has room for: it may hold 2, and its other jobs have 0."
+        in told_so.note
+    )
+    assert "makes no pods" in told_so.note
+    assert "ask the fleet's administrators for a higher limit" in told_so.note
+    scene.record, scene.changes = spec, {}
+    assert wanted(scene.but(limit=NodeLimit(2)).world()) is not None, "it is in the queue"
 
 
 @pytest.mark.parametrize(("changes", "count"), [({}, 1), ({"unschedulable": True}, 0), ({"ready": False}, 0)])
