@@ -69,7 +69,9 @@ class JobMemory:
     template_verdict: TemplateVerdict | None = None
     template_recheck_at: float = float("inf")
     template_checks: tuple[int, int] = (0, 0)  # the generation last checked, and how often it was to be checked again
-    claim: QuotaClaim | None = None  # what each of its pods counts for in ResourceQuotas
+    claim: QuotaClaim | None = (
+        None  # what each of its pods counts for in ResourceQuotas; by the template until answered
+    )
     create_error: CreateError | None = None
     create_failures: int = 0
     create_not_before: float = 0.0
@@ -318,6 +320,23 @@ class Cluster:
         if memory.claim is None:
             memory.claim = quota_claim(job, self.policy().accelerator_resource)
         return memory.claim
+
+    def pods_with_unknown_claims(self) -> list[tuple[str, PodView]]:
+        """A pod of each job that holds nodes under a quota and of which this process was told no claim; with the job's uid.
+
+        A new leader was told none: the trial of the template was its predecessor's.
+        """
+        found = []
+        for namespace, uids in self._uids.items():
+            if not any(quota.hard for quota in self.quotas.store.by_index(namespace)):
+                continue
+            for uid in uids:
+                claim = self.memory(uid).claim
+                if (claim is None or not claim.is_answered) and self.fleet.nodes_of(uid):
+                    pods = (pod for pod in self.pods_of(namespace, uid) if not pod.terminal)
+                    pod = min(pods, key=lambda pod: pod.name, default=None)
+                    found += [(uid, pod)] if pod is not None else []
+        return found
 
     def quotas_of(self, namespace: str) -> NamespaceQuotas:
         """The ResourceQuotas of a namespace, and what its jobs that have nodes take of them."""

@@ -141,15 +141,16 @@ class Operator:
         self.repairs = RepairKeeper(client, self.cluster, self.health, self.events, clock)
         self.windows = WindowKeeper(self.cluster, self.events, self.health.verdicts, clock, wall_clock)
         self.kept = KeptWorlds()
+        self.performer = Performer(
+            client,
+            self.cluster,
+            clock,
+            self.history.keep_before_deletion if self.history else None,
+            self._make_step_patterns(),
+        )
         self.reconciler = Reconciler(
             self.cluster,
-            Performer(
-                client,
-                self.cluster,
-                clock,
-                self.history.keep_before_deletion if self.history else None,
-                self._make_step_patterns(),
-            ),
+            self.performer,
             self.dirty,
             self.events,
             self.queue,
@@ -292,6 +293,7 @@ class Operator:
         hold = asyncio.create_task(self.lease.hold(), name="lease")
         self._tasks.append(hold)
         await self._catch_up()
+        await self.performer.learn_claims()
         await self.ports.lead()
         self._leading = True
         self.hub.start_serving()  # only now launchers are answered

@@ -57,6 +57,7 @@ from muster.lifecycle.worker_pod import owner_reference
 from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 from muster.world.quotas import claim_of_pod
+from muster.world.views import PodView
 
 FIELD_MANAGER = "muster"
 WRITES_AT_ONCE = 128  # pods of one job, created or deleted
@@ -247,6 +248,18 @@ class Performer:
             metadata = {}
         if metadata.get("uid") != job.metadata.uid or metadata.get("deletionTimestamp"):
             raise Conflict(409, "Conflict", f"trainingjobs {job.metadata.name!r} has been deleted")
+
+    async def learn_claims(self) -> None:
+        """Ask what pods of jobs that hold nodes count for in quotas: with the defaults that they were given."""
+        found = self._cluster.pods_with_unknown_claims()
+        await asyncio.gather(*(self._learn_claim(uid, pod) for uid, pod in found))
+
+    async def _learn_claim(self, uid: str, pod: PodView) -> None:
+        path = paths.core("pods", namespace=pod.namespace, name=pod.name)
+        try:
+            self._cluster.memory(uid).claim = claim_of_pod(msgspec.json.decode(await self._client.get(path)))
+        except (ApiError, ValueError) as error:  # the job counts by its template, under each quota that may count it
+            log.warning("what a pod counts for in quotas is not known", pod=pod.name, error=str(error))
 
     async def _check_template(self, job: TrainingJob, action: CheckTemplate) -> None:
         memory = self._cluster.memory(job.metadata.uid)

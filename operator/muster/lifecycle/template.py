@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from muster.api.gang import GangSpec
@@ -253,7 +254,7 @@ def quota_claim(job: TrainingJob, resource: str) -> QuotaClaim:
     """What a worker counts for in ResourceQuotas, without what the namespace's defaults add."""
     spec = _asking_spec(job, resource)
     spec.pop(POD_DEADLINE, None)
-    return claim_of_pod({"spec": spec})
+    return replace(claim_of_pod({"spec": spec}), is_answered=False)
 
 
 def _asking_spec(job: TrainingJob, resource: str) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Quotas:
     def _room(self, quota: QuotaView, held: Collection[Held]) -> _Room:
         room = _Room(quota, Counter(quota.used))
         for job in held:
-            if not job.claim.falls_under(quota):
+            if not job.claim.may_fall_under(quota):  # what it holds is never counted for less
                 continue
             for resource in quota.hard:
                 if self._is_accelerator(resource):

@@ -53,6 +53,7 @@ class QuotaClaim:
         best_effort: its QoS class.
         priority_class: the name of its PriorityClass; "" for none.
         crosses_namespaces: an affinity between pods names other namespaces.
+        is_answered: the API server has shown such a pod; else defaults of the cluster and the namespace may be missing.
     """
 
     usage: Amounts
@@ -60,6 +61,16 @@ class QuotaClaim:
     best_effort: bool = False
     priority_class: str = ""
     crosses_namespaces: bool = False
+    is_answered: bool = True
+
+    def may_fall_under(self, quota: QuotaView) -> bool:
+        """Whether the quota counts this pod, whatever defaults are missing: of its PriorityClass, of its requests."""
+        if self.is_answered:
+            return self.falls_under(quota)
+        unknown = {"PriorityClass"} if not self.priority_class else set()
+        if self.best_effort:
+            unknown |= {"BestEffort", "NotBestEffort"}
+        return all(scope.name in unknown or self._is_in(scope) for scope in quota.scopes)
 
     def falls_under(self, quota: QuotaView) -> bool:
         """Whether the quota counts this pod: all of its scopes have to match."""

@@ -24,7 +24,7 @@ from muster.world import written
 from muster.world.checks import Standard
 from muster.world.fleet import Exclusion, Silence
 from muster.world.job import NodeLimit, OtherJob
-from muster.world.quotas import QuotaView
+from muster.world.quotas import QuotaView, Scope
 from muster.world.views import ContainerView, NodeView, OccupantView
 
 
@@ -784,6 +784,30 @@ def test_what_a_pod_counts_for_is_reckoned_from_the_template_until_the_api_serve
     answered = replace(scene.cluster.claim_of(job), priority_class="usual")
     scene.cluster.memory(job.metadata.uid).claim = answered
     assert scene.cluster.claim_of(job) == answered
+
+
+def test_a_running_job_counts_under_each_quota_that_may_count_it_until_its_claim_is_known(
+    scene: Any, make: Any
+) -> None:
+    """A new leader: the job has the cluster's default PriorityClass, which its template does not show."""
+    job = make.job(workers=1)
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.fleet.put_node(NodeView("n0", "u0", 1, allocatable={"nvidia.com/gpu": 8}))
+    usual = QuotaView("ns", "usual", "q", 4, {GPUS: 8}, {}, (Scope("PriorityClass", "In", ("usual",)),))
+    deadline = QuotaView("ns", "deadline", "q2", 4, {GPUS: 8}, {}, (Scope("Terminating"),))
+    scene.cluster.quotas.store.assume(usual)
+    assert scene.cluster.pods_with_unknown_claims() == [], "it holds nothing yet"
+    scene.cluster.gangs.store.assume(make.gang(job, "p0"))
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"nvidia.com/gpu": 1}))
+    (held,) = scene.cluster.quotas_of("ns").held
+    assert not held.claim.falls_under(usual)
+    assert held.claim.may_fall_under(usual)
+    assert not held.claim.may_fall_under(deadline), "no default adds a deadline"
+    ((uid, pod),) = scene.cluster.pods_with_unknown_claims()
+    assert (uid, pod.name) == (job.metadata.uid, make.pod(job, 0, "p0").name)
+    scene.cluster.memory(uid).claim = replace(held.claim, priority_class="other", is_answered=True)
+    assert scene.cluster.pods_with_unknown_claims() == []
+    assert not scene.cluster.claim_of(job).may_fall_under(usual)
 
 
 def test_a_namespace_holds_what_its_gangs_and_pods_do_but_no_dead_node_that_was_left(scene: Any, make: Any) -> None:

@@ -27,6 +27,8 @@ from muster.kube.pipes import MAX_CONNECTIONS
 from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CommitGang, CreatePod, DeletePod, Plan
 from muster.world.job import VerdictKind
+from muster.world.quotas import QuotaView
+from muster.world.views import NodeView
 
 QUOTA = Forbidden(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: few')
 
@@ -406,3 +408,40 @@ async def test_what_a_pod_counts_for_in_quotas_is_what_the_api_server_answers(
     await carry_out(performer, job, Plan((CheckTemplate(pod, 1),)))
     claim = scene.cluster.claim_of(job)
     assert (claim.priority_class, claim.usage["requests.cpu"], claim.best_effort) == ("usual", 2000, False)
+
+
+async def test_a_new_leader_asks_what_pods_of_jobs_that_run_count_for(
+    performer: Performer, scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their templates show neither the cluster's default PriorityClass nor what a LimitRange has added."""
+    jobs = {name: make.job(name, workers=1) for name in ("a", "b")}
+    stored: dict[str, Any] = {}
+    for number, (name, job) in enumerate(jobs.items()):
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.fleet.put_node(NodeView(f"n{number}", f"u{number}", 1))
+        member = {"node": f"n{number}", "incarnation": 1, "podUid": name}
+        scene.cluster.gangs.store.assume(make.gang(job, members=[member]))
+        pod = make.pod(job, 0, name, node=f"n{number}")
+        scene.cluster.pods.store.assume(pod)
+        container = {"name": "trainer", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "4"}}}
+        spec = {"priorityClassName": "usual", "containers": [container]}
+        stored[pod.name] = {"spec": spec, "status": {"qosClass": "Burstable"}}
+    (lost,) = (pod.name for pod in scene.cluster.pods_of("ns", "uid-b"))
+    asked = []
+
+    async def get(path: str) -> bytes:
+        asked.append(path.rpartition("/")[2])
+        if asked[-1] == lost:
+            raise NotFound(404, "NotFound", "it has just gone")
+        return json.dumps(stored[asked[-1]]).encode()
+
+    monkeypatch.setattr(scene.api, "get", get)
+    await performer.learn_claims()
+    assert asked == [], "without quotas nobody asks"
+    scene.cluster.quotas.store.assume(QuotaView("ns", "q", "q", 4, {"requests.cpu": 8000}))
+    await performer.learn_claims()
+    assert sorted(asked) == sorted(stored)
+    found = scene.cluster.claim_of(jobs["a"])
+    assert (found.priority_class, found.is_answered) == ("usual", True)
+    assert (found.usage["requests.cpu"], found.usage["limits.cpu"]) == (2000, 4000)
+    assert not scene.cluster.claim_of(jobs["b"]).is_answered
