@@ -178,7 +178,7 @@ def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failur
         killed=cause is Cause.KILLED,
         ailment=ailment,
         if_free=bool(ailment),
-        printed=first.tail if first.signal != signal.SIGKILL else "",
+        printed="" if first.signal == signal.SIGKILL and cause is Cause.KILLED else first.tail,
     )
 
 

@@ -128,6 +128,10 @@ _AT_EXIT = re.compile(
     r"^.*(?:Exception ignored in|Error in atexit\._run_exitfuncs|Failed to disconnect from coordination service)",
     re.MULTILINE,
 )
+# Lightning's first rank starts the others of its node, and kills itself as soon as one of them has failed.
+_OVER_ITS_CHILD = re.compile(
+    r"\bChild process with PID \d+ terminated with code (-?\d{1,3})\. Forcefully terminating all other processes"
+)
 # torchrun tells what failed after its root cause, before it.
 _FAILURES, _ROOT_CAUSE = re.compile(r"^Failures:$"), re.compile(r"^Root Cause\b")
 
@@ -147,6 +151,10 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
     Args:
         tail: what it printed last.
     """
+    child = _OVER_ITS_CHILD.search(tail)
+    if child is not None:
+        code = int(child[1])
+        return cause_of(tail[: child.start()], code if code > 0 else None, -code if code < 0 else None)
     if is_killed(exit_code, by_signal):
         return Cause.KILLED
     if by_signal in _OF_ITS_OWN:
