@@ -2,8 +2,9 @@
 
 from muster.api.fleethours import GpuState
 from muster.cli.fleetreported import FleetReport
-from muster.cli.words import count, duration, moment
+from muster.cli.words import count, duration, hours, moment
 
+THOUSAND = 1000
 CUT = "* an estimate: a part of the job's life lies outside this time"
 
 
@@ -51,10 +52,10 @@ def period(it: FleetReport) -> str:
 
 def figures(it: FleetReport) -> list[tuple[str, str]]:
     """The figures that people look for first."""
-    mttf = f"{it.mttf_hours:,.1f} h ({number(it.mttf_failures)} failures)" if it.mttf_hours is not None else "unknown"
+    mttf = f"{hours(it.mttf_hours)} ({number(it.mttf_failures)} failures)" if it.mttf_hours is not None else "unknown"
     if it.mttf_at_least_hours is not None:
         none = "none while steps were made" if it.failures else "no failure"
-        mttf = f"{none}; at least {it.mttf_at_least_hours:,.1f} h with 95 % confidence"
+        mttf = f"{none}; at least {hours(it.mttf_at_least_hours)} with 95 % confidence"
     rate = it.failures_per_thousand_node_days
     return [
         ("Goodput", share(it.goodput)),
@@ -64,9 +65,19 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
         *([("Idle accelerators", share(it.idle))] if it.idle is not None else []),
         *([("Cost", money(it.cost, it.currency))] if it.cost is not None else []),
         ("Time between a job's failures", mttf),
-        ("Failures in 1,000 node-days", f"{rate:,.2f}" if rate is not None else "unknown"),
+        _failure_rate(rate),
         ("Jobs", f"{it.jobs:,}, of which {it.running:,} run"),
     ]
+
+
+def _failure_rate(per_thousand_node_days: float | None) -> tuple[str, str]:
+    """In the unit that fits: jobs that fail at once have many failures in little time."""
+    rate = per_thousand_node_days
+    if rate is None or rate < THOUSAND:
+        return "Failures in 1,000 node-days", f"{rate:,.2f}" if rate is not None else "unknown"
+    if rate < 24 * THOUSAND:
+        return "Failures in a node-day", f"{rate / THOUSAND:,.2f}"
+    return "Failures in a node-hour", f"{rate / THOUSAND / 24:,.2f}"
 
 
 def share(value: float | None) -> str:

@@ -30,6 +30,7 @@ from muster.cli.session import (
     job_argument,
     run,
 )
+from muster.cli.words import hours
 
 BAR_WIDTH = 60
 JOULES_PER_KWH = 3_600_000
@@ -271,10 +272,10 @@ def _look(each: Share) -> tuple[str, str]:
 
 
 def _numbers(it: JobReport) -> list[tuple[str, object]]:
-    mttf = f"{_hours(it.mttf_hours)} ({show.count(it.mttf_failures, 'failure')})" if it.mttf_hours is not None else ""
+    mttf = f"{hours(it.mttf_hours)} ({show.count(it.mttf_failures, 'failure')})" if it.mttf_hours is not None else ""
     if it.mttf_at_least_hours is not None:
         none = "none while steps were made" if it.failures else "no failure"
-        mttf = f"{none}; at least {_hours(it.mttf_at_least_hours)} with 95 % confidence"
+        mttf = f"{none}; at least {hours(it.mttf_at_least_hours)} with 95 % confidence"
     first, back = it.first_checkpoint_seconds, it.recovery_seconds
     return [
         *_progress(it),
@@ -368,10 +369,6 @@ def _energy(it: EnergyUsed | None) -> list[tuple[str, object]]:
     if it.joules_per_token is not None:
         found.append(("  a token", f"{it.joules_per_token:,.3g} J"))
     return found
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:,.1f} h" if hours >= 1 else show.duration(hours * 3600)
 
 
 def _percent(share: float | None) -> str:

@@ -15,7 +15,7 @@ from muster.api.trainingjob import Incident, TrainingJob
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.training import still_since
-from muster.cli.words import count, duration
+from muster.cli.words import count, duration, hours
 from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
 from muster.goodput.energy import energy
 from muster.goodput.figures import gpus_while_running
@@ -395,7 +395,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
             )
     elif saved is not None and made.failures and saved.stall_seconds is None:
         yield (
-            f"checkpoints are {duration(saved.interval_seconds)} apart; for the best interval let the trainer tell "
+            f"checkpoints are {hours(saved.interval_seconds / HOUR)} apart; for the best interval let the trainer tell "
             "checkpointSeconds (docs/trainer-contract.md)"
         )
     if saved is None and made.failures and goodput.lost_steps and goodput.first_checkpoint_seconds is None:

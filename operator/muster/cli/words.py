@@ -47,6 +47,14 @@ def duration(seconds: float) -> str:
     return "0s"
 
 
+def hours(amount: float) -> str:
+    """Hours; what is less than one in minutes and seconds, what is less than a second with its digits."""
+    seconds = amount * 3600
+    if seconds >= 3600:
+        return f"{amount:,.1f} h"
+    return duration(seconds) if seconds >= 1 else f"{seconds:.2g}s"
+
+
 def moment(time: datetime) -> str:
     """A moment for people."""
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -18,6 +18,7 @@ from muster.cli.report import render as render_report
 from muster.cli.reported import report
 from muster.cli.standing import standing
 from muster.cli.status import render as render_status
+from muster.cli.words import duration, hours
 from muster.controller.jobfigures import JobFigures
 from muster.goodput.history import record
 from muster.goodput.opened import as_of
@@ -121,3 +122,32 @@ def test_progress_that_nobody_knows_is_unknown_on_every_surface(printed: Callabl
     assert rows[64.0] is None
     JobFigures(lambda: NOW).told(("ns", "llama"), unknown.status)
     assert REGISTRY.get_sample_value("muster_job_ettr_ratio", {"namespace": "ns", "job_name": "llama"}) is None
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [(24.0, "24.0 h"), (1.0, "1.0 h"), (0.5, "30m"), (0.02, "1m12s"), (0.4 / 3600, "0.4s"), (1e-7, "0.00036s")],
+)
+def test_hours_are_shown_in_units_that_fit(amount: float, shown: str) -> None:
+    assert hours(amount) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (56 * 73, ("Failures in a node-hour", "49.32")),
+        (56 * 7300, ("Failures in a node-day", "11.84")),
+        (56 * 7_300_000, ("Failures in 1,000 node-days", "11.84")),
+    ],
+)
+def test_failures_are_counted_in_units_that_fit(seconds: int, shown: tuple[str, str]) -> None:
+    """56 failures, one in 73 seconds of a node at first."""
+    spent = {"begun": ago(seconds), "time": ago(0), "seconds": {"compute": seconds}, "gpuSeconds": {"compute": seconds}}
+    job = TrainingJob.model_validate(a_job(state="Running", goodput={**spent, "failures": 56}))
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"nodes": 1})})
+    assert job.status.goodput is not None
+    life = Life(record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True)
+    found = dict(fleet_figures(fleet_report([life], NOW)))
+    assert found[shown[0]] == shown[1]
+    if seconds < 3600 * 56:
+        assert found["Time between a job's failures"] == f"{duration(seconds / 56)} (56 failures)"

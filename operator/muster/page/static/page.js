@@ -39,6 +39,7 @@ function el(kind, options = {}, ...inside) {
 function put(node, text) { if (node.textContent !== text) node.textContent = text; }
 const number = (value) => Number(value).toLocaleString("en");
 const percent = (value) => value == null ? "" : `${(value * 100).toFixed(1)}%`;
+const hours = (amount) => amount >= 1 ? `${amount.toFixed(1)} h` : amount * 3600 >= 1 ? duration(amount * 3600) : `${(amount * 3600).toPrecision(2)}s`;
 function duration(seconds) {
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
   const rest = Math.max(0, Math.floor(seconds));
@@ -328,7 +329,7 @@ function drawOne(key, body) {
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
     ...fact("ETTR", report?.progressUnknown ? "unknown: nobody knows what is kept" : percent(job.ettr)),
     ...fact("not saved yet", report?.unsavedSeconds ? duration(report.unsavedSeconds) : ""), ...fact("nodes", job.nodes ? number(job.nodes) : ""),
-    ...fact("time between failures", report?.mttfHours != null ? `${report.mttfHours.toFixed(1)} h` : report?.mttfAtLeastHours != null ? `> ${report.mttfAtLeastHours.toFixed(1)} h` : ""),
+    ...fact("time between failures", report?.mttfHours != null ? hours(report.mttfHours) : report?.mttfAtLeastHours != null ? `> ${hours(report.mttfAtLeastHours)}` : ""),
     ...fact("back to training in", report?.recoverySeconds != null ? duration(report.recoverySeconds) : ""),
     ...fact("steps made again", report ? number(report.lostSteps) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),
     ...fact("cost", money(report?.cost?.total, report)), ...fact("of it no steps that count", money(report?.cost?.notProductive, report)),
