@@ -133,7 +133,6 @@ class Operator:
             lambda nodes: self.server.notify(self.checkers.pods_on(nodes)),
             wall_clock,
         )
-        self.checkers.subscribe_meetings(lambda nodes: self.server.notify(self.checkers.pods_on(nodes)))
         self.history = self._make_history(clock, wall_clock)
         self.hours = FleetHoursKeeper(
             client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock
@@ -194,6 +193,7 @@ class Operator:
         self.hub.subscribe(self._heard)
         self.checkers.subscribe(self._checker_heard)
         self.checkers.subscribe_done(self._checkers_done)
+        self.checkers.subscribe_meetings(lambda nodes: self.server.notify(self.checkers.pods_on(nodes)))
         self.cluster.policies.store.subscribe(lambda _old, _new: self.standards.tell_unused())
 
     async def start(self) -> None:

@@ -107,7 +107,7 @@ class Orders:
 
     @property
     def again_id(self) -> str:
-        """Of the second order of a node that was slow or hung in the first one."""
+        """Of the second order of a node that was slow, late or hung in the first one, and of those that are tested beside it."""
         return f"{self.node_id}/again"
 
     def of_node(self, *, again: bool = False) -> CheckOrder:

@@ -27,10 +27,12 @@ from muster.protocol import messages
 from muster.protocol.checks import (
     CHECK_PATH,
     NODE,
+    PAIR,
     READY,
     CheckOrder,
     CheckReport,
     FigureReport,
+    Put,
     decode_check_directive,
 )
 from muster.protocol.messages import EXIT, RUN
@@ -354,3 +356,19 @@ async def test_checkers_are_told_whom_to_trust_where_they_are(
         while said[1:] != [(where, "two")]:  # noqa: ASYNC110 - likewise
             await asyncio.sleep(0.001)
     publishing.cancel()
+
+
+async def test_what_a_checker_puts_is_handed_to_the_other_one_at_once(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[str] = []
+    monkeypatch.setattr(process.server, "notify", lambda pods: answered.extend(pods))
+    for rank, node in enumerate(("n0", "n1")):
+        order = CheckOrder("pair", PAIR, node_rank=rank, nodes=2)
+        process.checkers.give(f"job-of-{node}", {node: NodeChecks((order,))})
+    for rank, node in enumerate(("n0", "n1")):
+        answered.clear()
+        report = CheckReport(1, state=READY, meeting="pair", puts=(Put(rank, "here", "eJwDAAAAAAE="),))
+        process.checkers.record(Caller("muster-check", node, f"pod-{node}", node, "nu", "muster-check"), report)
+    assert "pod-n0" in answered
+    assert process.checkers.directive_for("n0").puts == (Put(1, "here", "eJwDAAAAAAE="),)
