@@ -30,6 +30,7 @@ from muster.kube.decode import Undecodable, job_identity
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
 from muster.lifecycle.place import ELSEWHERE, place_of
+from muster.lifecycle.record import SUSPENDED
 from muster.lifecycle.resume import branch_of
 from muster.lifecycle.template import quota_claim
 from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
@@ -60,6 +61,8 @@ _ahead = Gauge(
 # Kubelets renew their leases every ten seconds. Where the first node of many that fall silent together is judged, the
 # others are nearly as late.
 DARK_SECONDS = 12.0
+# Nodes that are held for longer without a start, and then let go of, count as a reservation that came to nothing.
+UNUSED_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -81,7 +84,22 @@ class JobMemory:
     counts_written_at: float = float("-inf")
     refusal_logged: str = ""
     ghosts: GhostAges = field(default_factory=GhostAges)
+    unused_seconds: float = 0.0  # for how long it has held nodes without a start, in several times
     class_told: str = ""  # the PriorityClass that counts for nothing, as its people were told
+
+
+@dataclass(slots=True)
+class _Reservation:
+    """Nodes that a record holds.
+
+    Attributes:
+        since: when this process saw it first.
+        is_used: whether its gang has begun there.
+    """
+
+    since: float
+    nodes: frozenset[str] = frozenset()
+    is_used: bool = False
 
 
 class Cluster:
@@ -125,6 +143,8 @@ class Cluster:
         self.memories: dict[str, JobMemory] = {}
         # Called with a job that is gone or going, while what is remembered of it is still there.
         self.job_goes: Callable[[TrainingJob], None] = lambda _: None
+        # Called with namespace and uid of a job that has held nodes for too long without a start, and has let go of them.
+        self.reservation_unused: Callable[[str, str], None] = lambda _namespace, _uid: None
         self._rings = rings
         self._node_freed = node_freed
         self._clock = clock
@@ -142,6 +162,7 @@ class Cluster:
         # Namespace -> name of a record that holds nothing for its namespace's limit -> the nodes that it names.
         self._refused: dict[str, dict[str, frozenset[str]]] = {}
         self._met: set[Key] = set()  # those of them that were there at the start
+        self._reservations: dict[Key, _Reservation] = {}
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
         self._uids: dict[str, set[str]] = {}  # namespace -> uids of its jobs
@@ -708,6 +729,7 @@ class Cluster:
             self._jobs_on.setdefault(node, set()).add(uid)
         self._counts.note(uid)
         held = names if self._has_room(key, uid, names) else frozenset()
+        self._note_reservation(key, before, after, held)
         if self.fleet.occupy(("gang", *key), uid, held):
             self._node_freed()
 
@@ -757,6 +779,36 @@ class Cluster:
             if len(nodes) <= room:
                 self._take_record((namespace, name), self._records[namespace, name])
                 room = self._room(namespace)
+
+    def _note_reservation(self, key: Key, before: Gang | None, after: Gang | None, held: frozenset[str]) -> None:
+        """Say so where a gang lets go of nodes that it has held for long without a start, though its pods did not all run.
+
+        Whoever deletes or suspends such a job shortly before `assemblyTimeoutSeconds` has kept the nodes from others all
+        the same. A job that is suspended again and again pays for all of its times together.
+        """
+        mine, now = self._reservations.get(key), self._clock()
+        if after is not None and held:
+            met_late = before is None and bool(after.spec.incidents)  # it may have begun before this process was there
+            if mine is None:
+                mine = self._reservations[key] = _Reservation(now)
+            mine.nodes, mine.is_used = held, mine.is_used or met_late or after.spec.go is not None
+            return
+        if mine is None:
+            return
+        del self._reservations[key]
+        uid = (before or after).spec.job_uid  # type: ignore[union-attr]
+        job = self._job_by_uid(uid)
+        memory = self.memory(uid) if job is not None else self.memories.get(uid, JobMemory())
+        has_ended = isinstance(job, TrainingJob) and job.status.completion is not None
+        is_given_back = _wants_nodes(job) and after is not None and after.spec.reason != SUSPENDED
+        runs = {pod.node for pod in self.pods_of(key[0], uid) if pod.phase == "Running"}
+        if mine.is_used or has_ended or is_given_back or mine.nodes <= runs:
+            memory.unused_seconds = 0.0
+            return
+        memory.unused_seconds += now - mine.since
+        if memory.unused_seconds > UNUSED_SECONDS:
+            memory.unused_seconds = 0.0
+            self.reservation_unused(key[0], uid)
 
     def _reconsider_met(self, pod: PodView) -> None:
         """A record that was refused at the start is believed once its pods are on most of its nodes."""

@@ -91,6 +91,7 @@ class Queue:
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
         cluster.quotas.store.subscribe(self._quota_changed)
+        cluster.reservation_unused = self._charge
 
     def expect(self, keys: list[Key]) -> None:
         """No plan before these jobs have been looked at once: a new leader must not serve whom it sees first."""
@@ -129,7 +130,7 @@ class Queue:
         self.seen(key)
 
     def gave_back(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> None:
-        """A gang could not be assembled and gave its nodes back; its namespace pays for that once, however often it is told.
+        """A gang could not be assembled and gave its nodes back, which is charged once, however often it is told.
 
         Args:
             attempt: of the record that says so.
@@ -138,7 +139,10 @@ class Queue:
         if self._gave_back.get(key) == (job_uid, attempt):
             return
         self._gave_back[key] = job_uid, attempt
-        self._charges.charge(key[0], self._clock() - ago_seconds)
+        self._charge(key[0], job_uid, ago_seconds)
+
+    def _charge(self, namespace: str, job_uid: str, ago_seconds: float = 0.0) -> None:
+        self._charges.charge(namespace, job_uid, self._clock() - ago_seconds)
         self._stale.set()
 
     def turn(self, job_uid: str) -> Turn | None:

@@ -26,6 +26,7 @@ from muster.lifecycle.template import scheduler_for, shape_problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
+from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.queueing.words import nodes
 from muster.recovery import budgets, holds, judging
@@ -331,7 +332,11 @@ def _given_back(
     pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
     note = f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in {pause:.0f} s"
     if record.came_to_nothing(spec):
-        note += f". Until then, and for an hour or longer, jobs of namespace {world.job.metadata.namespace} stand behind those of other namespaces in the queue"
+        namespace = world.job.metadata.namespace
+        note += (
+            ". For an hour or longer it stands behind all other jobs in the queue; where that happens to "
+            f"{JOBS_THAT_PAY_ALONE + 1} jobs of namespace {namespace} in a day, all of its jobs stand behind those of other namespaces"
+        )
     return commit(world, spec, Announcement(spec.reason, note, warning=True))
 
 

@@ -57,6 +57,7 @@ FIRST_RELEASE_SECONDS = 60.0
 TOGETHER_SECONDS = 10.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
 GAVE_WAY = "GaveWay"
+SUSPENDED = "Suspended"
 BURN_IN_FAILED = "BurnInFailed"
 MAX_BURN_IN_FAILURES = 64
 # Kinds that speak against the node, when they take the worker from it.
@@ -397,7 +398,7 @@ def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
     return _next(world, record, level, leave.reason, seats, incident, ghosts(world, record, seats))
 
 
-def released(world: JobWorld, record: GangSpec, reason: str = "Suspended") -> GangSpec:
+def released(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """The record without members: the nodes are free."""
     record = record.model_copy(update={"checkpoint": resume.newest(world, record)})
     spec = _next(world, record, Level.START, reason, [], left=ghosts(world, record, []))

@@ -1,14 +1,19 @@
-"""What a reservation that comes to nothing costs its owner: the place in the queue.
+"""What a reservation that comes to nothing costs: the place in the queue.
 
 A gang whose pods do not come to be has kept its nodes from everybody, and before that what was reserved for it. So that
-nobody can do that over and over, all jobs of its namespace then stand behind those of the others for a while, whatever
-their age and their priority. The namespace is charged and not the job, or one more job would do it again.
+nobody can do that over and over, its job then stands behind all others for a while, whatever its age and priority. Where
+many jobs of a namespace do it, all jobs of that namespace stand behind those of the others: a job can be made anew.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from muster.world.turn import Payer
 
 FIRST_SECONDS = 3600.0
 LONGEST_SECONDS = 86400.0
+# So many different jobs of a namespace pay for themselves; from the next one on, the namespace pays.
+JOBS_THAT_PAY_ALONE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,32 +22,70 @@ class _Charge:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """Jobs, by uid, and namespaces that stand behind the others."""
+
+    jobs: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+    def payer(self, namespace: str, job_uid: str) -> Payer | None:
+        """Why this job stands behind others; None where it does not."""
+        if namespace in self.namespaces:
+            return Payer.NAMESPACE
+        return Payer.JOB if job_uid in self.jobs else None
+
+
 def pause_seconds(count: int) -> float:
-    """For how long a namespace stands behind the others for the so-manieth time in a row."""
+    """For how long a job, or a namespace, stands behind the others for the so-manieth time in a row."""
     return float(min(FIRST_SECONDS * 2.0 ** min(count - 1, 32), LONGEST_SECONDS))
 
 
 class Charges:
-    """Namespaces whose reservations came to nothing; all times by one monotonic clock, in seconds."""
+    """Jobs and namespaces whose reservations came to nothing; all times by one monotonic clock, in seconds."""
 
     def __init__(self) -> None:
-        self._charges: dict[str, _Charge] = {}
+        self._namespaces: dict[str, _Charge] = {}
+        self._jobs: dict[str, dict[str, _Charge]] = {}  # namespace -> uid of a job -> its charge
 
-    def charge(self, namespace: str, now: float) -> None:
-        """A reservation of the namespace came to nothing.
+    def charge(self, namespace: str, job_uid: str, now: float) -> None:
+        """A reservation of the job came to nothing.
 
-        What happens while the namespace stands behind the others already is not counted: it took nothing from them. A
-        day after the last pause all is forgotten.
+        What happens while the job or its namespace stands behind the others already is not counted: it took nothing from
+        them. A day after the last pause all is forgotten.
         """
-        before = self._charges.get(namespace)
-        if before is not None and now < before.until:
+        self._forget(now)
+        jobs, whole = self._jobs.get(namespace, {}), self._namespaces.get(namespace)
+        mine = jobs.get(job_uid)
+        if any(charge is not None and now < charge.until for charge in (mine, whole)):
             return
-        count = before.count + 1 if before is not None and now < before.until + LONGEST_SECONDS else 1
-        self._charges[namespace] = _Charge(now + pause_seconds(count), count)
+        self._jobs.setdefault(namespace, jobs)[job_uid] = _next(mine, now)
+        if len(jobs) > JOBS_THAT_PAY_ALONE:
+            self._namespaces[namespace] = _next(whole, now)
 
-    def charged(self, now: float) -> frozenset[str]:
-        """The namespaces that stand behind the others now."""
-        for namespace, charge in list(self._charges.items()):
-            if now >= charge.until + LONGEST_SECONDS:
-                del self._charges[namespace]
-        return frozenset(namespace for namespace, charge in self._charges.items() if now < charge.until)
+    def charged(self, now: float) -> Charged:
+        """The jobs and namespaces that stand behind the others now."""
+        self._forget(now)
+        jobs = (uid for charges in self._jobs.values() for uid in _paying(charges, now))
+        return Charged(frozenset(jobs), _paying(self._namespaces, now))
+
+    def _forget(self, now: float) -> None:
+        _drop_old(self._namespaces, now)
+        for namespace, charges in list(self._jobs.items()):
+            _drop_old(charges, now)
+            if not charges:
+                del self._jobs[namespace]
+
+
+def _next(before: _Charge | None, now: float) -> _Charge:
+    count = before.count + 1 if before is not None else 1
+    return _Charge(now + pause_seconds(count), count)
+
+
+def _paying(charges: Mapping[str, _Charge], now: float) -> frozenset[str]:
+    return frozenset(name for name, charge in charges.items() if now < charge.until)
+
+
+def _drop_old(charges: dict[str, _Charge], now: float) -> None:
+    for name in [name for name, charge in charges.items() if now >= charge.until + LONGEST_SECONDS]:
+        del charges[name]

@@ -8,7 +8,7 @@ from muster.queueing.limits import OverLimit
 from muster.queueing.quotas import OverQuota, in_words
 from muster.queueing.remedies import NEVER, remedies
 from muster.queueing.words import are, cut, nodes
-from muster.world.turn import NotPlaced, Placed, Turn
+from muster.world.turn import NotPlaced, Payer, Placed, Turn
 
 # The bounds of the status' fields.
 MAX_DOMAINS = 16
@@ -49,10 +49,12 @@ def message(job: TrainingJob, turn: Turn) -> str:
     rest = f"; would help: {cut(helps, MAX_REMEDY)}" if helps else ""
     if turn.queued > 1:
         rest += f"; number {turn.position} of {turn.queued} in the queue"
-    if turn.behind_others:
+    if turn.payer is Payer.JOB:
+        rest += "; it stands behind all other jobs for now, because it held nodes and its pods did not come to run"
+    if turn.payer is Payer.NAMESPACE:
         rest += (
-            f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because a gang of it gave its "
-            "nodes back (AssemblyTimedOut)"
+            f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its jobs held "
+            "nodes and their pods did not come to run"
         )
     return cut(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
 

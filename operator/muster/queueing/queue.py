@@ -11,13 +11,14 @@ nodes. A choice that stays is empty once its running jobs have ended, and a doma
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from muster.placement.names import OTHERS, shown
 from muster.placement.request import Request
 from muster.placement.space import Space
+from muster.queueing.charges import Charged
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.words import after_it, are, listed, more, nodes, part
@@ -26,6 +27,7 @@ from muster.world.quotas import QuotaClaim
 from muster.world.turn import NotPlaced, Placed, Turn
 
 INTERNAL_ERROR = "InternalError"
+_NOBODY = Charged()
 # Waiting does not help these: they are in nobody's way.
 _HOPELESS = frozenset({"NeverFits", "UnknownTopologyLevel"})
 
@@ -87,15 +89,16 @@ class Failed(NotPlaced):
     error: Exception | None = None
 
 
-def order(waiting: Iterable[Waiting], charged: Collection[str] = ()) -> list[Waiting]:
+def order(waiting: Iterable[Waiting], charged: Charged = _NOBODY) -> list[Waiting]:
     """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name.
 
     Args:
-        charged: namespaces whose jobs stand behind those of the others (`muster.queueing.charges`).
+        charged: which jobs stand behind the others (`muster.queueing.charges`).
     """
 
     def place(job: Waiting) -> tuple[bool, bool, int, datetime, str]:
-        return not job.replacement, job.namespace in charged, -job.priority, job.created, job.name
+        stands_behind = charged.payer(job.namespace, job.job_uid) is not None
+        return not job.replacement, stands_behind, -job.priority, job.created, job.name
 
     return sorted(waiting, key=place)
 
@@ -106,7 +109,7 @@ def plan(
     limits: Mapping[str, int],
     held: Mapping[str, int],
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
-    charged: Collection[str] = (),
+    charged: Charged = _NOBODY,
 ) -> dict[str, Turn]:
     """The turns of all waiting jobs, by job uid; see `plan_steps`."""
     steps = plan_steps(fleet, waiting, limits, held, quotas=quotas, charged=charged)
@@ -120,7 +123,7 @@ def plan_steps(
     held: Mapping[str, int],
     reserved: dict[str, str] | None = None,
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
-    charged: Collection[str] = (),
+    charged: Charged = _NOBODY,
 ) -> Iterator[tuple[str, Turn] | None]:
     """The turns of all waiting jobs, first come first, each worked out when it is asked for.
 
@@ -140,8 +143,8 @@ def plan_steps(
     desk = _Desk(fleet, Limits(limits, held), Quotas(fleet, quotas), {} if reserved is None else reserved)
     for position, job in enumerate(queue, start=1):
         answer = yield from _guarded(desk, job)
-        behind_others = job.namespace in charged and not job.replacement
-        yield job.job_uid, Turn(position, len(queue), answer, behind_others)
+        payer = None if job.replacement else charged.payer(job.namespace, job.job_uid)
+        yield job.job_uid, Turn(position, len(queue), answer, payer)
 
 
 def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotPlaced]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,13 @@ class NotPlaced:
     shortfall: Shortfall | None = None
 
 
+class Payer(StrEnum):
+    """Who pays for a reservation that came to nothing, with the place in the queue."""
+
+    JOB = "Job"
+    NAMESPACE = "Namespace"
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A waiting job's place in the queue, and the answer to its request when its turn came in the last plan.
@@ -74,11 +82,11 @@ class Turn:
         position: 1 is the next.
         queued: jobs in the queue.
         answer: nodes that are its own if it takes them now, or why there are none.
-        behind_others: whether it stands behind the jobs of other namespaces, because a reservation of its own namespace
-            came to nothing.
+        payer: why it stands behind others: its own reservation came to nothing, or several of its namespace; None: it
+            does not.
     """
 
     position: int
     queued: int
     answer: Placed | NotPlaced
-    behind_others: bool = False
+    payer: Payer | None = None

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.unit.lifecycle.builders import an_incident
 
 from muster.api.base import Owner
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
@@ -859,6 +860,124 @@ def test_a_job_replaced_while_nobody_watched_leaves_nothing_behind(scene: Any, m
     assert scene.cluster.memories.keys() == set()
     assert scene.cluster.fleet.nodes_of("uid-j") == (), "its record holds nothing any more"
     assert scene.cluster.jobs_on("n0") == ()
+
+
+class TestAReservationThatIsNotUsed:
+    """A job has nodes, its pods do not come to be, and somebody deletes or suspends it before it would give them back."""
+
+    @pytest.fixture
+    def charged(self, scene: Any) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        scene.cluster.reservation_unused = lambda namespace, uid: found.append((namespace, uid))
+        return found
+
+    @pytest.fixture
+    def job(self, scene: Any, make: Any) -> Any:
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        return job
+
+    def place(self, scene: Any, make: Any, job: Any, version: int = 10, **spec: Any) -> None:
+        gang = make.gang(job, "", "", version=version, **{"go": None, **spec})
+        scene.cluster.gangs.store.assume(gang)
+
+    def give_back(self, scene: Any, make: Any, job: Any, reason: str, version: int = 20) -> None:
+        gang = make.gang(job, version=version, members=[], go=None, reason=reason, attempt=2)
+        scene.cluster.gangs.store.assume(gang)
+
+    @pytest.mark.parametrize(("seconds", "want"), [(60.0, []), (60.5, [("ns", "uid-j")])])
+    @pytest.mark.parametrize("way", ["job deleted", "job going", "record deleted", "suspended"])
+    def test_costs_its_job_the_place_after_a_minute(
+        self, scene: Any, make: Any, job: Any, charged: list[Any], way: str, seconds: float, want: list[Any]
+    ) -> None:
+        self.place(scene, make, job)
+        scene.clock.now += 30
+        self.place(scene, make, job, version=12, attempt=2)  # one of its nodes was closed: it is the same reservation
+        scene.clock.now += seconds - 30
+        if way == "job deleted":
+            scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+        elif way == "job going":
+            metadata = job.metadata.model_copy(
+                update={"deletion_timestamp": datetime.now(UTC), "resource_version": "30"}
+            )
+            scene.cluster.jobs.store.assume(job.model_copy(update={"metadata": metadata}))
+        elif way == "record deleted":
+            gang = make.gang(job)
+            scene.cluster.gangs.store.assume_deleted(("ns", gang.metadata.name), gang.metadata.uid)
+        else:
+            self.give_back(scene, make, job, "Suspended")
+        assert charged == want
+
+    def test_several_times_of_a_job_that_is_suspended_count_together(
+        self, scene: Any, make: Any, job: Any, charged: list[Any]
+    ) -> None:
+        for times in range(4):
+            self.place(scene, make, job, version=10 + 10 * times)
+            scene.clock.now += 25
+            self.give_back(scene, make, job, "Suspended", version=15 + 10 * times)
+            assert charged == ([] if times < 2 else [("ns", "uid-j")])
+            scene.clock.now += 1000
+
+    @pytest.mark.parametrize("reason", ["AssemblyTimedOut", "BurnInFailed", "GaveWay", "NamespaceLimit"])
+    def test_is_not_counted_here_where_muster_gives_it_back(
+        self, scene: Any, make: Any, job: Any, charged: list[Any], reason: str
+    ) -> None:
+        """A timeout is charged by its record; for the others nobody pays."""
+        self.place(scene, make, job)
+        scene.clock.now += 300
+        self.give_back(scene, make, job, reason)
+        scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+        assert charged == []
+
+    def test_a_gang_that_has_begun_pays_nothing(self, scene: Any, make: Any, job: Any, charged: list[Any]) -> None:
+        self.place(scene, make, job)
+        scene.clock.now += 100
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11))
+        self.place(scene, make, job, version=12, attempt=2)  # a rank has failed
+        scene.clock.now += 100
+        scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+        assert charged == []
+
+    def test_one_that_had_begun_before_this_process_was_there_pays_nothing(
+        self, scene: Any, make: Any, job: Any, charged: list[Any]
+    ) -> None:
+        incident = an_incident().to_json()
+        self.place(scene, make, job, attempt=2, incidents=[incident])
+        scene.clock.now += 100
+        scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+        assert charged == []
+
+    def test_one_whose_pods_all_run_pays_nothing(self, scene: Any, make: Any, job: Any, charged: list[Any]) -> None:
+        """It waits for its checkpoints or a burn-in: quotas hold what it takes."""
+        self.place(scene, make, job)
+        for index in (0, 1):
+            scene.cluster.pods.store.assume(make.pod(job, index, f"p{index}"))
+        scene.clock.now += 100
+        scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+        assert charged == []
+
+    def test_one_that_has_ended_pays_nothing(self, scene: Any, make: Any, job: Any, charged: list[Any]) -> None:
+        self.place(scene, make, job)
+        scene.clock.now += 100
+        end = {
+            "result": "Failed",
+            "reason": "StartFailed",
+            "message": "m",
+            "time": "2026-01-31T12:00:00Z",
+            "attempt": 1,
+        }
+        scene.cluster.jobs.store.assume(make.job(version=40, completion=end))
+        scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+        assert charged == []
+
+    def test_one_that_holds_nothing_for_its_namespaces_limit_pays_nothing(
+        self, scene: Any, make: Any, job: Any, charged: list[Any]
+    ) -> None:
+        limited(scene, 1)
+        self.place(scene, make, job)
+        scene.clock.now += 100
+        scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+        assert charged == []
 
 
 def limited(scene: Any, nodes: int, version: int = 3) -> None:

@@ -27,6 +27,7 @@ from muster.placement.outline import PART, Outline
 from muster.placement.request import Request
 from muster.placement.space import solve
 from muster.protocol.checks import NODE, CheckOrder
+from muster.queueing.charges import Charged
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 from muster.world.turn import Placed
@@ -516,21 +517,21 @@ async def test_what_was_not_written_yet_is_written_later(
     await loop.until(lambda: loop.scene.cluster.job(("ns", "j")).status.nodes_ready == "2/2")
 
 
-async def test_a_gang_that_could_not_be_assembled_costs_its_namespace_the_place_once(
+async def test_a_gang_that_could_not_be_assembled_costs_its_job_the_place_once(
     scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = Loop(scene, monkeypatch)
     job = make.job()
     loop.add(job)
     loop.reconciler._decide(job)
-    assert loop.queue._charges.charged(loop.queue._clock()) == frozenset()
+    assert loop.queue._charges.charged(loop.queue._clock()) == Charged()
     gang = make.gang(job, members=[], reason="AssemblyTimedOut", releases=1, go=None, attempt=2)
     scene.cluster.gangs.store.assume(gang)
-    charged: list[tuple[str, float]] = []
+    charged: list[tuple[str, str, float]] = []
     monkeypatch.setattr(loop.queue._charges, "charge", lambda *told: charged.append(told))
     for _ in range(2):
         loop.reconciler._decide(job)
-    assert [namespace for namespace, _ in charged] == ["ns"]
+    assert [told[:2] for told in charged] == [("ns", "uid-j")]
     world = scene.cluster.world(job)
     assert reconciler._queued_since(world) == gang.spec.time, "its age counts from then"
     trained = gang.model_copy(update={"spec": gang.spec.model_copy(update={"reason": "GaveWay"})})

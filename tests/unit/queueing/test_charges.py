@@ -2,28 +2,59 @@
 
 import itertools
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
 
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import a_job
 from tests.unit.queueing.builders import queue, told, tree, wants
 
 from muster.queueing import explain
-from muster.queueing.charges import FIRST_SECONDS, LONGEST_SECONDS, Charges, pause_seconds
+from muster.queueing.charges import (
+    FIRST_SECONDS,
+    JOBS_THAT_PAY_ALONE,
+    LONGEST_SECONDS,
+    Charged,
+    Charges,
+    pause_seconds,
+)
 from muster.queueing.queue import Waiting, order, plan
 from muster.world.turn import Placed
 
 HOUR = FIRST_SECONDS
 
 
-def test_a_namespace_stands_behind_for_an_hour_then_two_then_four_up_to_a_day() -> None:
+def many(charges: Charges, now: float, first: int = 0) -> None:
+    """One job more than pays alone."""
+    for number in range(first, first + JOBS_THAT_PAY_ALONE + 1):
+        charges.charge("team", f"job-{number}", now)
+
+
+def test_a_job_stands_behind_for_an_hour_then_two_then_four_up_to_a_day_and_its_namespace_does_not() -> None:
     charges, now = Charges(), 0.0
     pauses = []
     for _ in range(7):
-        charges.charge("team", now)
-        assert charges.charged(now) == {"team"}
-        pauses.append(next(s for s in range(0, 10**6, 1800) if not charges.charged(now + s)))
+        charges.charge("team", "job", now)
+        assert charges.charged(now) == Charged(jobs=frozenset({"job"}))
+        pauses.append(next(s for s in range(0, 10**6, 1800) if charges.charged(now + s) == Charged()))
+        now += pauses[-1]
+    assert pauses == [HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 16 * HOUR, LONGEST_SECONDS, LONGEST_SECONDS]
+
+
+def test_its_namespace_stands_behind_as_long_once_one_job_more_does_it_than_pays_alone() -> None:
+    charges, now = Charges(), 0.0
+    for number in range(JOBS_THAT_PAY_ALONE):
+        charges.charge("team", f"job-{number}", now)
+        charges.charge("team", f"job-{number}", now + number)
+        assert charges.charged(now).namespaces == frozenset()
+    charges.charge("other", "of-another", now)
+    pauses = []
+    for number in range(7):
+        many(charges, now, first=10 * number)
+        assert charges.charged(now).namespaces == {"team"}
+        pauses.append(next(s for s in range(0, 10**6, 1800) if not charges.charged(now + s).namespaces))
         now += pauses[-1]
     assert pauses == [HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 16 * HOUR, LONGEST_SECONDS, LONGEST_SECONDS]
 
@@ -31,19 +62,26 @@ def test_a_namespace_stands_behind_for_an_hour_then_two_then_four_up_to_a_day() 
 def test_what_happens_while_it_stands_behind_is_not_counted() -> None:
     charges = Charges()
     for now in (0.0, 1.0, HOUR - 1):
-        charges.charge("team", now)
-    assert charges.charged(HOUR) == frozenset()
+        charges.charge("team", "job", now)
+    assert charges.charged(HOUR) == Charged()
+    charges = Charges()
+    for now in (0.0, 1.0, HOUR - 1):
+        many(charges, now, first=int(now))
+    assert charges.charged(HOUR) == Charged()
+    assert len(charges._jobs["team"]) == JOBS_THAT_PAY_ALONE + 1, (
+        "nothing is kept of a thousand jobs that fail together"
+    )
 
 
 def test_a_day_after_a_pause_all_is_forgotten() -> None:
-    charges = Charges()
-    charges.charge("team", 0.0)
-    charges.charge("team", HOUR + LONGEST_SECONDS - 1)
-    assert charges.charged(HOUR + LONGEST_SECONDS + HOUR) == {"team"}, "twice in a row: two hours"
-    charges = Charges()
-    charges.charge("team", 0.0)
-    charges.charge("team", HOUR + LONGEST_SECONDS)
-    assert charges.charged(HOUR + LONGEST_SECONDS + HOUR) == frozenset()
+    for later, two_hours in ((HOUR + LONGEST_SECONDS - 1, True), (HOUR + LONGEST_SECONDS, False)):
+        charges = Charges()
+        many(charges, 0.0)
+        many(charges, later)
+        found = charges.charged(later + HOUR)
+        assert found == (Charged(frozenset({"job-0"}), frozenset({"team"})) if two_hours else Charged())
+    assert charges.charged(later + HOUR + LONGEST_SECONDS) == Charged()
+    assert (charges._jobs, charges._namespaces) == ({}, {})
 
 
 def test_neither_age_nor_priority_helps_but_replacements_go_first() -> None:
@@ -51,17 +89,23 @@ def test_neither_age_nor_priority_helps_but_replacements_go_first() -> None:
         wants("old", 1, namespace="bad", priority=9),
         wants("young", 1, namespace="good", priority=-9),
         wants("hurt", 1, namespace="bad", replacement=True),
+        wants("broken", 1, namespace="good", priority=9),
     )
-    assert [job.name for job in order(jobs, {"bad"})] == ["bad/hurt", "good/young", "bad/old"]
+    charged = Charged(frozenset({"uid-of-broken"}), frozenset({"bad"}))
+    assert [job.name for job in order(jobs, charged)] == ["bad/hurt", "good/young", "bad/old", "good/broken"]
 
 
 def test_who_stands_behind_is_told_so() -> None:
     jobs = queue(wants("old", 3, namespace="bad"), wants("young", 2, namespace="good"))
-    turns = plan(tree("b1/r1:2"), jobs, {}, {}, charged={"bad"})
-    assert told({name: turns[f"uid-of-{name}"].answer for name in ("old", "young")}) == {"old": "NeverFits", "young": 2}
-    turn = turns["uid-of-old"]
-    assert turn.behind_others
-    assert "stands behind other namespaces for now" in explain.message(a_job("old", nodes=3), turn)
+    for charged, words in (
+        (Charged(namespaces=frozenset({"bad"})), "namespace default stands behind other namespaces for now"),
+        (Charged(jobs=frozenset({"uid-of-old"})), "it stands behind all other jobs for now"),
+    ):
+        turns = plan(tree("b1/r1:2"), jobs, {}, {}, charged=charged)
+        found = {name: turns[f"uid-of-{name}"].answer for name in ("old", "young")}
+        assert told(found) == {"old": "NeverFits", "young": 2}
+        assert words in explain.message(a_job("old", nodes=3), turns["uid-of-old"])
+        assert turns["uid-of-young"].payer is None
 
 
 # The bound, over random queues in which some namespaces' gangs never come to be.
@@ -71,30 +115,47 @@ ASSEMBLY = 300.0
 
 @dataclass
 class Job:
+    """Attributes:
+    anew: it is deleted each time that it comes to nothing, and another one, made long before, comes in its place. It
+        takes nodes only while others wait: it could pass nobody else.
+    """
+
     waiting: Waiting
     lasts: float
     fails: bool
     again_at: float
+    anew: bool = False
     releases: int = 0
     placed_at: float | None = None
+
+
+def a_job_that(
+    name: str, nodes: int, namespace: str, *, fails: bool = False, anew: bool = False, **changes: Any
+) -> Job:
+    """Attributes of the job in the queue, and how long it keeps its nodes."""
+    lasts, arrives = changes.pop("lasts", ASSEMBLY), changes.pop("arrives", 0.0)
+    waiting = wants(name, nodes, seconds=arrives, namespace=namespace, **changes)
+    return Job(waiting, ASSEMBLY if fails else lasts, fails, arrives, anew)
 
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[Job]:
     jobs = []
-    for number in range(draw(st.integers(2, 8))):
+    for number in range(draw(st.integers(2, 6))):
         namespace = draw(st.sampled_from(["bad", "bad", "worse", "good", "fine"]))
-        arrives = float(draw(st.integers(0, 30)) * 600)
-        waiting = wants(
-            f"j{number}",
-            draw(st.integers(1, 6)),
-            seconds=arrives,
-            namespace=namespace,
-            priority=draw(st.integers(-1, 1)),
-        )
-        lasts = float(draw(st.integers(1, 30)) * 600)
         fails = namespace in ("bad", "worse") and draw(st.booleans())
-        jobs.append(Job(waiting, ASSEMBLY if fails else lasts, fails, arrives))
+        jobs.append(
+            a_job_that(
+                f"j{number}",
+                draw(st.integers(1, 6)),
+                namespace,
+                fails=fails,
+                anew=fails and draw(st.booleans()),
+                lasts=float(draw(st.integers(1, 30)) * 600),
+                arrives=float(draw(st.integers(0, 30)) * 600),
+                priority=draw(st.integers(-1, 1)),
+            )
+        )
     return jobs
 
 
@@ -106,7 +167,8 @@ class Story:
     def __init__(self, jobs: list[Job]) -> None:
         self.jobs = jobs
         self.charges = Charges()
-        self.passed: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
+        self.passed: defaultdict[tuple[str, str], set[tuple[float, str]]] = defaultdict(set)
+        self.gave_back: defaultdict[str, dict[str, float]] = defaultdict(dict)  # namespace -> uid -> when first
         self._due = sorted({job.again_at for job in jobs})
 
     def play(self) -> None:
@@ -122,8 +184,13 @@ class Story:
                 continue
             job.releases += 1
             job.placed_at, job.again_at = None, now + min(60.0 * 2 ** (job.releases - 1), HOUR)
-            self.charges.charge(job.waiting.namespace, now)
-            self._due += [job.again_at, self.charges._charges[job.waiting.namespace].until]
+            namespace, uid = job.waiting.namespace, job.waiting.job_uid
+            self.gave_back[namespace].setdefault(uid, now)
+            self.charges.charge(namespace, uid, now)
+            if job.anew:
+                job.waiting, job.again_at = replace(job.waiting, job_uid=f"{uid}'", name=f"{job.waiting.name}'"), now
+            paying = (*self.charges._namespaces.values(), *self.charges._jobs[namespace].values())
+            self._due += [job.again_at, *(charge.until for charge in paying)]
 
     def _place(self, now: float) -> None:
         fleet = tree("b1/r1:4 b2/r2:4")
@@ -131,6 +198,8 @@ class Story:
         for uid, needs in ((job.waiting.job_uid, job.waiting.needs) for job in self.jobs if job.placed_at is not None):
             fleet.occupy(("gang", uid), uid, frozenset(itertools.islice(free, needs)))
         queued = {job.waiting.job_uid: job for job in self.jobs if job.placed_at is None and job.again_at <= now}
+        if all(job.anew for job in queued.values()):
+            return
         charged = self.charges.charged(now)
         line = order([job.waiting for job in queued.values()], charged)
         turns = plan(fleet, line, {}, {}, charged=charged)
@@ -142,23 +211,50 @@ class Story:
             job.placed_at = now
             self._due.append(now + job.lasts)
             for other in waits if job.fails else ():
-                if other.namespace not in {each.namespace, *charged} and line.index(other) > place:
-                    self.passed[other.job_uid, each.namespace].add(now)
+                is_behind = charged.payer(other.namespace, other.job_uid) is not None
+                if other.namespace != each.namespace and not is_behind and line.index(other) > place:
+                    self.passed[other.job_uid, each.namespace].add((now, each.job_uid))
+
+
+def rounds_of(times: Iterable[float]) -> list[float]:
+    """When gangs got nodes; what was taken before the first of them gave its nodes back belongs to the same time."""
+    rounds: list[float] = []
+    for now in sorted(times):
+        if not rounds or now >= rounds[-1] + ASSEMBLY:
+            rounds.append(now)
+    return rounds
 
 
 @given(stories())
+@example([a_job_that("a", 6, "bad", fails=True), a_job_that("b", 6, "good", arrives=1.0)])
+@example([a_job_that("a", 6, "bad", fails=True, anew=True), a_job_that("b", 6, "good", arrives=1.0)])
+@example(
+    [
+        a_job_that("a", 5, "bad", fails=True),
+        a_job_that("b", 5, "bad", fails=True, anew=True, priority=1),
+        a_job_that("c", 3, "worse", fails=True, anew=True),
+        a_job_that("d", 8, "good", priority=-1),
+    ]
+)
 def test_who_waits_is_passed_by_reservations_that_come_to_nothing_once_in_a_pause(jobs: list[Job]) -> None:
-    """While a job waits, gangs of one other namespace that come to nothing get nodes before it once, then not for an
-    hour, then not for two, and so on: whatever their number, age and priority.
+    """While a job waits, a gang of another namespace that comes to nothing gets nodes before it once, then not for an
+    hour, then not for two, and so on. Once more jobs of that namespace have done it than pay alone, that holds for all
+    of them together, whatever their number, age and priority, and though each is deleted and made anew.
     """
     story = Story(jobs)
     story.play()
     for (_, namespace), taken in story.passed.items():
-        # What was taken before the first of them gave its nodes back belongs to the same reservation.
-        rounds: list[float] = []
-        for now in sorted(taken):
-            if not rounds or now >= rounds[-1] + ASSEMBLY:
-                rounds.append(now)
-        event(f"passed {len(rounds)} times")
-        for count, (earlier, later) in enumerate(itertools.pairwise(rounds), start=1):
-            assert later - (earlier + ASSEMBLY) >= pause_seconds(count), (namespace, rounds)
+        for uid in {uid for _, uid in taken}:
+            rounds = rounds_of(now for now, each in taken if each == uid)
+            for count, (earlier, later) in enumerate(itertools.pairwise(rounds), start=1):
+                assert later - (earlier + ASSEMBLY) >= pause_seconds(count), (uid, rounds)
+        firsts = sorted(story.gave_back[namespace].values())
+        if len(firsts) <= JOBS_THAT_PAY_ALONE:
+            continue
+        began = firsts[JOBS_THAT_PAY_ALONE]
+        together = rounds_of(now for now, _ in taken if now >= began)
+        event(f"passed {len(together)} times by a namespace that pays")
+        for count, (earlier, later) in enumerate(itertools.pairwise([began - ASSEMBLY, *together]), start=1):
+            assert later - (earlier + ASSEMBLY) >= pause_seconds(count), (namespace, began, together)
+        alone = rounds_of(now for now, _ in taken if now < began)
+        assert len(alone) <= JOBS_THAT_PAY_ALONE * 5 + 1, "five times in a day for each job that pays alone"
