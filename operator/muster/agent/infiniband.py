@@ -100,11 +100,10 @@ class InfiniBand:
         self._network = network
         self._handed = Handed(sysfs)
         self._front_end: frozenset[str] = frozenset()
+        self._adopted_own: frozenset[str] = frozenset()
         self._fell: set[str] = set()
         self._own: set[str] = set()
-        self._elsewhere: dict[
-            str, int
-        ] = {}  # devices that a pod or a virtual machine has, as of which look at the network
+        self._elsewhere: dict[str, int] = {}  # devices of pods and virtual machines, as of which look at the network
         self._excuse, self._unknown = (-1, 0), 0
         self._layers: dict[str, str] = {}  # by port; for another one its device goes and comes
         self._interfaces: dict[str, tuple[int, tuple[str, ...]]] = {}  # by device, and as of which look at the network
@@ -157,7 +156,7 @@ class InfiniBand:
         self.seen = max(self.seen, min(seen, _MAX_PORTS))
         names = tuple(had_names)[:_MAX_PORTS]
         self.had_names = names if len(names) > len(self.had_names) else self.had_names
-        self._front_end |= frozenset(front_end)
+        self._adopted_own = frozenset(front_end)
 
     def states(self) -> list[Signal]:
         """Which ports are up, and which devices are gone."""
@@ -218,17 +217,17 @@ class InfiniBand:
         A port that is down keeps what it was, because its routes may have gone with its link; so does one whose device is gone.
         """
         now = {port.name for port in ports}
+        before = self._front_end | self._adopted_own
         if not self._network.interfaces:
-            return self._front_end
+            return before
         carrying = {
             port.name
             for port in ports
-            if not self._network.interfaces.isdisjoint(port.interfaces)
-            or (not port.up and port.name in self._front_end)
+            if not self._network.interfaces.isdisjoint(port.interfaces) or (not port.up and port.name in before)
         }
         others = self._been_up - carrying
         here = {_device(name) for name in now}
-        kept = {name for name in self._front_end if _device(name) not in here}
+        kept = {name for name in before if _device(name) not in here}
         return frozenset((carrying if len(others) > len(carrying) else set()) | kept)
 
     def _port_signals(self, ports: list[Port]) -> Iterator[Signal]:

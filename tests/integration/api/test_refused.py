@@ -552,7 +552,7 @@ POLICIES: dict[str, Case] = {
         ("spec.health.ignoredPorts[0].names", "should have at least 1 items"),
     ),
     "a port that is left out by a regular expression": Case(
-        "spec.health.ignoredPorts[].names[]",
+        "spec.health.ignoredPorts[].names",
         {"spec.health.ignoredPorts": [{"names": ["mlx5_[89]"]}]},
         ("spec.health.ignoredPorts[0].names[0]", "with * and ? for any characters and any one"),
     ),
