@@ -35,11 +35,10 @@ from muster.goodput.evidence import (
     told_now,
 )
 from muster.goodput.fingerprint import learned, noted
-from muster.goodput.stretches import cut, with_stretch
+from muster.goodput.stretches import MILLISECOND, cut, with_first_checkpoint, with_stretch
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
-MILLISECOND = timedelta(milliseconds=1)
 # Ranks start when their launcher hears of the go, which a change of the leader may delay.
 STARTED_WITHIN_MILLISECONDS = 120_000
 # A program whose steps nobody sees is taken to be starting for so long.
@@ -107,6 +106,7 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
     if (
         spec.go is not None and spec.go.resume is not None
     ):  # without, its first step tells where the program goes on from
+        account = with_first_checkpoint(account, spec.go.resume.step, world.now)
         account, taken_back = cut(account, spec.go.resume.step)
         if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
             incidents[-1] = _costlier(incidents[-1], taken_back)

@@ -1,6 +1,22 @@
 """The steps that count, in the order in which they were made: one more stretch of them, or the work beyond a step taken back. Pure."""
 
+from datetime import datetime, timedelta
+
 from muster.api.goodput import MAX_STEP, MAX_STRETCHES, Account, Bucket, Stretch, added
+
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def with_first_checkpoint(account: Account, step: int | None, now: datetime) -> Account:
+    """The account with when its first checkpoint was known: one within steps that the job has made is not what it began with.
+
+    Args:
+        step: of a complete checkpoint; None: none is known.
+    """
+    is_own = step is not None and any(each.after < step <= each.step for each in account.stretches)
+    if account.first_checkpoint_milliseconds is not None or not is_own:
+        return account
+    return account.model_copy(update={"first_checkpoint_milliseconds": max((now - account.begun) // MILLISECOND, 0)})
 
 
 def cut(account: Account, step: int) -> tuple[Account, int]:

@@ -11,6 +11,7 @@ from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.history import model_of as label_of
 from muster.goodput.history import words
 from muster.goodput.opened import phase_closed
+from muster.goodput.stretches import with_first_checkpoint
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
@@ -68,6 +69,7 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
         if fresh or world.job.status.step == step:
             return before
     counted, split = closed(world, ended=kept.succeeded, only_steps=not kept.ended)
+    counted = with_first_checkpoint(counted, kept.step, world.now)
     found = figures(counted, split.seen, before, kept).model_copy(update={"ahead_seconds": ahead_seconds(world)})
     if not found.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
         found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})

@@ -651,3 +651,24 @@ def test_the_wait_of_the_first_step_takes_nothing_from_the_others(tmp_path: Path
     )
     account, _ = closed(scene.world(), only_steps=True)
     assert account.milliseconds == {"queued": 50_000, "starting": 120_000, "compute": 100_000}
+
+
+@pytest.mark.parametrize(("step", "first"), [(100, 210_000), (101, 210_000), (0, None), (5000, None)])
+def test_a_checkpoint_saved_just_before_a_crash_is_the_first_one(step: int, first: int | None) -> None:
+    """The job began with nothing and made 101 steps; the listing after the crash at 160 s, not a report before it, found the checkpoint."""
+    scene = trains(now=160, step=101)
+    scene.record = broken(scene)
+    assert account_of(scene.record).first_checkpoint_milliseconds is None
+    scene.seconds = 210
+    resume = Resume(step=step, path=f"/ckpt/{step}")
+    go = Go(time=at(210), master_address="10.0.0.1", master_port=20001, resume=resume)
+    started = carried(scene.all(idle(2)).world(), scene.record.model_copy(update={"go": go}))
+    assert account_of(started).first_checkpoint_milliseconds == first
+
+
+def test_a_checkpoint_found_after_the_last_crash_is_told_at_the_end() -> None:
+    scene = trains(now=160, step=101)
+    scene.record, scene.seconds = broken(scene), 210
+    found = told(scene.all(idle(2)).world(), step=101, saved=100, ended=True, succeeded=False)
+    assert found is not None
+    assert (found.first_checkpoint_seconds, found.ettr_permille) == (210, 476)
