@@ -310,6 +310,8 @@ class Server:
         with self._guard:
             lane.answered[connection] = now, client
             crowded = lane.crowded()
+            if crowded is not None:  # its thread may notice late; until then another one would not be chosen
+                del lane.answered[crowded]
         if crowded is not None:
             _cut_off(crowded)
         try:

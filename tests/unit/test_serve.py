@@ -213,6 +213,24 @@ def test_a_flood_from_one_address_leaves_the_others_their_turn(start: Any) -> No
         assert left <= serve._MAX_WAITING_OF_ADDRESS + serve._MAX_ANSWERED, "no more of them are kept"
 
 
+def test_a_connection_that_is_slow_to_notice_that_it_was_cut_off_is_cut_off_once(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut: list[socket.socket] = []
+    monkeypatch.setattr(serve, "_cut_off", cut.append)
+    monkeypatch.setattr(serve, "PLAIN", PLAIN._replace(silence_seconds=300.0, connection_seconds=300.0))
+    server = start()
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            stack.enter_context(connected(server, TENANT))
+        deadline = time.monotonic() + 60
+        while len(cut) < 30 - serve._MAX_ANSWERED:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)  # each is answered in its turn
+        assert len(set(cut)) == len(cut)
+        assert len(server._other_lane.answered) == serve._MAX_ANSWERED
+
+
 class TestNode:
     """The node's own address, from which the kubelet's probes come, when many others take all turns that they can get."""
 
