@@ -19,8 +19,8 @@ from testbed.bed import ROOT, Bed
 from testbed.gangwatch import GangWatch
 from testbed.jobs import Job
 
-# Before fences, ranks and roles stood in the Gang, and before every replica answered launchers.
-BEFORE = "807c87f0449799652d852fb84ad547403e3a85c6"
+# Before the authority's key lay in a Secret of its own, and before members of a burn-in met through the coordinator.
+BEFORE = "8a74c8e256e6e3014f3662f250b6636d675324ed"
 STEPS = 1200
 TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10", f"--hold-at={STEPS - 100}", "--keep=5"]
 
