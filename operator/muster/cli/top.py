@@ -6,6 +6,7 @@ Each look is one list of TrainingJobs. Keys are read without waiting for a line;
 import asyncio
 import contextlib
 import importlib.util
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,7 @@ from muster.kube.errors import ApiError, Forbidden
 
 _LIVE = importlib.util.find_spec("termios") is not None  # which Windows has not: there it is printed once
 QUIT_KEYS = frozenset("qQ\x03\x04\x1b")
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;]*[A-Za-z~]|O[A-Za-z])")  # of an arrow or another key without a character
 NARROW = 110  # a terminal of fewer columns has no room for all
 LEAST_WHY = 16
 _COLUMNS = ("JOB", "STATE", "FOR", "NODES", "STEP", "SPEED", "ETTR", "SAVED")
@@ -141,7 +143,7 @@ def _keys(over: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Iterator[None
         import os
 
         typed = os.read(descriptor, 64).decode(errors="replace")
-        if not typed or typed in QUIT_KEYS or typed[0] in QUIT_KEYS - {"\x1b"}:  # a longer one is an arrow, or so
+        if not typed or QUIT_KEYS.intersection(_ESCAPE_SEQUENCE.sub("", typed)):
             over.set()
 
     tty.setcbreak(descriptor)

@@ -181,7 +181,7 @@ async def test_a_key_ends_it_and_the_terminal_is_as_it_was(api: Any, terminal: A
     asked = api.asked.count(ALL)
     await until(lambda: api.asked.count(ALL) >= asked + 2)
     assert not live.done()
-    os.write(terminal.ours, b"q")
+    os.write(terminal.ours, b"\x1b[B\x1bOAq")  # read at once
     await asyncio.wait_for(live, 60)
     assert termios.tcgetattr(terminal.theirs) == before
 
