@@ -21,6 +21,7 @@ from muster.controller.operator import LEASE_NAME
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import NotFound
+from stage.hand import patiently
 
 SERVER = Path(__file__).with_name("operator_server.py")
 NAME = "muster-coordinator.{namespace}.svc"
@@ -188,7 +189,7 @@ class Operators:
     async def succeed(self, api: Client, fatal: str = "") -> OperatorProcess:
         """Start one after the death of the one before, as if that one's lease had run out; armed as by `start`."""
         with contextlib.suppress(NotFound):
-            await api.delete(paths.leases(self.namespace, LEASE_NAME))
+            await patiently(lambda: api.delete(paths.leases(self.namespace, LEASE_NAME)))
         return await self.start(fatal)
 
     async def close(self) -> None:
