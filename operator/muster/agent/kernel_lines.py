@@ -158,6 +158,7 @@ _PCIE = (
 )  # fmt: skip
 
 _NETWORK = (
+    # A register that a monitor may not read there ("bad operation") is no fault of the card.
     _row(
         "mlx5",
         kinds.NIC_ERROR,
@@ -165,7 +166,7 @@ _NETWORK = (
         r"mlx5_core (?P<device>[0-9a-fA-F:.]{5,32}?):?(?: \S{1,32}:)? (?!(?:AER: )?PCIe Bus Error)[^\n]*?"
         r"(?:health poll failed|handling bad device here|health recovery (?:failed|flow aborted)|health compromised|unrecoverable|firmware internal error"
         r"|(?<!-)\b[Ff]atal\b|timeout\. Will cause a leak of a command resource|cmd.{0,40}timeout|PCI slot is unavailable"
-        r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|ACCESS_REG.{0,40}failed|TX timeout (?:detected|on queue: )"
+        r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|ACCESS_REG.{0,40}failed(?!, status bad operation)|TX timeout (?:detected|on queue: )"
         r"|Error cqe on cqn|mlx5_(?:load|init)_one failed with error code|Firmware over \d+ MS in \S+ ?\S* state, aborting)",
     ),
     _row("netdev-watchdog", kinds.NIC_ERROR, "NETDEV WATCHDOG",
