@@ -29,7 +29,16 @@ from muster.health.ignored_ports import IgnoredPorts
 from muster.health.kinds import KINDS, RECOVERY_ACTION, SXID, XID
 from muster.health.maintenance import Windows
 from muster.health.removals import Notice
-from muster.health.signs import CHECK_WANTED, FAILED_BURN_IN, FOLLOWED_BY_FAILURES, MAINTENANCE, REPAIR, Sign
+from muster.health.signs import (
+    CHECK_WANTED,
+    EFFORT,
+    FAILED_BURN_IN,
+    FOLLOWED_BY_FAILURES,
+    MAINTENANCE,
+    REPAIR,
+    WEIGHT,
+    Sign,
+)
 from muster.health.silence import AGENT_SILENT
 from muster.health.xids import (
     DEGRADED,
@@ -113,7 +122,7 @@ class Row:
         reason: as NodeHealth shows it; "": the condition's own reason where it is CamelCase, else its type.
         planned: maintenance, no fault.
         repairs: the mark itself says that its writer is repairing the node.
-        xid_in_reason: a number in the condition's reason is an XID and weighs what the XID weighs.
+        xid_in_reason: numbers in the condition's reason are XIDs, and the gravest one weighs what the XID weighs.
         action_in_message: the message names what to do in NVSentinel's words; the gravest counts, and NONE alone warns.
         removal: the machine is being taken away: its jobs save at once, and leave in time.
         only_on: only on nodes with a label whose `key=value` matches this whole; "": on all.
@@ -566,6 +575,15 @@ ROWS: tuple[Row, ...] = (
         reason="HyperPodFault",
     ),
     Row(
+        "gke/xid",
+        _S.GKE,
+        Condition("XidCriticalError", reason=r".*\d.*"),
+        DEGRADED,
+        INSPECT,
+        xid_in_reason=True,
+        note="of GKE's device plugin, until the machine is booted; the reason lists XIDs, and the gravest weighs",
+    ),
+    Row(
         "gke/termination",
         _S.GKE,
         TaintMark(r"cloud\.google\.com/impending-node-termination"),
@@ -981,7 +999,7 @@ class Rules:
                     yield (
                         exact.row,
                         condition.since,
-                        _condition_reason(condition),
+                        _condition_reason(exact.row, condition),
                         condition.type[:SUBJECT_LENGTH],
                         condition.message,
                     )
@@ -1177,8 +1195,13 @@ def _has_label(facts: NodeFacts, pattern: str) -> bool:
     return any(re.fullmatch(pattern, f"{key}={value}") for key, value in facts.node.labels.items())
 
 
-def _condition_reason(condition: ConditionView) -> str:
+def _condition_reason(row: Row, condition: ConditionView) -> str:
     own = condition.reason
+    if row.xid_in_reason and not _CAMEL_CASE.fullmatch(own):  # a list of them, as JSON
+        codes = {int(code): xid(int(code)) for code in re.findall(r"(?<!\d)\d{1,4}(?!\d)", own)}
+        if codes:
+            worst = min(codes, key=lambda code: (-WEIGHT[codes[code].severity], -EFFORT[codes[code].action], code))
+            return f"Xid{worst}"
     return own if _CAMEL_CASE.fullmatch(own) and own not in _EMPTY_REASONS else condition.type[:REASON_LENGTH]
 
 

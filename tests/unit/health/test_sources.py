@@ -290,6 +290,13 @@ CASES: dict[str, Case] = {
         "Inspect",
         [with_(labels={"sagemaker.amazonaws.com/fault-types": ""})],
     ),
+    "gke/xid": Case(
+        with_(condition("XidCriticalError", "True", '{"63":true,"79":true}', "6e43a052-93f1-4b2f-8a37-a0f3a7c5e1d2")),
+        "Xid79",
+        "Fatal",
+        "Reboot",
+        [with_(condition("XidCriticalError", "False", '{"79":true}')), with_(condition("XidCriticalError", "True"))],
+    ),
     "gke/maintenance-window": Case(
         with_(taint=("maintenance-window-started", "true", "NoSchedule")),
         "MaintenanceWindow",
