@@ -8,7 +8,7 @@ node whole, whatever part of it its pod asks for.
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -81,8 +81,24 @@ class NamespaceQuotas:
 
 @dataclass(slots=True)
 class _Room:
+    """A quota and what is taken of it.
+
+    Attributes:
+        accelerators: names by which the quota limits the fleet's accelerators.
+        beyond: amounts by resource that are taken beyond what the quota counts as used.
+    """
+
     quota: QuotaView
-    used: Counter[str] = field(default_factory=Counter)
+    accelerators: Sequence[str] = ()
+    beyond: Counter[str] = field(default_factory=Counter)
+
+    def limits(self, claim: QuotaClaim) -> Iterator[str]:
+        """Resources of the quota that pods with this claim take. A quota may have a thousand others."""
+        yield from self.accelerators
+        yield from (each for each in claim.usage if each in self.quota.hard and each not in self.accelerators)
+
+    def used(self, resource: str) -> int:
+        return self.quota.used.get(resource, 0) + self.beyond[resource]
 
 
 def no_quotas(_namespace: str) -> NamespaceQuotas:
@@ -121,15 +137,17 @@ class Quotas:
 
     def promise(self, job: "Waiting", chosen: Collection[str]) -> None:
         """The job gets these nodes: the jobs behind it have that much less."""
+        if job.claim is None:
+            return
         for room in self._rooms_for(job):
-            for resource in room.quota.hard:
-                room.used[resource] += self._needed(job, resource, chosen)
+            for resource in room.limits(job.claim):
+                room.beyond[resource] += self._needed(job, resource, chosen)
 
     def _exceeded(
         self, room: _Room, job: "Waiting", answer: Placed | NotPlaced, chosen: Collection[str]
     ) -> Iterable[OverQuota]:
-        for resource, hard in room.quota.hard.items():
-            used, needed = room.used[resource], self._needed(job, resource, chosen)
+        for resource in room.limits(job.claim) if job.claim else ():
+            hard, used, needed = room.quota.hard[resource], room.used(resource), self._needed(job, resource, chosen)
             if not needed or used + needed <= hard:
                 continue
             each = math.ceil(needed / job.needs)
@@ -165,15 +183,13 @@ class Quotas:
         return [room for room in rooms if job.claim.falls_under(room.quota)]
 
     def _room(self, quota: QuotaView, held: Collection[Held]) -> _Room:
-        room = _Room(quota, Counter(quota.used))
+        room = _Room(quota, [each for each in quota.hard if self._is_accelerator(each)])
         for job in held:
             if not job.claim.may_fall_under(quota):  # what it holds is never counted for less
                 continue
-            for resource in quota.hard:
-                if self._is_accelerator(resource):
-                    room.used[resource] += job.accelerators
-                else:
-                    room.used[resource] += job.podless * job.claim.usage.get(resource, 0)
+            for resource in room.limits(job.claim):
+                amount = job.accelerators if resource in room.accelerators else job.podless * job.claim.usage[resource]
+                room.beyond[resource] += amount
         return room
 
     def _needed(self, job: "Waiting", resource: str, chosen: Collection[str]) -> int:
