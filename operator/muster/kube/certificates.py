@@ -106,14 +106,17 @@ def authorities_after(
     if held.previous and _may_forget(held, published, now):
         held = replace(held, previous=b"")
     following = held.following
-    if following is not None and _age(following, now) > UNPUBLISHED and not _is_in_bundle(following, published):
+    if following is not None and (
+        not _is_valid(following.parsed, now)
+        or (_age(following, now) > UNPUBLISHED and not _is_in_bundle(following, published))
+    ):
         following = new_authority(now)
     if following is None and _is_due(held.current.parsed, now):
         following = new_authority(now)
     if following != held.following:
         held = replace(held, following=following)
-    expired = held.current.parsed.not_valid_after_utc <= now
-    if following is not None and (expired or (may_switch and _age(following, now) >= PUBLISHED_BEFORE_USE)):
+    unusable = not _is_valid(held.current.parsed, now)
+    if following is not None and (unusable or (may_switch and _age(following, now) >= PUBLISHED_BEFORE_USE)):
         return Authorities(following, previous=held.current.certificate)
     return held
 
@@ -312,7 +315,10 @@ def _encoded(values: dict[str, bytes]) -> dict[str, str]:
 
 def _authorities_from(values: dict[str, bytes]) -> Authorities:
     following = _pair(values, "next-ca") if "next-ca.crt" in values else None
-    return Authorities(_pair(values, "ca"), following, values.get("previous-ca.crt", b""))
+    previous = values.get("previous-ca.crt", b"")
+    if previous:
+        x509.load_pem_x509_certificates(previous)
+    return Authorities(_pair(values, "ca"), following, previous)
 
 
 def _certificates_from(values: dict[str, bytes]) -> Certificates:
@@ -324,7 +330,10 @@ def _certificates_from(values: dict[str, bytes]) -> Certificates:
 
 def _pair(values: dict[str, bytes], name: str) -> Pair:
     pair = Pair(values[f"{name}.crt"], values[f"{name}.key"])
-    if serialization.load_pem_private_key(pair.key, None).public_key() != pair.parsed.public_key():
+    key = serialization.load_pem_private_key(pair.key, None)
+    if name != "tls" and not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{name}.key is no key of an elliptic curve")
+    if key.public_key() != pair.parsed.public_key():
         raise ValueError(f"{name}.crt and {name}.key do not belong together")
     return pair
 
@@ -354,12 +363,20 @@ def _age(pair: Pair, now: datetime) -> timedelta:
 
 
 def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether a third of its life or less is left, or it is not valid yet: a leader whose clock was ahead has made it."""
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-    return certificate.not_valid_after_utc - now <= life / 3
+    return certificate.not_valid_after_utc - now <= life / 3 or not _is_valid(certificate, now)
+
+
+def _is_valid(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
 def _names(certificate: x509.Certificate) -> set[str]:
-    extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return set()
     return set(extension.value.get_values_for_type(x509.DNSName))
 
 

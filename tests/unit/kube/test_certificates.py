@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from muster.kube import certificates
 from muster.kube.certificates import (
@@ -386,6 +388,7 @@ class TestEarlierVersions:
         (SECRET_NAME, "tls.crt", b""),
         (AUTHORITY_SECRET_NAME, "ca.key", b"no key"),
         (AUTHORITY_SECRET_NAME, "ca.crt", b""),
+        (AUTHORITY_SECRET_NAME, "previous-ca.crt", b"no certificate"),
     ],
 )
 def test_a_damaged_secret_is_made_anew_and_no_more_than_that(
@@ -396,6 +399,49 @@ def test_a_damaged_secret_is_made_anew_and_no_more_than_that(
     found = leaders.ensure()
     assert trusts(found.bundle, found.serving.parsed, leaders.now)
     assert trusts(made.bundle, found.serving.parsed, leaders.now) == (name == SECRET_NAME)
+
+
+def test_a_certificate_without_names_and_an_authority_with_a_key_of_another_kind_are_made_anew(
+    leaders: Leaders,
+) -> None:
+    leaders.ensure()
+    elliptic = ec.generate_private_key(ec.SECP256R1())
+    of_nobody = _self_signed(elliptic)
+    leaders.secrets.put_data(SECRET_NAME, ca_crt=of_nobody, tls_crt=of_nobody, tls_key=_pem(elliptic))
+    found = leaders.ensure()
+    assert trusts(found.bundle, found.serving.parsed, leaders.now)
+    of_rsa = rsa.generate_private_key(65537, 2048)
+    leaders.secrets.put_data(AUTHORITY_SECRET_NAME, ca_crt=_self_signed(of_rsa), ca_key=_pem(of_rsa))
+    found = leaders.ensure()
+    assert trusts(found.bundle, found.serving.parsed, leaders.now)
+
+
+def _self_signed(key: Any) -> bytes:
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(5).not_valid_before(START).not_valid_after(START + 300 * DAY)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _pem(key: Any) -> bytes:
+    made: bytes = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return made
+
+
+@pytest.mark.parametrize("ahead", [2 * HOUR, 20 * DAY, 400 * DAY])
+def test_what_a_leader_made_whose_clock_was_ahead_is_replaced_once_the_clock_is_right(
+    leaders: Leaders, ahead: timedelta
+) -> None:
+    leaders.ensure()
+    right = leaders.now
+    leaders.now = right + ahead
+    leaders.ensure()
+    for hours in range(1, 24 * 40, 37):
+        leaders.now = right + hours * HOUR
+        found = leaders.ensure()
+        assert trusts(found.bundle, found.serving.parsed, leaders.now)
 
 
 def test_an_authority_that_was_deleted_is_trusted_no_more(leaders: Leaders) -> None:
