@@ -371,7 +371,7 @@ class Cluster:
         resource = self.policy().accelerator_resource
         for job in jobs:
             if isinstance(job, TrainingJob):
-                pods = [pod for pod in self.pods_of(namespace, uid) if not pod.terminal]
+                pods = [pod for pod in self.pods_of(namespace, uid) if not pod.terminal and self._is_member(pod)]
                 found = (self.fleet.nodes.get(name) for name in nodes)
                 whole = sum(node.allocatable.get(resource, 0) for node in found if node is not None)
                 asked = sum(pod.requests.get(resource, 0) for pod in pods)
@@ -801,7 +801,7 @@ class Cluster:
         memory = self.memory(uid) if job is not None else self.memories.get(uid, JobMemory())
         has_ended = isinstance(job, TrainingJob) and job.status.completion is not None
         is_given_back = _wants_nodes(job) and after is not None and after.spec.reason != SUSPENDED
-        runs = {pod.node for pod in self.pods_of(key[0], uid) if pod.phase == "Running"}
+        runs = {pod.node for pod in self.pods_of(key[0], uid) if pod.phase == "Running" and _names(before, pod)}
         if mine.is_used or has_ended or is_given_back or mine.nodes <= runs:
             memory.unused_seconds = 0.0
             return
@@ -918,15 +918,7 @@ class Cluster:
         return self._is_member(pod) or any(ghost.pod_uid == pod.uid for ghost in gang.spec.ghosts)
 
     def _is_member(self, pod: PodView) -> bool:
-        gang = self.gang_of(pod.job_uid)
-        if not isinstance(gang, Gang):
-            return False
-        place = gang.spec.place_of(pod.index)
-        if place is None:
-            return False
-        member = gang.spec.members[place]
-        name = pod_name_in(gang.metadata.name, member.index, member.incarnation)
-        return (pod.namespace, pod.name) == (gang.metadata.namespace, name) and member.pod_uid in ("", pod.uid)
+        return _names(self.gang_of(pod.job_uid), pod)
 
     def _forget_dropped(self, before: Gang | None, after: Gang | None) -> None:
         """Forget the launchers that the record does not name any more and whose pods are gone."""
@@ -982,6 +974,18 @@ def _wants_nodes(job: TrainingJob | Undecodable | None) -> bool:
 def _saves(job: TrainingJob | Undecodable | None) -> str:
     """Where a job saves that wants nodes; "" = nowhere, or nobody knows."""
     return place_of(job) if isinstance(job, TrainingJob) and job.wants_nodes else ""
+
+
+def _names(gang: Gang | Undecodable | None, pod: PodView) -> bool:
+    """Whether a record has this pod as a member. Anybody with rights in the namespace can give a pod the job as its owner."""
+    if not isinstance(gang, Gang):
+        return False
+    place = gang.spec.place_of(pod.index)
+    if place is None:
+        return False
+    member = gang.spec.members[place]
+    name = pod_name_in(gang.metadata.name, member.index, member.incarnation)
+    return (pod.namespace, pod.name) == (gang.metadata.namespace, name) and member.pod_uid in ("", pod.uid)
 
 
 def _named_by(gang: Gang | None) -> set[str]:

@@ -762,6 +762,8 @@ def test_a_gang_takes_of_quotas_the_pods_that_are_not_there_yet_and_its_nodes_wh
     scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", ""))
     scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"nvidia.com/gpu": 1}))
     scene.cluster.pods.store.assume(make.pod(job, 1, "p1", phase="Succeeded", requests={"nvidia.com/gpu": 1}))
+    forged = replace(make.pod(job, 0, "forged", requests={"nvidia.com/gpu": 7}), name="no-member")
+    scene.cluster.pods.store.assume(forged)
     (held,) = scene.cluster.quotas_of("ns").held
     assert (held.podless, held.accelerators) == (2, 23)
     assert held.claim == scene.cluster.claim_of(job)
@@ -955,6 +957,16 @@ class TestAReservationThatIsNotUsed:
         scene.clock.now += 100
         scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
         assert charged == []
+
+    def test_pods_that_the_record_does_not_name_do_not_count_as_running(
+        self, scene: Any, make: Any, job: Any, charged: list[Any]
+    ) -> None:
+        self.place(scene, make, job)
+        for index in (0, 1):
+            scene.cluster.pods.store.assume(replace(make.pod(job, index, f"p{index}"), name=f"no-member-{index}"))
+        scene.clock.now += 100
+        scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+        assert charged == [("ns", "uid-j")]
 
     def test_one_that_has_ended_pays_nothing(self, scene: Any, make: Any, job: Any, charged: list[Any]) -> None:
         self.place(scene, make, job)
