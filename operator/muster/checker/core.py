@@ -19,7 +19,6 @@ from muster.preflight.probes import outcome
 from muster.protocol.checks import (
     MAX_GPUS,
     MAX_ID_CHARS,
-    MAX_PUTS,
     NODE,
     PAIR,
     READY,
@@ -31,6 +30,7 @@ from muster.protocol.checks import (
     CheckOrder,
     CheckReport,
     Put,
+    can_be_put,
 )
 
 IMPORT_SECONDS = 180.0
@@ -41,8 +41,6 @@ ALONE_SECONDS = 60.0
 """Without a word from the coordinator: then whatever runs is cancelled."""
 IDLE_SECONDS = 60.0
 """After that long somebody may have changed a GPU or a driver: the devices are looked at before anything else."""
-MOST_PUT_CHARS = 64 * 1024
-"""Of all values that a node puts into a meeting: a report has room for four times as much."""
 _TAKEN_BACK = "it was taken back"
 _ALONE = "no word from the coordinator for %g s" % ALONE_SECONDS
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
@@ -237,7 +235,7 @@ class Core:
         if self._order is None or probe is None or message.get("id") != probe.order["id"]:
             return
         known = {**probe.puts, (put.rank, put.key): put}
-        if len(known) <= MAX_PUTS and sum(len(each.value) for each in known.values()) <= MOST_PUT_CHARS:
+        if can_be_put(known.values()):
             probe.puts = known
             self._tell()
 

@@ -16,7 +16,7 @@ from prometheus_client import Gauge
 from muster.coordinator.auth import Caller
 from muster.coordinator.figures import Figures
 from muster.protocol import checks
-from muster.protocol.checks import CheckDirective, CheckReport, Put
+from muster.protocol.checks import CheckDirective, CheckReport, Put, can_be_put
 from muster.world.checks import CheckerView, NodeChecks
 
 # A checker asks at least every ten: one that does not is gone, and whoever leads for so long has heard all that there are.
@@ -252,10 +252,12 @@ class CheckerHub:
         )
 
     def _puts(self, node: str, meeting: str) -> tuple[Put, ...] | None:
-        """What a node has put into a meeting; None: it has not come yet."""
+        """What a node has put into a meeting; None: it has not come yet. More than a checker puts is handed to nobody."""
         speaker = self._speaker(node)
         report = self._heard[node][speaker].report if speaker is not None else None
-        return report.puts if report is not None and report.meeting == meeting else None
+        if report is None or report.meeting != meeting:
+            return None
+        return report.puts if can_be_put(report.puts) else ()
 
     def _tell_meeting(self, node: str, meeting: str) -> None:
         """A node has put something: the others are told as soon as all are there, for nobody can begin before."""

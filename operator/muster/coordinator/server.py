@@ -415,7 +415,7 @@ class CoordinatorServer:
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        crowds = Crowds(loop.time(), forget=_encoded.cache_clear)
+        crowds = Crowds(loop.time(), forget=_kept.cache_clear)
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = loop.time()
@@ -447,11 +447,21 @@ def load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -
         os.close(descriptor)
 
 
-@functools.lru_cache(maxsize=MAX_DIRECTIVES)
 def _encoded(directive: Any) -> tuple[str, bytes]:
-    """Digest and bytes; workers that wait are told the same, those that run are told each their own again and again."""
+    """Digest and bytes.
+
+    Workers that wait are told the same, those that run are told each their own again and again. What checkers put into
+    a meeting is told once, and large.
+    """
+    return _encoded_anew(directive) if getattr(directive, "puts", ()) else _kept(directive)
+
+
+def _encoded_anew(directive: Any) -> tuple[str, bytes]:
     data = messages.encode(directive)
     return messages.digest_of(data), data
+
+
+_kept = functools.lru_cache(maxsize=MAX_DIRECTIVES)(_encoded_anew)
 
 
 _FAILED = (500, refusal("the operator could not answer: its log says why"))

@@ -11,7 +11,7 @@ The wire format is that of muster.protocol.messages.
 from __future__ import annotations
 
 import dataclasses
-from typing import List, Optional, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 from muster.protocol.messages import (
     LONGEST_SECONDS,
@@ -29,6 +29,7 @@ MAX_WORDS_CHARS = 400
 MAX_GPUS = 64
 MAX_PUTS = 64  # of a node, in one meeting
 MAX_PUT_CHARS = 8 * 1024
+MOST_PUT_CHARS = 64 * 1024  # of all values of a node in one meeting: a report has room for four times as much
 MAX_RATE = 1e8  # no reader of the wire format takes a larger number with a fraction
 
 # What a checker is doing (CheckReport.state).
@@ -142,6 +143,12 @@ class CheckReport:
     directive_seen: str = limited("", 0, 64)
     hold_seconds: float = 0.0
     protocol: int = limited(PROTOCOL_VERSION, 0, MAX_NUMBER)
+
+
+def can_be_put(puts: Iterable[Put]) -> bool:
+    """Whether one node may put all of these into a meeting: they are few and small enough, and base64 as they should be."""
+    values = [put.value for put in puts]
+    return len(values) <= MAX_PUTS and sum(map(len, values)) <= MOST_PUT_CHARS and all(map(str.isascii, values))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -369,6 +369,17 @@ def test_nobody_reads_or_fills_a_meeting_of_others(hub: CheckerHub) -> None:
     assert hub.directive_for("n2").puts == puts(0, "here")
 
 
+@pytest.mark.parametrize("value", ["A" * 8000, "\N{OCTOPUS}"])
+def test_values_beyond_what_a_checker_puts_are_handed_to_nobody(hub: CheckerHub, value: str) -> None:
+    met(hub, "n1", "n2")
+    hub.record(caller("n1"), HERE)
+    fair = tuple(Put(1, f"k{number}", "A" * 8000) for number in range(8))
+    hub.record(caller("n2"), replace(HERE, puts=fair))
+    assert hub.directive_for("n1").puts == fair
+    hub.record(caller("n2"), replace(HERE, sequence=3, puts=(*fair, Put(1, "more", value))))
+    assert hub.directive_for("n1").puts == ()
+
+
 def test_a_meeting_lives_as_long_as_its_order_and_its_process(hub: CheckerHub) -> None:
     met(hub, "n1", "n2")
     for rank, node in enumerate(("n1", "n2")):

@@ -20,6 +20,7 @@ from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.certificates import Authorities, certificates_after, new_authority, new_serving
 from muster.protocol import messages
+from muster.protocol.checks import CheckDirective, Put
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, Report
 
 NOW = datetime.now(UTC)
@@ -418,3 +419,12 @@ async def test_a_pod_that_costs_much_is_let_in_less_often_and_others_as_ever(doo
     answers = await asyncio.gather(*flood, return_exceptions=True)  # of two at once the older one is cut off
     assert {answer[0] for answer in answers if isinstance(answer, tuple)} == {400}
     assert clock() - begun > 2 * 0.15
+
+
+def test_what_checkers_put_into_a_meeting_is_not_kept() -> None:
+    server._kept.cache_clear()
+    for number in range(3):
+        server._encoded(CheckDirective(meeting="pair", puts=(Put(0, f"key{number}", "A" * 8000),)))
+    assert server._kept.cache_info().currsize == 0
+    assert server._encoded(CheckDirective()) == server._encoded(CheckDirective())
+    assert server._kept.cache_info().currsize == 1
