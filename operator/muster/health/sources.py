@@ -145,6 +145,31 @@ class Row:
     note: str = ""
 
 
+def _planned(
+    name: str,
+    source: SourceName,
+    mark: Mark,
+    reason: str = "",
+    removal: Notice | None = None,
+    only_on: str = "",
+    note: str = "",
+) -> Row:
+    """The row of a mark that people or machines put there before they work on a node, or take it away."""
+    return Row(
+        name,
+        source,
+        mark,
+        DEGRADED,
+        NONE,
+        reason=reason,
+        planned=True,
+        repairs=True,
+        removal=removal,
+        only_on=only_on,
+        note=note,
+    )
+
+
 _NVSENTINEL_CONDITIONS = (
     r"Gpu(Mem|Thermal|ThermalMargin|Pcie|Power|Inforom|Sm|Nvlink|Mcu|Pmu|Driver|Cpuset)Watch"
     r"|SysLogs(XIDError|SXIDError|GPUFallenOff)|NVSwitch(FatalError|Down)|DCGMError|SyslogError"
@@ -183,16 +208,7 @@ ROWS: tuple[Row, ...] = (
         INSPECT,
         action_in_message=True,
     ),
-    Row(
-        "nvsentinel/maintenance",
-        _S.NVSENTINEL,
-        Condition("CSPMaintenance"),
-        DEGRADED,
-        NONE,
-        reason="CSPMaintenance",
-        planned=True,
-        repairs=True,
-    ),
+    _planned("nvsentinel/maintenance", _S.NVSENTINEL, Condition("CSPMaintenance"), reason="CSPMaintenance"),
     Row(
         "nvsentinel/state",
         _S.NVSENTINEL,
@@ -257,24 +273,16 @@ ROWS: tuple[Row, ...] = (
         minimum_age_seconds=60,
         note="of software, not of the GPU",
     ),
-    Row(
+    _planned(
         "aks/maintenance",
         _S.AKS,
         Condition("VMEventScheduled", message=rf"(?!{_VM_EVENT}|Freeze Scheduled ?:).*"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="VMEventScheduled",
     ),
-    Row(
+    _planned(
         "aks/vm-event",
         _S.AKS,
         Condition("VMEventScheduled", message=_VM_EVENT + ".*"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="VMEventScheduled",
         removal=Notice(final=True, time=_VM_EVENT_TIME),
         note="goes at the time in the message",
@@ -289,38 +297,26 @@ ROWS: tuple[Row, ...] = (
         reason="FreezeScheduled",
         note="the machine stands still for a few seconds, and keeps its memory",
     ),
-    Row(
+    _planned(
         "aks/preemption",
         _S.AKS,
         Condition("PreemptionScheduled"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="PreemptionScheduled",
         removal=Notice(final=True, seconds=30, time=_VM_EVENT_TIME),
         note="goes at the time in the message, else 30 s after the mark",
     ),
-    Row(
+    _planned(
         "aks/drain",
         _S.AKS,
         TaintMark(r"remediator\.(kubernetes\.azure|aks\.microsoft)\.com/unschedulable"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="AksDrains",
         removal=Notice(),
     ),
     *(
-        Row(
+        _planned(
             f"aks-nth/{event}",
             _S.AKS_NTH,
             TaintMark(f"aks-node-termination-handler/{event}"),
-            DEGRADED,
-            NONE,
-            planned=True,
-            repairs=True,
             reason=f"{event.capitalize()}Scheduled",
             removal=notice,
             note="" if notice.seconds is None else f"goes {notice.seconds} s after the mark",
@@ -333,50 +329,34 @@ ROWS: tuple[Row, ...] = (
             ("freeze", Notice()),
         )
     ),
-    Row(
+    _planned(
         "aws-nth/spot",
         _S.AWS_NTH,
         TaintMark("aws-node-termination-handler/spot-itn"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="SpotInterruption",
         removal=Notice(final=True, seconds=120),
         note="goes 120 s after the mark",
     ),
-    Row(
+    _planned(
         "aws-nth/maintenance",
         _S.AWS_NTH,
         TaintMark("aws-node-termination-handler/scheduled-maintenance"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="ScheduledMaintenance",
         removal=Notice(final=True, seconds=120),
         note="goes 120 s after the mark, by its setting nodeTerminationGracePeriod",
     ),
-    Row(
+    _planned(
         "aws-nth/reboot",
         _S.AWS_NTH,
         Label("aws-node-termination-handler/action", "UncordonAfterReboot"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="ScheduledReboot",
         removal=Notice(final=True, seconds=120),
         note="goes 120 s after the mark, by its setting nodeTerminationGracePeriod",
     ),
-    Row(
+    _planned(
         "aws-nth/scale-in",
         _S.AWS_NTH,
         TaintMark("aws-node-termination-handler/asg-lifecycle-termination"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="ScaleIn",
         removal=Notice(final=True),
         note="the lifecycle hook of the scaling group sets the time, which no mark names",
@@ -391,153 +371,93 @@ ROWS: tuple[Row, ...] = (
         reason="RebalanceRecommended",
         note="no notice: the instance may stay",
     ),
-    Row(
+    _planned(
         "castai/interruption",
         _S.CASTAI,
         Label(r"autoscaling\.cast\.ai/draining", "spot-interruption"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="SpotInterruption",
         removal=Notice(final=True),
     ),
-    Row(
-        "castai/drain",
-        _S.CASTAI,
-        TaintMark(r"autoscaling\.cast\.ai/draining"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
-        reason="CastAiDrains",
-        removal=Notice(),
+    _planned(
+        "castai/drain", _S.CASTAI, TaintMark(r"autoscaling\.cast\.ai/draining"), reason="CastAiDrains", removal=Notice()
     ),
-    Row(
+    _planned(
         "cluster-autoscaler/removal",
         _S.CLUSTER_AUTOSCALER,
         TaintMark("ToBeDeletedByClusterAutoscaler"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="ScaleDown",
         removal=Notice(),
         note="it gives up where pods do not go within its maxPodEvictionTime",
     ),
-    Row(
+    _planned(
         "flatcar/reboot",
         _S.FLATCAR,
         Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", "true"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="FlatcarReboots",
         removal=Notice(final=True),
     ),
-    Row(
+    _planned(
         "gardener/terminating",
         _S.GARDENER,
         Condition("Terminating", reason="(?!TerminationRequested$).*"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="MachineTerminating",
         removal=Notice(final=True),
         note="Gardener's machine-controller-manager",
     ),
-    Row(
+    _planned(
         "gpu-operator/driver-upgrade",
         _S.GPU_OPERATOR,
         Label(r"nvidia\.com/(gpu|ofed)-driver-upgrade-state", "(?!upgrade-)[a-z-]+-required"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="DriverUpgrade",
         removal=Notice(),
         note="from cordon-required to uncordon-required; upgrade-required waits for its turn",
     ),
-    Row(
+    _planned(
         "karpenter/disrupted",
         _S.KARPENTER,
         TaintMark(r"karpenter\.sh/disrupted"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="KarpenterDisrupts",
         removal=Notice(),
         note="taken back where no replacement comes; kubernetes/deletion follows where it is final",
     ),
-    Row(
+    _planned(
         "karpenter/disruption",
         _S.KARPENTER,
         TaintMark(r"karpenter\.sh/disruption", "disrupting"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="KarpenterDisrupts",
         removal=Notice(),
         note="of Karpenter before v1",
     ),
-    Row(
-        "medik8s/drain",
-        _S.MEDIK8S,
-        TaintMark(r"medik8s\.io/drain"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
-        reason="NodeMaintenanceDrains",
-        removal=Notice(),
+    _planned(
+        "medik8s/drain", _S.MEDIK8S, TaintMark(r"medik8s\.io/drain"), reason="NodeMaintenanceDrains", removal=Notice()
     ),
-    Row(
+    _planned(
         "openshift/drain",
         _S.OPENSHIFT,
         Annotation("machineconfiguration.openshift.io/desiredDrain", "drain-.*"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="MachineConfigDrains",
         removal=Notice(),
     ),
-    Row(
+    _planned(
         "openshift/termination",
         _S.OPENSHIFT,
         Condition("Terminating", reason="TerminationRequested"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="TerminationRequested",
         removal=Notice(final=True),
         note="of a spot instance; the cloud sets the time, which no mark names",
     ),
-    Row(
+    _planned(
         "hyperpod/status",
         _S.HYPERPOD,
         Label(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
-        DEGRADED,
-        NONE,
         reason="HyperPodUnschedulable",
-        planned=True,
-        repairs=True,
         note="also while its deep health checks run: what they find, fault-types and deep-health-check-status say",
     ),
-    Row(
+    _planned(
         "hyperpod/check",
         _S.HYPERPOD,
         Label(r"sagemaker\.amazonaws\.com/deep-health-check-status", "InProgress"),
-        DEGRADED,
-        NONE,
         reason="HyperPodChecks",
-        planned=True,
-        repairs=True,
     ),
     Row(
         "hyperpod/check-failed",
@@ -556,15 +476,11 @@ ROWS: tuple[Row, ...] = (
         reason="HyperPodRepairs",
         repairs=True,
     ),
-    Row(
+    _planned(
         "hyperpod/taint",
         _S.HYPERPOD,
         TaintMark(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
-        DEGRADED,
-        NONE,
         reason="HyperPodUnschedulable",
-        planned=True,
-        repairs=True,
     ),
     Row(
         "hyperpod/faults",
@@ -583,52 +499,36 @@ ROWS: tuple[Row, ...] = (
         xid_in_reason=True,
         note="of GKE's device plugin, until the machine is booted; the reason lists XIDs, and the gravest weighs",
     ),
-    Row(
+    _planned(
         "gke/termination",
         _S.GKE,
         TaintMark(r"cloud\.google\.com/impending-node-termination"),
-        DEGRADED,
-        NONE,
         reason="ImpendingTermination",
-        planned=True,
-        repairs=True,
         removal=Notice(final=True),
         note="within 60 min, by the grace periods of its pods; no mark names the time",
     ),
-    Row(
+    _planned(
         "gke/preemption",
         _S.GKE,
         TaintMark(r"cloud\.google\.com/impending-node-termination"),
-        DEGRADED,
-        NONE,
         reason="ImpendingPreemption",
-        planned=True,
-        repairs=True,
         removal=Notice(final=True, seconds=30),
         only_on=r"cloud\.google\.com/(gke-(spot|preemptible)=true|gke-provisioning=(spot|preemptible))",
         note="of spot and preemptible nodes; goes 30 s after the mark",
     ),
-    Row(
+    _planned(
         "gke/maintenance",
         _S.GKE,
         Label(r"cloud\.google\.com/active-node-maintenance", "ONGOING"),
-        DEGRADED,
-        NONE,
         reason="MaintenanceOngoing",
-        planned=True,
-        repairs=True,
         removal=Notice(final=True),
         note="GKE stops what runs there",
     ),
-    Row(
+    _planned(
         "gke/maintenance-window",
         _S.GKE,
         TaintMark(r"(cloud\.google\.com/)?maintenance-window-started"),
-        DEGRADED,
-        NONE,
         reason="MaintenanceWindow",
-        planned=True,
-        repairs=True,
     ),
     Row(
         "gke/maintenance-scheduled",
@@ -653,15 +553,8 @@ ROWS: tuple[Row, ...] = (
     Row("nebius/gpu", _S.NEBIUS, Condition("NebiusGPUError"), DEGRADED, REPLACE),
     Row("nebius/disk", _S.NEBIUS, Condition("NebiusBootDiskIOError"), DEGRADED, REPLACE),
     Row("nebius/suspected", _S.NEBIUS, Condition("HardwareIssuesSuspected"), DEGRADED, INSPECT),
-    Row(
-        "nebius/maintenance",
-        _S.NEBIUS,
-        Condition("NebiusMaintenanceScheduled"),
-        DEGRADED,
-        NONE,
-        reason="NebiusMaintenanceScheduled",
-        planned=True,
-        repairs=True,
+    _planned(
+        "nebius/maintenance", _S.NEBIUS, Condition("NebiusMaintenanceScheduled"), reason="NebiusMaintenanceScheduled"
     ),
     Row(
         "coreweave/state",
@@ -693,15 +586,11 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("soperator/drain", _S.SOPERATOR, Condition("SlurmNode(Drain|Reboot)"), DEGRADED, INSPECT, repairs=True),
     Row("soperator/degraded", _S.SOPERATOR, Condition("SoperatorChecksNodeDegraded"), DEGRADED, INSPECT),
-    Row(
+    _planned(
         "soperator/maintenance",
         _S.SOPERATOR,
         Condition("SoperatorChecksNodeMaintenance"),
-        DEGRADED,
-        NONE,
         reason="SoperatorMaintenance",
-        planned=True,
-        repairs=True,
     ),
     Row(
         "autopilot/evict",
@@ -763,48 +652,27 @@ ROWS: tuple[Row, ...] = (
         reason="NotReady",
         note="placement and recovery deal with it; a failing control plane calls every node Unknown",
     ),
-    Row(
-        "kubernetes/maintenance",
-        _S.KUBERNETES,
-        Condition("Maintenance(Planned|InProgress)"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
-        note="KEP-5683",
-    ),
-    Row(
+    _planned("kubernetes/maintenance", _S.KUBERNETES, Condition("Maintenance(Planned|InProgress)"), note="KEP-5683"),
+    _planned(
         "kubernetes/drain",
         _S.KUBERNETES,
         Condition("DrainInProgress"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="DrainInProgress",
         removal=Notice(),
         note="KEP-5683",
     ),
-    Row(
+    _planned(
         "kubernetes/shutdown",
         _S.KUBERNETES,
         Condition("GracefulNodeShutdownInProgress"),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="GracefulNodeShutdownInProgress",
         removal=Notice(final=True),
         note="KEP-5683",
     ),
-    Row(
+    _planned(
         "kubernetes/deletion",
         _S.KUBERNETES,
         Deletion(),
-        DEGRADED,
-        NONE,
-        planned=True,
-        repairs=True,
         reason="NodeDeleted",
         removal=Notice(final=True),
         note="Karpenter, and people: finalizers keep the Node until its pods are gone",
