@@ -72,9 +72,8 @@ class JobMemory:
     template_verdict: TemplateVerdict | None = None
     template_recheck_at: float = float("inf")
     template_checks: tuple[int, int] = (0, 0)  # the generation last checked, and how often it was to be checked again
-    claim: QuotaClaim | None = (
-        None  # what each of its pods counts for in ResourceQuotas; by the template until answered
-    )
+    # What each of its pods counts for in ResourceQuotas; by the template until answered.
+    claim: QuotaClaim | None = None
     create_error: CreateError | None = None
     create_failures: int = 0
     create_not_before: float = 0.0
@@ -367,11 +366,11 @@ class Cluster:
 
     def _held_by(self, namespace: str, uid: str) -> Iterable[Held]:
         nodes = self.fleet.nodes_of(uid)
-        jobs = self.jobs.store.by_index(uid) if nodes else ()
+        jobs, gang = (self.jobs.store.by_index(uid), self.gang_of(uid)) if nodes else ((), None)
         resource = self.policy().accelerator_resource
         for job in jobs:
             if isinstance(job, TrainingJob):
-                pods = [pod for pod in self.pods_of(namespace, uid) if not pod.terminal and self._is_member(pod)]
+                pods = [pod for pod in self.pods_of(namespace, uid) if not pod.terminal and _names(gang, pod)]
                 found = (self.fleet.nodes.get(name) for name in nodes)
                 whole = sum(node.allocatable.get(resource, 0) for node in found if node is not None)
                 asked = sum(pod.requests.get(resource, 0) for pod in pods)

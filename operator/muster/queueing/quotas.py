@@ -8,7 +8,7 @@ node whole, whatever part of it its pod asks for.
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -132,55 +132,55 @@ class Quotas:
         """
         if job.claim is None or job.replacement:
             return None
-        found = [each for room in self._rooms_for(job) for each in self._exceeded(room, job, answer, chosen)]
-        return min(found, key=lambda each: (each.room, each.most), default=None)
+        found = (self._exceeded(room, resource, job, answer, chosen) for room, resource in self._limits_of(job))
+        return min(filter(None, found), key=lambda each: (each.room, each.most), default=None)
 
     def promise(self, job: "Waiting", chosen: Collection[str]) -> None:
         """The job gets these nodes: the jobs behind it have that much less."""
-        if job.claim is None:
-            return
-        for room in self._rooms_for(job):
-            for resource in room.limits(job.claim):
-                room.beyond[resource] += self._needed(job, resource, chosen)
+        for room, resource in self._limits_of(job):
+            room.beyond[resource] += self._needed(job, resource, chosen)
 
     def _exceeded(
-        self, room: _Room, job: "Waiting", answer: Placed | NotPlaced, chosen: Collection[str]
-    ) -> Iterable[OverQuota]:
-        for resource in room.limits(job.claim) if job.claim else ():
-            hard, used, needed = room.quota.hard[resource], room.used(resource), self._needed(job, resource, chosen)
-            if not needed or used + needed <= hard:
-                continue
-            each = math.ceil(needed / job.needs)
-            text = (
-                f"needs {nodes(job.needs, more(job.needs, job.size))}: ResourceQuota {room.quota.name} of namespace "
-                f"{job.namespace} leaves too little room for {resource}: hard {in_words(resource, hard)}, "
-                f"used {in_words(resource, used)}, needed {in_words(resource, needed)}"
-            )
-            if self._is_accelerator(resource):
-                text += f" (a worker holds its node whole, {each} each)"
-            yield OverQuota(
-                reason=QUOTA_EXCEEDED,
-                message=text,
-                shortfall=answer.shortfall if isinstance(answer, NotPlaced) else None,
-                quota=room.quota.name,
-                resource=resource,
-                hard=hard,
-                used=used,
-                needed=needed,
-                needs=job.needs,
-                room=max(hard - used, 0) // each,
-                most=hard // each,
-                fits=isinstance(answer, Placed),
-            )
+        self, room: _Room, resource: str, job: "Waiting", answer: Placed | NotPlaced, chosen: Collection[str]
+    ) -> OverQuota | None:
+        hard, used, needed = room.quota.hard[resource], room.used(resource), self._needed(job, resource, chosen)
+        if not needed or used + needed <= hard:
+            return None
+        each = math.ceil(needed / job.needs)
+        text = (
+            f"needs {nodes(job.needs, more(job.needs, job.size))}: ResourceQuota {room.quota.name} of namespace "
+            f"{job.namespace} leaves too little room for {resource}: hard {in_words(resource, hard)}, "
+            f"used {in_words(resource, used)}, needed {in_words(resource, needed)}"
+        )
+        if self._is_accelerator(resource):
+            text += f" (a worker holds its node whole, {each} each)"
+        return OverQuota(
+            reason=QUOTA_EXCEEDED,
+            message=text,
+            shortfall=answer.shortfall if isinstance(answer, NotPlaced) else None,
+            quota=room.quota.name,
+            resource=resource,
+            hard=hard,
+            used=used,
+            needed=needed,
+            needs=job.needs,
+            room=max(hard - used, 0) // each,
+            most=hard // each,
+            fits=isinstance(answer, Placed),
+        )
 
-    def _rooms_for(self, job: "Waiting") -> Iterable[_Room]:
+    def _limits_of(self, job: "Waiting") -> Iterator[tuple[_Room, str]]:
+        """The quotas that the job's pods fall under, and for each the resources of it that they take."""
         if job.claim is None:
-            return ()
+            return
         rooms = self._rooms.get(job.namespace)
         if rooms is None:
             found = self._of(job.namespace)
             rooms = self._rooms[job.namespace] = [self._room(quota, found.held) for quota in found.quotas]
-        return [room for room in rooms if job.claim.falls_under(room.quota)]
+        for room in rooms:
+            if job.claim.falls_under(room.quota):
+                for resource in room.limits(job.claim):
+                    yield room, resource
 
     def _room(self, quota: QuotaView, held: Collection[Held]) -> _Room:
         room = _Room(quota, [each for each in quota.hard if self._is_accelerator(each)])
