@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from muster.coordinator.door import Door, listener
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
 from muster.coordinator.memory import Crowds
+from muster.coordinator.tasks import Tasks
 from muster.protocol import messages
 from muster.protocol.checks import CheckReport
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError, Report
@@ -135,7 +136,7 @@ class CoordinatorServer:
         self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
         self._door = Door(self._enter)
         self._listener: socket.socket | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._tls = server_context()
 
     async def start(self, host: str, port: int, certificate_pem: bytes, key_pem: bytes) -> int:
@@ -144,8 +145,8 @@ class CoordinatorServer:
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
         self._listener = listener(host, port)
-        self._spawn(self._door.serve(self._listener))
-        self._spawn(self._sweep())
+        self._tasks.spawn(self._door.serve(self._listener))
+        self._tasks.spawn(self._sweep())
         bound: int = self._listener.getsockname()[1]
         return bound
 
@@ -155,9 +156,7 @@ class CoordinatorServer:
         self.notify(list(self._waiting))
         if self._listener is None:
             return
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         self._listener.close()
         for connection in list(self.connections):
             connection.close()
@@ -199,7 +198,7 @@ class CoordinatorServer:
         if caller is not None:  # as almost always: no task is needed
             self._let_in(self._desks[head.path], connection, caller)
         else:
-            self._spawn(self._identify(connection, head))
+            self._tasks.spawn(self._identify(connection, head))
 
     async def _identify(self, connection: Connection, head: Head) -> None:
         try:
@@ -271,7 +270,7 @@ class CoordinatorServer:
     def _enter(self, visitor: socket.socket, host: str) -> None:
         connection = Connection(self)
         self._opened += 1
-        handshake = self._spawn(self._shake_hands(visitor, connection))
+        handshake = self._tasks.spawn(self._shake_hands(visitor, connection))
         self._strangers[connection] = _Stranger(host, asyncio.get_running_loop().time(), handshake)
 
     async def _shake_hands(self, visitor: socket.socket, connection: Connection) -> None:
@@ -406,12 +405,6 @@ class CoordinatorServer:
             return 421, msgspec.json.encode({"error": "this replica does not lead: ask the leader", "leader": leader})
         reason = self._not_ready()
         return (503, refusal(reason)) if reason else None
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

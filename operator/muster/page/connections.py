@@ -8,11 +8,11 @@ import asyncio.sslproto
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from muster.coordinator.door import Door, Limits, listener
+from muster.coordinator.tasks import Tasks
 
 LIMITS = Limits(strangers=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128)
 """All of them fit into 1,024 open files. A browser has six connections to a host, and needs a token on each within its
@@ -48,7 +48,7 @@ class Connections:
         self._unauthenticated: dict[_Connection, _Unauthenticated] = {}  # the oldest first
         self._by_user: dict[str, list[_Connection]] = {}  # the others; the oldest first
         self._by_transport: dict[asyncio.BaseTransport, _Connection] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     @contextlib.asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[int]:
@@ -60,14 +60,12 @@ class Connections:
         # asyncio gives each TLS connection a read buffer of 256 KiB.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
         with listener(host, port) as listening:
-            self._spawn(self._door.serve(listening))
-            self._spawn(self._sweep())
+            self._tasks.spawn(self._door.serve(listening))
+            self._tasks.spawn(self._sweep())
             try:
                 yield int(listening.getsockname()[1])
             finally:
-                for task in self._tasks:
-                    task.cancel()
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await self._tasks.cancel()
                 for transport in list(self._by_transport):
                     _abort(transport)
 
@@ -101,7 +99,7 @@ class Connections:
     def _enter(self, client: socket.socket, host: str) -> None:
         connection = _Connection(self, self._protocol)
         self._unauthenticated[connection] = _Unauthenticated(host, asyncio.get_running_loop().time())
-        connection.handshake = self._spawn(self._shake_hands(client, connection))
+        connection.handshake = self._tasks.spawn(self._shake_hands(client, connection))
 
     async def _shake_hands(self, client: socket.socket, connection: "_Connection") -> None:
         timeout = None if self._context is None else HANDSHAKE_SECONDS
@@ -117,12 +115,6 @@ class Connections:
         found = self._unauthenticated.pop(connection, None)
         if found is not None:
             self._door.done(found.host)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _sweep(self) -> None:
         while True:
