@@ -129,7 +129,7 @@ def pieces(files: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
     ):
         told = _once({**case, "input": _given(other.value(case["input"])), "right": ""} for case in cases)
         if told:
-            found[f"{FOLDER}/{name}.yaml"] = {"source": source, "meaning": "", "cases": told[:MAX_CASES]}
+            found[f"{FOLDER}/{name}.yaml"] = {"source": source, "meaning": "", "cases": told}
     return found
 
 

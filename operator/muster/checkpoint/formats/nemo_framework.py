@@ -59,22 +59,22 @@ def _numbered_problem(names: List[str]) -> str:
 
 def _rl_problem(candidate: Candidate) -> str:
     json_object(candidate, _INFO)
-    problem, has_optimizer = _parts_problem(candidate)
-    if problem:
-        return problem
-    if not any(name.startswith("train_dataloader") for name in candidate.files):
-        return "train_dataloader.pt does not exist"
-    return "" if has_optimizer else WEIGHTS_ONLY
+    return _problem_without(candidate, "train_dataloader", "train_dataloader.pt")
 
 
 def _auto_problem(candidate: Candidate) -> str:
     if _UNFINISHED in candidate.files:
         return "%s says that it is being saved" % _UNFINISHED
+    return _problem_without(candidate, "model/", "model/")
+
+
+def _problem_without(candidate: Candidate, prefix: str, name: str) -> str:
+    """What is wrong with the parts, or that no file begins with the prefix, for want of `name`."""
     problem, has_optimizer = _parts_problem(candidate)
     if problem:
         return problem
-    if not any(name.startswith("model/") for name in candidate.files):
-        return "model/ does not exist"
+    if not any(file.startswith(prefix) for file in candidate.files):
+        return "%s does not exist" % name
     return "" if has_optimizer else WEIGHTS_ONLY
 
 
