@@ -38,7 +38,7 @@ from muster.health.equals import FEWER_THAN_EQUALS, Lack
 from muster.health.facts import NodeFacts
 from muster.health.kinds import latched, sign_of
 from muster.health.maintenance import REASONS, MaintenanceWord, was_within
-from muster.health.memory import Memory, fuller, identity, may_be_same, same_machine, score
+from muster.health.memory import Memory, charged_score, fuller, identity, may_be_same, same_machine, score
 from muster.health.repairs import (
     LOOK_SECONDS,
     RepairWord,
@@ -798,7 +798,7 @@ class _Account:
     @property
     def last(self) -> str:
         """The account after the last charge, for people: it does not change while it fades."""
-        return f"{float(self.offences.score):.1f}"
+        return f"{charged_score(self.offences):.1f}"
 
     @property
     def quarantine_ends(self) -> datetime | None:

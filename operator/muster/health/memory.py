@@ -48,16 +48,21 @@ def fuller(now: str, before: str) -> str:
     return before if len(_parts(before)[1]) > len(_parts(now)[1]) else now
 
 
-def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
-    """What is left of an account: halved once per half-life. A time to come counts as now; garbage as nothing."""
+def charged_score(offences: Offences) -> Decimal:
+    """The account after its last charge, as it is stored; a text that is no positive number counts as 0."""
     try:
         value = Decimal(offences.score)
     except InvalidOperation:
         return Decimal(0)
-    if not value.is_finite() or value <= 0 or offences.as_of is None:
+    return min(value, MAX_SCORE) if value.is_finite() and value > 0 else Decimal(0)
+
+
+def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
+    """What is left of an account: halved once per half-life. A time to come counts as now; an account without one as 0."""
+    if offences.as_of is None:
         return Decimal(0)
     halvings = max(0.0, (now - offences.as_of).total_seconds()) / half_life_seconds
-    left = min(value, MAX_SCORE) * Decimal(0.5 ** min(halvings, 1000.0))
+    left = charged_score(offences) * Decimal(0.5 ** min(halvings, 1000.0))
     return left.quantize(_LEAST, ROUND_HALF_EVEN)
 
 

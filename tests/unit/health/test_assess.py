@@ -446,6 +446,17 @@ class TestMemory:
         assert (sure.state, sure.faded) == (VerdictState.HEALTHY, True)
         assert not judged(written(health, sure), days * 86400 + 1).faded
 
+    @pytest.mark.parametrize("score", ["100m", "NaN", "", "-1"])
+    def test_a_stored_account_that_is_no_number_is_judged_as_0(self, score: str) -> None:
+        health = healthy()
+        for hour in (0, 1, 2):
+            health = self._incident(health, hour * 3600)
+        offences = health.status.offences.model_copy(update={"score": score})
+        health = health.model_copy(update={"status": health.status.model_copy(update={"offences": offences})})
+        verdict = judged(health, 8000, time_is_sure=False)
+        assert verdict.reason == "RepeatOffender"
+        assert "(account 0.0)" in verdict.message
+
     def test_a_mark_that_flaps_is_one_fault(self) -> None:
         """Three flips in forty seconds used to be a quarantine; and each flip a move of the job, and four writes."""
         fleet, told, changes = Stored.of(20, rules()), None, 0
