@@ -8,7 +8,7 @@ from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.maintenance import until
 from muster.health.signs import BURN_IN
-from muster.world.fleet import Exclusion, Leave
+from muster.world.fleet import Cause, Exclusion, Leave
 
 
 class Effect(NamedTuple):
@@ -55,24 +55,26 @@ def exclusion_of(verdict: Verdict, wanted: Effect) -> Exclusion | None:
     """What placement and the jobs on a node are told; None: the node may be used."""
     if not wanted.avoid:
         return None
+    cause, words = _planned(verdict)
     return Exclusion(
         verdict.reason,
         verdict.message[:512],
         wanted.leave,
         verdict.gone_by,
-        _planned_words(verdict),
+        words,
         wanted.last_choice,
         verdict.removal,
+        cause,
     )
 
 
-def _planned_words(verdict: Verdict) -> str:
-    """What people are told who wait for a node that only a plan has out; "" for others."""
-    if not verdict.only_planned:
-        return ""
-    if verdict.removal is not None:
-        return f"being taken away by {verdict.removal.by}"
-    return until(verdict.maintenance) if verdict.maintenance is not None else ""
+def _planned(verdict: Verdict) -> tuple[Cause, str]:
+    """What has the node out, and the status text of jobs that wait for a node which only a plan has out; "" for others."""
+    if verdict.only_planned and verdict.removal is not None:
+        return Cause.REMOVAL, f"being taken away by {verdict.removal.by}"
+    if verdict.only_planned and verdict.maintenance is not None:
+        return Cause.MAINTENANCE, until(verdict.maintenance)
+    return Cause.HEALTH, ""
 
 
 def _is_only_removed(verdict: Verdict) -> bool:

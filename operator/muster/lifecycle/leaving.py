@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from muster.api.gang import GangSpec, Leave, Resume
 from muster.lifecycle import members, record, resume
@@ -178,21 +178,26 @@ def _to_leave(world: JobWorld) -> dict[str, str]:
     found = {}
     for seat in world.seats:
         name, exclusion = seat.member.node, world.fleet.exclusion(seat.member.node)
-        if exclusion and exclusion.leave is fleet.Leave.AFTER_CHECKPOINT:
+        if _asks_to_leave(exclusion):
             found[name] = f"{name} is {exclusion.words or f'degraded ({exclusion.reason})'}"
         elif seat.node is not None and seat.node.unschedulable:
             found[name] = f"{name} is cordoned"
     return found
 
 
-def _reason(world: JobWorld, why: Mapping[str, str]) -> str:
-    if not why:
+def _reason(world: JobWorld, nodes: Collection[str]) -> str:
+    if not nodes:
         return "Suspended"
-    if any("is degraded" in words for words in why.values()):
+    causes = {each.cause for each in map(world.fleet.exclusion, nodes) if _asks_to_leave(each)}
+    if fleet.Cause.HEALTH in causes:
         return "NodeDegraded"
-    if any(_removal(world, name) for name in why):
+    if any(_removal(world, name) for name in nodes):
         return "NodeRemoval"
-    return "NodeMaintenance" if any("maintenance" in words for words in why.values()) else "NodeCordoned"
+    return "NodeMaintenance" if fleet.Cause.MAINTENANCE in causes else "NodeCordoned"
+
+
+def _asks_to_leave(exclusion: fleet.Exclusion | None) -> TypeGuard[fleet.Exclusion]:
+    return exclusion is not None and exclusion.leave is fleet.Leave.AFTER_CHECKPOINT
 
 
 def _stop_reason(world: JobWorld, why: Mapping[str, str]) -> str:

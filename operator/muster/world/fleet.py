@@ -77,6 +77,14 @@ class Removal:
     final: bool = False
 
 
+class Cause(StrEnum):
+    """What has a node out: its health, or only what is planned for its machine."""
+
+    HEALTH = "Health"
+    MAINTENANCE = "Maintenance"
+    REMOVAL = "Removal"
+
+
 @dataclass(frozen=True, slots=True)
 class Exclusion:
     """A node that takes no new worker because of its health.
@@ -88,7 +96,8 @@ class Exclusion:
         gone_by: when they have to be gone, whether there is another node for them or not; None: no time is set.
         words: what people are told who wait for nodes; "": that the node is unhealthy.
         last_choice: a new worker that finds no other node takes it all the same.
-        removal: the machine is being taken away; None: it is not.
+        removal: the machine is being taken away; None: it is not. A node that is unhealthy, too, has the cause Health.
+        cause: what has it out.
     """
 
     reason: str
@@ -98,6 +107,7 @@ class Exclusion:
     words: str = ""
     last_choice: bool = False
     removal: Removal | None = None
+    cause: Cause = Cause.HEALTH
 
 
 def _is_last(exclusion: Exclusion | None) -> bool:

@@ -12,7 +12,7 @@ from muster.health.breaker import Act, Ruling
 from muster.health.effects import exclusion_of
 from muster.health.removals import Notice
 from muster.health.sources import Rules
-from muster.world.fleet import Leave, Removal
+from muster.world.fleet import Cause, Leave, Removal
 from muster.world.views import Taint
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "spot-itn-0f1e", "NoSchedule")
@@ -106,4 +106,4 @@ def test_a_fault_beside_it_has_its_own_way() -> None:
     assert exclusion is not None
     assert rulings["node-0001"] == Ruling(Act.YIELD, "aws-nth repairs it", charge=True)
     assert (exclusion.reason, exclusion.leave) == ("Xid79", Leave.AFTER_CHECKPOINT)
-    assert (exclusion.gone_by, exclusion.words) == (after(120), "")
+    assert (exclusion.gone_by, exclusion.words, exclusion.cause) == (after(120), "", Cause.HEALTH)

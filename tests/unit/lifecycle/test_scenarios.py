@@ -10,7 +10,7 @@ from muster.api.gang import FaultClass, GangIncident
 from muster.api.trainingjob import CompletionResult
 from muster.protocol.messages import EXIT
 from muster.recovery import budgets
-from muster.world.fleet import Exclusion, Leave, Removal
+from muster.world.fleet import Cause, Exclusion, Leave, Removal
 
 APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
 
@@ -34,7 +34,8 @@ def succeeded(theatre: Theatre, play: Play) -> None:
 def window(theatre: Theatre, seconds: float) -> Exclusion:
     """A node that has to be empty so long from now."""
     gone_by = at(theatre.now + seconds)
-    return Exclusion("MaintenanceAhead", "", Leave.AFTER_CHECKPOINT, gone_by, "kept free for maintenance (w)")
+    words = "kept free for maintenance (w)"
+    return Exclusion("MaintenanceAhead", "", Leave.AFTER_CHECKPOINT, gone_by, words, cause=Cause.MAINTENANCE)
 
 
 def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True) -> Exclusion:
@@ -42,7 +43,7 @@ def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True)
     gone_by = None if seconds is None else at(theatre.now + seconds)
     removal = Removal("karpenter", gone_by, final)
     words = "being taken away by karpenter"
-    return Exclusion("NodeDeleted", "", Leave.AFTER_CHECKPOINT, gone_by, words, removal=removal)
+    return Exclusion("NodeDeleted", "", Leave.AFTER_CHECKPOINT, gone_by, words, removal=removal, cause=Cause.REMOVAL)
 
 
 def paid(play: Play) -> tuple[int, int]:
