@@ -9,10 +9,10 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 # Two mounts may tell one file's time with a second's difference: some keep no fractions of it.
 _SAME_TIME_NS = 1_000_000_000
 MAX_STAMPS = 256
-# Why a store tells nothing begins with one of these: what people have to mend, so that another node would see no more; and
-# what may pass by itself.
-UNVERIFIED = "unverified: "
-UNVERIFIED_FOR_NOW = "unverified for now: "
+# Why a store answers nothing: a person has to repair it, so that another node would see no more; or it may pass by itself.
+UNVERIFIED = "Unverified"
+UNVERIFIED_FOR_NOW = "UnverifiedForNow"
+ERROR_KINDS = {UNVERIFIED: "unverified: %s", UNVERIFIED_FOR_NOW: "unverified for now: %s"}
 _STAMP = re.compile(r"(\d{1,16}):(\d{1,19})")
 
 Stamp = Tuple[int, int]  # step and written_ns: whatever is written later has another

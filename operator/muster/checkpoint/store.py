@@ -288,8 +288,8 @@ class Store(Files):
         try:
             _called(file_system, "ls", bucket, {"detail": False})
         except FileNotFoundError as error:
-            text = "%s%s: there is no bucket %s. Make it, or mend its name in spec.checkpoint"
-            raise StorageError(text % (UNVERIFIED, self._url, bucket)) from error
+            text = "%s: there is no bucket %s. Make it, or mend its name in spec.checkpoint"
+            raise StorageError(UNVERIFIED, text % (self._url, bucket)) from error
         except Exception:  # noqa: BLE001 - it may not be listed as a whole: then nobody can tell
             return
 
@@ -322,9 +322,9 @@ def failure(url: str, error: BaseException) -> StorageError:
         what = "fsspec in this image knows no scheme %s://" % scheme
         remedy = "Mend it in spec.checkpoint, or install the package that brings it"
     elif isinstance(error, _TIMEOUTS):
-        return StorageError("%s%s: no answer within %g s; it is asked again" % (UNVERIFIED_FOR_NOW, url, CALL_SECONDS))
+        return StorageError(UNVERIFIED_FOR_NOW, "%s: no answer within %g s; it is asked again" % (url, CALL_SECONDS))
     elif code in _THROTTLED or getattr(error, "errno", None) == errno.EBUSY:
-        return StorageError("%s%s: the store is throttling (%s); it is asked again" % (UNVERIFIED_FOR_NOW, url, cause))
+        return StorageError(UNVERIFIED_FOR_NOW, "%s: the store is throttling (%s); it is asked again" % (url, cause))
     elif isinstance(error, PermissionError) or _is_refused(error, code) or any(word in kind for word in _DENIED):
         what = "the store refuses the worker container's credentials, or there are none (%s)" % cause
         remedy = "Give it some that may list and read there, and that are not expired"
@@ -333,9 +333,9 @@ def failure(url: str, error: BaseException) -> StorageError:
         remedy = "Mend the name in spec.checkpoint, or endpoint and region in the worker container"
     else:
         return StorageError(
-            "%s%s: it cannot be listed or read (%s); it is asked again" % (UNVERIFIED_FOR_NOW, url, cause)
+            UNVERIFIED_FOR_NOW, "%s: it cannot be listed or read (%s); it is asked again" % (url, cause)
         )
-    return StorageError("%s%s: %s. %s" % (UNVERIFIED, url, what, remedy))
+    return StorageError(UNVERIFIED, "%s: %s. %s" % (url, what, remedy))
 
 
 def _code(error: Optional[BaseException]) -> str:

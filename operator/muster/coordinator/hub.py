@@ -195,8 +195,9 @@ def _is_news(old: Report, new: Report) -> bool:
         or old.checkpoints != new.checkpoints
         or old.stamps != new.stamps
         or (old.elsewhere, old.elsewhere_error) != (new.elsewhere, new.elsewhere_error)
+        or old.elsewhere_error_kind != new.elsewhere_error_kind
         or (old.checkpoints_scanned_for_attempt, old.listing) != (new.checkpoints_scanned_for_attempt, new.listing)
-        or old.checkpoint_error != new.checkpoint_error
+        or (old.checkpoint_error, old.checkpoint_error_kind) != (new.checkpoint_error, new.checkpoint_error_kind)
         or (old.checkpoint_doubt, old.checkpoint_trap) != (new.checkpoint_doubt, new.checkpoint_trap)
         or (old.first_step is None) != (new.first_step is None)
         or old.progress_error != new.progress_error

@@ -4,7 +4,7 @@ One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child j
 "judges": true, "stamps": false, "lineage": [step, sinceNs, disowned, shut] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
 `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
 "checkpoints": [{"step", "path", "writtenNs", "judged", "format", "sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done",
-"looks", "note", "doubt", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError"}`. A scan is over once it is done, or has an error.
+"looks", "note", "doubt", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError", "errorKind", "elsewhereErrorKind": of muster.checkpoint.scan.ERROR_KINDS}`. A scan is over once it is done, or has an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from muster.checkpoint.find import Finder, Found, Look
 from muster.checkpoint.formats.table import FORMATS, formats_by
-from muster.checkpoint.listing import THIS_MACHINE, Files
+from muster.checkpoint.listing import THIS_MACHINE, Files, StorageError
 from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import Checkpoint, lineage_of, write_stamps
 from muster.checkpoint.verdict import Verdict, verdict_from
@@ -202,6 +202,7 @@ class Looks:
         except (OSError, ValueError) as error:
             answer.update(checkpoints=[], torn=[], stamps=None, settled=False, done=False, note="", doubt="", trap="")
             answer.update(looks=self._finder.looks - looks, error=str(error) or type(error).__name__)
+            answer.update(errorKind=_kind(error))
             self._write(answer)
 
     def _look_elsewhere(self, directory: str, request: Mapping[str, Any]) -> Dict[str, Any]:
@@ -218,8 +219,9 @@ class Looks:
                 if self._is_asked_again():
                     break
         except (OSError, ValueError) as error:
-            return {"elsewhere": [], "elsewhereError": str(error) or type(error).__name__}
-        return {"elsewhere": _told(found.checkpoints), "elsewhereError": found.note}
+            text = str(error) or type(error).__name__
+            return {"elsewhere": [], "elsewhereError": text, "elsewhereErrorKind": _kind(error)}
+        return {"elsewhere": _told(found.checkpoints), "elsewhereError": found.note, "elsewhereErrorKind": ""}
 
     def _sign(self) -> None:
         if self._now() >= self._said_at + _BETWEEN_SIGNS_SECONDS:
@@ -280,6 +282,10 @@ def _look(request: Mapping[str, Any]) -> Look:
         lineage=lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2]), bool(lineage[3])) if lineage else None,
         wish=str(request["wish"]),
     )
+
+
+def _kind(error: Exception) -> str:
+    return error.kind if isinstance(error, StorageError) else ""
 
 
 def _answer(found: Found) -> Dict[str, Any]:

@@ -19,7 +19,7 @@ import time
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 from muster.checkpoint.names import is_url
-from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
+from muster.checkpoint.scan import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.launcher.children import Child, converse, converse_in_image
 from muster.protocol.messages import (
     LONGEST_SECONDS,
@@ -52,12 +52,14 @@ class ScanResult:
         attempt: the attempt for which nothing ran when it began; 0 = something may have run, or the newest complete
             checkpoint is not known yet.
         error: why nothing, or not all, could be seen; with an attempt the rest counts nevertheless.
+        error_kind: what of `muster.checkpoint.scan.ERROR_KINDS` it is; "" = none of them.
         done: nothing is left to judge.
         stamps: of all that are there (muster.checkpoint.scan); None where that was not looked for.
         doubt: why what is there may not be what people think (muster.checkpoint.find.Found).
         trap: why a framework that follows its own pointer would not go on, or from what is torn (likewise).
         elsewhere: what was asked for, in another directory, and the newest there.
         elsewhere_error: why that directory cannot be seen.
+        elsewhere_error_kind: likewise.
         free_bytes: what may still be written into the directory; None: not known, or not yet.
     """
 
@@ -69,8 +71,10 @@ class ScanResult:
     doubt: str = ""
     elsewhere: Tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = ""
+    elsewhere_error_kind: str = ""
     free_bytes: Optional[int] = None
     trap: str = ""
+    error_kind: str = ""
 
 
 class Scanner:
@@ -291,9 +295,9 @@ class Scanner:
         self.looks += message["looks"] - self._looks_before
         self._looks_before = message["looks"]
         if message["error"]:
-            return self._failed(now, str(message["error"]))
+            return self._failed(now, str(message["error"]), str(message.get("errorKind", "")))
         if message["done"]:
-            unseen = str(message.get("elsewhereError", "")).startswith((UNVERIFIED, UNVERIFIED_FOR_NOW))
+            unseen = message.get("elsewhereErrorKind", "") in ERROR_KINDS
             self._failures, self._listed_at = self._failures + 1 if unseen else 0, self._clock()
             self._over(now)
         items = list(message["checkpoints"])
@@ -317,22 +321,23 @@ class Scanner:
             str(message.get("doubt", "")),
             tuple(_report(item) for item in message.get("elsewhere", ()) if len(item["path"]) <= MAX_PATH_CHARS),
             str(message.get("elsewhereError", "")),
+            str(message.get("elsewhereErrorKind", "")),
             message.get("freeBytes"),
             str(message.get("trap", "")),
         )
 
-    def _failed(self, now: float, error: str) -> Optional[ScanResult]:
+    def _failed(self, now: float, error: str, kind: str = "") -> Optional[ScanResult]:
         self._failures += 1
         self._over(now)
         if not self._is_store:
             return ScanResult(0, (), error)
-        if not error.startswith((UNVERIFIED, UNVERIFIED_FOR_NOW)):
-            error = UNVERIFIED_FOR_NOW + error
-        if self._idle_attempt == 0 and self._failures < _TOLD_FAILURES and not error.startswith(UNVERIFIED):
+        if kind not in ERROR_KINDS:
+            error, kind = ERROR_KINDS[UNVERIFIED_FOR_NOW] % error, UNVERIFIED_FOR_NOW
+        if self._idle_attempt == 0 and self._failures < _TOLD_FAILURES and kind != UNVERIFIED:
             return None
         if self._listed_at is not None:
             error += time.strftime(" (listed last at %Y-%m-%d %H:%M:%S UTC)", time.gmtime(self._listed_at))
-        return ScanResult(0, (), error)
+        return ScanResult(0, (), error, error_kind=kind)
 
     def _over(self, now: float) -> None:
         self._heard_at = None

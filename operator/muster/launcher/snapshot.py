@@ -69,10 +69,12 @@ class Snapshot:
     stamps: Optional[str] = None
     elsewhere: Tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = ""
+    elsewhere_error_kind: str = ""
     checkpoints_scanned_for_attempt: int = 0
     listing: int = 0
     scanned_at: Optional[float] = None
     checkpoint_error: str = ""
+    checkpoint_error_kind: str = ""
     checkpoint_doubt: str = ""
     checkpoint_trap: str = ""
     free_bytes: Optional[int] = None
@@ -142,10 +144,12 @@ class Snapshot:
             stamps=self.stamps,
             elsewhere=self.elsewhere,
             elsewhere_error=self.elsewhere_error,
+            elsewhere_error_kind=self.elsewhere_error_kind,
             checkpoints_scanned_for_attempt=self.checkpoints_scanned_for_attempt,
             listing=self.listing,
             scanned_age_seconds=_age(now, self.scanned_at),
             checkpoint_error=self.checkpoint_error,
+            checkpoint_error_kind=self.checkpoint_error_kind,
             checkpoint_doubt=self.checkpoint_doubt,
             checkpoint_trap=self.checkpoint_trap,
             free_bytes=self.free_bytes,

@@ -126,9 +126,9 @@ class Supervisor:
         self._checkpoints: Tuple[CheckpointReport, ...] = ()
         self._stamps: Optional[str] = None
         self._elsewhere: Tuple[CheckpointReport, ...] = ()
-        self._elsewhere_error = ""
+        self._elsewhere_error = self._elsewhere_error_kind = ""
         self._scanned_for = (0, 0)  # attempt and listing
-        self._scan_error = ""
+        self._scan_error = self._scan_error_kind = ""
         self._scan_doubt = ""
         self._scan_trap = ""
         self._saves = Saves()
@@ -269,13 +269,14 @@ class Supervisor:
             return
         if result.error and result.error != self._scan_error:
             self._log("checkpoints: %s" % result.error)
-        self._scan_error = result.error
+        self._scan_error, self._scan_error_kind = result.error, result.error_kind
         if result.error and not result.attempt:
             return
         self._checkpoints = result.checkpoints
         if self._gang is not None:
             self._checkpoints = self._saves.told(result.checkpoints, self._now(), _step_seconds(self._gang))
         self._elsewhere, self._elsewhere_error = result.elsewhere, result.elsewhere_error
+        self._elsewhere_error_kind = result.elsewhere_error_kind
         if result.done or result.attempt:
             self._scan_trap = result.trap
         if result.done:
@@ -475,11 +476,13 @@ class Supervisor:
             "stamps": self._stamps,
             "elsewhere": self._elsewhere,
             "elsewhere_error": self._elsewhere_error,
+            "elsewhere_error_kind": self._elsewhere_error_kind,
             # The go waits for it, and with the go it is fixed what the gang obeys.
             "checkpoints_scanned_for_attempt": self._scanned_for[0] if self._marker.has_looked else 0,
             "listing": self._scanned_for[1],
             "scanned_at": self._scanned_at,
             "checkpoint_error": self._scan_error,
+            "checkpoint_error_kind": self._scan_error_kind,
             "checkpoint_doubt": self._scan_doubt,
             "checkpoint_trap": self._scan_trap,
             "free_bytes": self._free_bytes,

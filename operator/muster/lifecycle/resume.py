@@ -17,7 +17,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.checkpoint import scan
 from muster.checkpoint.find import LIMIT
 from muster.checkpoint.names import above, absolute, is_url, step_in_name
-from muster.checkpoint.scan import MAX_STAMPS, UNVERIFIED, UNVERIFIED_FOR_NOW, Stamp, read_stamps, write_stamps
+from muster.checkpoint.scan import ERROR_KINDS, MAX_STAMPS, Stamp, read_stamps, write_stamps
 from muster.lifecycle.words import suspects_in_words
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
 from muster.protocol.resuming import is_own
@@ -462,8 +462,7 @@ def _unseen_elsewhere(world: JobWorld) -> str:
 
 def _is_unverified(world: JobWorld) -> bool:
     """Whether somebody could not see the store that this directory is in."""
-    errors = (view.elsewhere_error for view in world.views.values())
-    return any(error.startswith((UNVERIFIED, UNVERIFIED_FOR_NOW)) for error in errors)
+    return any(view.elsewhere_error_kind in ERROR_KINDS for view in world.views.values())
 
 
 def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:

@@ -1,4 +1,9 @@
-"""What people are told: the job's status, projected from the record and from what is seen. Never read back by decisions."""
+"""The job's status for users, projected from the record and from what is seen.
+
+Decisions read three of its fields back. `completion` says that the job has ended. `checkpoint` is the newest complete checkpoint
+that is known: while all goes well the record is not written. `attempt` is where a new record counts from if somebody deletes
+the Gang. The figures of `muster.goodput` go on from `goodput`, from `incidents` and from the condition Suspended.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +21,7 @@ from muster.api.trainingjob import (
     Waiting,
 )
 from muster.checkpoint.names import is_url
-from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
+from muster.checkpoint.scan import ERROR_KINDS
 from muster.goodput import told as goodput
 from muster.goodput.account import RESUMED, SUSPENDED
 from muster.lifecycle import care, launching, members, place, resume, resuming
@@ -390,12 +395,12 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
 
 def _unverified(world: JobWorld, gang: Gang) -> str:
     """That nobody who is asked to can see the store with the checkpoints, though ranks run; "" while one of them can."""
-    told = [seat.launcher.checkpoint_error for seat in judges(world, gang.spec) if seat.launcher]
-    if not told or not all(text.startswith((UNVERIFIED, UNVERIFIED_FOR_NOW)) for text in told):
+    verifiers = [seat.launcher for seat in judges(world, gang.spec) if seat.launcher]
+    if not verifiers or not all(each.checkpoint_error_kind in ERROR_KINDS for each in verifiers):
         return ""
     newest = resume.newest(world, gang.spec)
     known = f"The newest that is known is {newest.step} ({newest.path})" if newest else "None is known"
-    return f"{told[0]}. {known}; a fault now waits until the store is seen again"
+    return f"{verifiers[0].checkpoint_error}. {known}; a fault now waits until the store is seen again"
 
 
 def _behind(world: JobWorld, gang: Gang) -> str:

@@ -181,10 +181,12 @@ class Report:
     # Of the directory that Directive.wish_directory names, the newest, and the one that was asked for.
     elsewhere: Tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = for_people()  # why that directory cannot be seen, "" if it can
+    elsewhere_error_kind: str = limited("", 0, 64)  # of muster.checkpoint.scan.ERROR_KINDS; "" = none of them
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
     listing: Optional[int] = None  # Directive.listing when that scan began; None = a launcher of old, which cannot tell
     scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt and that listing
     checkpoint_error: str = for_people()  # why the scan failed, "" if it did not
+    checkpoint_error_kind: str = limited("", 0, 64)  # likewise
     free_bytes: Optional[int] = None  # what may still be written into the checkpoint directory; None = not known
     checkpoint_doubt: str = for_people()  # what is there may not be what people think: why, "" if nothing is doubtful
     # Why a framework that follows its own pointer file would not go on at all, or from what is torn: of the newest listing; "" = it

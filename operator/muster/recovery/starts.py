@@ -84,7 +84,7 @@ def _listing_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: Launcher
     error, waited = launcher.checkpoint_error, min(waited, world.listing_age_seconds)
     if len(world.seats) == 1:
         message = f"worker {seat.index} cannot list the checkpoints: {error}"
-        if not error or error.startswith(UNVERIFIED) or waited < LONE_SECONDS:
+        if not error or launcher.checkpoint_error_kind == UNVERIFIED or waited < LONE_SECONDS:
             return None
         return lone_failure(gang, seat, Kind.LISTING_STUCK, message)
     longest = LAGGING_SECONDS if error else _longest_listing(world, gang, seat)

@@ -201,12 +201,14 @@ class LauncherView:
     stamps: str | None = None
     elsewhere: tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = ""
+    elsewhere_error_kind: str = ""  # of muster.checkpoint.scan.ERROR_KINDS; "" = none of them
     scanned_for_attempt: int = 0
     listing: int | None = None  # None: one of old
     scanned_age_seconds: float | None = None
     step_seconds: float | None = None
     step_p90_seconds: float | None = None
     checkpoint_error: str = ""
+    checkpoint_error_kind: str = ""  # likewise
     checkpoint_doubt: str = ""
     checkpoint_trap: str = ""
     free_bytes: int | None = None

@@ -16,7 +16,7 @@ from tests.unit.checkpoint.test_formats import SAVES
 from muster.checkpoint.find import Finder, Look
 from muster.checkpoint.listing import StorageError
 from muster.checkpoint.names import absolute, is_url, joined
-from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
+from muster.checkpoint.scan import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.checkpoint.store import SETTLE_SECONDS, Store
 
 URL = "s3://bucket/run-7"
@@ -356,7 +356,7 @@ class NoCredentialsError(Exception):
 
 class TestFailures:
     @pytest.mark.parametrize(
-        ("error", "begins", "words"),
+        ("error", "kind", "words"),
         [
             (
                 client_error("ExpiredToken"),
@@ -381,7 +381,7 @@ class TestFailures:
         ],
     )
     @pytest.mark.parametrize("method", ["ls", "find", "cat_file"])
-    def test_no_failure_is_taken_for_an_empty_store_or_a_torn_checkpoint(self, error, begins, words, method):
+    def test_no_failure_is_taken_for_an_empty_store_or_a_torn_checkpoint(self, error, kind, words, method):
         objects = Objects()
         put_dcp(objects, 40)
 
@@ -393,7 +393,8 @@ class TestFailures:
         with pytest.raises(StorageError) as raised:
             last(finder_of(objects))
         text = str(raised.value)
-        assert text.startswith(f"{begins}{URL}: ")
+        assert raised.value.kind == kind
+        assert text.startswith(ERROR_KINDS[kind] % f"{URL}: ")
         assert words in text
 
     def test_an_image_without_fsspec(self):
@@ -417,7 +418,7 @@ class TestFailures:
             with pytest.raises(StorageError) as raised:
                 last(Finder(url, files=Store(url)))
             assert words in str(raised.value)
-            assert str(raised.value).startswith(UNVERIFIED)
+            assert raised.value.kind == UNVERIFIED
 
     def test_a_bucket_that_does_not_exist_is_no_empty_directory(self):
         objects = Objects()

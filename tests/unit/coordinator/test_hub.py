@@ -137,6 +137,8 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"checkpoints_scanned_for_attempt": 3},
         {"listing": 1},
         {"checkpoint_error": "denied"},
+        {"checkpoint_error_kind": "Unverified"},
+        {"elsewhere_error_kind": "Unverified"},
         {"checkpoint_doubt": "torn"},
         {"checkpoint_trap": "torn"},
         {"first_step": 7},

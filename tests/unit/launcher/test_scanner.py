@@ -13,6 +13,7 @@ import pytest
 from bench import dcp_files
 
 from muster.checkpoint.listing import Files
+from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.checkpoint.verdict import Verdict, verdict_from
 from muster.launcher import children
 from muster.launcher.scan_child import Looks
@@ -405,7 +406,7 @@ class TestStore:
     """What is behind a URL is asked more and more seldom while it fails."""
 
     ERROR = "unverified for now: s3://b/run: the store is throttling"
-    MENDED_BY_PEOPLE = "unverified: s3://b/run: the store refuses the worker container's credentials"
+    MENDED_BY_PEOPLE = "s3://b/run: the store refuses the worker container's credentials"
 
     child = TestPlayedChild.child
 
@@ -413,11 +414,12 @@ class TestStore:
     def store(self, child):
         return Scanner("s3://b/run", 10.0, 60.0, clock=lambda: 1_795_348_800.0)
 
-    def fails(self, store, child, now, error):
+    def fails(self, store, child, now, error, kind=UNVERIFIED_FOR_NOW):
         """The scan that is due at this moment fails; what is said of it, and the pause after it."""
         store.turn(now, {})
-        child.say(scan=store.scans, looks=1, error=error)
+        child.say(scan=store.scans, looks=1, error=error, errorKind=kind)
         result = store.turn(now, {})
+        assert result is None or result.error_kind == kind
         return (result.error if result else None), store.next_at() - now
 
     def test_the_pauses_grow_and_end_with_a_scan_that_succeeds(self, store, child):
@@ -453,14 +455,15 @@ class TestStore:
         assert told == [None, None, self.ERROR]
 
     def test_what_people_have_to_mend_is_told_at_once(self, store, child):
-        assert self.fails(store, child, 100.0, self.MENDED_BY_PEOPLE)[0] == self.MENDED_BY_PEOPLE
+        assert self.fails(store, child, 100.0, self.MENDED_BY_PEOPLE, UNVERIFIED)[0] == self.MENDED_BY_PEOPLE
 
     def test_one_that_hangs_is_killed_and_asked_again_later(self, store, child):
         store.scan_for(1)
         store.turn(100.0, {})
         assert store.turn(159.0, {}) is None
-        told = store.turn(160.0, {}).error
-        assert told == "unverified for now: no answer from s3://b/run within 60 s: does the store answer?"
+        result = store.turn(160.0, {})
+        assert result.error_kind == UNVERIFIED_FOR_NOW
+        assert result.error == "unverified for now: no answer from s3://b/run within 60 s: does the store answer?"
         assert child.killed == [signal.SIGKILL]
         store.turn(161.0, {child.process.pid: 9})
         child.again()
@@ -473,10 +476,10 @@ class TestStore:
         scanner.follow(Directive(WAIT, attempt=1, wish="", wish_directory="s3://b/base"))
         scanner.scan_for(1)
         now, pauses = 100.0, []
-        for error in (self.ERROR, self.ERROR, ""):
+        for kind in (UNVERIFIED, UNVERIFIED_FOR_NOW, ""):
             scanner.turn(now, {})
-            child.tell(scanner.scans, [(30, True)], done=True, elsewhereError=error)
-            assert scanner.turn(now, {}).elsewhere_error == error
+            child.tell(scanner.scans, [(30, True)], done=True, elsewhereError="why", elsewhereErrorKind=kind)
+            assert scanner.turn(now, {}).elsewhere_error_kind == kind
             pauses.append(scanner.next_at() - now)
             now += pauses[-1]
         assert pauses == [20.0, 40.0, 10.0]

@@ -8,7 +8,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, runn
 
 from muster.api.gang import GangSpec, Lineage, Resume
 from muster.api.trainingjob import CheckpointStatus
-from muster.checkpoint.scan import write_stamps
+from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW, write_stamps
 from muster.lifecycle import resume
 from muster.lifecycle.plan import CommitGang, Plan, State
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing, Start
@@ -316,13 +316,15 @@ def forked(
     other: OtherJob | None = BASE,
     listed: float = 1.0,
     error: str = "",
+    kind: str = "",
     directory: str = "/checkpoints",
 ) -> Start | Missing:
     """What each worker sees in the directory of the other job, and nothing in its own."""
     job = a_job(checkpoint={"directory": directory, "resumeFrom": wish})
     here = scene((), (), (), listed=listed, job=job)
     for index, elsewhere in enumerate(seen):
-        here.launcher(index, idle(2, elsewhere=elsewhere, elsewhere_error=error, scanned_age_seconds=listed, stamps=""))
+        why = {"elsewhere_error": error, "elsewhere_error_kind": kind}
+        here.launcher(index, idle(2, elsewhere=elsewhere, scanned_age_seconds=listed, stamps="", **why))
     world = replace(here.world(), other=other)
     assert world.gang is not None
     return resume.start(world, world.gang.spec)
@@ -392,22 +394,25 @@ class TestAnotherJob:
         assert again.resume == found.resume, "until it has saved"
 
     def test_a_store_that_does_not_show_it_is_told_from_one_that_nobody_can_see(self) -> None:
-        for error, says in (
+        for error, kind, says in (
             (
                 "s3://b/base does not exist",
+                "",
                 "there is no complete checkpoint 500 of job base in s3://b/base/ that every",
             ),
             (
                 "unverified: s3://b/base: the store refuses. Mend it",
+                UNVERIFIED,
                 "in s3://b/base/ is not known: worker 0 on n0: unver",
             ),
             (
                 "unverified for now: s3://b/base: throttling",
+                UNVERIFIED_FOR_NOW,
                 "whether there is a complete checkpoint 500 of job base in",
             ),
         ):
             for listed, stalled in ((1.0, False), (NOT_VISIBLE_SECONDS, True)):
-                found = forked("job/base@500", (), (), (), other=STORED, error=error, listed=listed)
+                found = forked("job/base@500", (), (), (), other=STORED, error=error, kind=kind, listed=listed)
                 assert isinstance(found, Missing)
                 assert (found.reason, found.stalled) == ("ResumeFromNotFound", stalled)
                 assert says in found.message

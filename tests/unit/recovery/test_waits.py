@@ -8,6 +8,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, a
 
 from muster.api.gang import FaultClass, GangSpec, Level
 from muster.api.trainingjob import TrainingJob
+from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.lifecycle.plan import CommitGang, DeletePod, State
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
@@ -230,10 +231,11 @@ class TestAGangOfOne:
         assert (record.level, record.members[0].node, list(record.excluded_nodes)) == (Level.REPLACE, "n1", ["n0"])
         assert record.incidents[-1].fault_class is FaultClass.INFRASTRUCTURE
 
-    @pytest.mark.parametrize(("begins", "tried"), [("unverified: ", False), ("unverified for now: ", True)])
-    def test_what_people_have_to_mend_in_a_store_is_no_matter_of_a_pod(self, begins: str, tried: bool) -> None:
+    @pytest.mark.parametrize(("kind", "tried"), [(UNVERIFIED, False), (UNVERIFIED_FOR_NOW, True), ("", True)])
+    def test_what_people_have_to_mend_in_a_store_is_no_matter_of_a_pod(self, kind: str, tried: bool) -> None:
         here = self.alone(seconds=3000.0)
-        here.launcher(0, idle(2, scanned=False, checkpoint_error=f"{begins}s3://b/run: why"))
+        why = {"checkpoint_error": "s3://b/run: unverified: why", "checkpoint_error_kind": kind}
+        here.launcher(0, idle(2, scanned=False, **why))
         assert bool(find(here.world())) == tried
 
     def test_stays_where_there_is_no_other_node(self) -> None:
