@@ -82,8 +82,8 @@ def peak_tflops(model: str) -> int | None:
     name = model.upper()
     if _SHARED.search(name):
         return None
-    words = set(_WORDS.split(name))
-    return next((peak for family, others, peak in PEAK_TFLOPS if family in words and others <= words), None)
+    parts = set(_WORDS.split(name))
+    return next((peak for family, others, peak in PEAK_TFLOPS if family in parts and others <= parts), None)
 
 
 def efficiency(

@@ -189,8 +189,8 @@ def fitted(spec: EndedJobSpec) -> EndedJobSpec:
 
 def size(part: ApiModel) -> int:
     """Bytes that it has at most as JSON in etcd: Go writes <, > and & with six."""
-    text = json.dumps(part.to_json(), separators=(",", ":"))
-    return len(text) + 5 * sum(text.count(each) for each in "<>&")
+    written = json.dumps(part.to_json(), separators=(",", ":"))
+    return len(written) + 5 * sum(written.count(each) for each in "<>&")
 
 
 def words(text: str, length: int) -> str:

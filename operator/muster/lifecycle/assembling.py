@@ -145,7 +145,7 @@ def _burned_in(
             told.append(Announcement(burnin.INCONCLUSIVE, note, warning=True))
         elif tested.words:
             told.append(Announcement("BurnInNoticed", tested.words, warning=True))
-        if tested.measured and tested.measured not in tested.words:
+        if tested.measured and not tested.is_odd:
             text += f"; {tested.measured}"
     if world.gang is not None and world.gang.spec.open_corruption is not None:
         begun, shown = burnin.examined(world, begun)
@@ -445,6 +445,10 @@ def _start_trouble(world: JobWorld) -> tuple[str, str] | None:
     return None
 
 
+# Kubernetes v1.33, pkg/kubelet/images/types.go.
+_OF_THE_IMAGE = frozenset(
+    {"ErrImageNeverPull", "ErrImagePull", "ImageInspectError", "ImagePullBackOff", "InvalidImageName"}
+)
 _REMEDY = "If the image cannot be had, delete the job and create it again with one that can."
 
 
@@ -453,7 +457,8 @@ def _pod_trouble(pod: PodView) -> CreateError | None:
         if container.waiting_reason and container.waiting_reason not in ("ContainerCreating", "PodInitializing"):
             what = f"container {container.name}: {container.waiting_message}"
             return CreateError(
-                container.waiting_reason, f"{what}. {_REMEDY if 'Image' in container.waiting_reason else ''}".strip()
+                container.waiting_reason,
+                f"{what}. {_REMEDY if container.waiting_reason in _OF_THE_IMAGE else ''}".strip(),
             )
     if pod.unschedulable_message:
         return CreateError("Unschedulable", pod.unschedulable_message)

@@ -13,6 +13,7 @@ are proven, and where nothing speaks against anybody all together.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from muster.api.gang import Examination, FaultClass, Gang, GangSpec
 from muster.api.preflight import OnInconclusive, Profile, wanted
@@ -67,6 +68,7 @@ class Look:
         untested: nodes of which nothing can be said.
         words: why not; or what else people should know (a slow uplink).
         measured: what the all-reduce of the whole gang has come to; "" where there was none.
+        is_odd: that is in `words`, too, because it is not as the pairs have shown it.
         is_wrong: sums of it, or of a pair of those who stay, were wrong: of none of the nodes can be said that it is good.
     """
 
@@ -76,6 +78,7 @@ class Look:
     untested: tuple[str, ...] = ()
     words: str = ""
     measured: str = ""
+    is_odd: bool = False
     is_wrong: bool = False
 
 
@@ -288,7 +291,7 @@ class _BurnIn:
             for node, several in orders.items()
         }
         words = _noticed(verdict, measured)
-        return Look(None, kept, words=words, measured=measured.words, is_wrong=measured.is_wrong)
+        return Look(None, kept, words=words, **_of_the_gang(measured))
 
     def _verdict(
         self, outcomes: Sequence[PairOutcome], found: Sequence[LocalOutcome], limits: Mapping[str, Limit]
@@ -603,8 +606,8 @@ class _BurnIn:
         if verdict.failed:
             return Look(Missing(BURNING_IN, verdict.failed[0].words), checks, verdict.failed, words=shared)
         if verdict.outcome is Outcome.PASS:
-            return Look(None, checks, words=shared, measured=measured.words, is_wrong=measured.is_wrong)
-        others = "" if shared in verdict.words else shared
+            return Look(None, checks, words=shared, **_of_the_gang(measured))
+        others = "" if verdict.names_shared and len(verdict.shared) == 1 and not measured.is_odd else shared
         words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, others) if part))
         if self._waits():
             remedy = (
@@ -613,9 +616,7 @@ class _BurnIn:
             )
             again = self._again(checks, alone.intersection(verdict.open))
             return Look(Missing(INCONCLUSIVE, f"{words}. {remedy}"), again, untested=verdict.open, words=words)
-        return Look(
-            None, checks, untested=verdict.open, words=words, measured=measured.words, is_wrong=measured.is_wrong
-        )
+        return Look(None, checks, untested=verdict.open, words=words, **_of_the_gang(measured))
 
     def _waits(self) -> bool:
         """Whether the gang may not start with nodes of which nothing can be said."""
@@ -699,6 +700,10 @@ def _weighed(
 ) -> Evidence:
     """What the pairs of those who met have told, weighed once."""
     return Evidence(Ground(fit), outcomes, yardsticks, transport)
+
+
+def _of_the_gang(measured: Measured) -> dict[str, Any]:
+    return {"measured": measured.words, "is_odd": measured.is_odd, "is_wrong": measured.is_wrong}
 
 
 def _noticed(verdict: Verdict, measured: Measured) -> str:

@@ -53,7 +53,7 @@ MAX_LAID = 256
 class _Takings:
     """Nodes given away: why, and in which order."""
 
-    why: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
 
 
@@ -72,8 +72,8 @@ class Space:
         Of a node that is taken twice the first reason stays.
         """
         for node in nodes:
-            if node not in self._taken.why:
-                self._taken.why[node] = why
+            if node not in self._taken.reasons:
+                self._taken.reasons[node] = why
                 self._taken.order.append(node)
 
     def prepared(self, request: Request) -> Iterator[None]:
@@ -127,7 +127,7 @@ class Space:
     def _ground(self, request: Request) -> tuple[Tree, Ground]:
         prospect = self._prospect(request.needs)
         depth = _depth(self._fleet, request.required)
-        here = ground(self._fleet, prospect.tree, prospect.root, self._taken.why, request, depth)
+        here = ground(self._fleet, prospect.tree, prospect.root, self._taken.reasons, request, depth)
         return prospect.tree, here
 
     def _prospect(self, needs: Requirements) -> _Prospect:

@@ -98,6 +98,7 @@ class Verdict:
         passed: nodes that are proven at every level at which they have somebody to be tested with.
         open: nodes of which nothing is proven either way.
         words: why it is inconclusive; "" where it is not.
+        names_shared: the first of `shared` is in these words.
     """
 
     outcome: Outcome
@@ -106,6 +107,7 @@ class Verdict:
     passed: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
     words: str = ""
+    names_shared: bool = False
 
 
 def judge(
@@ -267,11 +269,12 @@ class _Bench:
         names = [name for name in names if name not in failed | unproven]
         unsure = [evidence.members[node].name for node in self.judged]
         unsure = sorted(unproven.union(broken, (name for name in unsure if name not in names)) - failed)
+        names_shared = bool(not words and unsure and not broken and self.shared)
         if not words and unsure:
             words = self._open_words(unsure, broken)
         outcome = Outcome.FAIL if fails else Outcome.INCONCLUSIVE if words else Outcome.PASS
         fails.sort(key=lambda fail: (fail.node, fail.probe))
-        return Verdict(outcome, tuple(fails), tuple(self.shared), tuple(names), tuple(unsure), words)
+        return Verdict(outcome, tuple(fails), tuple(self.shared), tuple(names), tuple(unsure), words, names_shared)
 
     def _has_passed(self, node: int, bad: Sequence[int]) -> bool:
         evidence, member = self.evidence, self.evidence.members[node]
