@@ -26,7 +26,8 @@ from muster.placement.request import Request
 from muster.placement.space import Space, solve
 from muster.placement.tree import Tree
 from muster.placement.where import domain_counts
-from muster.queueing.queue import Waiting, plan_steps
+from muster.queueing.queue import plan_steps
+from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed
 

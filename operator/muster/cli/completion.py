@@ -251,11 +251,9 @@ def _look(asked: Names) -> list[Offer]:
         return []
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Answer what kubectl's completion, or a script of ours, asks."""
+def main(app: typer.Typer, words: Sequence[str]) -> None:
+    """Answer what kubectl's completion, or a script of ours, asks of the command line."""
     from typer.main import get_command
 
-    from muster.cli.main import app
-
-    for line in lines(get_command(app), sys.argv[1:] if words is None else words, _look):
+    for line in lines(get_command(app), words, _look):
         sys.stdout.write(f"{line}\n")

@@ -92,7 +92,7 @@ def main() -> None:
     if sys.argv[1:2] == ["__complete"]:
         from muster.cli import completion
 
-        completion.main(sys.argv[2:])
+        completion.main(app, sys.argv[2:])
         return
     try:
         app(prog_name="kubectl muster")

@@ -19,8 +19,9 @@ from muster.controller.cluster import Cluster, Key
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.charges import Charges
-from muster.queueing.queue import Failed, Waiting, plan_steps
+from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
+from muster.queueing.waiting import Waiting
 from muster.world.quotas import QuotaView
 from muster.world.turn import NotPlaced, Placed, Turn
 

@@ -43,7 +43,7 @@ from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.placement.request import Request
 from muster.placement.tree import NotAtHandError, Tree
-from muster.queueing.queue import Waiting
+from muster.queueing.waiting import Waiting
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 

@@ -1,12 +1,11 @@
 """The end of a job: how it is known, recorded and tidied up after. Pure."""
 
-from typing import TYPE_CHECKING
-
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, CompletionResult
 from muster.lifecycle import burnin, resume
 from muster.lifecycle import record as records
 from muster.lifecycle.commit import commit
+from muster.lifecycle.facts import Facts
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, Telling
 from muster.lifecycle.words import what_tests_show
@@ -14,9 +13,6 @@ from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import budgets
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
-
-if TYPE_CHECKING:
-    from muster.lifecycle.facts import Facts
 
 # A finished job's workers exit when told so; those that cannot be told are deleted after this long.
 EXIT_GRACE_SECONDS = 30.0
@@ -27,7 +23,7 @@ def of(world: JobWorld, gang: Gang) -> CompletionRecord | None:
     return _success(world, gang.spec) or _defeat(world, gang.spec)
 
 
-def recorded(world: JobWorld, facts: "Facts", settings: WorkerSettings) -> Plan:
+def recorded(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Records the end; before it, what tests have shown of results that were found wrong, since nothing comes after."""
     end, gang = facts.end, facts.gang
     assert end is not None
@@ -41,7 +37,7 @@ def recorded(world: JobWorld, facts: "Facts", settings: WorkerSettings) -> Plan:
     return Plan((), Telling(State.COMPLETED, completion=end), (told,), wake_in_seconds=0.0)
 
 
-def tidied(world: JobWorld, facts: "Facts", settings: WorkerSettings) -> Plan:
+def tidied(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Workers are told to exit by their directive; here is what is left to tidy, and the end of the end.
 
     A sidecar that runs on when its worker has ended is not told: its pod is deleted.

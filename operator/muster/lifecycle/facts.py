@@ -1,13 +1,39 @@
-"""What a decision is made from, derived from the world once: the phase is chosen by it, and the phases plan with it."""
+"""What a decision is made from: the phase is chosen by it, and the phases plan with it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 
 from muster.api.gang import Gang
 from muster.api.trainingjob import CompletionRecord
-from muster.lifecycle import ending, leaving, record
-from muster.recovery import failures
 from muster.recovery.failure import Failure
-from muster.world.job import JobWorld
+
+
+class Step(StrEnum):
+    """How far a planned leave has come."""
+
+    CANCELLED = "Cancelled"
+    RELEASED = "Released"
+    MOVED = "Moved"
+    BEGUN = "Begun"
+    OVER = "Over"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The next step of a planned leave.
+
+    Attributes:
+        why: nodes to leave -> what is the matter with them, in words; empty: all of them, because of a suspension.
+        reason: of the leave.
+        saves_until: how long the leave waits for a checkpoint; None: it has not begun.
+    """
+
+    step: Step
+    why: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    saves_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +56,4 @@ class Facts:
     end: CompletionRecord | None = None
     failures: tuple[Failure, ...] = ()
     settles: bool = False
-    leave: leaving.Due | None = None
-
-
-def derive(world: JobWorld) -> Facts:
-    """The facts; those of a phase that an earlier one precedes are not looked for."""
-    if world.job.metadata.deletion_timestamp is not None:
-        return Facts(deleted=True)
-    if world.job.status.completion is not None:
-        return Facts(completion=world.job.status.completion)
-    gang = world.gang
-    if gang is None:
-        return Facts()
-    if not gang.spec.members:
-        return Facts(gang=gang, failures=tuple(failures.find(world)))
-    end = ending.of(world, gang)
-    if end is not None:
-        return Facts(gang=gang, end=end)
-    found = tuple(failures.find(world))
-    settles = not found and bool(record.unsettled(world, gang.spec))
-    if found or settles:
-        return Facts(gang=gang, failures=found, settles=settles)
-    return Facts(gang=gang, leave=leaving.due(world, gang.spec))
+    leave: Due | None = None

@@ -6,24 +6,19 @@ before it, saved, and waits in the queue. Its pods are deleted, so that no drain
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from muster.api.gang import GangSpec, Leave, Resume
 from muster.lifecycle import members, record, resume
 from muster.lifecycle.commit import commit
+from muster.lifecycle.facts import Due, Facts, Step
 from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery.silence import FRESH_SECONDS
 from muster.world import fleet
 from muster.world.job import JobWorld
-
-if TYPE_CHECKING:
-    from muster.lifecycle.facts import Facts
-
 
 MAINTENANCE_STARTS = "MaintenanceStarts"
 """Of a leave whose nodes have to be empty, without other nodes for their workers."""
@@ -41,33 +36,7 @@ REMOVED_SECONDS = 15.0
 LATE_SAVE_SECONDS = 300.0
 
 
-class Step(StrEnum):
-    """How far a planned leave has come."""
-
-    CANCELLED = "Cancelled"
-    RELEASED = "Released"
-    MOVED = "Moved"
-    BEGUN = "Begun"
-    OVER = "Over"
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """The next step of a planned leave.
-
-    Attributes:
-        why: nodes to leave -> what is the matter with them, in words; empty: all of them, because of a suspension.
-        reason: of the leave.
-        saves_until: how long the leave waits for a checkpoint; None: it has not begun.
-    """
-
-    step: Step
-    why: Mapping[str, str] = field(default_factory=dict)
-    reason: str = ""
-    saves_until: datetime | None = None
-
-
-def plan(world: JobWorld, facts: "Facts", settings: WorkerSettings) -> Plan:
+def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Commits what is due."""
     gang, due = facts.gang, facts.leave
     assert gang is not None

@@ -1,6 +1,6 @@
 """The one step of a job's life: look at the world, return a plan. Pure, so that operator, simulator and tests share it.
 
-What matters is derived once (`facts`), the phase is chosen once (`phase`), that phase plans by itself, and at the end
+What matters is derived once (`derive`), the phase is chosen once (`phase`), that phase plans by itself, and at the end
 people are told once. A step either commits the Gang (one guarded update, nothing else) or brings pods into line with
 what is committed, never both: whatever a crash interrupts, the next step finds in a state that some step before has left
 on purpose.
@@ -9,7 +9,8 @@ on purpose.
 from collections.abc import Callable, Mapping
 
 from muster.lifecycle import assembling, burnin, ending, leaving, pending, recovering, status, training
-from muster.lifecycle.facts import Facts, derive
+from muster.lifecycle.derive import derive
+from muster.lifecycle.facts import Facts
 from muster.lifecycle.phase import Phase, phase_of
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.worker_pod import WorkerSettings

@@ -10,15 +10,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from muster.queueing.waiting import Waiting
 from muster.queueing.words import more, nodes
 from muster.world.fleet import Fleet
 from muster.world.quotas import REQUESTS, QuotaClaim, QuotaView, base_of
 from muster.world.turn import NotPlaced, Placed
-
-if TYPE_CHECKING:
-    from muster.queueing.queue import Waiting
 
 QUOTA_EXCEEDED = "QuotaExceeded"
 _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
@@ -121,7 +118,7 @@ class Quotas:
         self._rooms: dict[str, list[_Room]] = {}
         self._sizes: list[int] | None = None
 
-    def refusal(self, job: "Waiting", answer: Placed | NotPlaced, chosen: Collection[str] = ()) -> OverQuota | None:
+    def refusal(self, job: Waiting, answer: Placed | NotPlaced, chosen: Collection[str] = ()) -> OverQuota | None:
         """The quota that leaves the job the fewest nodes, or None if all of them have room.
 
         A replacement is not asked: the pod that it replaces may still be counted.
@@ -135,13 +132,13 @@ class Quotas:
         found = (self._exceeded(room, resource, job, answer, chosen) for room, resource in self._limits_of(job))
         return min(filter(None, found), key=lambda each: (each.room, each.most), default=None)
 
-    def promise(self, job: "Waiting", chosen: Collection[str]) -> None:
+    def promise(self, job: Waiting, chosen: Collection[str]) -> None:
         """The job gets these nodes: the jobs behind it have that much less."""
         for room, resource in self._limits_of(job):
             room.beyond[resource] += self._needed(job, resource, chosen)
 
     def _exceeded(
-        self, room: _Room, resource: str, job: "Waiting", answer: Placed | NotPlaced, chosen: Collection[str]
+        self, room: _Room, resource: str, job: Waiting, answer: Placed | NotPlaced, chosen: Collection[str]
     ) -> OverQuota | None:
         hard, used, needed = room.quota.hard[resource], room.used(resource), self._needed(job, resource, chosen)
         if not needed or used + needed <= hard:
@@ -169,7 +166,7 @@ class Quotas:
             fits=isinstance(answer, Placed),
         )
 
-    def _limits_of(self, job: "Waiting") -> Iterator[tuple[_Room, str]]:
+    def _limits_of(self, job: Waiting) -> Iterator[tuple[_Room, str]]:
         """The quotas that the job's pods fall under, and for each the resources of it that they take."""
         if job.claim is None:
             return
@@ -192,7 +189,7 @@ class Quotas:
                 room.beyond[resource] += amount
         return room
 
-    def _needed(self, job: "Waiting", resource: str, chosen: Collection[str]) -> int:
+    def _needed(self, job: Waiting, resource: str, chosen: Collection[str]) -> int:
         if not self._is_accelerator(resource):
             return job.needs * job.claim.usage.get(resource, 0) if job.claim else 0
         known = sorted(self._accelerators_on(node) for node in chosen)[: job.needs]

@@ -16,7 +16,7 @@ from muster.controller.queue import Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.queue import Waiting
+from muster.queueing.waiting import Waiting
 from muster.world.quotas import QuotaClaim, QuotaView
 from muster.world.turn import NotPlaced, Placed
 

@@ -14,7 +14,8 @@ from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.pending import wanted
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport
-from muster.queueing.queue import Waiting, plan
+from muster.queueing.queue import plan
+from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet, Silence
 from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name, pod_name

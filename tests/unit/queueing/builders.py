@@ -8,7 +8,8 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at
 
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
-from muster.queueing.queue import Waiting, plan
+from muster.queueing.queue import plan
+from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed
 

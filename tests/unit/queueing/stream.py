@@ -12,7 +12,8 @@ from tests.unit.lifecycle.builders import GPU, a_fleet, a_node, at
 
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
-from muster.queueing.queue import Waiting, order, plan
+from muster.queueing.queue import order, plan
+from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
 from muster.world.turn import Placed
 

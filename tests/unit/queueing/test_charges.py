@@ -20,7 +20,8 @@ from muster.queueing.charges import (
     Charges,
     pause_seconds,
 )
-from muster.queueing.queue import Waiting, order, plan
+from muster.queueing.queue import order, plan
+from muster.queueing.waiting import Waiting
 from muster.world.turn import Placed
 
 HOUR = FIRST_SECONDS

@@ -13,7 +13,8 @@ from muster.placement.outline import Eye
 from muster.placement.space import Space
 from muster.placement.tree import Tree
 from muster.queueing.limits import OverLimit
-from muster.queueing.queue import Waiting, order, plan, plan_steps
+from muster.queueing.queue import order, plan, plan_steps
+from muster.queueing.waiting import Waiting
 from muster.world.turn import NotPlaced, Turn
 from muster.world.views import NodeView
 

@@ -12,7 +12,8 @@ from tests.unit.queueing.builders import NEEDS, tree, wants
 from muster.placement.eligibility import refusal
 from muster.placement.space import Space, solve
 from muster.queueing.limits import OverLimit
-from muster.queueing.queue import Behind, Waiting, order, plan
+from muster.queueing.queue import Behind, order, plan
+from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed
 

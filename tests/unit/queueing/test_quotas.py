@@ -11,9 +11,10 @@ from tests.unit.queueing.builders import queue, told, tree, wants
 
 from muster.placement.eligibility import Requirements
 from muster.queueing import explain
-from muster.queueing.queue import Waiting, plan
+from muster.queueing.queue import plan
 from muster.queueing.quotas import Held, NamespaceQuotas, OverQuota, in_words
 from muster.queueing.remedies import remedies
+from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
 from muster.world.quotas import QuotaClaim, QuotaView, Scope
 from muster.world.turn import NotPlaced, Placed, Turn

@@ -1,0 +1,27 @@
+"""The facts of a decision, derived from the world once."""
+
+from muster.lifecycle import ending, leaving, record
+from muster.lifecycle.facts import Facts
+from muster.recovery import failures
+from muster.world.job import JobWorld
+
+
+def derive(world: JobWorld) -> Facts:
+    """The facts; those of a phase that an earlier one precedes are not looked for."""
+    if world.job.metadata.deletion_timestamp is not None:
+        return Facts(deleted=True)
+    if world.job.status.completion is not None:
+        return Facts(completion=world.job.status.completion)
+    gang = world.gang
+    if gang is None:
+        return Facts()
+    if not gang.spec.members:
+        return Facts(gang=gang, failures=tuple(failures.find(world)))
+    end = ending.of(world, gang)
+    if end is not None:
+        return Facts(gang=gang, end=end)
+    found = tuple(failures.find(world))
+    settles = not found and bool(record.unsettled(world, gang.spec))
+    if found or settles:
+        return Facts(gang=gang, failures=found, settles=settles)
+    return Facts(gang=gang, leave=leaving.due(world, gang.spec))

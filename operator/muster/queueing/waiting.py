@@ -1,0 +1,42 @@
+"""A job that waits for nodes, as the queue sees it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from muster.placement.request import Request
+from muster.world.quotas import QuotaClaim
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that waits for nodes.
+
+    Attributes:
+        job_uid: of the job.
+        name: `<namespace>/<name>`, for people and for the order of those that are alike.
+        namespace: whose limit counts.
+        priority: value of its PriorityClass; higher goes first.
+        created: when the job was created, or last gave its nodes back because it could not be assembled on them.
+        request: what it asks for.
+        replacement: whether it is for a gang that holds its other nodes meanwhile.
+        claim: what each of its pods counts for in ResourceQuotas; None: not known, which is left to the API server.
+    """
+
+    job_uid: str
+    name: str
+    namespace: str
+    priority: int
+    created: datetime
+    request: Request
+    replacement: bool = False
+    claim: QuotaClaim | None = None
+
+    @property
+    def needs(self) -> int:
+        """Nodes asked for, spares included."""
+        return self.request.count + self.request.spares
+
+    @property
+    def size(self) -> int:
+        """Nodes that it would hold then."""
+        return self.needs + len(self.request.kept)
