@@ -30,10 +30,6 @@ from muster.health.xids import (
 
 HOUR_SECONDS = 3600
 XID, SXID, RECOVERY_ACTION = "Xid", "SXid", "RecoveryAction"
-_OF_DISKS = frozenset({"DiskError", "ReadOnlyFilesystem"})
-# An agent of an older version tells these apart no more than by name, and those by their words.
-_NETWORK_DISK = re.compile(r"(?:rbd|nbd|drbd)\d")
-_BLOCKED = re.compile(r"INFO: task .{0,80}blocked for more than ")
 _NUMBERED = re.compile(r"(?P<kind>Xid|SXid)(?P<code>\d{1,9})")
 
 
@@ -261,10 +257,6 @@ def sign_of(evidence: Evidence, now: datetime) -> Sign:
     """What one entry of the agent's evidence says about the node. Times to come count as now."""
     first, last = min(evidence.first_seen, now), min(max(evidence.first_seen, evidence.last_seen), now)
     kind = KINDS.get(evidence.kind, UNKNOWN_KIND)
-    if evidence.kind in _OF_DISKS and _NETWORK_DISK.match(evidence.subject):
-        kind = KINDS["NetworkDiskError"]
-    if evidence.kind == "KernelHang" and _BLOCKED.match(evidence.message):
-        kind = KINDS["TaskHang"]
     reason, meaning, severity, action = evidence.kind, kind.meaning, kind.severity, kind.action
     clears, often, then = _clears(kind, evidence.subject), kind.often, kind.then
     if evidence.kind in (XID, SXID):
