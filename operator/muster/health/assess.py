@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from muster.api.fleetpolicy import SourceName
-from muster.api.maintenance import MaintenanceStage, NodeMaintenance
+from muster.api.maintenance import NodeMaintenance
 from muster.api.nodehealth import (
     MAX_EVIDENCE,
     MAX_INCIDENTS,
@@ -205,11 +205,6 @@ class Verdict:
     def handed_over(self) -> bool:
         """Whether somebody has it who repairs it: it may go down at any moment."""
         return is_in_progress(self.findings)
-
-    @property
-    def within_window(self) -> bool:
-        """Whether a maintenance window is open: it may go down at any moment."""
-        return self.maintenance is not None and self.maintenance.stage is MaintenanceStage.WITHIN
 
     @property
     def open_incident(self) -> HealthIncident | None:

@@ -9,8 +9,7 @@ asked knows, a ping does not. Who has news says so in its pings (`!`), and is as
     ping  muster-ping <16 bytes>[ ?|! <gang>]
     pong  muster-pong <the 16 bytes> <newest attempt>[ <attempt> <milliseconds since it was found broken>]
 
-An older launcher reads nothing behind the 16 bytes of a ping and asks with nothing behind them. It would not read an
-attempt with something behind it, so what is in brackets of a pong is sent to those alone who ask for it.
+What is in brackets of a pong is sent to those alone who ask for it.
 """
 
 from __future__ import annotations

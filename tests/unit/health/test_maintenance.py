@@ -167,7 +167,9 @@ class TestVerdict:
     def test_it_is_out_and_neither_ailing_nor_charged(self) -> None:
         _, verdict = lived(RULES, 0, HOUR, 1.5 * HOUR, STARTS)
         assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, WITHIN)
-        assert (verdict.only_planned, verdict.within_window) == (True, True)
+        assert verdict.only_planned
+        assert verdict.maintenance is not None
+        assert verdict.maintenance.stage is MaintenanceStage.WITHIN
         assert ailment(verdict) == ""
         assert verdict.taken(after(STARTS)).offences.score == "0"
         assert verdict.recommended_action == "None"

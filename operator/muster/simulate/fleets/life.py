@@ -198,7 +198,6 @@ class _Node:
     reason: str = ""
     held: bool = False
     looks: list[float] = field(default_factory=list)
-    write_due: float | None = None
     person: bool = False
     visits: int = 0
     testing: bool = False
