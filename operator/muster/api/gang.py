@@ -134,11 +134,6 @@ class Lineage(ApiModel):
         description="What was there beyond it and does not count: step and time of writing (nanoseconds) of each, as "
         "200:1700000000000000000,100:...",
     )
-    since_ns: int = Field(
-        0,
-        ge=0,
-        description="In records of old, instead of disowned: checkpoints beyond count if they were written after this.",
-    )
 
 
 class Go(ApiModel):
@@ -190,9 +185,9 @@ class Ghost(CompactModel):
         ge=-1,
         le=2 * MAX_FENCE_SECONDS,
         description="Proof Fence: how long its fence had still to count when this was written; each leader counts it by "
-        "a clock that does not step, from when it first reads this. -1, as in records of old: all of it.",
+        "a clock that does not step, from when it first reads this. -1: all of it.",
     )
-    attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running; 0 in records of old.")
+    attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running.")
     proof: Proof = Field(
         Proof.FENCE,
         description="Fence: it ends its ranks by itself, because it misses a part of its gang. Marker: it may miss "
@@ -201,8 +196,7 @@ class Ghost(CompactModel):
     marker: str = Field(
         "",
         max_length=MAX_MARKER_CHARS,
-        description="The lineage of the marker that it reads: the one in another directory tells it nothing. Empty in "
-        "records of old: any.",
+        description="The lineage of the marker that it reads: the one in another directory tells it nothing.",
     )
     passes_news: bool = Field(False, description="All of its gang did, so that one who is missed is missed by all.")
 
@@ -246,8 +240,8 @@ class GangIncident(ApiModel):
         None,
         ge=0,
         le=4096,
-        description="How many more workers failed by themselves with it; of a lone worker, how many more ranks. Absent in "
-        "records of old.",
+        description="How many more workers failed by themselves with it; of a lone worker, how many more ranks. Absent: "
+        "not known.",
     )
 
 
@@ -410,7 +404,7 @@ class GangSpec(ApiModel):
     corruption: Corruption | None = Field(None, description="Absent: the trainer has found nothing wrong yet.")
     judges: int = Field(0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does.")
     judges_time: Time | None = Field(None, description="When that was last.")
-    account: Account | None = Field(None, description="Where the job's time went; absent in records of old.")
+    account: Account | None = Field(None, description="Where the job's time went; absent: nothing is counted yet.")
 
     def place_of(self, index: int) -> int | None:
         """The place in the list of the member with this index, which most often is the same; None if there is none."""

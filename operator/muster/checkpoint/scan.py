@@ -50,12 +50,10 @@ class Lineage:
 
     Attributes:
         disowned: times of what was there, by step.
-        since_ns: in records of old, which do not name them: what was written beyond the step until then.
         shut: nothing beyond the step belongs to it, whenever it was written.
     """
 
     step: int
-    since_ns: int
     disowned: Mapping[int, Sequence[int]]
     shut: bool = False
 
@@ -66,15 +64,15 @@ class Lineage:
         """
         if any(abs(written_ns - then_ns) <= _SAME_TIME_NS for then_ns in self.disowned.get(step, ())):
             return False
-        return step <= self.step or (not self.shut and written_ns > self.since_ns)
+        return step <= self.step or (not self.shut and written_ns > 0)
 
 
-def lineage_of(step: int, since_ns: int, disowned: str, shut: bool = False) -> Lineage:
+def lineage_of(step: int, disowned: str, shut: bool = False) -> Lineage:
     """As it stands in a record: the disowned as `write_stamps` wrote them."""
     times: Dict[int, List[int]] = {}
     for disowned_step, written_ns in read_stamps(disowned):
         times.setdefault(disowned_step, []).append(written_ns)
-    return Lineage(step, since_ns, times, shut)
+    return Lineage(step, times, shut)
 
 
 def write_stamps(stamps: Iterable[Stamp]) -> str:

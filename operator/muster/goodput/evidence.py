@@ -64,18 +64,16 @@ def _credible(views: Sequence[LauncherView]) -> list[LauncherView]:
     if len(timely) < LEAST_WITNESSES:
         return timely
     middle = statistics.median_low([view.step or 0 for view in timely])
-    lost = statistics.median_low([view.lost_steps or 0 for view in timely])
+    lost = statistics.median_low([view.lost_steps for view in timely])
     return [
-        view
-        for view in timely
-        if (view.step or 0) - middle <= _ahead(view) and (view.lost_steps or 0) - lost <= FEW_STEPS
+        view for view in timely if (view.step or 0) - middle <= _ahead(view) and view.lost_steps - lost <= FEW_STEPS
     ]
 
 
 def _has_time(view: LauncherView) -> bool:
     """Whether its steps fit into the time since the first, if each takes what its newest ones do: with much to spare, since steps may
     have been far shorter before."""
-    made = (view.step or 0) - (view.first_step or 0) + (view.lost_steps or 0)
+    made = (view.step or 0) - (view.first_step or 0) + view.lost_steps
     span = (view.first_step_age_seconds or 0.0) - (view.step_age_seconds or 0.0)
     pace = view.step_seconds or 0.0
     return not made > FEW_STEPS + SHORTER * max(span, 0.0) / pace if pace > 0 else made <= MOST_STEPS
@@ -88,12 +86,12 @@ def _ahead(view: LauncherView) -> float:
 
 
 def _tells(view: LauncherView) -> bool:
-    """Whether it says since when: launchers of old do not tell of the first step."""
+    """Whether it says since when: no step is finished before the first one."""
     return None not in (view.first_step, view.step_age_seconds, view.first_step_age_seconds)
 
 
 def _order(view: LauncherView) -> tuple[int, float]:
-    return (view.step or 0) + (view.lost_steps or 0), view.first_step_age_seconds or 0.0
+    return (view.step or 0) + view.lost_steps, view.first_step_age_seconds or 0.0
 
 
 def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> Seen:
@@ -101,7 +99,7 @@ def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> 
     last = ago(elapsed, view.step_age_seconds)
     first = min(ago(elapsed, view.first_step_age_seconds), last)
     joules, metered = _metered(world, record)
-    lost_steps = (view.lost_steps or 0) if view.back_to is not None else 0
+    lost_steps = view.lost_steps if view.back_to is not None else 0
     first_step = min(view.first_step or 0, (view.step or 0) + lost_steps)  # it may have gone back to before the first
     told = (view.input_wait_seconds, view.communication_seconds, view.checkpoint_stall_seconds)
     return Seen(

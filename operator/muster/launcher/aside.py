@@ -68,6 +68,5 @@ def _ordered(directive: Optional[Directive]) -> Optional[Order]:
         return None
     lineage = None
     if directive.lineage_step is not None:
-        since_ns = 0 if directive.disowned else directive.lineage_since_ns
-        lineage = (directive.lineage_step, since_ns, directive.disowned or "", bool(directive.lineage_shut))
+        lineage = (directive.lineage_step, directive.disowned or "", bool(directive.lineage_shut))
     return Order((directive.attempt,), {"path": directive.aside, "lineage": lineage})

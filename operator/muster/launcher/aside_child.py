@@ -33,7 +33,7 @@ def move_on_request(
 
     def move(request: Dict[str, Any], sign: Callable[[], None]) -> Dict[str, Any]:
         lineage = request["lineage"]
-        history = lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2]), bool(lineage[3])) if lineage else None
+        history = lineage_of(int(lineage[0]), str(lineage[1]), bool(lineage[2])) if lineage else None
         moved = move_aside(directory, str(request["path"]), history, sign, finder_of)
         return {"moved": moved.words, "error": moved.error}
 

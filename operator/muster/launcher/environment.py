@@ -34,7 +34,7 @@ class Settings:
     pod_ip: str
     worker_index: int
     directory: str  # writable, for files of the launcher and its ranks
-    gang: str = ""  # name of the gang's record; "" in pods of old
+    gang: str = ""  # name of the gang's record
     checkpoint_directory: str = ""
     local_directory: str = ""  # on this node's own disk
     resume_argument: Tuple[str, ...] = ()  # ends the command of an attempt that goes on from a checkpoint

@@ -279,7 +279,7 @@ def _look(request: Mapping[str, Any]) -> Look:
         thorough=bool(request["thorough"]),
         judges=bool(request["judges"]),
         stamps=bool(request["stamps"]),
-        lineage=lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2]), bool(lineage[3])) if lineage else None,
+        lineage=lineage_of(int(lineage[0]), str(lineage[1]), bool(lineage[2])) if lineage else None,
         wish=str(request["wish"]),
     )
 

@@ -126,7 +126,7 @@ class Scanner:
         self._wanted = False  # scan as soon as possible, and thoroughly
         self._stamped = False  # of all that are there it has been told, for the attempt of `scan_for`
         self._judges = True
-        self._lineage: Optional[Tuple[int, int, str, bool]] = None
+        self._lineage: Optional[Tuple[int, str, bool]] = None
         self._wish = ""
         self._wish_directory = ""
 
@@ -144,8 +144,7 @@ class Scanner:
         """Take over who judges, which history counts and what is asked for; that is looked for at once."""
         step, lineage = directive.lineage_step, None
         if step is not None:
-            since_ns = 0 if directive.disowned else directive.lineage_since_ns
-            lineage = (step, since_ns, directive.disowned or "", bool(directive.lineage_shut))
+            lineage = (step, directive.disowned or "", bool(directive.lineage_shut))
         looked_for = lineage, directive.wish or "", directive.wish_directory or ""
         if looked_for != (self._lineage, self._wish, self._wish_directory) or (directive.scans and not self._judges):
             self._wanted = self._idle_attempt != 0

@@ -11,7 +11,6 @@ from muster.lifecycle.resume import Missing
 from muster.protocol.resuming import is_own
 from muster.recovery.judging import NOT_ASIDE
 from muster.world.job import JobWorld
-from muster.world.views import LauncherView
 
 SET_ASIDE = "TornSetAside"
 
@@ -28,9 +27,6 @@ def ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | No
     directory = checkpoint.directory or ""
     if is_url(directory) or not is_own(go.resume.path, directory):
         return None
-    launcher = world.seats[0].launcher
-    if launcher is None or launcher.aside_attempt is None:  # a launcher of old
-        return None
     return record.model_copy(update={"aside": go.resume})
 
 
@@ -39,15 +35,10 @@ def missing(world: JobWorld, record: GangSpec) -> Missing | None:
     if record.aside is None:
         return None
     seat = world.seats[0]
-    if seat.launcher is not None and _is_done(seat.launcher, record.attempt):
+    if seat.launcher is not None and seat.launcher.aside_attempt >= record.attempt:
         return None
     message = f"waiting for {seat.where} to move aside what lies beyond checkpoint {record.aside.step} and is none"
     return Missing(NOT_ASIDE, message)
-
-
-def _is_done(launcher: LauncherView, attempt: int) -> bool:
-    """Whether nothing moves, or will; a launcher of old never has: the one that was asked before it is dead."""
-    return launcher.aside_attempt is None or launcher.aside_attempt >= attempt
 
 
 def told(world: JobWorld, record: GangSpec) -> list[Announcement]:

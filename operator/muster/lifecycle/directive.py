@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from muster.api.gang import Gang, GangIncident, GangSpec, Lineage
+from muster.api.gang import Gang, GangIncident, GangSpec
 from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.checkpoint.names import is_url
-from muster.checkpoint.scan import read_stamps
 from muster.launcher.fence import peer_distances
 from muster.lifecycle import local, resume
-from muster.protocol.messages import EXIT, MAX_NANOSECONDS, RUN, WAIT, Directive, Peer
+from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
 from muster.recovery.judging import does_judge
 from muster.world.job import OtherJob
 from muster.world.names import pod_name
@@ -37,8 +36,8 @@ class Claimant(Protocol):
     """What a launcher has told of the marker that it sees."""
 
     @property
-    def marker_lineage(self) -> str | None:
-        """The lineage of the one that stands there, "" for none; None from a launcher that would not keep it."""
+    def marker_lineage(self) -> str:
+        """The lineage of the one that stands there, "" for none."""
 
     @property
     def marker_error(self) -> str:
@@ -88,7 +87,6 @@ def directive_for(
         "scans": does_judge(place, record),
         "lineage_step": lineage.step if lineage else None,
         "disowned": (lineage.disowned or None) if lineage else None,
-        "lineage_since_ns": _since_ns(lineage),
         "lineage_shut": (lineage.shut or None) if lineage else None,
     }
     if record.go is None:
@@ -127,15 +125,6 @@ def _has_marker(directory: str | None) -> bool:
     return directory is not None and not is_url(directory)
 
 
-def _since_ns(lineage: Lineage | None) -> int:
-    """What launchers of old go by, which know no stamps."""
-    if lineage is None:
-        return 0
-    if lineage.shut:
-        return MAX_NANOSECONDS
-    return max([lineage.since_ns, *(written_ns for _, written_ns in read_stamps(lineage.disowned))])
-
-
 def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claimant | None]) -> int:
     """The place of the member that writes the marker of this attempt: the first that can.
 
@@ -144,7 +133,7 @@ def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claim
     if asking >= CLAIMANTS:
         return 0
     told = [(place, heard_lately(place)) for place in range(min(CLAIMANTS, len(record.members)))]
-    able = [(place, view) for place, view in told if view and view.marker_lineage is not None and not view.marker_error]
+    able = [(place, view) for place, view in told if view and not view.marker_error]
     theirs = {ghost.marker for ghost in record.ghosts if ghost.marker}
     chosen = [place for place, view in able if view.marker_lineage in theirs] or [place for place, _ in able]
     return chosen[0] if chosen else 0

@@ -116,10 +116,7 @@ def _has_looked(seat: Seat, record: GangSpec) -> bool:
 
 def _excuse(seat: Seat) -> str:
     """Why this one need not be waited for, and holds nothing that counts; "" = it has none."""
-    view = seat.launcher
-    if view is None or view.local_attempt is None:
-        return "its launcher is of an earlier release"
-    return view.local_error
+    return seat.launcher.local_error if seat.launcher is not None else ""
 
 
 def _held(seat: Seat, record: GangSpec, beyond: int) -> set[_Key]:

@@ -134,7 +134,7 @@ class _Seen:
     """What the members tell, in figures that all ghosts have in common; of thousands they are worked out once.
 
     Attributes:
-        fence_seconds: the longest that any launcher counts by: those of old set theirs by themselves.
+        fence_seconds: the longest that any launcher counts by.
         dead: indices of the members whose ranks have ended for certain.
         kept: how many members have a pod from before.
         ages: attempt -> for how long those have been there who have come to it: the least, the most, and how many they are.
@@ -284,7 +284,7 @@ def _fence_left(world: JobWorld, ghost: Ghost) -> float:
 
 def _marked_seconds(world: JobWorld, ghost: Ghost) -> float:
     """For how long the marker has told this pod's ranks to end; 0 while it does not."""
-    told = (v for v in _claims(world, ghost) if not ghost.marker or v.marker_lineage == ghost.marker)
+    told = (v for v in _claims(world, ghost) if v.marker_lineage == ghost.marker)
     return max((view.marker_age_seconds or 0.0 for view in told), default=0.0)
 
 

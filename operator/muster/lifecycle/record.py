@@ -468,7 +468,7 @@ def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
         return None
     steps = (view.step_seconds for view in world.views.values() if view.attempt == record.attempt)
     wanted = wanted_fence_seconds(FENCE_SECONDS, max((step for step in steps if step is not None), default=None))
-    # Launchers of old set their own.
+    # Never less than a launcher says that it counts by.
     own = max((view.fence_seconds for view in world.views.values() if view.attempt == record.attempt), default=0.0)
     wanted = doubled_seconds(wanted, own)
     if all(member.fence_seconds >= wanted for member in record.members):

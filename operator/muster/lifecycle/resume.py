@@ -182,12 +182,12 @@ def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
 
 
 def _history(lineage: Lineage) -> scan.Lineage:
-    return _read(lineage.step, lineage.since_ns, lineage.disowned, lineage.shut)
+    return _read(lineage.step, lineage.disowned, lineage.shut)
 
 
 @lru_cache(maxsize=256)
-def _read(step: int, since_ns: int, disowned: str, shut: bool) -> scan.Lineage:
-    return scan.lineage_of(step, since_ns, disowned, shut)
+def _read(step: int, disowned: str, shut: bool) -> scan.Lineage:
+    return scan.lineage_of(step, disowned, shut)
 
 
 def all_complete(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
@@ -233,11 +233,10 @@ def shut(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
     """The record in which no checkpoint beyond this step counts, whenever it was written: until the next go names those
     that are there once no rank runs. What people have been told of beyond it does not count, either."""
     lineage = record.lineage or Lineage(asked="", step=beyond)
-    # Of one that is shut already nothing beyond counts; of one that goes by time alone nobody knows which are its own.
-    step = min(beyond, lineage.step) if lineage.shut or lineage.since_ns else beyond
+    step = min(beyond, lineage.step) if lineage.shut else beyond  # of one that is shut already nothing beyond counts
     known = record.checkpoint if record.checkpoint and record.checkpoint.step <= step else None
     changes = {
-        "lineage": lineage.model_copy(update={"step": step, "shut": True, "since_ns": 0}),
+        "lineage": lineage.model_copy(update={"step": step, "shut": True}),
         "told": told_of(world),
         "checkpoint": known,
     }
@@ -270,7 +269,7 @@ def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corr
         return _too_many(lineage.step)
     before = _history(Lineage(asked="", step=MAX_NUMBER, disowned=lineage.disowned))
     suspect = sorted({step for step, written_ns in disowned if before.has(step, written_ns)}, reverse=True)
-    other = lineage.model_copy(update={"disowned": write_stamps(disowned), "shut": False, "since_ns": 0})
+    other = lineage.model_copy(update={"disowned": write_stamps(disowned), "shut": False})
     warning = "; ".join(part for part in (suspects_in_words(suspect), found.warning) if part)
     return Start(found.resume, other, warning, tuple(suspect))
 
@@ -497,12 +496,8 @@ def _there(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing
     silent = next((seat for seat in judges(world, record) if seat not in told), None)
     if silent is not None and silent.launcher is not None:
         why, patient = silent.launcher.checkpoint_error, listed_seconds(world, record) < NOT_VISIBLE_SECONDS
-        if why or patient:
-            message = f"waiting for {silent.where} to list all checkpoints beyond step {step}" + (
-                f": {why}" if why else ""
-            )
-            return Missing(NOT_LISTED, message, stalled=not patient)
-        # A launcher of old: what it lists has to do.
+        message = f"waiting for {silent.where} to list all checkpoints beyond step {step}" + (f": {why}" if why else "")
+        return Missing(NOT_LISTED, message, stalled=not patient)
     listings = [read_stamps(seat.launcher.stamps or "") for seat in told if seat.launcher]
     there = {stamp for listing in listings for stamp in listing}
     there |= {(c.step, c.written_ns) for view in world.views.values() for c in view.checkpoints if c.written_ns}

@@ -455,7 +455,7 @@ def _quiet(world: JobWorld, gang: Gang) -> str:
         return ""
     views = [view for view in world.views.values() if view.attempt == gang.spec.attempt]
     ages = [view.quiet_age_seconds for view in views if view.quiet_age_seconds is not None]
-    if len(ages) < world.job.spec.nodes or min(ages) < QUIET_SECONDS:  # fewer: launchers of old do not tell
+    if len(ages) < world.job.spec.nodes or min(ages) < QUIET_SECONDS:  # fewer: not all have told yet
         return ""
     saved = _checkpoint(world, gang.spec)
     if saved is not None and (world.now - saved.time).total_seconds() < QUIET_SECONDS:

@@ -160,7 +160,7 @@ class Report:
     started_age_seconds: Optional[float] = None  # since the ranks of this attempt were started
     standstill_seconds: float = 0.0  # of the shorter one of these two ages: in which the launcher itself did not run
     step_seconds: Optional[float] = None  # median time of a step in this attempt
-    step_p90_seconds: Optional[float] = None  # one step in ten took longer; None also: too few, or one of old
+    step_p90_seconds: Optional[float] = None  # one step in ten took longer; None also: too few
     # Cut off from everybody and without a step, ranks are dead after this long.
     fence_seconds: float = limited(15.0, 0, LONGEST_FENCE_SECONDS)
     fenced: bool = False  # the ranks of `attempt` were ended by the fence
@@ -168,7 +168,7 @@ class Report:
     previous_ranks: Tuple[
         RankReport, ...
     ] = ()  # how its ranks ended: reclaim may be faster than the report of a failure
-    previous_step: Optional[int] = None  # its newest finished step, as `step` tells it; None also: a launcher of old
+    previous_step: Optional[int] = None  # its newest finished step, as `step` tells it
     previous_fenced: bool = False  # its ranks were ended by the fence
     peer_port: int = limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
@@ -183,7 +183,7 @@ class Report:
     elsewhere_error: str = for_people()  # why that directory cannot be seen, "" if it can
     elsewhere_error_kind: str = limited("", 0, 64)  # of muster.checkpoint.scan.ERROR_KINDS; "" = none of them
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
-    listing: Optional[int] = None  # Directive.listing when that scan began; None = a launcher of old, which cannot tell
+    listing: int = 0  # Directive.listing when that scan began
     scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt and that listing
     checkpoint_error: str = for_people()  # why the scan failed, "" if it did not
     checkpoint_error_kind: str = limited("", 0, 64)  # likewise
@@ -210,10 +210,10 @@ class Report:
     marker_attempt: int = 0  # the attempt that stands in the marker, as last read; 0 = none
     marker_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
     # The marker's lineage, told by who wrote it first and kept by all who write it later: only in one and the same
-    # directory it is the same. "" = none stands there; None = a launcher of old, which cannot tell.
-    marker_lineage: Optional[str] = limited(None, 0, MAX_MARKER_CHARS)
+    # directory it is the same. "" = none stands there.
+    marker_lineage: str = limited("", 0, MAX_MARKER_CHARS)
     passes_news: bool = False  # it tells its neighbours, and asks them, whether somebody of the gang is missed
-    first_step_age_seconds: Optional[float] = None  # since `first_step` was finished; None also: a launcher of old
+    first_step_age_seconds: Optional[float] = None  # since `first_step` was finished
     # What of the time in the steps of this attempt so far went elsewhere, as the program tells; None = it does not.
     input_wait_seconds: Optional[float] = None
     communication_seconds: Optional[float] = None
@@ -222,23 +222,21 @@ class Report:
     # how many they are; None = the driver does not tell.
     energy_joules: Optional[int] = None
     energy_gpu_milliseconds: Optional[int] = None
-    # What the ranks of this attempt have made and taken back by themselves, without having been started anew; None = a launcher of
-    # old.
-    lost_steps: Optional[int] = None
-    lost_seconds: Optional[float] = None
+    # What the ranks of this attempt have made and taken back by themselves, without having been started anew.
+    lost_steps: int = 0
+    lost_seconds: float = 0.0
     back_to: Optional[int] = None  # the lowest step from which they went on so; None = they never went back
     stride: Optional[int] = None  # steps from one line that tells of them to the next; None = there was only one
     collectives: str = limited("", 0, 64)  # the library of collectives that its ranks have loaded; "" = not known
     marker_error: str = for_people()  # why the marker could not be written or read, "" if it could
-    # The newest attempt for which Directive.aside was done or given up, and nothing is under way for it any more; 0 = none yet;
-    # None = a launcher of old, which moves nothing.
-    aside_attempt: Optional[int] = None
+    # The newest attempt for which Directive.aside was done or given up, and nothing is under way for it any more; 0 = none yet.
+    aside_attempt: int = 0
     aside: str = for_people()  # what was moved, "" = nothing
     aside_error: str = for_people()  # why not all was that should have been, "" if it was
     # Of the node's own disk (Directive.local_share): what it held when no rank was alive here, for this attempt and this
-    # Directive.listing; 0 = not looked (yet), None = a launcher of old.
+    # Directive.listing; 0 = not looked (yet).
     local: Tuple[LocalReport, ...] = ()
-    local_attempt: Optional[int] = None
+    local_attempt: int = 0
     local_listing: int = 0
     local_error: str = (
         for_people()
@@ -282,8 +280,7 @@ class Directive:
     scans: bool = True  # judge checkpoints; False: only tell which there are
     listing: Optional[int] = None  # when it grows within an attempt, what was listed before does not count; None = 0
     lineage_step: Optional[int] = None  # beyond this step checkpoints of another history do not count:
-    disowned: Optional[str] = None  # those with these stamps (see Report.stamps);
-    lineage_since_ns: int = 0  # where no stamps are known those that were not written after this
+    disowned: Optional[str] = None  # those with these stamps (see Report.stamps)
     lineage_shut: Optional[bool] = None  # True: none beyond it counts, whenever it was written
     wish: Optional[str] = None  # a step or path that a person asked to go on from: look for it, whatever is newer
     # The checkpoint that the attempt will go on from: what lies beside it with a higher step and is none is to be moved aside, while no

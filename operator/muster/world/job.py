@@ -292,13 +292,13 @@ class JobWorld:
     def listed(self) -> frozenset[int]:
         """Workers that have told which checkpoints there are, for this attempt; of one who judges: and which is complete.
 
-        What they looked at before the last ghost was proved dead does not count; launchers of old cannot tell when that was.
+        What they looked at before the last ghost was proved dead does not count.
         """
         attempt, listing = (self.gang.spec.attempt, self.gang.spec.listing) if self.gang else (0, 0)
         return frozenset(
             index
             for index, view in self.views.items()
-            if view.scanned_for_attempt == attempt and (view.listing is None or view.listing >= listing)
+            if view.scanned_for_attempt == attempt and view.listing >= listing
         )
 
     @cached_property

@@ -950,7 +950,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
     "excludedNodes": {"node-2": TIME},
     "holdUntil": TIME,
     "checkpoint": {"step": 5, "path": "/checkpoints/5"},
-    "lineage": {"asked": "", "step": 6, "shut": True, "disowned": "9:1700000000000000000", "sinceNs": 0},
+    "lineage": {"asked": "", "step": 6, "shut": True, "disowned": "9:1700000000000000000"},
     "corruption": {
         "attempt": 1,
         "time": TIME,

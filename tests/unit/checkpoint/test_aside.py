@@ -66,7 +66,7 @@ def test_what_is_whole_stays_whatever_its_step(here: Path, step: int) -> None:
 
 def test_unless_it_is_of_a_history_that_does_not_count(here: Path) -> None:
     write(here / "step-400", 400)
-    assert "step-400" in moved(here, lineage=lineage_of(100, 0, "", shut=True)).names
+    assert "step-400" in moved(here, lineage=lineage_of(100, "", shut=True)).names
 
 
 def test_what_is_older_or_called_otherwise_stays(here: Path) -> None:

@@ -315,7 +315,7 @@ def test_what_the_program_tells_is_taken_out_of_compute_and_never_more_than_ther
     assert account_of(broken(scene)).amount(Bucket.INPUT_WAIT) == 101_000
 
 
-def test_a_launcher_of_old_leaves_its_time_unknown() -> None:
+def test_without_the_time_of_the_first_step_its_time_is_unknown() -> None:
     scene = trains(now=160, step=101)
     scene.all(replace(next(iter(scene.launchers.values())), first_step_age_seconds=None))
     assert account_of(broken(scene)).amount(Bucket.UNKNOWN) == 110_000

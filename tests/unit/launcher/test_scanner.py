@@ -135,15 +135,12 @@ class TestShippedChild:
         assert scanner.pids != {first}
 
     def test_another_history_is_left_out(self, scanners, tmp_path):
-        target = write_checkpoint(tmp_path / "ckpt", 10)
-        write_checkpoint(tmp_path / "ckpt", 20)
-        newest = max(
-            (path / "muster-checkpoint.json").stat().st_mtime_ns for path in (target, tmp_path / "ckpt/step-20")
-        )
+        write_checkpoint(tmp_path / "ckpt", 10)
+        marker = write_checkpoint(tmp_path / "ckpt", 20) / "muster-checkpoint.json"
         scanner = scanners()
         scanner.scan_for(1)
         assert seen(finished(scanner, now=100.0)) == [(20, True), (10, True)]
-        scanner.follow(Directive(WAIT, attempt=1, lineage_step=10, lineage_since_ns=newest))
+        scanner.follow(Directive(WAIT, attempt=1, lineage_step=10, disowned=f"20:{marker.stat().st_mtime_ns}"))
         result = finished(scanner, now=100.1)  # at once
         assert (result.attempt, seen(result)) == (1, [(10, True)])
 
@@ -155,8 +152,7 @@ class TestShippedChild:
         scanner.scan_for(1)
         result = finished(scanner, now=100.0)
         assert result.stamps == "30:30000000000,20:20000000000,10:10000000000"
-        # The time is that for launchers of old.
-        told = Directive(WAIT, attempt=1, lineage_step=10, disowned="30:30000000000", lineage_since_ns=30 * 10**9)
+        told = Directive(WAIT, attempt=1, lineage_step=10, disowned="30:30000000000")
         scanner.follow(told)
         result = finished(scanner, now=100.1)
         assert seen(result) == [(20, True), (10, True)]

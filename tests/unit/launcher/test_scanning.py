@@ -116,8 +116,7 @@ def test_another_history_is_left_out(coordinator, run_python, tmp_path):
     coordinator.wait_to_run(1)
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
     assert steps(report) == [30, 20, 10]
-    since = max(checkpoint.written_ns for checkpoint in report.checkpoints)
-    coordinator.wait_to_run(1, lineage_step=10, lineage_since_ns=since)
+    coordinator.wait_to_run(1, lineage_step=10, disowned=report.stamps)
     coordinator.wait_for(lambda r: steps(r) == [10])
     write_checkpoint(tmp_path / "ckpt", 20)
     coordinator.wait_for(lambda r: steps(r) == [20, 10])
@@ -132,7 +131,7 @@ def test_what_is_disowned_does_not_count_until_it_is_written_anew(coordinator, r
     coordinator.wait_to_run(1)
     report = coordinator.wait_for(lambda r: r.stamps)
     assert f"30:{ahead},20:" in report.stamps
-    coordinator.run(1, lineage_step=20, lineage_since_ns=ahead, disowned=f"30:{ahead}")
+    coordinator.run(1, lineage_step=20, disowned=f"30:{ahead}")
     report = coordinator.wait_for(lambda r: r.state == RUNNING and steps(r) == [20, 10])
     assert report.stamps is None
     write_checkpoint(tmp_path / "ckpt", 30)

@@ -49,10 +49,6 @@ def test_the_go_waits_until_the_first_worker_says_that_it_is_done() -> None:
     assert spec.go.resume == ORDER
 
 
-def test_a_launcher_of_old_that_came_in_its_place_is_not_waited_for() -> None:
-    assert after(scene(aside=ORDER, done=None)).go is not None
-
-
 def test_the_word_of_an_attempt_before_does_not_count() -> None:
     assert committed(decide(scene(aside=ORDER, done=1).world(), SETTINGS)) is None
 
@@ -75,11 +71,10 @@ def test_a_start_that_waits_for_it_too_long_is_told_as_stalled(monkeypatch: pyte
     [
         {"asks": False},
         {"seen": ()},
-        {"done": None},
     ],
-    ids=["not asked for", "from scratch", "a launcher of old"],
+    ids=["not asked for", "from scratch"],
 )
-def test_no_order_where_there_is_nothing_to_do_or_nobody_to_do_it(changes: dict[str, Any]) -> None:
+def test_no_order_where_there_is_nothing_to_do(changes: dict[str, Any]) -> None:
     spec = after(scene(**changes))
     assert spec.aside is None
     assert spec.go is not None

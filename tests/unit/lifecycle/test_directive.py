@@ -9,7 +9,7 @@ from muster.api.base import ObjectMeta
 from muster.api.gang import Gang, Lineage
 from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJob
 from muster.lifecycle.directive import directive_for
-from muster.protocol.messages import EXIT, MAX_NANOSECONDS, RUN, WAIT, Directive
+from muster.protocol.messages import EXIT, RUN, WAIT, Directive
 from muster.world.job import OtherJob
 from muster.world.names import pod_name
 from muster.world.views import LauncherView
@@ -119,20 +119,18 @@ def test_at_the_end_it_exits_as_the_job_did(result: CompletionResult, code: int)
 
 
 @pytest.mark.parametrize("go", [True, False])
-def test_what_is_another_history_is_named_and_launchers_of_old_get_a_time(go: bool) -> None:
+def test_what_is_another_history_is_named(go: bool) -> None:
     lineage = Lineage(asked="100", step=100, disowned="1000:70,200:90")
     here = Scene(a_job()).gang(go=go, lineage=lineage).all(running(1))
     directive = told(here)
-    assert (directive.lineage_step, directive.disowned, directive.lineage_since_ns) == (100, "1000:70,200:90", 90)
-    of_old = told(Scene(a_job()).gang(go=go, lineage=Lineage(asked="100", step=100, since_ns=50)).all(running(1)))
-    assert (of_old.lineage_step, of_old.disowned, of_old.lineage_since_ns) == (100, None, 50)
+    assert (directive.lineage_step, directive.disowned) == (100, "1000:70,200:90")
 
 
 @pytest.mark.parametrize("disowned", ["", "1000:70"])
-def test_beyond_a_step_from_which_all_is_suspect_nothing_counts_for_launchers_of_old_either(disowned: str) -> None:
+def test_beyond_a_step_from_which_all_is_suspect_nothing_counts(disowned: str) -> None:
     lineage = Lineage(asked="", step=100, shut=True, disowned=disowned)
     directive = told(Scene(a_job()).gang(go=False, lineage=lineage).all(idle(1)))
-    assert (directive.lineage_step, directive.lineage_shut, directive.lineage_since_ns) == (100, True, MAX_NANOSECONDS)
+    assert (directive.lineage_step, directive.lineage_shut) == (100, True)
 
 
 @pytest.mark.parametrize(

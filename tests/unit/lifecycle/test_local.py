@@ -82,10 +82,9 @@ def test_the_newest_that_all_hold_and_that_others_hold_more_is_told() -> None:
         (NEWER,),
         (LocalReport(140, "/local/step-140", 0),),
         (LocalReport(140, "/elsewhere/step-140", 1),),
-        {"local": (OURS,), "local_attempt": None},
         {"local": (OURS,), "local_attempt": 1, "local_error": "no answer from /local"},
     ],
-    ids=["nothing", "another step", "another attempt's", "another path", "a launcher of old", "a disk that hangs"],
+    ids=["nothing", "another step", "another attempt's", "another path", "a disk that hangs"],
 )
 def test_what_one_node_lacks_does_not_count(third: Any) -> None:
     spec, told = begun(scene((OURS,), (OURS,), third))

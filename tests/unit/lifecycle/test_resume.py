@@ -177,7 +177,7 @@ class TestUnasked:
         found = where(scene((), (), (), job=job, listed=3600.0))
         assert isinstance(found, Missing)
         assert (found.stalled, "48000" in found.message) == (True, True)
-        scratch = Lineage(asked="Scratch", step=-1, since_ns=9)
+        scratch = Lineage(asked="Scratch", step=-1)
         assert isinstance(where(scene((), (), (), job=job, lineage=scratch)), Start), "that was another history"
 
     def test_a_torn_one_is_nobodys_blindness(self) -> None:
@@ -261,7 +261,7 @@ class TestAsked:
 
     @pytest.mark.parametrize("phase", ["starts", "trains", "is suspended"])
     def test_who_takes_a_wish_away_and_asks_the_same_again_means_it(self, phase: str) -> None:
-        done = Lineage(asked="100", step=100, since_ns=50)
+        done = Lineage(asked="100", step=100)
         here = scene((OLD,), (OLD,), (OLD,), lineage=done, job=a_job(checkpoint={"directory": "/checkpoints"}))
         if phase == "trains":
             here.gang(2, lineage=done).all(running(2, 160, checkpoints=(OLD,)))
@@ -269,7 +269,7 @@ class TestAsked:
             here.job = a_job(checkpoint={"directory": "/checkpoints"}, suspend=True)
             here.gang(2, go=False, lineage=done, members=[])
         record = committed(decide(here.world(), SETTINGS))
-        assert record.lineage == Lineage(asked="", step=100, since_ns=50)
+        assert record.lineage == Lineage(asked="", step=100)
         again = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), lineage=record.lineage, **asking(100)))
         assert isinstance(again, Start)
         assert again.resume == Resume(step=100, path="/checkpoints/100")
@@ -558,9 +558,10 @@ class TestAnotherHistory:
         assert isinstance(early, Missing)
         assert (early.reason, early.stalled) == ("CheckpointsNotListed", False)
 
-    def test_a_launcher_of_old_has_none_and_is_not_waited_for_for_ever(self) -> None:
+    def test_and_is_never_done_without(self) -> None:
         late = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), stamps=None, listed=60.0, **asking(100)))
-        assert isinstance(late, Start)
+        assert isinstance(late, Missing)
+        assert (late.reason, late.stalled) == ("CheckpointsNotListed", True)
 
     def test_one_that_cannot_make_it_says_why(self) -> None:
         here = scene((NEW, OLD), (NEW, OLD), (), listed=60.0, **asking("Scratch"))
@@ -598,15 +599,6 @@ class TestAnotherHistory:
         again = committed(decide(scene(seen, seen, seen, lineage=record.lineage, **asking(900)).world(), SETTINGS))
         assert again.lineage is not None
         assert again.lineage.disowned == f"1000:{self.FUTURE}"
-
-    def test_records_of_old_go_by_time(self) -> None:
-        spec = scene().record
-        assert spec is not None
-        old = {**spec.to_json(), "lineage": {"asked": "100", "step": 100, "sinceNs": 50}}
-        record = GangSpec.model_validate(old)
-        seen = (CheckpointReport(1000, "/checkpoints/1000", 50), CheckpointReport(100, "/checkpoints/100", 10))
-        assert self.resumed(record, *seen) == 100
-        assert self.resumed(record, CheckpointReport(200, "/checkpoints/200", 51), *seen) == 200
 
 
 class TestAnOrderThatContradictsItself:

@@ -678,13 +678,12 @@ class TestTheDirectoryOfTheMarker:
         assert [member.reads_marker for member in found[0].members] == [True, True, False]
         assert found[0].marker == MARKER
 
-    def test_nor_one_who_has_found_none_nor_a_launcher_of_old_which_cannot_tell(self) -> None:
-        for told in ("", None):
-            here = Scene(a_job()).fleet().gang(go=False).pods()
-            here.all(idle(1, reads_marker=True, marker_lineage=told))
-            found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
-            assert not isinstance(found, Missing)
-            assert not any(map(found[0].obeys_marker, found[0].members))
+    def test_nor_one_who_has_found_none(self) -> None:
+        here = Scene(a_job()).fleet().gang(go=False).pods()
+        here.all(idle(1, reads_marker=True, marker_lineage=""))
+        found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+        assert not isinstance(found, Missing)
+        assert not any(map(found[0].obeys_marker, found[0].members))
 
     def test_an_attempt_whose_number_has_been_passed_there_takes_one_beyond(self) -> None:
         """The Gang was deleted by hand, and the status from which the new one counts had not kept up."""
@@ -716,7 +715,7 @@ class TestTheDirectoryOfTheMarker:
             plan = decide(here.world(), SETTINGS)
             assert not any(isinstance(action, CommitGang) for action in plan.actions), "it does not obey it yet"
 
-    def test_a_record_of_old_says_of_none_that_it_is_the_right_one(self) -> None:
+    def test_a_record_without_a_marker_says_of_none_that_it_is_the_right_one(self) -> None:
         here = trains(marker=True, silent=300.0)
         assert here.record is not None
         here.record = here.record.model_copy(update={"marker": ""})
@@ -731,11 +730,6 @@ class TestTheDirectoryOfTheMarker:
         assert "another checkpoint directory" in found.message
         assert "kubectl muster lost n0" in found.message
         assert isinstance(waits(record, *[wrong] * 3), GangSpec), "the limit of the job holds then"
-
-    def test_ghosts_of_old_are_told_by_any(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
-        record = record.model_copy(update={"ghosts": [g.model_copy(update={"marker": ""}) for g in record.ghosts]})
-        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=80.0)] * 3), GangSpec)
 
 
 class TestWhoWritesTheMarker:
@@ -763,7 +757,6 @@ class TestWhoWritesTheMarker:
             pytest.param([idle(1), idle(1), idle(1)], 0, id="all can"),
             pytest.param([idle(1, marker_error="no such file"), idle(1), idle(1)], 1, id="the first one cannot"),
             pytest.param([None, None, idle(1)], 2, id="the first ones are not heard"),
-            pytest.param([idle(1, marker_lineage=None), idle(1), idle(1)], 1, id="one of old would drop the lineage"),
             pytest.param([idle(1, marker_error="no")] * 3, 0, id="nobody can"),
         ],
     )
@@ -844,11 +837,9 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
             pytest.param([1, 1, 1], True, id="all have"),
             pytest.param([1, 0, 1], False, id="one has not"),
             pytest.param([0, 0, 0], False, id="nobody has"),
-            pytest.param([None, None, None], True, id="launchers of old count as before"),
-            pytest.param([1, None, 0], False, id="beside one of old"),
         ],
     )
-    def test_the_go_waits_until_all_have(self, told: list[int | None], starts: bool) -> None:
+    def test_the_go_waits_until_all_have(self, told: list[int], starts: bool) -> None:
         here = self.after(self.outwaited(), *[idle(2, listing=listing) for listing in told])
         plan = decide(here.world(), SETTINGS)
         assert bool(plan.commits) is starts

@@ -63,10 +63,10 @@ def test_a_directive_survives_the_wire_with_its_digest(directive):
 
 
 def test_the_bytes_stay_as_they_are():
-    """Launchers of older releases tell by a digest of these very bytes which directive they have seen."""
+    """Launchers say by a digest of these very bytes which directive they have seen."""
     directive = Directive("Run", 2, resume_path="/\u00e4", peers=(Peer(1, "10.0.0.1", 9),), poll_seconds=2.0)
     assert encode(directive) == (
-        b'{"attempt":2,"claim":false,"exitCode":0,"fenceSeconds":0.0,"holdSeconds":5.0,"kind":"Run","lineageSinceNs":0,'
+        b'{"attempt":2,"claim":false,"exitCode":0,"fenceSeconds":0.0,"holdSeconds":5.0,"kind":"Run",'
         b'"masterAddress":"","masterPort":0,"neighbours":0,"nodeCount":0,"nodeRank":0,'
         b'"peers":[{"address":"10.0.0.1","index":1,"port":9}],"pollSeconds":2.0,"processesPerNode":1,'
         b'"protocol":1,"reason":"","resumePath":"/\\u00e4","scans":true}'
