@@ -355,7 +355,9 @@ def _cost(it: Cost | None) -> list[tuple[str, object]]:
     if it.per_million_tokens is not None:
         found.append(("  a million tokens", fleetwords.small_money(it.per_million_tokens, it.currency)))
     if it.per_checkpoint is not None:
-        found.append(("  a checkpoint", fleetwords.small_money(it.per_checkpoint, it.currency)))
+        found.append(("  a trained checkpoint", fleetwords.small_money(it.per_checkpoint, it.currency)))
+    if it.per_save is not None:
+        found.append(("  a save", fleetwords.small_money(it.per_save, it.currency)))
     return found
 
 

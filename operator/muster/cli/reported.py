@@ -16,7 +16,7 @@ from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.training import still_since
 from muster.cli.words import count, duration, hours
-from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
+from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, efficiency
 from muster.goodput.energy import energy
 from muster.goodput.figures import gpus_while_running
 from muster.goodput.history import levelled
@@ -91,8 +91,10 @@ class Cost(ApiModel):
     not_productive: float = Field(description="Of those that were no steps that count.")
     per_million_tokens: float | None = None
     per_checkpoint: float | None = Field(
-        None, description="While a save stops the training; absent: nobody tells how long."
+        None,
+        description="All that was held from one complete checkpoint to the next, in the mean; absent: nobody knows how far they are apart.",
     )
+    per_save: float | None = Field(None, description="While a save stops the training; absent: nobody tells how long.")
 
 
 class EnergyUsed(ApiModel):
@@ -307,7 +309,8 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
         total=total,
         not_productive=(held - productive) / HOUR * price,
         per_million_tokens=cost_per_million(total, tokens),
-        per_checkpoint=None if stall is None else stall / 1000 * gpus / HOUR * price,
+        per_checkpoint=cost_per_checkpoint(total, goodput.steps, goodput.checkpoint_steps),
+        per_save=None if stall is None else stall / 1000 * gpus / HOUR * price,
     )
 
 

@@ -138,5 +138,18 @@ def cost_per_million(cost: float | None, tokens: int | None) -> float | None:
     return None if cost is None or not tokens else cost / tokens * MILLION
 
 
+def cost_per_checkpoint(cost: float | None, steps: int | None, interval: int | None) -> float | None:
+    """What one checkpoint costs by all that was held for it, waiting and failures included; None where it is not known.
+
+    Args:
+        cost: of all that the job has held.
+        steps: those that count.
+        interval: steps between two complete checkpoints.
+    """
+    if cost is None or not steps or not interval or steps < interval:
+        return None
+    return cost * interval / steps
+
+
 def _without(found: Efficiency, why: str) -> Efficiency:
     return replace(found, why=why)

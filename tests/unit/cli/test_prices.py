@@ -84,6 +84,8 @@ def test_a_jobs_page_tells_what_it_made_and_cost(command: Callable[..., Result],
     assert "MFU                        44.2% of 989 TFLOP/s (6N/v1)" in text
     assert "Cost                       4,910.40 EUR" in text
     assert "a million tokens         0.0909 EUR" in text
+    assert "a trained checkpoint     90.93 EUR" in text, "54 of 1,000 steps: all that was held for them"
+    assert "a save                   0.413 EUR" in text, "30 s of 16 GPUs"
     assert "3,960.00\n" in command("report", "llama", "--price", "2.5").stdout, "a price that is written goes before"
 
 

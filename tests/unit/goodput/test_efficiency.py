@@ -10,7 +10,15 @@ from tests.unit.goodput.test_history import at
 
 from muster.api.goodput import MAX_STEP, Account, Bucket, Stretch
 from muster.api.throughput import MAX_FLOPS, MAX_PARAMETERS, MAX_PEAK, MAX_TOKENS, Throughput
-from muster.goodput.efficiency import AS_GIVEN, BY_PARAMETERS, Efficiency, cost_per_million, efficiency, peak_tflops
+from muster.goodput.efficiency import (
+    AS_GIVEN,
+    BY_PARAMETERS,
+    Efficiency,
+    cost_per_checkpoint,
+    cost_per_million,
+    efficiency,
+    peak_tflops,
+)
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.stretches import cut
 
@@ -141,3 +149,17 @@ def test_the_cost_of_tokens_needs_both() -> None:
     assert cost_per_million(None, 10) is None
     assert cost_per_million(5.0, None) is None
     assert cost_per_million(5.0, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("cost", "steps", "interval", "wanted"),
+    [(3168.0, 54_000, 1000, 3168 / 54), (None, 54_000, 1000, None), (1.0, None, 10, None), (1.0, 100, 0, None)],
+)
+def test_a_checkpoint_costs_what_was_held_for_it(
+    cost: float | None, steps: int | None, interval: int, wanted: float | None
+) -> None:
+    assert cost_per_checkpoint(cost, steps, interval) == pytest.approx(wanted)
+
+
+def test_where_no_checkpoint_is_full_its_cost_is_unknown() -> None:
+    assert cost_per_checkpoint(10.0, 99, 100) is None

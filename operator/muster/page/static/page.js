@@ -333,7 +333,8 @@ function drawOne(key, body) {
     ...fact("back to training in", report?.recoverySeconds != null ? duration(report.recoverySeconds) : ""),
     ...fact("steps made again", report ? number(report.lostSteps) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),
     ...fact("cost", money(report?.cost?.total, report)), ...fact("of it no steps that count", money(report?.cost?.notProductive, report)),
-    ...fact("a million tokens", money(report?.cost?.perMillionTokens, report)), ...fact("a checkpoint", money(report?.cost?.perCheckpoint, report))));
+    ...fact("a million tokens", money(report?.cost?.perMillionTokens, report)), ...fact("a trained checkpoint", money(report?.cost?.perCheckpoint, report)),
+    ...fact("a save", money(report?.cost?.perSave, report))));
   if (job.why) parts.push(el("p", { class: "message", text: job.why }));
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {
