@@ -1,8 +1,8 @@
 """What there is to report of an experiment: the jobs of one namespace that share a label. Pure, from accounts of jobs.
 
 Time to train is from the creation of the first job to the end of the last one, and is told once none runs any more. Scaling efficiency is
-tokens per second and accelerator against those of the job with the fewest accelerators, among jobs whose accelerators and
-costs of a token are said to be the same: weak and strong scaling alike.
+tokens per second and accelerator against those of the job with the fewest accelerators, among jobs that say what their model is, and whose
+accelerators and costs of a token are the same: weak and strong scaling alike.
 """
 
 from collections import Counter
@@ -138,10 +138,11 @@ _Kind = tuple[str, int | None, int | None]
 
 
 def _kind(spec: EndedJobSpec) -> _Kind | None:
-    """What has to be alike for the rates of two jobs to be compared; None: of which accelerators this one's is nobody says."""
-    if spec.gpu_model in ("", SEVERAL):
+    """What has to be alike for the rates of two jobs to be compared; None: its accelerators or the size of its model are not known."""
+    said = spec.throughput
+    if spec.gpu_model in ("", SEVERAL) or (said.parameters is None and said.flops_per_token is None):
         return None
-    return spec.gpu_model, spec.throughput.parameters, spec.throughput.flops_per_token
+    return spec.gpu_model, said.parameters, said.flops_per_token
 
 
 def _bases(made: Sequence[tuple[Life, Efficiency]]) -> dict[_Kind | None, float]:
@@ -162,6 +163,8 @@ def _why_no_scaling(made: Sequence[tuple[Life, Efficiency]], bases: Collection[_
         if not spec.gpu_model
         else "their accelerators are of several models"
         if spec.gpu_model == SEVERAL
+        else "spec.throughput says neither parameters nor flopsPerToken, so their models may differ"
+        if _kind(spec) is None
         else "none of another size has the same accelerators, parameters and flopsPerToken"
         for spec in rated
         if _kind(spec) not in bases

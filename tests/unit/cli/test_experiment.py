@@ -53,8 +53,24 @@ def test_time_to_train_is_from_the_first_beginning_to_the_last_end() -> None:
     assert running.cost is not None
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [({}, {}), ({"parameters": 10**9}, {"parameters": 70 * 10**9}), ({"parameters": 10**9}, {})]
+)
+def test_jobs_whose_models_may_differ_are_not_compared(one: dict[str, int], other: dict[str, int]) -> None:
+    """A model of 1B parameters on 8 accelerators beside one of 70B on 64, which is 80 times slower on each."""
+    small = {"throughput": {"tokensPerStep": 1000, **one}, "steps": 1000, "seconds": {"compute": 1000}}
+    large = {"throughput": {"tokensPerStep": 1000, **other}, "steps": 1000, "seconds": {"compute": 10_400}}
+    it = reported(
+        a_spec(1, gpus=8, gpu_model="one", gpu_seconds={"compute": 8000}, **small),
+        a_spec(2, gpus=64, gpu_model="one", gpu_seconds={"compute": 665_600}, **large),
+    )
+    assert [each.scaling for each in it.listed] == [None, None]
+    assert all(note.startswith("no scaling of") for note in it.notes)
+    assert any("neither parameters" in note for note in it.notes) == (not one or not other)
+
+
 def test_scaling_is_by_the_job_with_the_fewest_accelerators() -> None:
-    said = {"throughput": {"tokensPerStep": 1000}, "steps": 1000, "gpu_model": "one"}
+    said = {"throughput": {"tokensPerStep": 1000, "parameters": 10**9}, "steps": 1000, "gpu_model": "one"}
     small = a_spec(1, gpus=8, seconds={"compute": 1000}, gpu_seconds={"compute": 8000}, **said)
     large = a_spec(2, gpus=32, seconds={"compute": 312}, gpu_seconds={"compute": 9984}, **said)
     it = reported(small, large)
