@@ -15,6 +15,7 @@ from muster.api.goodput import (
     MAX_FINGERPRINTS,
     MAX_STEP,
     Amounts,
+    ClassCounts,
     Fingerprint,
     Joules,
     MeasuredTflops,
@@ -92,6 +93,7 @@ class EndedJobSpec(ApiModel):
     attempts: Count = 0
     failures: Count = 0
     failed_starts: Count = Field(0, description="Those of them of which no step was seen.")
+    failures_by_class: ClassCounts = Field({})
     step: int | None = Field(None, ge=0, le=MAX_STEP, description="Newest finished step.")
     steps: int | None = Field(
         None,

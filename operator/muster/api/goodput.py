@@ -48,6 +48,10 @@ TOLD = (Bucket.INPUT_WAIT, Bucket.COMMUNICATION, Bucket.CHECKPOINT_STALL)
 
 Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]
 Joules = Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]
+ClassCounts = Annotated[
+    dict[str, Annotated[int, Field(ge=0, le=2**31 - 1)]],
+    Field(max_length=8, description="Failures of attempts of which a step was seen, by fault class: the newest 256."),
+]
 Amounts = Annotated[
     dict[str, Milliseconds],
     Field(max_length=len(Bucket), description="By bucket; what has none is left out."),
@@ -223,6 +227,7 @@ class Goodput(ApiModel):
     )
     failures: int = Field(0, ge=0, le=2**31 - 1)
     failed_starts: int = Field(0, ge=0, le=2**31 - 1, description="Those of them of which no step was seen.")
+    failures_by_class: ClassCounts = Field({})
     steps: int | None = Field(
         None,
         ge=0,

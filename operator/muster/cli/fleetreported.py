@@ -19,7 +19,8 @@ from muster.api.fleethours import IDLE, FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.prices import NO_PRICES, Prices
-from muster.cli.reported import NONE_SEEN, exposed_seconds, in_steps
+from muster.cli.reported import ClassFailures, classes_of
+from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import progress_share
 from muster.goodput.fleethours import between
 from muster.goodput.history import TAKEN, allotted
@@ -160,7 +161,10 @@ class FleetReport(ApiModel):
     mttf_failures: float = Field(
         0.0, description="Failures that this rests on: of jobs that were seen to run, those of starts apart."
     )
+    mttf_low_hours: float | None = Field(None, description="The bounds of mttfHours with 95 % confidence.")
+    mttf_high_hours: float | None = None
     mttf_at_least_hours: float | None = Field(None, description="Where nothing failed: with 95 % confidence.")
+    mttf_by_class: list[ClassFailures] = Field([], description="The same of each class of failures; most first.")
     failures_per_thousand_node_days: float | None = None
     blind: int = Field(
         0,
@@ -242,6 +246,7 @@ def fleet_report(
     seen_to_fail = sum(
         in_steps(each.life.spec.failures, each.life.spec.failed_starts) * each.share for each, own in exposures if own
     )
+    apart = time_between(exposed, seen_to_fail)
     blind = sum(not own and each.seconds.get(Bucket.UNKNOWN, 0) > 0 for each, own in exposures)
     running = [each for each in cuts if each.life.running]
     end = now if until is None else min(now, until)
@@ -277,7 +282,10 @@ def fleet_report(
         progress_unknown_gpu_hours=sum(each.gpus for each in cuts if each.life.spec.progress_unknown) / HOUR,
         unsaved_gpu_hours=sum(each.unsaved for each in cuts) / HOUR,
         failures=failures,
-        mttf_hours=exposed / seen_to_fail / HOUR if seen_to_fail and exposed else None,
+        mttf_hours=apart.mean if apart else None,
+        mttf_low_hours=apart.low if apart else None,
+        mttf_high_hours=apart.high if apart else None,
+        mttf_by_class=classes_of(exposed, _failures_by_class(each for each, own in exposures if own)),
         mttf_failures=seen_to_fail,
         mttf_at_least_hours=exposed / NONE_SEEN / HOUR if not seen_to_fail and exposed else None,
         failures_per_thousand_node_days=seen_to_fail / (node_seconds / NODE_DAY) * 1000 if node_seconds else None,
@@ -376,6 +384,14 @@ def _costs(cuts: Iterable[_Cut]) -> _Costs:
         for cause, (_, amount) in each.causes.items():
             causes[cause] = causes.get(cause, 0.0) + amount * price
     return _Costs(buckets, causes)
+
+
+def _failures_by_class(cuts: Iterable[_Cut]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for each in cuts:
+        for name, count in each.life.spec.failures_by_class.items():
+            found[name] = found.get(name, 0.0) + count * each.share
+    return found
 
 
 def _sums(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:

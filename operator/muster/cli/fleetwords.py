@@ -2,6 +2,7 @@
 
 from muster.api.fleethours import GpuState
 from muster.cli.fleetreported import FleetReport
+from muster.cli.reported import JobReport
 from muster.cli.words import count, duration, hours, moment
 
 THOUSAND = 1000
@@ -52,10 +53,6 @@ def period(it: FleetReport) -> str:
 
 def figures(it: FleetReport) -> list[tuple[str, str]]:
     """The figures that people look for first."""
-    mttf = f"{hours(it.mttf_hours)} ({number(it.mttf_failures)} failures)" if it.mttf_hours is not None else "unknown"
-    if it.mttf_at_least_hours is not None:
-        none = "none while steps were made" if it.failures else "no failure"
-        mttf = f"{none}; at least {hours(it.mttf_at_least_hours)} with 95 % confidence"
     rate = it.failures_per_thousand_node_days
     return [
         ("Goodput", share(it.goodput)),
@@ -64,9 +61,29 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         *([("Idle accelerators", share(it.idle))] if it.idle is not None else []),
         *([("Cost", money(it.cost, it.currency))] if it.cost is not None else []),
-        ("Time between a job's failures", mttf),
+        *between_failures("Time between a job's failures", it),
         _failure_rate(rate),
         ("Jobs", f"{it.jobs:,}, of which {it.running:,} run"),
+    ]
+
+
+def between_failures(called: str, it: JobReport | FleetReport) -> list[tuple[str, str]]:
+    """The time between failures with its bounds, of all and of each class."""
+    if it.mttf_hours is None or it.mttf_low_hours is None:
+        if it.mttf_at_least_hours is None:
+            return [(called, "unknown")]
+        none = "none while steps were made" if it.failures else "no failure"
+        return [(called, f"{none}; at least {hours(it.mttf_at_least_hours)} with 95 % confidence")]
+
+    def line(failures: float, mean: float, low: float, high: float | None) -> str:
+        counted = f"{number(failures)} {'failure' if failures == 1 else 'failures'}"
+        bounds = f"at least {hours(low)}" if high is None else f"{hours(low)} to {hours(high)}"
+        return f"{hours(mean)} ({counted}; 95 %: {bounds})"
+
+    found = [(called, line(it.mttf_failures, it.mttf_hours, it.mttf_low_hours, it.mttf_high_hours))]
+    return found + [
+        (f"  {each.fault_class}", line(each.failures, each.mttf_hours, each.mttf_low_hours, each.mttf_high_hours))
+        for each in it.mttf_by_class
     ]
 
 

@@ -30,7 +30,6 @@ from muster.cli.session import (
     job_argument,
     run,
 )
-from muster.cli.words import hours
 
 BAR_WIDTH = 60
 JOULES_PER_KWH = 3_600_000
@@ -272,14 +271,10 @@ def _look(each: Share) -> tuple[str, str]:
 
 
 def _numbers(it: JobReport) -> list[tuple[str, object]]:
-    mttf = f"{hours(it.mttf_hours)} ({show.count(it.mttf_failures, 'failure')})" if it.mttf_hours is not None else ""
-    if it.mttf_at_least_hours is not None:
-        none = "none while steps were made" if it.failures else "no failure"
-        mttf = f"{none}; at least {hours(it.mttf_at_least_hours)} with 95 % confidence"
     first, back = it.first_checkpoint_seconds, it.recovery_seconds
     return [
         *_progress(it),
-        ("Time between failures", mttf or "unknown"),
+        *fleetwords.between_failures("Time between failures", it),
         ("Back to training in", show.duration(back) if back is not None else ""),
         ("Steps made again", it.lost_steps),
         ("A step takes", step_text(it)),

@@ -1,7 +1,6 @@
 """What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `incidents`."""
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,18 +17,13 @@ from muster.cli.training import still_since
 from muster.cli.words import count, duration, hours
 from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, efficiency
 from muster.goodput.energy import energy
+from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import gpus_while_running
 from muster.goodput.history import levelled
 from muster.goodput.opened import ahead, up_to
 from muster.recovery.failure import Kind
 from muster.whatif.formula import best_interval_seconds, ettr
 
-# With no failure in a time the mean time between failures is at least a third of it, with 95 % confidence.
-NONE_SEEN = -math.log(0.05)
-# While these go on, ranks run and can fail.
-EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
-# With more time than this share of it in which nobody knows whether ranks ran, failures in it say nothing of how often there are any.
-BLIND = 0.1
 # From a failure to the first step after it time is in one of these.
 _AWAY = (
     Bucket.UNDETECTED,
@@ -117,6 +111,16 @@ class Took(ApiModel):
     cost: float | None = Field(None, description="Absent: no price is known.")
 
 
+class ClassFailures(ApiModel):
+    """How often failures of one class come."""
+
+    fault_class: str
+    failures: float
+    mttf_hours: float
+    mttf_low_hours: float = Field(description="The bounds of 95 %.")
+    mttf_high_hours: float | None = Field(None, description="Absent of less than one failure.")
+
+
 class JobReport(ApiModel):
     """Where a job's time went. Fields without a value are left out of JSON and YAML."""
 
@@ -145,7 +149,10 @@ class JobReport(ApiModel):
     failures: int
     mttf_hours: float | None = Field(None, description="Mean time between failures while ranks ran; absent: none yet.")
     mttf_failures: int = Field(0, description="Failures that this rests on: those of starts are not among them.")
+    mttf_low_hours: float | None = Field(None, description="The bounds of mttfHours with 95 % confidence.")
+    mttf_high_hours: float | None = None
     mttf_at_least_hours: float | None = Field(None, description="Where there was none: with 95 % confidence.")
+    mttf_by_class: list[ClassFailures] = Field([], description="The same of each class of failures; most first.")
     recovery_seconds: float | None = Field(None, description="Mean, from a failure to the first step after it.")
     lost_steps: int
     first_checkpoint_seconds: int | None = None
@@ -201,7 +208,7 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         for bucket, seconds in sorted(goodput.seconds.items(), key=lambda item: (-item[1], item[0]))
     ]
     exposed, broken = exposed_seconds(goodput.seconds), in_steps(goodput.failures, goodput.failed_starts)
-    recovery = _recovery_seconds(job.status.incidents, goodput)
+    between, recovery = time_between(exposed, broken), _recovery_seconds(job.status.incidents, goodput)
     made = JobReport(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
@@ -220,7 +227,10 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         progress_unknown=goodput.progress_unknown,
         failures=goodput.failures,
         mttf_failures=broken,
-        mttf_hours=exposed / broken / 3600 if broken and exposed else None,
+        mttf_hours=between.mean if between else None,
+        mttf_low_hours=between.low if between else None,
+        mttf_high_hours=between.high if between else None,
+        mttf_by_class=classes_of(exposed, goodput.failures_by_class),
         mttf_at_least_hours=exposed / NONE_SEEN / 3600 if not broken and exposed else None,
         recovery_seconds=recovery,
         lost_steps=goodput.lost_steps,
@@ -255,15 +265,20 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
 
 
-def exposed_seconds(seconds: Mapping[str, int]) -> int:
-    """For how long ranks were seen to run, of an account by buckets; 0 where too much of it is unknown to say how often they fail."""
-    exposed, unknown = sum(seconds.get(bucket, 0) for bucket in EXPOSED), seconds.get(Bucket.UNKNOWN, 0)
-    return exposed if unknown <= BLIND * (exposed + unknown) else 0
-
-
-def in_steps(failures: int, failed_starts: int) -> int:
-    """Failures that belong to that time: starts are not in it."""
-    return max(failures - failed_starts, 0)
+def classes_of(exposed: float, counts: Mapping[str, float]) -> list[ClassFailures]:
+    """What each class of failures has by itself of the time in which ranks ran; most failures first."""
+    found = {name: time_between(exposed, count) for name, count in counts.items()}
+    return [
+        ClassFailures(
+            fault_class=name,
+            failures=each.failures,
+            mttf_hours=each.mean,
+            mttf_low_hours=each.low,
+            mttf_high_hours=each.high,
+        )
+        for name, each in sorted(found.items(), key=lambda item: (-counts[item[0]], item[0]))
+        if each is not None
+    ]
 
 
 def _seconds(milliseconds: int | None) -> float | None:

@@ -98,7 +98,7 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         incidents = resumed(incidents, record, split.seen, split.taken_back)
     if fault is not None:
         lost = split.amounts.get(Bucket.LOST_WORK, 0) - split.gone_back if split.seen is not None else None
-        incidents[-1] = fault.model_copy(update={"lost_milliseconds": lost})
+        incidents[-1] = fault.model_copy(update={"lost_milliseconds": lost, "trained": split.seen is not None})
         changes = {"failures": account.failures + 1, "failed_starts": account.failed_starts + (split.seen is None)}
         account = account.model_copy(update=changes)
     if spec.go is not None and record is not None:

@@ -26,6 +26,7 @@ from muster.api.endedjob import (
 from muster.api.gang import FaultClass, Gang, GangIncident
 from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Bucket, Goodput
 from muster.api.trainingjob import CompletionResult, Incident, TrainingJob
+from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures, given_up
 from muster.health.pools import MODEL_LABELS
 from muster.recovery.failure import Kind
@@ -108,6 +109,7 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
             attempts=min(max(status.attempt, gang.spec.attempt if gang else 0), MAX_COUNT),
             failures=goodput.failures,
             failed_starts=goodput.failed_starts,
+            failures_by_class=goodput.failures_by_class,
             step=None if status.step is None else min(status.step, MAX_STEP),
             steps=goodput.steps,
             throughput=job.spec.throughput,
@@ -131,7 +133,8 @@ def last_known(job: TrainingJob, gang: Gang | None) -> Goodput | None:
     told, account = job.status.goodput, gang.spec.account if gang else None
     if account is None or (told is not None and told.begun == account.begun and told.time >= account.time):
         return told if told is None or job.status.completion is not None else given_up(told)
-    return figures(account, None, told, kept_work(job, gang))
+    found = figures(account, None, told, kept_work(job, gang))
+    return found.model_copy(update={"failures_by_class": by_class(gang.spec.incidents if gang else ())})
 
 
 def kept_work(job: TrainingJob, gang: Gang | None) -> KeptWork:

@@ -6,6 +6,7 @@ from muster.api.endedjob import LABEL_LENGTH
 from muster.api.gang import GangIncident, GangSpec
 from muster.api.goodput import Bucket, Goodput, OpenPhase
 from muster.goodput.account import ahead_seconds, closed, held_gpus, open_bucket, resumed
+from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.history import model_of as label_of
@@ -70,7 +71,8 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
             return before
     counted, split = closed(world, ended=kept.succeeded, only_steps=not kept.ended)
     counted = with_first_checkpoint(counted, kept.step, world.now)
-    found = figures(counted, split.seen, before, kept).model_copy(update={"ahead_seconds": ahead_seconds(world)})
+    more = {"ahead_seconds": ahead_seconds(world), "failures_by_class": by_class(record.incidents)}
+    found = figures(counted, split.seen, before, kept).model_copy(update=more)
     if not found.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
         found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
     if before is not None and before.begun == found.begun and before.time > found.time:

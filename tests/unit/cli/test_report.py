@@ -184,6 +184,22 @@ def test_the_mean_time_between_failures_counts_the_time_in_which_ranks_ran() -> 
     assert unharmed.mttf_at_least_hours == pytest.approx(96 / 2.9957, rel=1e-4)
 
 
+def test_how_often_it_fails_has_its_bounds_and_is_told_by_class(printed: Callable[..., str]) -> None:
+    found = reported(failuresByClass={"Application": 1, "Hardware": 3})
+    assert (found.mttf_low_hours, found.mttf_high_hours) == (
+        pytest.approx(9.37, abs=0.01),
+        pytest.approx(88.1, abs=0.1),
+    )
+    assert [(each.fault_class, each.failures, each.mttf_hours) for each in found.mttf_by_class] == [
+        ("Hardware", 3, 32),
+        ("Application", 1, 96),
+    ]
+    text = " ".join(printed(lambda console: render(console, found), width=120).split())
+    assert "Time between failures 24.0 h (4 failures; 95 %: 9.4 h to 88.1 h)" in text
+    assert "Hardware 32.0 h (3 failures; 95 %: 10.9 h to 155.2 h)" in text
+    assert "Application 96.0 h (1 failure; 95 %: 17.2 h to 3,791.8 h)" in text
+
+
 def test_the_interval_by_young_and_daly_is_advised_with_what_it_gains() -> None:
     """M = 24 h, w = 30 s: sqrt(2 * 30 * 86400) - 30 = 2247 s, in place of 6000 s."""
     saved = reported().checkpoints
@@ -228,7 +244,7 @@ def test_a_shorter_limit_for_steps_is_advised_where_hangs_went_unseen_and_not_wh
 
 def test_failures_that_come_within_the_hour_are_told_in_minutes(printed: Callable[..., str]) -> None:
     short = reported(seconds={"compute": 600})
-    assert "2m30s (4 failures)" in printed(lambda console: render(console, short))
+    assert "2m30s (4 failures; 95 %: 58s to 9m10s)" in printed(lambda console: render(console, short))
 
 
 def test_the_page_shows_bar_numbers_incidents_and_advice(printed: Callable[..., str]) -> None:
@@ -238,7 +254,7 @@ def test_the_page_shows_bar_numbers_incidents_and_advice(printed: Callable[..., 
     assert "compute" in text
     assert "90.0%" in text
     assert "ETTR" in text
-    assert "24.0 h (4 failures)" in text
+    assert "24.0 h (4 failures; 95 %: 9.4 h to 88.1 h)" in text
     assert "gpu-7" in text
     assert "3m" in text
     assert "ADVICE" in text

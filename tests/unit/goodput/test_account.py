@@ -12,6 +12,7 @@ from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Resum
 from muster.api.goodput import MAX_STRETCHES, Account, Bucket, Seen, Stretch
 from muster.api.trainingjob import Condition, ConditionStatus, Incident
 from muster.goodput.account import carried, closed
+from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.stretches import cut
 from muster.goodput.told import incidents, told
@@ -139,6 +140,7 @@ def test_steps_are_compute_and_what_is_before_them_is_starting() -> None:
     assert account.milliseconds == {"queued": 50_000, "starting": 9_000, "compute": 101_000}
     assert account.gpu_milliseconds == {"starting": 9_000 * GPUS, "compute": 101_000 * GPUS}
     assert (account.failures, account.failed_starts) == (1, 0)
+    assert by_class(broken(scene).incidents) == {"Application": 1}
 
 
 def test_a_start_that_failed_is_counted_as_one() -> None:
@@ -146,6 +148,7 @@ def test_a_start_that_failed_is_counted_as_one() -> None:
     silent = running(1, None, started_age_seconds=110)
     account = account_of(broken(scene.all(silent)))
     assert (account.failures, account.failed_starts) == (1, 1)
+    assert by_class(broken(scene).incidents) == {}
     told = figures(account, None, None, SUCCEEDED)
     assert (told.failures, told.failed_starts) == (1, 1)
 

@@ -89,6 +89,7 @@ def test_whatever_a_job_did_its_account_is_whole_and_fits(
         seconds=seconds,
         gpu_seconds=gpu_seconds,
         failures=2**31 - 1,
+        failures_by_class={str(each): 2**31 - 1 for each in FaultClass},
         steps=2**53 - 1,
         lost_steps=2**53 - 1,
         ettr_permille=1000,

@@ -329,7 +329,7 @@ function drawOne(key, body) {
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
     ...fact("ETTR", report?.progressUnknown ? "unknown: nobody knows what is kept" : percent(job.ettr)),
     ...fact("not saved yet", report?.unsavedSeconds ? duration(report.unsavedSeconds) : ""), ...fact("nodes", job.nodes ? number(job.nodes) : ""),
-    ...fact("time between failures", report?.mttfHours != null ? hours(report.mttfHours) : report?.mttfAtLeastHours != null ? `> ${hours(report.mttfAtLeastHours)}` : ""),
+    ...fact("time between failures", report?.mttfHours != null ? `${hours(report.mttfHours)} (95 %: ${hours(report.mttfLowHours)} to ${hours(report.mttfHighHours)})` : report?.mttfAtLeastHours != null ? `> ${hours(report.mttfAtLeastHours)}` : ""),
     ...fact("back to training in", report?.recoverySeconds != null ? duration(report.recoverySeconds) : ""),
     ...fact("steps made again", report ? number(report.lostSteps) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),
     ...fact("cost", money(report?.cost?.total, report)), ...fact("of it no steps that count", money(report?.cost?.notProductive, report)),
