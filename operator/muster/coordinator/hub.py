@@ -198,6 +198,7 @@ def _is_news(old: Report, new: Report) -> bool:
         or old.elsewhere_error_kind != new.elsewhere_error_kind
         or (old.checkpoints_scanned_for_attempt, old.listing) != (new.checkpoints_scanned_for_attempt, new.listing)
         or (old.checkpoint_error, old.checkpoint_error_kind) != (new.checkpoint_error, new.checkpoint_error_kind)
+        or old.lists_last != new.lists_last
         or (old.checkpoint_doubt, old.checkpoint_trap) != (new.checkpoint_doubt, new.checkpoint_trap)
         or (old.first_step is None) != (new.first_step is None)
         or old.progress_error != new.progress_error

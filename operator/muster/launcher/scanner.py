@@ -161,6 +161,17 @@ class Scanner:
         self._idle_attempt, self._wanted, self.scanned_at, self._stamped = attempt, True, None, False
         return None
 
+    def scan_last(self) -> int:
+        """The ranks have ended well: scan once more, thoroughly; returns the scan's number, 0 where this worker scans nothing."""
+        if not self._directory or not self._judges:
+            return 0
+        self._wanted = True
+        return self.scans + 1
+
+    def is_over(self, scan: int) -> bool:
+        """Whether the scan of this number is done, or has failed."""
+        return self.scans > scan or (self.scans == scan and self._heard_at is None) or not scan
+
     def ranks_start(self) -> None:
         """Ranks are about to run: a scan that begins later counts for no attempt."""
         self._idle_attempt = 0

@@ -77,6 +77,7 @@ class Snapshot:
     checkpoint_error_kind: str = ""
     checkpoint_doubt: str = ""
     checkpoint_trap: str = ""
+    lists_last: bool = False
     free_bytes: Optional[int] = None
     turned_at: Optional[float] = None
     first_step: Optional[int] = None
@@ -152,6 +153,7 @@ class Snapshot:
             checkpoint_error_kind=self.checkpoint_error_kind,
             checkpoint_doubt=self.checkpoint_doubt,
             checkpoint_trap=self.checkpoint_trap,
+            lists_last=self.lists_last,
             free_bytes=self.free_bytes,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             first_step=self.first_step,

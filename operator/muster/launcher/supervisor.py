@@ -48,6 +48,7 @@ _LEAVE_RECLAIM_SECONDS = 0.5
 _LEAVE_REPORT_SECONDS = 0.5
 _LEAVE_DRAIN_SECONDS = 0.1
 _EXIT_REPORT_SECONDS = 2.0
+_LAST_SCAN_SECONDS = 30.0  # the end of a job waits no longer for it
 _EXIT_DRAIN_SECONDS = 5.0
 TERMINATED = 128 + signal.SIGTERM
 
@@ -62,6 +63,8 @@ class LocalGang:
             here on the fence counts, however long the answer took.
         obeys_marker: the coordinator may count on it, since it was told that the marker is read here.
         served_fence_seconds: as the coordinator has told it for this attempt; 0 = it has not.
+        last_scan: number of the scan that was begun once all ranks had ended well, 0 = there is none; None: they have not ended.
+        ended_at: when they had.
     """
 
     attempt: int
@@ -73,6 +76,8 @@ class LocalGang:
     fenced: bool = False
     obeys_marker: bool = False
     served_fence_seconds: float = 0.0
+    last_scan: Optional[int] = None
+    ended_at: float = 0.0
 
     @property
     def ranks(self) -> Tuple[Rank, ...]:
@@ -188,7 +193,8 @@ class Supervisor:
         tick = _IDLE_TICK_SECONDS
         if self._gang is not None:
             tick = self._host.tick_seconds
-            if any(rank.is_reaped and not rank.has_ended for rank in self._gang.ranks):
+            ends = self._gang.has_ended and self._gang.last_scan is None
+            if ends or any(rank.is_reaped and not rank.has_ended for rank in self._gang.ranks):
                 tick = _SHORT_TICK_SECONDS
         moments = [
             moment
@@ -215,10 +221,25 @@ class Supervisor:
         self._converge(now)
         self._set_aside(now, ended)
         self._look_locally(now, ended)
+        self._begin_last_scan(now)
         self._take_scan(self._scanner.turn(now, ended))
         self._energy.turn(now, ended, self._gang.attempt if self._gang is not None else None)
         trains = self._gang is not None and any(rank.clock.first_step is not None for rank in self._gang.ranks)
         self._collectives.turn(now, ended, self._gang.attempt if self._gang is not None and trains else None)
+
+    def _begin_last_scan(self, now: float) -> None:
+        """Once the ranks have ended well, see what they have saved last: the job may be over by it."""
+        gang = self._gang
+        if gang is None or gang.last_scan is not None or self._reclaim is not None or not gang.has_ended:
+            return
+        well = all(rank.view().exit_code == 0 for rank in gang.ranks)
+        gang.last_scan, gang.ended_at = self._scanner.scan_last() if well else 0, now
+
+    def _lists_last(self, gang: LocalGang) -> bool:
+        """Whether the scan that shows what the ranks have saved last is under way."""
+        if gang.last_scan is None or self._scanner.is_over(gang.last_scan):
+            return False
+        return self._now() < gang.ended_at + _LAST_SCAN_SECONDS
 
     def _set_aside(self, now: float, ended: Dict[int, int]) -> None:
         before = self._aside.attempt
@@ -508,12 +529,13 @@ class Supervisor:
         uncounted = self._uncounted(gang)
         clocks = [rank.clock for rank in gang.ranks]
         last = lowest([rank.clock for rank in self._telling(gang)])
-        ended = self._reclaim is None and gang.has_ended
+        ended = self._reclaim is None and gang.has_ended and gang.last_scan is not None
         running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
         step_at = last.finished_at if last is not None and not uncounted else None
         return {
             "state": RECLAIMING if self._reclaim is not None else running,
             "attempt": gang.attempt,
+            "lists_last": self._lists_last(gang),
             "ranks": views,
             "is_starting": not gang.starting.is_over,
             "started_at": gang.started_at,

@@ -34,7 +34,7 @@ class Managed:
     needs_command = True
 
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
-        """By the word of every launcher."""
+        """By the word of every launcher, once those that see the checkpoints have listed them a last time."""
         return (
             record.go is not None
             and len(world.views) == len(record.members)
@@ -42,6 +42,7 @@ class Managed:
                 view.attempt == record.attempt
                 and view.state == EXITED
                 and not view.fenced
+                and not view.lists_last
                 and all(not rank.alive and rank.exit_code == 0 and not rank.corruption for rank in view.ranks)
                 for view in world.views.values()
             )

@@ -266,7 +266,7 @@ def _build(
     if checkpoint is not None and record is not None and not (completion or before.completion):
         trains, bare = state in ("Running", "Saving"), checkpoint
         checkpoint = worked_out("saves", lambda: care.attached(world, record, bare, trains=trains), bare)
-    step = _step(world, record, checkpoint)
+    step = _step(world, record, checkpoint, ended=bool(completion or before.completion))
     succeeded = completion is not None and completion.result is CompletionResult.SUCCEEDED
     account = worked_out(
         "goodput",
@@ -326,10 +326,14 @@ def _condition(
     )
 
 
-def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus | None) -> int | None:
-    """The newest finished step of this attempt; before its first one, the step that it resumed from."""
+def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus | None, *, ended: bool) -> int | None:
+    """The newest finished step of this attempt; before its first one, the step that it resumed from.
+
+    The launchers of a job that has ended leave, and report no step any more: then what was last known of this attempt stands.
+    """
     newest = records.newest_step(world, record) if record else None
-    if newest is None and record and record.go:
+    is_known = ended and record is not None and world.job.status.attempt == record.attempt
+    if newest is None and record and record.go and not (is_known and world.job.status.step is not None):
         return record.go.resume.step if record.go.resume else 0
     steps = (newest if newest is not None else world.job.status.step, checkpoint.step if checkpoint else None)
     return max((step for step in steps if step is not None), default=None)

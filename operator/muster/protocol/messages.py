@@ -192,6 +192,7 @@ class Report:
     # Why a framework that follows its own pointer file would not go on at all, or from what is torn: of the newest listing; "" = it
     # would go on.
     checkpoint_trap: str = for_people()
+    lists_last: bool = False  # its ranks have ended well, and the directory is looked through once more
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""
     loop_age_seconds: float = (

@@ -211,6 +211,7 @@ class LauncherView:
     checkpoint_error_kind: str = ""  # likewise
     checkpoint_doubt: str = ""
     checkpoint_trap: str = ""
+    lists_last: bool = False  # the checkpoint directory once more, after its ranks have ended well
     free_bytes: int | None = None
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended

@@ -141,6 +141,7 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"elsewhere_error_kind": "Unverified"},
         {"checkpoint_doubt": "torn"},
         {"checkpoint_trap": "torn"},
+        {"lists_last": True},
         {"first_step": 7},
         {"stamps": "10:7"},
         {"marker_attempt": 4},

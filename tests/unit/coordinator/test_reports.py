@@ -77,6 +77,7 @@ FULL = Report(
     checkpoint_error_kind="UnverifiedForNow",
     checkpoint_doubt="torn",
     checkpoint_trap="torn",
+    lists_last=True,
     free_bytes=10**12,
     address="10.0.0.9",
     launcher_version="1",

@@ -341,3 +341,21 @@ def test_what_a_save_costs_is_told_with_the_checkpoint(coordinator, run_python, 
     assert saved.durable_seconds is not None
     assert saved.size_bytes > 1000
     coordinator.wait_for(lambda r: (r.free_bytes or 0) > 0)
+
+
+def test_the_end_of_the_ranks_is_told_with_the_checkpoint_that_they_saved_last(coordinator, run_python, tmp_path):
+    """The trainer saves step 4000 and exits: no scan of the usual pace is due before that."""
+    write_checkpoint(tmp_path / "ckpt", 3970)
+    script = """
+import json, os
+target = os.path.join(os.environ["MUSTER_CHECKPOINT_DIRECTORY"], "step-4000")
+os.mkdir(target)
+with open(os.path.join(target, "muster-checkpoint.json"), "w") as file:
+    file.write(json.dumps({"step": 4000, "files": []}))
+"""
+    run_python(script, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="600")
+    coordinator.wait_to_run(1)
+    coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.state == EXITED and not r.lists_last)
+    assert steps(report)[0] == 4000

@@ -1,7 +1,9 @@
 """What people are told is consistent in itself, and says what threatens the job."""
 
+from dataclasses import replace
+
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, running
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, idle, running, succeeded
 
 from muster.api.gang import Leave, Resume
 from muster.api.trainingjob import CheckpointStatus, TrainingJob, TrainingJobStatus
@@ -32,6 +34,22 @@ def before(scene: Scene, **values: object) -> Scene:
 def test_the_step_shown_belongs_to_this_attempt(step: int | None, resumed: int | None, expected: int) -> None:
     scene = Scene(a_job()).fleet().gang(2, resume=resumed).pods().all(running(2, step=step))
     assert shown(before(scene, step=57)).step == expected
+
+
+def test_the_end_waits_for_a_last_listing_and_is_told_by_what_was_last_known() -> None:
+    """An attempt that went on from step 910 ends after step 4,000, which it has saved; then its launchers leave."""
+    job = a_job(checkpoint={"directory": "/ckpt"})
+    scene = before(Scene(job).fleet().gang(2, resume=910).pods(), attempt=2, step=3990)
+    over = replace(succeeded(2, step=4000), checkpoints=(CheckpointReport(3970, "/ckpt/3970", judged=True),))
+    assert shown(scene.all(replace(over, lists_last=True))).state == "Running"
+    over = replace(over, checkpoints=(CheckpointReport(4000, "/ckpt/4000", judged=True), *over.checkpoints))
+    ended = shown(scene.all(over))
+    assert ended.checkpoint is not None
+    assert (ended.state, ended.step, ended.checkpoint.step) == ("Succeeded", 4000, 4000)
+    scene.job = scene.job.model_copy(update={"status": ended})
+    left = shown(scene.all(idle(2)))
+    assert left.checkpoint is not None
+    assert (left.state, left.step, left.checkpoint.step) == ("Succeeded", 4000, 4000)
 
 
 def test_a_suspended_job_shows_no_step_below_its_checkpoint() -> None:
