@@ -69,6 +69,15 @@ MeasuredTflops = Annotated[
 ]
 
 
+Tells = Annotated[
+    list[Bucket],
+    Field(
+        max_length=len(Bucket),
+        description="Buckets that the program has told of, though it may have spent nothing there: of others nothing is known.",
+    ),
+]
+
+
 class Stretch(ApiModel):
     """Steps that were made in one go and that nothing has taken back yet."""
 
@@ -173,6 +182,7 @@ class Account(ApiModel):
     stretches: list[Stretch] = Field([], max_length=MAX_STRETCHES, description="Oldest first.")
     has_run: bool = Field(False, description="An attempt with ranks has ended.")
     is_told: bool = Field(False, description="Steps have been seen.")
+    tells: Tells = Field([])
     failures: int = Field(0, ge=0, le=2**31 - 1, description="Attempts that ended by a failure.")
     failed_starts: int = Field(0, ge=0, le=2**31 - 1, description="Those of them of which no step was seen.")
     lost_steps: int = Field(0, ge=0, le=MAX_STEP)
@@ -234,6 +244,7 @@ class Goodput(ApiModel):
         le=MAX_STEP,
         description="Steps that count, and of which the time is known; absent in figures of older versions.",
     )
+    tells: Tells = Field([])
     lost_steps: int = Field(0, ge=0, le=MAX_STEP, description="Steps that were made and had to be made again.")
     first_checkpoint_seconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="From begun until a complete checkpoint was first known."

@@ -286,9 +286,9 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 def _input_wait(goodput: Goodput) -> float | None:
-    """As a share of the steps that count. That none was told does not say that there was none: most programs say nothing."""
+    """As a share of the steps that count. That none was told does not say that there was none, unless the program tells of it: a told 0 is 0."""
     waited, productive = goodput.amount(Bucket.INPUT_WAIT), goodput.amount(*PRODUCTIVE)
-    return waited / productive if waited else None
+    return waited / productive if productive and (waited or Bucket.INPUT_WAIT in goodput.tells) else None
 
 
 def yield_of(found: Efficiency) -> Yield | None:

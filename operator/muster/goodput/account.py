@@ -176,6 +176,7 @@ def closed(
             "gpu_milliseconds": added(account.gpu_milliseconds, split.amounts, held_gpus(world, record)),
             "first_checkpoint_milliseconds": _first_checkpoint(world, record, account),
             "is_told": account.is_told or split.made is not None,
+            "tells": sorted({*account.tells, *(each for each in TOLD if split.seen and each in split.seen.told)}),
             **_metered(account, split.seen),
             "seen": None,
         }

@@ -117,9 +117,7 @@ def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> 
         joules=joules,
         metered_gpu_milliseconds=metered,
         checkpoint_steps=_interval(view) or (before.checkpoint_steps if before else 0),
-        told={
-            bucket: amount for bucket, seconds in zip(TOLD, told, strict=True) if (amount := milliseconds(seconds)) > 0
-        },
+        told={bucket: milliseconds(seconds) for bucket, seconds in zip(TOLD, told, strict=True) if seconds is not None},
     )
 
 

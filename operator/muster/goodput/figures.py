@@ -119,6 +119,7 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
         failures=account.failures,
         failed_starts=account.failed_starts,
         steps=_steps(account),
+        tells=account.tells,
         lost_steps=account.lost_steps,
         first_checkpoint_seconds=first // 1000 if first is not None else None,
         step_milliseconds=step or (before.step_milliseconds if before else None),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -318,6 +319,52 @@ def test_a_job_of_which_nothing_was_counted_is_an_error_that_says_so(api: Any, c
     said = command("report", "llama")
     assert said.exit_code == 1
     assert "nothing has been counted yet" in said.stderr
+
+
+def an_incident(number: int, seen: str, **values: Any) -> dict[str, Any]:
+    return {"attempt": number, "time": f"2026-01-{seen}Z", "message": "", **values}
+
+
+EXAMPLE = [
+    an_incident(1, "01T18:40:20", faultTime="2026-01-01T18:40:00Z", resumedTime="2026-01-01T19:30:00Z", level="R2",
+                faultClass="Hardware", reason="NodeLost", node="gpu-7", lostSteps=700, lostSeconds=4200),
+    an_incident(2, "02T12:00:05", faultTime="2026-01-02T12:00:00Z", resumedTime="2026-01-02T12:30:00Z", level="R0",
+                faultClass="Application", reason="RankFailed", node="gpu-3", lostSteps=400, lostSeconds=2400),
+    an_incident(3, "03T09:59:15", faultTime="2026-01-03T09:00:00Z", resumedTime="2026-01-03T10:50:00Z", level="R2",
+                faultClass="Hardware", reason="StepTimeout", node="gpu-5", lostSteps=1000, lostSeconds=6000),
+    an_incident(4, "04T20:10:20", faultTime="2026-01-04T20:10:00Z", resumedTime="2026-01-04T21:00:00Z", level="R2",
+                faultClass="Hardware", reason="NodeLost", node="gpu-9", lostSteps=900, lostSeconds=5400),
+]  # fmt: skip
+
+
+def test_the_example_of_the_documentation_is_what_is_printed_and_its_sums_hold(printed: Callable[..., str]) -> None:
+    found = reported(
+        incidents=EXAMPLE,
+        lostSteps=3000,
+        failuresByClass={"Hardware": 3, "Application": 1},
+        steps=54_000,
+        tells=["inputWait"],
+    )
+    seconds = {each.bucket: each.seconds for each in found.buckets}
+    assert seconds["compute"] == found.steps * found.step_seconds
+    assert (
+        seconds["lostWork"]
+        == found.lost_steps * found.step_seconds
+        == sum(each.lost_seconds or 0 for each in found.incidents)
+    )
+    assert found.lost_steps == sum(each.lost_steps or 0 for each in found.incidents)
+    assert seconds["undetected"] == sum((each.time - each.fault_time).total_seconds() for each in found.incidents)
+    away = sum((each.resumed_time - each.fault_time).total_seconds() for each in found.incidents)
+    assert seconds["undetected"] + seconds["restarting"] == away == 4 * found.recovery_seconds
+    page = (Path(__file__).parents[3] / "docs" / "goodput.md").read_text()
+    block = page.partition("$ kubectl muster report team-a/llama\n")[2].partition("\nEvery moment")[0]
+    text = printed(lambda console: render(console, found), width=150)
+    assert [line.split() for line in block.splitlines()] == [line.split() for line in text.splitlines()], text
+
+
+def test_a_told_wait_of_nothing_is_nothing() -> None:
+    assert reported(tells=["inputWait"]).input_wait == 0
+    assert reported().input_wait is None
 
 
 def test_that_nobody_tells_of_a_wait_for_data_is_not_taken_for_none(printed: Callable[..., str]) -> None:

@@ -307,6 +307,16 @@ def test_the_record_says_when_the_training_went_on_after_an_incident() -> None:
     assert broken(scene).incidents[0].resumed_time == at(60)
 
 
+def test_a_told_zero_is_no_silence() -> None:
+    scene = trains(now=160, step=101)
+    told_nothing = account_of(broken(scene))
+    assert told_nothing.tells == []
+    views = {index: replace(view, input_wait_seconds=0.0) for index, view in scene.launchers.items()}
+    scene.launchers.update(views)
+    assert account_of(broken(scene)).tells == [Bucket.INPUT_WAIT]
+    assert account_of(broken(scene)).milliseconds == told_nothing.milliseconds
+
+
 def test_what_the_program_tells_is_taken_out_of_compute_and_never_more_than_there_is() -> None:
     scene = trains(now=160, step=101)
     view = next(iter(scene.launchers.values()))
