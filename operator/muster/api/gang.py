@@ -236,6 +236,11 @@ class GangIncident(ApiModel):
     lost_milliseconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="Work that it took back, or broke off."
     )
+    lost_steps: int | None = Field(
+        None,
+        ge=0,
+        description="Steps made again, noted where another history begins and the numbers above are cut for the budgets.",
+    )
     trained: bool = Field(False, description="A step of the attempt had been seen: it is no failure of a start.")
     others: int | None = Field(
         None,

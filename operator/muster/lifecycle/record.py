@@ -635,9 +635,21 @@ def _resumed(record: GangSpec, where: Start) -> list[GangIncident]:
     # Another history begins: what failed in the one before is refunded by what this one wins.
     most = max(where.lineage.step, 0)
     return [
-        incident.model_copy(update={name: min(getattr(incident, name) or 0, most) for name in _STEPS})
+        incident.model_copy(
+            update={
+                **{name: min(getattr(incident, name) or 0, most) for name in _STEPS},
+                "lost_steps": steps_made_again(incident),
+            }
+        )
         for incident in incidents
     ]
+
+
+def steps_made_again(incident: GangIncident) -> int | None:
+    """The steps that an incident has cost; None where they are not known, or not yet."""
+    if incident.lost_steps is not None or incident.step is None or incident.resumed_step is None:
+        return incident.lost_steps
+    return max(incident.step - incident.resumed_step, 0)
 
 
 _STEPS = ("step", "checkpoint_step", "resumed_step")

@@ -522,9 +522,7 @@ def _incidents(incidents: Sequence[GangIncident]) -> list[Incident]:
             reason=incident.reason,
             node=incident.node,
             message=incident.message[:1024],
-            lost_steps=None
-            if incident.step is None or incident.resumed_step is None
-            else max(0, incident.step - incident.resumed_step),
+            lost_steps=records.steps_made_again(incident),
             fault_time=incident.fault_time,
             resumed_time=incident.resumed_time,
             lost_seconds=None if incident.lost_milliseconds is None else incident.lost_milliseconds // 1000,

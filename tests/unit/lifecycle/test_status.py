@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, idle, running, succeeded
 
-from muster.api.gang import Leave, Resume
+from muster.api.gang import Leave, Lineage, Resume
 from muster.api.trainingjob import CheckpointStatus, TrainingJob, TrainingJobStatus
 from muster.checkpoint.scan import UNVERIFIED
+from muster.lifecycle import record as records
 from muster.lifecycle import status
 from muster.lifecycle.plan import Plan, State, Telling
+from muster.lifecycle.resume import Start
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
 from muster.world.fleet import Exclusion
@@ -241,3 +243,17 @@ def test_a_limit_of_the_fleet_that_is_applied_is_told_by_the_condition_and_once_
     assert tell("a is 5, and 3 is applied") == []
     assert tell("a is 5, and 2 is applied") == ["a is 5, and 2 is applied."], "the limit has changed"
     assert tell("") == []
+
+
+def test_another_history_leaves_what_earlier_incidents_have_cost() -> None:
+    """A failure at step 1,000 went on from 900; then a person asks to go on from step 100."""
+    earlier = an_incident(step=1000, checkpoint_step=900, resumed_step=900)
+    record = Scene(a_job()).fleet().gang(2, incidents=[earlier]).record
+    assert record is not None
+    lineage = Lineage(step=100, asked="100", time=at(0))
+    start = Start(resume=Resume(step=100, path="/c/100"), lineage=lineage)
+    (cut,) = records._resumed(record, start)
+    assert (cut.step, cut.resumed_step) == (100, 100), "budgets go by these"
+    assert records.steps_made_again(cut) == records.steps_made_again(earlier) == 100
+    (again,) = records._resumed(record.model_copy(update={"incidents": [cut]}), start)
+    assert records.steps_made_again(again) == 100
