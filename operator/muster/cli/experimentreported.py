@@ -131,7 +131,16 @@ def experiment_report(
 
 def _made(life: Life) -> Efficiency:
     spec = life.spec
-    return efficiency(spec.steps, spec.seconds, spec.gpu_seconds, spec.throughput, spec.gpu_model)
+    is_kept = not spec.progress_unknown
+    return efficiency(
+        spec.steps,
+        spec.seconds,
+        spec.gpu_seconds,
+        spec.throughput,
+        spec.gpu_model,
+        spec.measured_tflops,
+        is_kept=is_kept,
+    )
 
 
 _Kind = tuple[str, int | None, int | None]
@@ -193,7 +202,7 @@ def _job(life: Life, found: Efficiency, base: float | None, prices: Prices) -> E
         failures=spec.failures,
         step=spec.step,
         steps=spec.steps,
-        tokens=None if spec.progress_unknown else found.tokens,
+        tokens=found.tokens,
         tokens_per_second=found.tokens_per_second,
         scaling=rate / base if rate is not None and base else None,
         mfu=found.mfu,

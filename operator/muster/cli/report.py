@@ -326,7 +326,9 @@ def _made(it: Yield | None) -> list[tuple[str, object]]:
     """What came of the time, where the job says what a step is worth."""
     if it is None:
         return []
-    found: list[tuple[str, object]] = [("Tokens", f"{it.tokens:,}")]
+    unknown = "unknown" if it.tokens_per_second is None else "unknown until the job succeeds"
+    tokens = unknown if it.tokens is None else f"{it.tokens:,}"
+    found: list[tuple[str, object]] = [("Tokens", tokens)]
     if it.tokens_per_second is not None:
         each = f" ({it.tokens_per_gpu_second:,.1f} for each GPU)" if it.tokens_per_gpu_second is not None else ""
         found.append(("Tokens per second", f"{it.tokens_per_second:,.0f}{each}"))

@@ -62,7 +62,7 @@ class Checkpoints(ApiModel):
 class Yield(ApiModel):
     """What came of the time, where the job says what a step is worth (spec.throughput). Absent: not known."""
 
-    tokens: int = Field(description="Of the steps that count.")
+    tokens: int | None = Field(None, description="Of the steps that count; absent: nobody knows what is kept.")
     tokens_per_second: float | None = Field(None, description="Of the whole gang, in the time of steps that count.")
     tokens_per_gpu_second: float | None = Field(None, description="The same for one accelerator.")
     mfu: float | None = Field(None, description="Share of the accelerators' peak, in the time of steps that count.")
@@ -255,10 +255,11 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         job.spec.throughput,
         goodput.gpu_model,
         goodput.measured_tflops,
+        is_kept=not goodput.progress_unknown,
     )
     changes = {
         "made": yield_of(found),
-        "cost": _cost(job, goodput, None if goodput.progress_unknown else found.tokens, prices),
+        "cost": _cost(job, goodput, found.tokens, prices),
         "energy": _energy(job, goodput, found.tokens),
         "took": _took(job, goodput, prices.of(goodput.gpu_model)),
     }
@@ -293,7 +294,7 @@ def _input_wait(goodput: Goodput) -> float | None:
 
 def yield_of(found: Efficiency) -> Yield | None:
     """The same as it is told; None where the job does not say what a step is worth."""
-    if found.tokens is None:
+    if found.tokens is None and found.tokens_per_second is None and not found.why:
         return None
     return Yield(
         tokens=found.tokens,

@@ -93,6 +93,8 @@ def efficiency(
     throughput: Throughput,
     model: str,
     measured: int | None = None,
+    *,
+    is_kept: bool = True,
 ) -> Efficiency:
     """What came of the time.
 
@@ -102,16 +104,18 @@ def efficiency(
         gpu_seconds: the same times the accelerators that were held.
         model: of the accelerators, "" where it is not known.
         measured: 10^12 operations a second that one accelerator has reached in the burn-in; None: not known.
+        is_kept: it is known what of the steps is kept; else their pace is known, and not how many tokens came of them.
     """
     if steps is None or throughput.tokens_per_step is None:
         return Efficiency()
     tokens = steps * throughput.tokens_per_step
     work = sum(seconds.get(bucket, 0) for bucket in PRODUCTIVE)
     gpu_work, held = sum(gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE), sum(gpu_seconds.values())
+    kept = tokens if is_kept else None
     if not tokens or work < LEAST_SECONDS:
-        return Efficiency(tokens=tokens)
+        return Efficiency(tokens=kept)
     found = Efficiency(
-        tokens=tokens,
+        tokens=kept,
         tokens_per_second=tokens / work,
         tokens_per_gpu_second=tokens / gpu_work if gpu_work else None,
     )
@@ -129,8 +133,9 @@ def efficiency(
         return _without(found, "the accelerators' peak is not known: set spec.throughput.peakTflopsPerGpu")
     mfu, overall = (tokens * flops / (time * peak * 10**12) for time in (gpu_work, held))
     if mfu > 1:
-        return _without(found, "spec.throughput cannot be right: the accelerators would have worked beyond their peak")
-    return replace(found, mfu=mfu, overall=overall, formula=formula, peak_tflops=peak)
+        # Which of its numbers is wrong nobody knows: the tokens, and what is reckoned from them, may be as well.
+        return Efficiency(why="spec.throughput cannot be right: the accelerators would have worked beyond their peak")
+    return replace(found, mfu=mfu, overall=overall if is_kept else None, formula=formula, peak_tflops=peak)
 
 
 def cost_per_million(cost: float | None, tokens: int | None) -> float | None:

@@ -104,5 +104,19 @@ def test_an_impossible_utilisation_is_said_to_be_so(command: Callable[..., Resul
     job = a_job(steps=54_000, gpuModel="NVIDIA-H200")
     job["spec"]["throughput"] = {"tokensPerStep": 10**12, "parameters": 10**15}
     api.put(PATH, job)
-    text = " ".join(command("report", "llama").stdout.split())
-    assert "unknown: spec.throughput cannot be right" in text
+    text = " ".join(command("report", "llama", "--price", "2.5").stdout.split())
+    assert "MFU unknown: spec.throughput cannot be right" in text
+    assert "Tokens unknown" in text
+    assert "Tokens per second" not in text, "it rests on the same numbers"
+    assert "a million tokens" not in text
+    assert "Cost 3,960.00" in text
+
+
+def test_tokens_of_unknown_progress_are_unknown_and_their_rate_is_not(command: Callable[..., Result], api: Any) -> None:
+    job = a_job(steps=54_000, gpuModel="NVIDIA-H200", progressUnknown=True, ettrPermille=None)
+    job["spec"]["throughput"] = {"tokensPerStep": 1_000_000, "parameters": 7_000_000_000}
+    api.put(PATH, job)
+    text = " ".join(command("report", "llama", "--price", "2.5").stdout.split())
+    assert "Tokens unknown until the job succeeds Tokens per second 166,667" in text
+    assert "a million tokens" not in text
+    assert "of all GPU-hours unknown" in text
