@@ -88,7 +88,8 @@ class EndedJobSpec(ApiModel):
     ettr_permille: int | None = Field(None, ge=0, le=1000)
     ettr_after_queue_permille: int | None = Field(None, ge=0, le=1000)
     progress_unknown: bool = Field(
-        False, description="It did not succeed and had no spec.checkpoint.directory: nobody knows what it has kept."
+        False,
+        description="It has no ETTR: it did not succeed and had no spec.checkpoint.directory, or of none of its steps the time is known.",
     )
     attempts: Count = 0
     failures: Count = 0

@@ -110,6 +110,9 @@ class Seen(ApiModel):
     tokens_per_gpu_second: int = Field(
         0, ge=0, le=MAX_STEP, description="As the program has printed it last; 0: it prints none that is read."
     )
+    printed_step_milliseconds: Milliseconds = Field(
+        0, description="What a step takes, as the program has printed it last; 0: it prints none that is read."
+    )
     checkpoint_steps: int = Field(
         0, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints; 0: unknown."
     )
@@ -138,6 +141,11 @@ class Seen(ApiModel):
     def made(self) -> int:
         """Orders evidence by how far it reaches: the newest step, and all that were made and taken back before it."""
         return self.step + self.lost_steps
+
+    @property
+    def pace_milliseconds(self) -> int:
+        """What a step takes: as it was measured between lines, else as the only line says; 0: unknown."""
+        return self.step_milliseconds or self.printed_step_milliseconds
 
 
 class Fingerprint(ApiModel):
@@ -233,7 +241,8 @@ class Goodput(ApiModel):
     )
     progress_unknown: bool = Field(
         False,
-        description="Without spec.checkpoint.directory nobody knows what a job has kept before it succeeds: it has no ETTR.",
+        description="The job has no ETTR: it has not succeeded and has no spec.checkpoint.directory, or of none of its steps the "
+        "time is known.",
     )
     failures: int = Field(0, ge=0, le=2**31 - 1)
     failed_starts: int = Field(0, ge=0, le=2**31 - 1, description="Those of them of which no step was seen.")
@@ -242,7 +251,7 @@ class Goodput(ApiModel):
         None,
         ge=0,
         le=MAX_STEP,
-        description="Steps that count, and of which the time is known; absent in figures of older versions.",
+        description="Steps that count, and of which the time is known; absent: of none it is, or figures of older versions.",
     )
     tells: Tells = Field([])
     lost_steps: int = Field(0, ge=0, le=MAX_STEP, description="Steps that were made and had to be made again.")

@@ -24,7 +24,8 @@ they go on after a resume. Evaluations, sanity checks, downloads and data sets t
 _TAIL = """
 Of what these lines tell besides the step, {losses} are read for the loss, and {tokens} for the tokens that each accelerator trains in a
 second: [`kubectl muster report`](../goodput.md) shows what the current attempt has printed last, as it was printed. The time of a step is
-measured, and none of these lines tells how long a step has waited for its data (TorchTitan tells that to TensorBoard and Weights & Biases
+measured between lines. Of an attempt of which one line alone is seen it is the pace that the line prints, which {paces} do
+(`it/s`, `s/it`, `elapsed time per iteration (ms)` and the like), or, with `spec.throughput.tokensPerStep`, the tokens. None of these lines tells how long a step has waited for its data (TorchTitan tells that to TensorBoard and Weights & Biases
 alone): [`MUSTER_PROGRESS`](../trainer-contract.md#what-a-step-was-spent-on) can.
 """
 
@@ -35,11 +36,12 @@ def progress_presets(generated: str) -> str:
     Args:
         generated: says that it is generated.
     """
-    losses, tokens = (
-        ", ".join(f"`{preset.name}`" for preset in PRESETS if getattr(preset, what)) for what in ("loss", "tokens")
+    losses, tokens, paces = (
+        ", ".join(f"`{preset.name}`" for preset in PRESETS if getattr(preset, what))
+        for what in ("loss", "tokens", "pace")
     )
     rows = "".join(row for preset in PRESETS for row in _rows(preset))
-    return _HEAD.format(generated=generated) + rows + _TAIL.format(losses=losses, tokens=tokens)
+    return _HEAD.format(generated=generated) + rows + _TAIL.format(losses=losses, tokens=tokens, paces=paces)
 
 
 def _rows(preset: Preset) -> list[str]:

@@ -20,7 +20,8 @@ def remarks(it: FleetReport) -> list[str]:
     if it.progress_unknown_jobs:
         found.append(
             f"goodput and ETTR leave out {count(it.progress_unknown_jobs, 'job')} with {it.progress_unknown_gpu_hours:,.1f} GPU-hours: "
-            "without spec.checkpoint.directory nobody knows what a job has kept that has not succeeded"
+            "nobody knows what a job has kept that has no spec.checkpoint.directory and has not succeeded, nor how long steps took of "
+            "which one line was printed, and no pace"
         )
     if it.unpriced:
         found.append(

@@ -35,6 +35,7 @@ BAR_WIDTH = 60
 JOULES_PER_KWH = 3_600_000
 ALL_OF_IT = 0.995
 NOT_KNOWN_TO_BE_KEPT = "unknown until the job succeeds: without spec.checkpoint.directory nobody knows what is kept"
+UNTIMED = "unknown: the program prints one line in an attempt and no pace, so nobody knows how long its steps took"
 # What each bucket looks like in the bar, and its colour; productive ones are full.
 _LOOKS = {
     Bucket.COMPUTE: ("█", "green"),
@@ -293,7 +294,7 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
 def _progress(it: JobReport) -> list[tuple[str, object]]:
     """The share of the time that became progress, and what of it could still be lost."""
     if it.progress_unknown:
-        return [("ETTR", NOT_KNOWN_TO_BE_KEPT)]
+        return [("ETTR", UNTIMED if it.untimed_steps else NOT_KNOWN_TO_BE_KEPT)]
     found: list[tuple[str, object]] = [
         ("ETTR", _percent(it.ettr)),
         ("  without the first queue", _percent(it.ettr_after_queue)),
@@ -306,7 +307,8 @@ def _progress(it: JobReport) -> list[tuple[str, object]]:
 def step_text(it: JobReport) -> str:
     """The usual time of a step, and how much it varies."""
     if it.step_seconds is None:
-        return "unknown: nobody has seen two of them"
+        printed = it.printed_step_seconds
+        return "unknown: nobody has seen two of them" if printed is None else f"{printed:,.3g} s, as printed"
     if it.step_stride > 1:
         each = it.step_seconds * it.step_stride
         return f"unknown: {it.step_stride:,} of them take {each:,.3g} s, and the program prints no other"

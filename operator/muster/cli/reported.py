@@ -144,7 +144,12 @@ class JobReport(ApiModel):
     )
     progress_unknown: bool = Field(
         False,
-        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success.",
+        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, or of none of its "
+        "steps the time is known.",
+    )
+    untimed_steps: bool = Field(
+        False,
+        description="progressUnknown because of none of its steps the time is known: one line in an attempt, and no pace.",
     )
     failures: int
     mttf_hours: float | None = Field(None, description="Mean time between failures while ranks ran; absent: none yet.")
@@ -167,6 +172,7 @@ class JobReport(ApiModel):
     step_p90_seconds: float | None = Field(None, description="One step in ten takes longer, of the last 64.")
     printed_loss: str = Field("", description="As the program has printed it last, in this attempt; empty: not read.")
     printed_tokens_per_gpu_second: int | None = Field(None, description="The same of the tokens that it trains.")
+    printed_step_seconds: float | None = Field(None, description="The same of the time of a step.")
     gpu_model: str = ""
     made: Yield | None = None
     cost: Cost | None = None
@@ -225,6 +231,7 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         else goodput.ettr_after_queue_permille / 1000,
         unsaved_seconds=goodput.unsaved_seconds,
         progress_unknown=goodput.progress_unknown,
+        untimed_steps=has_untimed_steps(job, goodput),
         failures=goodput.failures,
         mttf_failures=broken,
         mttf_hours=between.mean if between else None,
@@ -242,6 +249,7 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         step_p90_seconds=_seconds(goodput.step_p90_milliseconds),
         printed_loss=goodput.seen.loss if goodput.seen else "",
         printed_tokens_per_gpu_second=(goodput.seen.tokens_per_gpu_second or None) if goodput.seen else None,
+        printed_step_seconds=_seconds(goodput.seen.printed_step_milliseconds or None) if goodput.seen else None,
         gpu_model=goodput.gpu_model,
         fingerprints=goodput.fingerprints,
         checkpoints=_checkpoints(goodput, exposed, recovery or 0.0),
@@ -280,6 +288,12 @@ def classes_of(exposed: float, counts: Mapping[str, float]) -> list[ClassFailure
         for name, each in sorted(found.items(), key=lambda item: (-counts[item[0]], item[0]))
         if each is not None
     ]
+
+
+def has_untimed_steps(job: TrainingJob, goodput: Goodput) -> bool:
+    """Whether progress is unknown although it is known what is kept."""
+    is_kept = job.spec.checkpoint.directory is not None or job.status.state == "Succeeded"
+    return goodput.progress_unknown and is_kept
 
 
 def _seconds(milliseconds: int | None) -> float | None:

@@ -11,6 +11,7 @@ from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting
 from muster.cli.explanation import ENDED, OUTPUT_VERSION, explain
 from muster.cli.health import HealthRow
+from muster.cli.reported import has_untimed_steps
 from muster.cli.training import OpenIncident, open_incident, step_rate
 from muster.cli.words import count, duration, folded
 from muster.goodput.opened import TRAINS, as_of
@@ -63,7 +64,12 @@ class JobStanding(ApiModel):
     unsaved_seconds: int | None = Field(None, description="Time in steps that no complete checkpoint holds yet.")
     progress_unknown: bool = Field(
         False,
-        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success.",
+        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, or of none of its "
+        "steps the time is known.",
+    )
+    untimed_steps: bool = Field(
+        False,
+        description="progressUnknown because of none of its steps the time is known: one line in an attempt, and no pace.",
     )
     checkpoint: Saved | None = None
     concerns: list[CheckpointConcern] = Field([], description="About saving.")
@@ -114,6 +120,7 @@ def standing(
         ettr_after_queue=_share(goodput.ettr_after_queue_permille if goodput else None),
         unsaved_seconds=goodput.unsaved_seconds if goodput else None,
         progress_unknown=goodput is not None and goodput.progress_unknown,
+        untimed_steps=goodput is not None and has_untimed_steps(job, goodput),
         checkpoint=Saved(step=saved.step, path=saved.path, time=saved.time, steps_since=since) if saved else None,
         concerns=saved.concerns if saved and status.state not in ENDED else [],
         attempt=status.attempt,

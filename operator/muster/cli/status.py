@@ -12,7 +12,7 @@ from muster.cli.explain import REPAIRS, SAID_BELOW, job_of
 from muster.cli.explanation import ENDED
 from muster.cli.health import verdict
 from muster.cli.reading import healths_of, pods_of, record_of
-from muster.cli.report import NOT_KNOWN_TO_BE_KEPT
+from muster.cli.report import NOT_KNOWN_TO_BE_KEPT, UNTIMED
 from muster.cli.session import (
     ContextOption,
     JobArgument,
@@ -107,7 +107,7 @@ def _facts(it: JobStanding, now: datetime) -> list[tuple[str, object]]:
         unsaved = f", {show.duration(it.unsaved_seconds)} of it not saved yet" if it.unsaved_seconds else ""
         rows.append(("ETTR", f"{it.ettr:.1%}{after}{unsaved}"))
     elif it.progress_unknown:
-        rows.append(("ETTR", NOT_KNOWN_TO_BE_KEPT))
+        rows.append(("ETTR", UNTIMED if it.untimed_steps else NOT_KNOWN_TO_BE_KEPT))
     saved = it.checkpoint
     if saved is not None:
         behind = f", {show.count(saved.steps_since, 'step')} behind" if saved.steps_since else ""

@@ -493,13 +493,13 @@ def _base(record: GangSpec, account: Account, found: Seen) -> int:
         return resume if found.first_step > resume else max(found.first_step - 1, 0)
     if account.stretches:
         return max(found.first_step - max(found.stride, 1), 0)
-    from_nothing = found.step_milliseconds * found.first_step <= found.first - found.started
+    from_nothing = found.pace_milliseconds * found.first_step <= found.first - found.started
     return 0 if from_nothing else max(found.first_step - 1, 0)
 
 
 def _interval(record: GangSpec, account: Account, found: Seen) -> int:
     """Milliseconds between two steps that are told: a program may print only some of them."""
-    return found.step_milliseconds * (found.stride or max(found.first_step - _base(record, account, found), 1))
+    return found.pace_milliseconds * (found.stride or max(found.first_step - _base(record, account, found), 1))
 
 
 def _made(world: JobWorld, record: GangSpec, account: Account, found: Seen) -> Split:
@@ -508,7 +508,7 @@ def _made(world: JobWorld, record: GangSpec, account: Account, found: Seen) -> S
     base = _base(record, account, found)
     after = base if found.back_to is None else min(base, found.back_to)
     # The first step that is told ends several where only some are printed; what the first one took longer is start.
-    early = min(found.step_milliseconds * max(found.first_step - base, 0), found.first - found.started)
+    early = min(found.pace_milliseconds * max(found.first_step - base, 0), found.first - found.started)
     work = found.last - found.first + early
     # All of them, where it has gone back to before the first one.
     gone_back = min(found.lost + (early if after < base else 0), work)
@@ -518,10 +518,18 @@ def _made(world: JobWorld, record: GangSpec, account: Account, found: Seen) -> S
         rest -= amounts[bucket]
     amounts = added(amounts, {Bucket.COMPUTE: rest})
     made = Stretch(after=after, step=max(found.step, after + 1), gpus=held_gpus(world, record), milliseconds=amounts)
-    others = {Bucket.LOST_WORK: gone_back, _start(account): found.last - work - late, Bucket.UNKNOWN: late}
+    begin = Bucket.UNKNOWN if _is_untimed(record, found, base) else _start(account)
+    others = added({Bucket.LOST_WORK: gone_back, Bucket.UNKNOWN: late}, {begin: found.last - work - late})
     # Those that were made before this attempt are taken out of their stretches.
     lost_steps = max(found.lost_steps - (base - after), 0)
     return Split(added(amounts, others), made, found, base=base, gone_back=gone_back, lost_steps=lost_steps)
+
+
+def _is_untimed(record: GangSpec, found: Seen, base: int) -> bool:
+    """Whether several steps were made before the only line, which prints no pace: what is start and what is training is unknown."""
+    resume = record.go.resume if record.go is not None else None
+    several = found.step - base > 1 or (resume is None and not found.stride and found.step > 1)
+    return several and not found.pace_milliseconds
 
 
 def _fault_at(fault: GangIncident | None, elapsed: int) -> int:

@@ -50,12 +50,23 @@ def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> Seen | None:
     loss = next((words(view.printed_loss, MAX_VALUE_CHARS) for view in views if view.printed_loss), "")
     tokens = min(max((_tokens(view) for view in views), default=0), MAX_STEP)
     seen = _of(max(views, key=_order), elapsed, world, record)
-    return seen.model_copy(update={"loss": loss, "tokens_per_gpu_second": tokens})
+    printed = {"loss": loss, "tokens_per_gpu_second": tokens, "printed_step_milliseconds": _printed_pace(world, views)}
+    return seen.model_copy(update=printed)
 
 
 def _tokens(view: LauncherView) -> int:
     told = view.printed_tokens or 0.0
     return round(told) if math.isfinite(told) and told > 0 else 0
+
+
+def _printed_pace(world: JobWorld, views: Sequence[LauncherView]) -> int:
+    """Milliseconds of a step, as any rank prints them, or the tokens of a second where the job says how many a step has; 0: unknown."""
+    slowest = max((milliseconds(view.printed_step_seconds) for view in views), default=0)
+    spec, tokens = world.job.spec, max((view.printed_tokens or 0.0 for view in views if _tokens(view)), default=0.0)
+    per_second = tokens * spec.nodes * spec.gpus_per_node
+    if slowest or not per_second or spec.throughput.tokens_per_step is None:
+        return slowest
+    return milliseconds(spec.throughput.tokens_per_step / per_second)
 
 
 def _credible(views: Sequence[LauncherView]) -> list[LauncherView]:

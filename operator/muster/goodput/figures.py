@@ -98,11 +98,12 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
     if before is not None and before.begun != account.begun:  # another job's, or from before a record was made anew
         before = None
     account = settled(account, kept)
-    is_told = kept.is_known or kept.succeeded
+    productive = account.amount(*PRODUCTIVE)
+    is_timed = productive > 0 or not account.stretches
+    is_told = is_timed and (kept.is_known or kept.succeeded)
     unsaved = _without_unsaved(account, kept)[1] // 1000 if kept.is_known and not kept.ended else None
     wall = sum(account.milliseconds.values())
     wanted = wall - account.amount(Bucket.SUSPENDED)
-    productive = account.amount(*PRODUCTIVE)
     first = account.first_checkpoint_milliseconds
     step, slow = (seen.step_milliseconds, seen.step_p90_milliseconds) if seen else (0, 0)
     interval = seen.checkpoint_steps if seen else 0
@@ -118,7 +119,7 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
         progress_unknown=not is_told,
         failures=account.failures,
         failed_starts=account.failed_starts,
-        steps=_steps(account),
+        steps=_steps(account) if is_timed else None,
         tells=account.tells,
         lost_steps=account.lost_steps,
         first_checkpoint_seconds=first // 1000 if first is not None else None,

@@ -14,7 +14,7 @@ import json
 import os
 import signal
 import threading
-from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Callable, Deque, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from muster.launcher.children import Child, converse
 from muster.launcher.match_child import LINE_SECONDS, MAX_STEPS
@@ -37,7 +37,7 @@ class Printed:
         self.resumed_step = resumed_step
         self.preset = ""  # by which its steps were found; "" where by a pattern, or none was
         self.loss = ""  # beside the newest of them that has one
-        self.tokens: Optional[float] = None  # the same of the tokens that each accelerator trains in a second
+        self.figures: Dict[str, float] = {}  # likewise, by what muster.launcher.printed calls them
         self._is_taken = False  # some lines are being looked through
         self._steps: List[int] = []
         self._lock = threading.Lock()
@@ -74,12 +74,12 @@ class Printed:
         """What was taken has been looked through, or is lost."""
         self._is_taken = False
 
-    def note_steps(self, steps: Sequence[int], preset: str, loss: str, tokens: Optional[float]) -> None:
+    def note_steps(self, steps: Sequence[int], preset: str, loss: str, figures: Mapping[str, float]) -> None:
         """These were found in lines that were taken."""
         self._steps = [*self._steps, *steps][-MAX_STEPS:]
         self.preset = preset
         self.loss = loss or self.loss
-        self.tokens = self.tokens if tokens is None else tokens
+        self.figures.update(figures)
 
     def take_steps(self) -> List[int]:
         """The steps that were found since the last call."""

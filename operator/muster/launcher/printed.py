@@ -6,12 +6,17 @@ number their steps alike. Those that are not distinct are only noticed.
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Dict, Match, NamedTuple, Optional, Pattern, Tuple
+from typing import Dict, Mapping, Match, NamedTuple, Optional, Pattern, Tuple
 
 from muster.launcher.progress import MAX_MATCHED_BYTES
-from muster.protocol.messages import MAX_NUMBER, MAX_VALUE_CHARS
+from muster.protocol.messages import LONGEST_SECONDS, MAX_NUMBER, MAX_VALUE_CHARS
 from muster.protocol.presets import AUTO, PRESETS, Preset
+
+# What a line may print beside its step.
+TOKENS = "tokens"  # that each accelerator trains in a second
+STEP_SECONDS = "stepSeconds"  # what a step takes
 
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
@@ -24,13 +29,13 @@ class Found(NamedTuple):
         step: over the whole training.
         preset: whose line told it.
         loss: of it, as it is printed; "" = not there.
-        tokens: that each accelerator trains in a second; None = not there.
+        figures: the numbers that the line prints besides, by TOKENS and STEP_SECONDS.
     """
 
     step: int
     preset: str
     loss: str = ""
-    tokens: Optional[float] = None
+    figures: Mapping[str, float] = {}
 
 
 class _Compiled(NamedTuple):
@@ -38,15 +43,16 @@ class _Compiled(NamedTuple):
     lines: _Kinds
     confirms: _Kinds
     loss: Optional[Pattern[str]]
-    tokens: Optional[Pattern[str]]
+    figures: Tuple[Tuple[str, Pattern[str]], ...]
 
     @classmethod
     def of(cls, preset: Preset) -> "_Compiled":
         lines, confirms = (
             tuple((line.holds, re.compile(line.pattern)) for line in kind) for kind in (preset.lines, preset.confirms)
         )
-        loss, tokens = (re.compile(one) if one else None for one in (preset.loss, preset.tokens))
-        return cls(preset, lines, confirms, loss, tokens)
+        figures = ((TOKENS, preset.tokens), (STEP_SECONDS, preset.pace))
+        patterns = tuple((name, re.compile(pattern)) for name, pattern in figures if pattern)
+        return cls(preset, lines, confirms, re.compile(preset.loss) if preset.loss else None, patterns)
 
 
 class _Rank:
@@ -93,8 +99,7 @@ class Reader:
         for one in self._asked:
             step = _step_of(one, rank, text)
             if step is not None:
-                tokens = _value(one.tokens, text).replace(",", "")
-                return Found(step, one.preset.name, _value(one.loss, text), float(tokens) if tokens else None)
+                return Found(step, one.preset.name, _value(one.loss, text), _figures(one, text))
         if not self.looks_like:
             self.looks_like = next((one.preset.name for one in self._noticed if _match(one.lines, text)), "")
         return None
@@ -122,6 +127,24 @@ def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
 def _value(pattern: Optional[Pattern[str]], text: str) -> str:
     found = pattern.search(text) if pattern is not None else None
     return found.group("value")[:MAX_VALUE_CHARS] if found is not None else ""
+
+
+def _figures(one: _Compiled, text: str) -> Dict[str, float]:
+    """The numbers in a line, in units of one second; what is no quantity is left out."""
+    read: Dict[str, float] = {}
+    for name, pattern in one.figures:
+        found = pattern.search(text)
+        if found is None:
+            continue
+        unit, printed = next((unit, text) for unit, text in found.groupdict().items() if text is not None)
+        number = float(printed.replace(",", ""))
+        if unit == "milliseconds":
+            number /= 1000.0
+        elif unit == "rate":
+            number = 1.0 / number if number else math.inf
+        if unit == "value" or 0 < number <= LONGEST_SECONDS:
+            read[name] = number
+    return read
 
 
 def _match(kinds: _Kinds, text: str) -> Optional[Match[str]]:

@@ -96,6 +96,7 @@ class Snapshot:
     progress_preset: str = ""
     printed_loss: str = ""
     printed_tokens: Optional[float] = None
+    printed_step_seconds: Optional[float] = None
     looks_like: str = ""
     heard_at: Optional[float] = None
     reads_marker: bool = False
@@ -172,6 +173,7 @@ class Snapshot:
             progress_preset=self.progress_preset,
             printed_loss=self.printed_loss,
             printed_tokens=self.printed_tokens,
+            printed_step_seconds=self.printed_step_seconds,
             looks_like=self.looks_like,
             quiet_age_seconds=_age(now, self.heard_at),
             reads_marker=self.reads_marker,
@@ -202,6 +204,7 @@ _QUIET = {
     "checkpoint_stall_seconds",
     "printed_loss",
     "printed_tokens",
+    "printed_step_seconds",
     "lost_steps",
     "lost_seconds",
     "back_to",

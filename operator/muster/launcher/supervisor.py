@@ -18,6 +18,7 @@ from muster.launcher.local import Local
 from muster.launcher.marker import SILENT_SECONDS, Marker
 from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
+from muster.launcher.printed import STEP_SECONDS, TOKENS
 from muster.launcher.progress import CHECKPOINT_STALL, COMMUNICATION, INPUT_WAIT
 from muster.launcher.ranks import Rank, Starting
 from muster.launcher.reclaim import Leftover, Reclaim
@@ -555,7 +556,8 @@ class Supervisor:
             "progress_error": uncounted,
             "progress_preset": next((rank.preset for rank in gang.ranks if rank.preset), ""),
             "printed_loss": next((rank.printed.loss for rank in gang.ranks if rank.printed.loss), ""),
-            "printed_tokens": _highest([rank.printed.tokens for rank in gang.ranks]),
+            "printed_tokens": _highest([rank.printed.figures.get(TOKENS) for rank in gang.ranks]),
+            "printed_step_seconds": _highest([rank.printed.figures.get(STEP_SECONDS) for rank in gang.ranks]),
             "looks_like": self._matcher.looks_like,
             "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
             "step_seconds": _step_seconds(gang),

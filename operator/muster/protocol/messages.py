@@ -205,6 +205,7 @@ class Report:
     # in a second.
     printed_loss: str = limited("", 0, MAX_VALUE_CHARS)
     printed_tokens: Optional[float] = None
+    printed_step_seconds: Optional[float] = None  # what a step takes, as the newest of these lines says
     looks_like: str = limited("", 0, 64)  # a preset that does not count unless people name it, and whose lines came
     quiet_age_seconds: Optional[float] = None  # since any rank printed or wrote of its progress, or was started
     reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker

@@ -44,6 +44,7 @@ class Preset(NamedTuple):
         needs: what people have to know, "" = nothing.
         loss: finds the loss in such a line (or in one that confirms), as a group `value`, "" = none prints it.
         tokens: the same of the tokens that each accelerator trains in a second.
+        pace: the same of what a step takes, as a group `seconds` or `milliseconds`, or `rate`: steps in a second.
         is_distinct: nothing else prints such lines, and their numbers are those of the checkpoints; else the preset counts
             only where people name it.
     """
@@ -54,10 +55,13 @@ class Preset(NamedTuple):
     needs: str = ""
     loss: str = ""
     tokens: str = ""
+    pace: str = ""
     is_distinct: bool = True
 
 
 _VALUE = r"(?P<value>nan|-?inf|-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\b"
+_NUMBER = r"\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_BAR_PACE = r", *(?:(?P<rate>%s)(?:it|ba)/s|(?P<seconds>%s)s/(?:it|ba))" % (_NUMBER, _NUMBER)  # tqdm's
 # Before a line whose beginning counts: `[rank0]:`, `[default0]:` of torchrun, `[0]:`, `0:` of srun.
 _RANK = r"^\s*(?:\[[A-Za-z_]*\d+\]: ?|\d+: ){0,2}"
 _HUGGING_FACE = "transformers 5.23.0, trainer_callback.py"
@@ -94,6 +98,7 @@ PRESETS: Tuple[Preset, ...] = (
         needs="its bar looks like any other, so steps count from the first line of losses on (`logging_steps`, 500 by default; "
         "`logging_first_step=True`), or from `Total optimization steps` (`log_level=info`). With `disable_tqdm` no step is printed",
         loss=r"'loss': '?" + _VALUE,
+        pace=_BAR_PACE,
     ),
     Preset(
         "Lightning",
@@ -118,6 +123,7 @@ PRESETS: Tuple[Preset, ...] = (
         "are reckoned from `MUSTER_RESUME_STEP` then, too low by less than `refresh_rate`, until the epoch ends. `RichProgressBar` "
         "prints nothing into a log, and loaders of unknown length no length",
         loss=r"[ ,\[](?:train(?:ing)?[_/])?loss(?:[_/]step)?=" + _VALUE,
+        pace=_BAR_PACE,
         is_distinct=False,
     ),
     Preset(
@@ -135,6 +141,7 @@ PRESETS: Tuple[Preset, ...] = (
         needs="the bar of its example scripts and of those made from them. Before diffusers 0.22 they counted from 1 after a resume: "
         "there `Off`",
         loss=r" (?:step_)?loss=" + _VALUE,
+        pace=_BAR_PACE,
     ),
     Preset(
         "Torchtune",
@@ -149,6 +156,7 @@ PRESETS: Tuple[Preset, ...] = (
         needs="it prints steps and numbers its checkpoints by epochs (`epoch_3`), unless it saves by steps (`save_every_n_steps`): else the "
         "steps since a checkpoint are counted too high",
         loss=r"\|Loss: " + _VALUE,
+        pace=_BAR_PACE,
         is_distinct=False,
     ),
     Preset(
@@ -164,6 +172,7 @@ PRESETS: Tuple[Preset, ...] = (
         ),
         needs="printed every `--log-interval` (100) steps, by the last rank",
         loss=r" lm loss: +" + _VALUE,
+        pace=r" elapsed time per iteration \(ms\): (?P<milliseconds>%s)" % _NUMBER,
     ),
     Preset(
         "TorchTitan",
@@ -199,6 +208,7 @@ PRESETS: Tuple[Preset, ...] = (
         ),
         needs="printed where the configuration has `steps_per_print`, which newer versions leave out by default",
         loss=r" loss: +" + _VALUE,
+        pace=r" iter time \(s\): (?P<seconds>%s)" % _NUMBER,
     ),
     Preset(
         "Composer",
@@ -231,6 +241,7 @@ PRESETS: Tuple[Preset, ...] = (
         ),
         needs="only with `max_duration` in epochs (`ep`) or batches (`ba`), and epochs of known length",
         loss=r" loss/train/total=" + _VALUE,
+        pace=_BAR_PACE,
     ),
     Preset(
         "MaxText",
@@ -245,6 +256,7 @@ PRESETS: Tuple[Preset, ...] = (
         needs="it numbers steps from 0, as its checkpoints do: the first one does not count",
         loss=r" loss: +" + _VALUE,
         tokens=r" Tokens/s/device: +" + _VALUE,
+        pace=r", seconds: (?P<seconds>%s)" % _NUMBER,
     ),
     Preset(
         "NeMo",
@@ -259,6 +271,7 @@ PRESETS: Tuple[Preset, ...] = (
         ),
         needs="it numbers steps from 0, as its checkpoints do: the first one does not count",
         loss=r" reduced_train_loss: +" + _VALUE,
+        pace=r" train_step_timing in s: (?P<seconds>%s)" % _NUMBER,
     ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}

@@ -223,6 +223,7 @@ class LauncherView:
     progress_preset: str = ""
     printed_loss: str = ""  # beside the newest step that has one, as it is printed
     printed_tokens: float | None = None  # that each accelerator trains in a second, as it is printed
+    printed_step_seconds: float | None = None  # what a step takes, likewise
     looks_like: str = ""
     quiet_age_seconds: float | None = None
     reads_marker: bool = False

@@ -86,6 +86,7 @@ FULL = Report(
     progress_preset="Megatron",
     printed_loss="2.31",
     printed_tokens=7104.5,
+    printed_step_seconds=0.8124,
     looks_like="Lightning",
     quiet_age_seconds=12.5,
     progress_error="the pattern takes for ever",

@@ -183,7 +183,34 @@ def test_the_loss_and_the_tokens_beside_the_newest_step_are_read(name: str, loss
     reader = Reader(preset)
     found = [one for line in lines_of(name) if (one := reader.read(0, line))]
     assert [one.loss for one in found if one.loss][-1] == loss
-    assert ([one.tokens for one in found if one.tokens is not None] or [None])[-1] == tokens
+    assert ([one.figures["tokens"] for one in found if "tokens" in one.figures] or [None])[-1] == tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [
+        ("megatron", [0.8124, 0.8101, 4.1031]),
+        ("deepspeed", [None, None, 0.812]),
+        ("maxtext", [5.658, None, 5.658]),  # the second one says only that its profiler was switched
+        ("nemo", [0.812, 0.81]),
+        ("torchtitan", [None, None]),  # by its tokens, where the job says how many a step has
+    ],
+)
+def test_the_pace_beside_a_step_is_read(name: str, seconds: list[float | None]) -> None:
+    preset, _ = OF_LOGS[name]
+    reader = Reader(preset)
+    found = {one.step: one.figures.get("stepSeconds") for line in lines_of(name) if (one := reader.read(0, line))}
+    assert list(found.values())[: len(seconds)] == seconds
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds"),
+    [("1.25it/s", 0.8), ("637.47s/it", 637.47), ("0.00it/s", None), ("?it/s", None), ("1e9s/it", None)],
+)
+def test_a_bar_tells_its_pace_by_either_of_its_rates(rate: str, seconds: float | None) -> None:
+    line = f"Epoch 0:  10%|█         | 100/1000 [00:10<01:30,  {rate}, v_num=0, train_loss=2.310]"
+    found = Reader("Lightning").read(0, line.encode())
+    assert (found.figures.get("stepSeconds") if found else None) == seconds
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -243,6 +270,7 @@ def test_a_trainer_that_prints_is_read_without_being_asked_for(coordinator, run_
     report = coordinator.wait_for(lambda r: r.step == 330)
     assert (report.first_step, report.progress_preset, report.progress_error) == (310, "Megatron", "")
     assert (report.printed_loss, report.printed_tokens) == ("2.300000E+00", None)
+    assert report.printed_step_seconds == 4.1031
     assert report.quiet_age_seconds is not None
 
 

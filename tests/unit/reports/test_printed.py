@@ -1,7 +1,7 @@
 """tests/data/reports/printed: lines of trainers, and the steps in them.
 
-`input` is what one rank prints. `right` is `nothing`, or the `preset` that reads it, the new `steps`, and the newest `loss` and `tokens`
-where they are printed. Besides an input, `resumed` is the step of the checkpoint that it went on from.
+`input` is what one rank prints. `right` is `nothing`, or the `preset` that reads it, the new `steps`, and the newest `loss`, `tokens`
+(of an accelerator in a second) and `stepSeconds` where they are printed. Besides an input, `resumed` is the step of the checkpoint that it went on from.
 """
 
 import pytest
@@ -32,7 +32,8 @@ def test_the_steps_in_printed_lines_are_read(case: Case) -> None:
             (preset, step) for step in case.right["steps"]
         ]
         assert newest([one.loss for one in read]) == case.right.get("loss")
-        assert newest([one.tokens for one in read]) == case.right.get("tokens")
+        for figure in ("tokens", "stepSeconds"):
+            assert newest([one.figures.get(figure) for one in read]) == case.right.get(figure)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.right == "nothing"], ids=str)

@@ -327,7 +327,7 @@ function drawOne(key, body) {
   const parts = [el("div", { class: "head" },
     el("h2", { id: "one-head", tabindex: "-1" }, `${key} `, el("span", { class: `state ${looks(job.state)}`, text: job.state || "New" })), close)];
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
-    ...fact("ETTR", report?.progressUnknown ? "unknown: nobody knows what is kept" : percent(job.ettr)),
+    ...fact("ETTR", report?.progressUnknown ? "unknown: what is kept, or how long the steps took" : percent(job.ettr)),
     ...fact("not saved yet", report?.unsavedSeconds ? duration(report.unsavedSeconds) : ""), ...fact("nodes", job.nodes ? number(job.nodes) : ""),
     ...fact("time between failures", report?.mttfHours != null ? `${hours(report.mttfHours)} (95 %: ${hours(report.mttfLowHours)} to ${hours(report.mttfHighHours)})` : report?.mttfAtLeastHours != null ? `> ${hours(report.mttfAtLeastHours)}` : ""),
     ...fact("back to training in", report?.recoverySeconds != null ? duration(report.recoverySeconds) : ""),
