@@ -30,6 +30,7 @@ from muster.cli.session import (
     job_argument,
     run,
 )
+from muster.goodput.opened import as_of
 
 BAR_WIDTH = 60
 JOULES_PER_KWH = 3_600_000
@@ -184,12 +185,14 @@ async def find(session: Session, name: str, price: float | None = None) -> JobRe
         ApiError: the API server did not answer as it should.
     """
     job = await job_of(session, name)
-    if job.status.goodput is None or not job.status.goodput.wall_seconds:
+    now = session.now()
+    goodput = as_of(job, now)
+    if goodput is None or not goodput.wall_seconds:
         raise CliError(
-            f"of job {session.namespace}/{name} nothing has been counted yet: it has no nodes so far, or its operator is of "
-            f"an older version; kubectl muster explain {name} says what it waits for"
+            f"of job {session.namespace}/{name} nothing has been counted yet: it is new, or its operator is of an older "
+            f"version; kubectl muster explain {name} says what it waits for"
         )
-    return report(job, job.status.goodput, await prices_for(session, price), session.now())
+    return report(job, goodput, await prices_for(session, price), now)
 
 
 async def find_incidents(session: Session, name: str) -> JobIncidents:

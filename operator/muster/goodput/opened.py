@@ -6,7 +6,7 @@ are held. Command line, page and Prometheus all close that phase here, so they s
 
 from datetime import datetime, timedelta
 
-from muster.api.goodput import LONGEST_MILLISECONDS, PRODUCTIVE, Bucket, Goodput, added
+from muster.api.goodput import LONGEST_MILLISECONDS, PRODUCTIVE, Bucket, Goodput, OpenPhase, added
 from muster.api.trainingjob import TrainingJob
 
 TRAINS = frozenset({"Running", "Saving"})
@@ -66,8 +66,20 @@ def _bucket(goodput: Goodput, passed: timedelta) -> Bucket:
 
 def as_of(job: TrainingJob, now: datetime) -> Goodput | None:
     """The figures of a job at a moment of the API server's clock; they go by their own."""
-    goodput = job.status.goodput
+    goodput = job.status.goodput or _waiting(job)
     return None if goodput is None else up_to(goodput, now + ahead(goodput))
+
+
+def _waiting(job: TrainingJob) -> Goodput | None:
+    """The figures of a job that has never had nodes, whose account begins with them: since its creation it waits."""
+    created, status = job.metadata.creation_timestamp, job.status
+    if created is None or status.completion is not None or status.attempt > 0:
+        return None
+    bucket = Bucket.SUSPENDED if status.state == "Suspended" else Bucket.QUEUED
+    phase = OpenPhase(bucket=bucket, since=created, gpus=0)
+    return Goodput(
+        begun=created, time=created, progress_unknown=job.spec.checkpoint.directory is None, open_phase=phase
+    )
 
 
 def ahead(goodput: Goodput | None) -> timedelta:

@@ -321,6 +321,20 @@ def test_a_job_of_which_nothing_was_counted_is_an_error_that_says_so(api: Any, c
     assert "nothing has been counted yet" in said.stderr
 
 
+def test_a_job_that_never_had_nodes_shows_its_waiting(api: Any, command: Callable[..., Result]) -> None:
+    job = a_job()
+    job["metadata"]["creationTimestamp"] = "2026-01-05T00:00:00Z"
+    job["status"] = {"state": "Pending"}
+    api.put(PATH, job)
+    api.is_at(END)
+    found = json.loads(command("report", "llama", "-o", "json").stdout)
+    assert (found["buckets"][0]["bucket"], found["wallSeconds"], found["gpuHours"]) == ("queued", 4 * HOUR, 0)
+    job["status"] = {"state": "Suspended"}
+    api.put(PATH, job)
+    found = json.loads(command("report", "llama", "-o", "json").stdout)
+    assert found["buckets"][0]["bucket"] == "suspended"
+
+
 def an_incident(number: int, seen: str, **values: Any) -> dict[str, Any]:
     return {"attempt": number, "time": f"2026-01-{seen}Z", "message": "", **values}
 
