@@ -116,7 +116,26 @@ class Seen(ApiModel):
     checkpoint_steps: int = Field(
         0, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints; 0: unknown."
     )
-    told: Amounts = Field({}, description="What the program says that its steps have spent otherwise than computing.")
+    told: Amounts = Field(
+        {},
+        description="What its steps have spent otherwise than computing, as the program tells or prints; of saves else as launchers have "
+        "measured.",
+    )
+    measured_saves: int = Field(
+        0,
+        ge=0,
+        le=MAX_STEP,
+        description="Saves whose stall launchers have measured; 0: none, or the program tells of it.",
+    )
+    gflops_per_gpu: int = Field(
+        0,
+        ge=0,
+        le=MAX_STEP,
+        description="10^9 operations of each accelerator in a second, as the program has printed them last; 0: it prints none that is read.",
+    )
+    mfu_permille: int = Field(
+        0, ge=0, le=1000, description="MFU, as the program has printed it last; 0: it prints none that is read."
+    )
     stride: int = Field(
         0, ge=0, le=MAX_STEP, description="Steps from one line that tells of them to the next; 0: unknown."
     )
@@ -272,7 +291,10 @@ class Goodput(ApiModel):
     )
     checkpoint_steps: int | None = Field(None, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints.")
     checkpoint_stall_milliseconds: int | None = Field(
-        None, ge=0, le=LONGEST_MILLISECONDS, description="For so long a save stops the training, if the program tells."
+        None,
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description="For so long a save stops the training, as the program tells, else as launchers have measured.",
     )
     gpu_model: Annotated[str, shortened_to(63)] = Field(
         "", max_length=63, description="Of its accelerators, by its nodes' labels; empty: not known, or not all alike."

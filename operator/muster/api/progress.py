@@ -1,6 +1,6 @@
 """Renders docs/reference/progress.md from the table of presets, so that what is read and what is said are one."""
 
-from muster.protocol.presets import PRESETS, Line, Preset
+from muster.protocol.presets import PRESETS, Line, Preset, Timer
 
 _HEAD = """<!-- {generated} -->
 
@@ -25,8 +25,19 @@ _TAIL = """
 Of what these lines tell besides the step, {losses} are read for the loss, and {tokens} for the tokens that each accelerator trains in a
 second: [`kubectl muster report`](../goodput.md) shows what the current attempt has printed last, as it was printed. The time of a step is
 measured between lines. Of an attempt of which one line alone is seen it is the pace that the line prints, which {paces} do
-(`it/s`, `s/it`, `elapsed time per iteration (ms)` and the like), or, with `spec.throughput.tokensPerStep`, the tokens. None of these lines tells how long a step has waited for its data (TorchTitan tells that to TensorBoard and Weights & Biases
-alone): [`MUSTER_PROGRESS`](../trainer-contract.md#what-a-step-was-spent-on) can.
+(`it/s`, `s/it`, `elapsed time per iteration (ms)` and the like), or, with `spec.throughput.tokensPerStep`, the tokens. Operations of each
+accelerator in a second are read from {tflops}, and an MFU from {mfus}.
+
+## What steps were spent on
+
+Timers that are printed with the steps tell how long these waited for input or communicated, where the program does not write it to
+[`MUSTER_PROGRESS`](../trainer-contract.md#what-a-step-was-spent-on). What is printed with the first line belongs to the start. Of the least and
+the most of all ranks input counts by the most, since all wait for the slowest; communication counts by the least, since the others' waits for
+the slowest are in theirs. TorchTitan tells its data loading to TensorBoard and Weights & Biases alone; bars, Lightning and NeMo print only what a
+step takes.
+
+| preset | tells of | a line as it is printed | counts | source |
+|---|---|---|---|---|
 """
 
 
@@ -36,12 +47,14 @@ def progress_presets(generated: str) -> str:
     Args:
         generated: says that it is generated.
     """
-    losses, tokens, paces = (
+    losses, tokens, paces, tflops, mfus = (
         ", ".join(f"`{preset.name}`" for preset in PRESETS if getattr(preset, what))
-        for what in ("loss", "tokens", "pace")
+        for what in ("loss", "tokens", "pace", "tflops", "mfu")
     )
     rows = "".join(row for preset in PRESETS for row in _rows(preset))
-    return _HEAD.format(generated=generated) + rows + _TAIL.format(losses=losses, tokens=tokens, paces=paces)
+    timers = "".join(_timer(preset, timer) for preset in PRESETS for timer in preset.timers)
+    tail = _TAIL.format(losses=losses, tokens=tokens, paces=paces, tflops=tflops, mfus=mfus)
+    return _HEAD.format(generated=generated) + rows + tail + timers
 
 
 def _rows(preset: Preset) -> list[str]:
@@ -50,6 +63,12 @@ def _rows(preset: Preset) -> list[str]:
     rows = [_row("", line, "", "") for line in preset.lines + preset.confirms]
     rows[0] = _row(f"`{preset.name}`", preset.lines[0], by_itself, preset.needs)
     return rows
+
+
+def _timer(preset: Preset, timer: Timer) -> str:
+    counts = "for each step since the line before" if timer.is_mean else "once"
+    sample = timer.sample.strip().replace("|", "\\|")
+    return f"| `{preset.name}` | `{timer.spent_on}` | <code>{sample}</code> | {counts} | {timer.source} |\n"
 
 
 def _row(name: str, line: Line, by_itself: str, needs: str) -> str:

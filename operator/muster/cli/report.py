@@ -324,6 +324,10 @@ def _as_printed(it: JobReport) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = [("Loss, as printed", it.printed_loss)] if it.printed_loss else []
     if it.printed_tokens_per_gpu_second:
         found.append(("Tokens per second, as printed", f"{it.printed_tokens_per_gpu_second:,} for each GPU"))
+    if it.printed_tflops_per_gpu is not None:
+        found.append(("TFLOP/s, as printed", f"{it.printed_tflops_per_gpu:,.4g} for each GPU"))
+    if it.printed_mfu is not None:
+        found.append(("MFU, as printed", _percent(it.printed_mfu)))
     return found
 
 

@@ -15,7 +15,7 @@ from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.training import still_since
 from muster.cli.words import count, duration, hours
-from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, efficiency
+from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, efficiency, speed
 from muster.goodput.energy import energy
 from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import gpus_while_running
@@ -36,6 +36,8 @@ _AWAY = (
 )
 # So small a share of the time is not worth a word.
 WORTH_A_WORD = 0.01
+# What is printed and what is reckoned may differ by so much: one is of the newest line, the other of the newest 64 steps.
+DIFFERS = 0.1
 HOUR = 3600
 
 
@@ -53,7 +55,11 @@ class Checkpoints(ApiModel):
 
     interval_seconds: float = Field(description="As it is: steps between two checkpoints, times the median step.")
     stall_seconds: float | None = Field(
-        None, description="For so long a save stops the training; absent: nobody tells."
+        None,
+        description="For so long a save stops the training, as the program tells, else as was measured; absent: unknown.",
+    )
+    durable_seconds: float | None = Field(
+        None, description="From the end of a save's step until it was seen complete, the median; absent: unknown."
     )
     best_interval_seconds: float | None = Field(None, description="By Young and Daly.")
     gain: float | None = Field(None, description="Expected ETTR with that interval, less that with the present one.")
@@ -173,6 +179,8 @@ class JobReport(ApiModel):
     printed_loss: str = Field("", description="As the program has printed it last, in this attempt; empty: not read.")
     printed_tokens_per_gpu_second: int | None = Field(None, description="The same of the tokens that it trains.")
     printed_step_seconds: float | None = Field(None, description="The same of the time of a step.")
+    printed_tflops_per_gpu: float | None = Field(None, description="The same of 10^12 operations in a second.")
+    printed_mfu: float | None = Field(None, description="The same of the share of the accelerators' peak.")
     gpu_model: str = ""
     made: Yield | None = None
     cost: Cost | None = None
@@ -250,9 +258,11 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         printed_loss=goodput.seen.loss if goodput.seen else "",
         printed_tokens_per_gpu_second=(goodput.seen.tokens_per_gpu_second or None) if goodput.seen else None,
         printed_step_seconds=_seconds(goodput.seen.printed_step_milliseconds or None) if goodput.seen else None,
+        printed_tflops_per_gpu=_seconds(goodput.seen.gflops_per_gpu or None) if goodput.seen else None,
+        printed_mfu=_seconds(goodput.seen.mfu_permille or None) if goodput.seen else None,
         gpu_model=goodput.gpu_model,
         fingerprints=goodput.fingerprints,
-        checkpoints=_checkpoints(goodput, exposed, recovery or 0.0),
+        checkpoints=_checkpoints(goodput, exposed, recovery or 0.0, durable_seconds(job)),
         incidents=job.status.incidents,
         advice=[],
     )
@@ -372,6 +382,22 @@ def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]
     return made
 
 
+def contradictions(job: TrainingJob, goodput: Goodput) -> Iterator[str]:
+    """Where what the program prints of its speed and what spec.throughput says of it differ by more than a tenth; the first is the cause."""
+    seen, gpus = goodput.seen, job.spec.nodes * job.spec.gpus_per_node
+    if seen is None:
+        return
+    said = speed(job.spec.throughput, seen.pace_milliseconds, gpus, goodput.gpu_model)
+    for printed, reckoned, what in (
+        (seen.tokens_per_gpu_second, said.tokens, "tokens per second and GPU: check tokensPerStep"),
+        (seen.gflops_per_gpu / 1000, said.tflops, "TFLOP/s for each GPU: check parameters or flopsPerToken"),
+        (seen.mfu_permille / 10, said.mfu and 100 * said.mfu, "% MFU: check peakTflopsPerGpu"),
+    ):
+        if printed and reckoned and abs(printed - reckoned) > DIFFERS * reckoned:
+            yield f"the program prints {printed:,.4g} and spec.throughput says {reckoned:,.4g} {what}"
+            return
+
+
 def incidents(job: TrainingJob) -> JobIncidents:
     """The incidents of a job."""
     return JobIncidents(name=job.metadata.name, namespace=job.metadata.namespace, incidents=job.status.incidents)
@@ -400,20 +426,33 @@ def _are_hangs(known: Sequence[Incident]) -> bool:
     return 2 * sum(seconds for is_hang, seconds in unseen if is_hang) > sum(seconds for _, seconds in unseen)
 
 
-def _checkpoints(goodput: Goodput, exposed: int, recovery: float) -> Checkpoints | None:
+def durable_seconds(job: TrainingJob) -> float | None:
+    """Median time until a checkpoint is there to go on from, else of its files' writing, over the saves that are known."""
+    saves = job.status.checkpoint.saves if job.status.checkpoint else []
+    for known in ([save.durable_seconds for save in saves], [save.save_seconds for save in saves]):
+        took = [seconds for seconds in known if seconds is not None]
+        if took:
+            return float(statistics.median(took))
+    return None
+
+
+def _checkpoints(goodput: Goodput, exposed: int, recovery: float, durable: float | None) -> Checkpoints | None:
     if not goodput.checkpoint_steps or not goodput.step_milliseconds:
         return None
     interval = goodput.checkpoint_steps * goodput.step_milliseconds / 1000
     stall = goodput.checkpoint_stall_milliseconds
     broken = in_steps(goodput.failures, goodput.failed_starts)
     if not stall or not broken or not exposed:
-        return Checkpoints(interval_seconds=interval, stall_seconds=None if stall is None else stall / 1000)
-    mttf, save = exposed / broken, stall / 1000
-    best = max(best_interval_seconds(save, mttf), goodput.step_milliseconds / 1000)
-    gain = ettr(mttf, best, save, 0.0, recovery) - ettr(mttf, interval, save, 0.0, recovery)
+        known = None if stall is None else stall / 1000
+        return Checkpoints(interval_seconds=interval, stall_seconds=known, durable_seconds=durable)
+    mttf, save, lasts = exposed / broken, stall / 1000, durable or 0.0
+    best = max(best_interval_seconds(save, mttf), lasts, goodput.step_milliseconds / 1000)
+    gain = ettr(mttf, best, save, lasts, recovery) - ettr(mttf, interval, save, lasts, recovery)
     lost = 1.0 if goodput.ettr_permille is None else 1 - goodput.ettr_permille / 1000
     gain = min(max(gain, 0.0), lost)  # nobody gains more than there is to gain
-    return Checkpoints(interval_seconds=interval, stall_seconds=save, best_interval_seconds=best, gain=gain)
+    return Checkpoints(
+        interval_seconds=interval, stall_seconds=save, durable_seconds=durable, best_interval_seconds=best, gain=gain
+    )
 
 
 def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str]:
@@ -428,8 +467,8 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
             )
     elif saved is not None and made.failures and saved.stall_seconds is None:
         yield (
-            f"checkpoints are {hours(saved.interval_seconds / HOUR)} apart; for the best interval let the trainer tell "
-            "checkpointSeconds (docs/trainer-contract.md)"
+            f"checkpoints are {hours(saved.interval_seconds / HOUR)} apart; no launcher could measure how long a save stops the training: "
+            "for the best interval let the trainer tell checkpointSeconds (docs/trainer-contract.md)"
         )
     if saved is None and made.failures and goodput.lost_steps and goodput.first_checkpoint_seconds is None:
         yield "no complete checkpoint has been seen, and each failure takes back everything: see spec.checkpoint.directory"
@@ -442,6 +481,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
             f"the loss is printed as {made.printed_loss}: unless that passes, suspend the job and go on from a checkpoint before it "
             "(spec.checkpoint.resumeFrom), or let the trainer tell NonFiniteLoss (docs/trainer-contract.md)"
         )
+    yield from contradictions(job, goodput)
     if shares.get(Bucket.INPUT_WAIT, 0.0) >= 10 * WORTH_A_WORD:
         yield f"steps wait for their data for {shares[Bucket.INPUT_WAIT]:.0%} of the time: more loaders, or faster storage"
     if shares.get(Bucket.UNKNOWN, 0.0) >= WORTH_A_WORD:

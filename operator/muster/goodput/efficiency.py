@@ -119,9 +119,7 @@ def efficiency(
         tokens_per_second=tokens / work,
         tokens_per_gpu_second=tokens / gpu_work if gpu_work else None,
     )
-    flops, formula = throughput.flops_per_token, AS_GIVEN
-    if flops is None and throughput.parameters is not None:
-        flops, formula = 6 * throughput.parameters, BY_PARAMETERS
+    flops, formula = _token_flops(throughput)
     if flops is None or not gpu_work:
         return found
     if measured:
@@ -136,6 +134,39 @@ def efficiency(
         # Which of its numbers is wrong nobody knows: the tokens, and what is reckoned from them, may be as well.
         return Efficiency(why="spec.throughput cannot be right: the accelerators would have worked beyond their peak")
     return replace(found, mfu=mfu, overall=overall if is_kept else None, formula=formula, peak_tflops=peak)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What one accelerator does in a second of a step, by what the job says of its steps. None: not known.
+
+    Attributes:
+        tflops: 10^12 operations.
+        mfu: share of the peak.
+    """
+
+    tokens: float | None = None
+    tflops: float | None = None
+    mfu: float | None = None
+
+
+def speed(throughput: Throughput, step_milliseconds: int, gpus: int, model: str) -> Speed:
+    """The speed of steps that take so long each."""
+    if throughput.tokens_per_step is None or not step_milliseconds or not gpus:
+        return Speed()
+    tokens = throughput.tokens_per_step * 1000 / (step_milliseconds * gpus)
+    flops, _ = _token_flops(throughput)
+    if flops is None:
+        return Speed(tokens)
+    tflops, peak = tokens * flops / 10**12, throughput.peak_tflops_per_gpu or peak_tflops(model)
+    return Speed(tokens, tflops, tflops / peak if peak else None)
+
+
+def _token_flops(throughput: Throughput) -> tuple[int | None, str]:
+    """Operations of a token, and the formula that gives them."""
+    if throughput.flops_per_token is None and throughput.parameters is not None:
+        return 6 * throughput.parameters, BY_PARAMETERS
+    return throughput.flops_per_token, AS_GIVEN
 
 
 def cost_per_million(cost: float | None, tokens: int | None) -> float | None:

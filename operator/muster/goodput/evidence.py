@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from muster.api.gang import GangSpec
-from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, TOLD, Seen
+from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, TOLD, Bucket, Seen
 from muster.api.throughput import MAX_PEAK
 from muster.goodput.history import words
 from muster.protocol.checks import CheckReport
@@ -48,21 +48,40 @@ def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> Seen | None:
         return None
     # The first rank prints, or the last one.
     loss = next((words(view.printed_loss, MAX_VALUE_CHARS) for view in views if view.printed_loss), "")
-    tokens = min(max((_tokens(view) for view in views), default=0), MAX_STEP)
+    printed = {
+        "loss": loss,
+        "tokens_per_gpu_second": max(_whole(view.printed_tokens) for view in views),
+        "printed_step_milliseconds": _printed_pace(world, views),
+        "gflops_per_gpu": max(_whole(view.printed_tflops, 1000) for view in views),
+        "mfu_permille": min(max(_whole(view.printed_mfu, 1000) for view in views), 1000),
+    }
     seen = _of(max(views, key=_order), elapsed, world, record)
-    printed = {"loss": loss, "tokens_per_gpu_second": tokens, "printed_step_milliseconds": _printed_pace(world, views)}
-    return seen.model_copy(update=printed)
+    return _with_stall(seen.model_copy(update=printed), views)
 
 
-def _tokens(view: LauncherView) -> int:
-    told = view.printed_tokens or 0.0
-    return round(told) if math.isfinite(told) and told > 0 else 0
+def _with_stall(seen: Seen, views: Sequence[LauncherView]) -> Seen:
+    """The evidence with what saves have cost: where no program tells, as that launcher has measured that knows of most saves."""
+    if any(view.checkpoint_stall_seconds is not None for view in views):
+        return seen
+    best = max(views, key=lambda view: view.measured_saves)
+    stall = milliseconds(best.measured_stall_seconds)
+    told = {**seen.told, Bucket.CHECKPOINT_STALL.value: stall} if stall else seen.told
+    return seen.model_copy(update={"told": told, "measured_saves": min(max(best.measured_saves, 0), MAX_STEP)})
+
+
+def _whole(printed: float | None, times: int = 1) -> int:
+    """A printed quantity as a whole number, so many times; 0 for what is none."""
+    told = (printed or 0.0) * times
+    return min(round(told), MAX_STEP) if math.isfinite(told) and told > 0 else 0
 
 
 def _printed_pace(world: JobWorld, views: Sequence[LauncherView]) -> int:
     """Milliseconds of a step, as any rank prints them, or the tokens of a second where the job says how many a step has; 0: unknown."""
     slowest = max((milliseconds(view.printed_step_seconds) for view in views), default=0)
-    spec, tokens = world.job.spec, max((view.printed_tokens or 0.0 for view in views if _tokens(view)), default=0.0)
+    spec, tokens = (
+        world.job.spec,
+        max((view.printed_tokens or 0.0 for view in views if _whole(view.printed_tokens)), default=0.0),
+    )
     per_second = tokens * spec.nodes * spec.gpus_per_node
     if slowest or not per_second or spec.throughput.tokens_per_step is None:
         return slowest

@@ -173,7 +173,9 @@ def _steps(account: Account) -> int:
 
 
 def _stall(seen: Seen) -> int | None:
-    """For how long one save stops the training; None where the program does not tell, or has not saved."""
+    """For how long one save stops the training; None where the program does not tell and nobody has measured it, or it has not saved."""
+    if seen.measured_saves:
+        return seen.told.get(Bucket.CHECKPOINT_STALL, 0) // seen.measured_saves
     told = seen.told.get(Bucket.CHECKPOINT_STALL)
     each = seen.checkpoint_steps
     saves = (

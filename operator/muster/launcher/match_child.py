@@ -2,9 +2,9 @@
 
 In: lines `PLACE RESUMED TEXT`, PLACE being the number of a rank and RESUMED the step that it went on from (0 = none), and an
 empty line at the end of each batch. Out, for each batch, one line of JSON:
-`{"steps": [[place, [step, ...], preset, loss, figures], ...], "looksLike": ""}`, or once `{"error": why the pattern is no use}`. Of a
+`{"steps": [[place, [step, ...], preset, loss, figures, seconds], ...], "looksLike": ""}`, or once `{"error": why the pattern is no use}`. Of a
 pattern of people's own the preset is "". Of very many steps the newest are told, of the loss and each of the figures
-(muster.launcher.printed) the one that was printed last.
+(muster.launcher.printed) the one that was printed last, and of seconds that went elsewhere than into computing the sum.
 
 A pattern may take years for a line. While it is matched no other code of the same process runs, but the kernel's timer
 ends the process.
@@ -80,9 +80,14 @@ def _answer(start: "Callable[[], Tuple[_Read, Callable[[], str]]]", lines: Binar
 def _of_rank(place: int, told: List[Found]) -> List[object]:
     loss = next((one.loss for one in reversed(told) if one.loss), "")
     figures: Dict[str, float] = {}
+    seconds: Dict[str, float] = {}
     for one in told:
         figures.update(one.figures)
-    return [place, [one.step for one in told[-MAX_STEPS:]], told[0].preset, loss, figures]
+        for name, more in one.seconds.items():
+            seconds[name] = seconds.get(name, 0.0) + more
+    steps = [one.step for one in told if one.step is not None]
+    preset = next((one.preset for one in told if one.step is not None), "")
+    return [place, steps[-MAX_STEPS:], preset, loss, figures, seconds]
 
 
 def _tell(message: Dict[str, object]) -> None:

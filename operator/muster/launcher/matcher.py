@@ -19,6 +19,7 @@ from typing import Callable, Deque, Dict, FrozenSet, List, Mapping, Optional, Se
 from muster.launcher.children import Child, converse
 from muster.launcher.match_child import LINE_SECONDS, MAX_STEPS
 from muster.launcher.progress import MAX_MATCHED_BYTES
+from muster.protocol.messages import LONGEST_SECONDS
 
 _MAX_KEPT_BYTES = 64 * 1024  # of each rank's output that waits
 _BATCH_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
@@ -38,6 +39,8 @@ class Printed:
         self.preset = ""  # by which its steps were found; "" where by a pattern, or none was
         self.loss = ""  # beside the newest of them that has one
         self.figures: Dict[str, float] = {}  # likewise, by what muster.launcher.printed calls them
+        self.seconds: Dict[str, float] = {}  # that its steps have spent otherwise than computing, as it prints
+        self._has_steps = False
         self._is_taken = False  # some lines are being looked through
         self._steps: List[int] = []
         self._lock = threading.Lock()
@@ -74,10 +77,21 @@ class Printed:
         """What was taken has been looked through, or is lost."""
         self._is_taken = False
 
-    def note_steps(self, steps: Sequence[int], preset: str, loss: str, figures: Mapping[str, float]) -> None:
-        """These were found in lines that were taken."""
+    def note_steps(
+        self,
+        steps: Sequence[int],
+        preset: str,
+        loss: str,
+        figures: Mapping[str, float],
+        seconds: Mapping[str, float],
+    ) -> None:
+        """These were found in lines that were taken. Of seconds before its first step only the names count: that time is part of the start."""
+        self._has_steps |= bool(steps)
+        for name, more in seconds.items():
+            so_far = self.seconds.get(name, 0.0) + (more if self._has_steps else 0.0)
+            self.seconds[name] = min(so_far, LONGEST_SECONDS)
         self._steps = [*self._steps, *steps][-MAX_STEPS:]
-        self.preset = preset
+        self.preset = preset or self.preset
         self.loss = loss or self.loss
         self.figures.update(figures)
 

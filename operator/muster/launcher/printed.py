@@ -11,31 +11,35 @@ import re
 from typing import Dict, Mapping, Match, NamedTuple, Optional, Pattern, Tuple
 
 from muster.launcher.progress import MAX_MATCHED_BYTES
-from muster.protocol.messages import LONGEST_SECONDS, MAX_NUMBER, MAX_VALUE_CHARS
-from muster.protocol.presets import AUTO, PRESETS, Preset
+from muster.protocol.messages import INPUT_WAIT, LONGEST_SECONDS, MAX_NUMBER, MAX_VALUE_CHARS
+from muster.protocol.presets import AUTO, PRESETS, Preset, Timer
 
 # What a line may print beside its step.
 TOKENS = "tokens"  # that each accelerator trains in a second
 STEP_SECONDS = "stepSeconds"  # what a step takes
+TFLOPS = "tflops"  # of each accelerator
+MFU = "mfu"  # the share of its peak
 
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
 
 
 class Found(NamedTuple):
-    """A finished step.
+    """A finished step, or what steps have spent otherwise than computing.
 
     Attributes:
-        step: over the whole training.
-        preset: whose line told it.
+        step: over the whole training; None: the line finishes none.
+        preset: whose line it is.
         loss: of it, as it is printed; "" = not there.
-        figures: the numbers that the line prints besides, by TOKENS and STEP_SECONDS.
+        figures: the numbers that the line prints besides, by TOKENS, STEP_SECONDS, TFLOPS and MFU.
+        seconds: that went elsewhere, by INPUT_WAIT and COMMUNICATION of muster.protocol.messages.
     """
 
-    step: int
+    step: Optional[int]
     preset: str
     loss: str = ""
     figures: Mapping[str, float] = {}
+    seconds: Mapping[str, float] = {}
 
 
 class _Compiled(NamedTuple):
@@ -44,15 +48,22 @@ class _Compiled(NamedTuple):
     confirms: _Kinds
     loss: Optional[Pattern[str]]
     figures: Tuple[Tuple[str, Pattern[str]], ...]
+    timers: Tuple[Tuple[Timer, Pattern[str]], ...]
 
     @classmethod
     def of(cls, preset: Preset) -> "_Compiled":
         lines, confirms = (
             tuple((line.holds, re.compile(line.pattern)) for line in kind) for kind in (preset.lines, preset.confirms)
         )
-        figures = ((TOKENS, preset.tokens), (STEP_SECONDS, preset.pace))
+        figures = (
+            (TOKENS, preset.tokens),
+            (STEP_SECONDS, preset.pace),
+            (TFLOPS, preset.tflops),
+            (MFU, preset.mfu),
+        )
+        timers = tuple((timer, re.compile(timer.pattern)) for timer in preset.timers)
         patterns = tuple((name, re.compile(pattern)) for name, pattern in figures if pattern)
-        return cls(preset, lines, confirms, re.compile(preset.loss) if preset.loss else None, patterns)
+        return cls(preset, lines, confirms, re.compile(preset.loss) if preset.loss else None, patterns, timers)
 
 
 class _Rank:
@@ -63,6 +74,14 @@ class _Rank:
         self.total: Optional[int] = None  # of the bar that counts
         self.resumed_step = 0  # of the checkpoint that it went on from, 0 = none
         self.before: Optional[int] = None  # steps before the epoch in whose middle that was
+        self.told: Dict[str, Tuple[int, int]] = {}  # by preset: the newest step, and how many its line has told
+
+    def note(self, preset: str, step: int) -> None:
+        """A line tells of all steps since the one before; of the first one nobody knows how many these are."""
+        newest, count = self.told.get(preset, (step, 0))
+        if step != newest:
+            count = max(step - newest, 0)
+        self.told[preset] = step, count
 
 
 class Reader:
@@ -87,7 +106,7 @@ class Reader:
         self._ranks: Dict[int, _Rank] = {}
 
     def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[Found]:
-        """The step that this line of a rank finishes, None if it finishes none.
+        """What this line of a rank tells, None if nothing.
 
         Args:
             resumed_step: of the checkpoint that the rank went on from, 0 = none.
@@ -95,11 +114,15 @@ class Reader:
         text = _COLOURS.sub("", line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
         rank = self._ranks.setdefault(place, _Rank())
         if rank.resumed_step != resumed_step:
-            rank.resumed_step, rank.before = resumed_step, None
+            rank.resumed_step, rank.before, rank.told = resumed_step, None, {}
         for one in self._asked:
             step = _step_of(one, rank, text)
             if step is not None:
+                rank.note(one.preset.name, step)
                 return Found(step, one.preset.name, _value(one.loss, text), _figures(one, text))
+            seconds = _seconds(one, rank, text)
+            if seconds:
+                return Found(None, one.preset.name, seconds=seconds)
         if not self.looks_like:
             self.looks_like = next((one.preset.name for one in self._noticed if _match(one.lines, text)), "")
         return None
@@ -140,11 +163,30 @@ def _figures(one: _Compiled, text: str) -> Dict[str, float]:
         number = float(printed.replace(",", ""))
         if unit == "milliseconds":
             number /= 1000.0
+        elif unit == "percent":
+            number /= 100.0
         elif unit == "rate":
             number = 1.0 / number if number else math.inf
         if unit == "value" or 0 < number <= LONGEST_SECONDS:
             read[name] = number
     return read
+
+
+def _seconds(one: _Compiled, rank: _Rank, text: str) -> Dict[str, float]:
+    """What the steps have spent otherwise than computing that this line tells of; 0 of those up to the first line: that is start."""
+    seconds: Dict[str, float] = {}
+    for timer, pattern in one.timers:
+        found = pattern.search(text) if timer.holds in text else None
+        if found is None:
+            continue
+        groups = found.groupdict()
+        printed = groups["value"] or groups["most" if timer.spent_on == INPUT_WAIT else "least"]
+        _, count = rank.told.get(one.preset.name, (0, 0))
+        times = count if timer.is_mean else int(one.preset.name in rank.told)
+        spent = times * float(printed.replace(",", "")) / 1000.0
+        if spent <= LONGEST_SECONDS:
+            seconds[timer.spent_on] = seconds.get(timer.spent_on, 0.0) + spent
+    return seconds
 
 
 def _match(kinds: _Kinds, text: str) -> Optional[Match[str]]:

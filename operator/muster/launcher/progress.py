@@ -9,7 +9,15 @@ import re
 import stat
 from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
-from muster.protocol.messages import CORRUPTIONS, LONGEST_SECONDS, MAX_NUMBER, last_unsuspected
+from muster.protocol.messages import (
+    CHECKPOINT_STALL,
+    COMMUNICATION,
+    CORRUPTIONS,
+    INPUT_WAIT,
+    LONGEST_SECONDS,
+    MAX_NUMBER,
+    last_unsuspected,
+)
 
 _READ_BYTES = 64 * 1024  # at a time: even if each line is nonsense, that takes a few hundredths of a second
 # A trainer may put a pipe, a device or a link to storage that hangs in the place of the file: these are not waited for.
@@ -18,8 +26,7 @@ _MAX_LINE_BYTES = 64 * 1024
 MAX_MATCHED_BYTES = 4096  # of a line of output
 _MOST_READS = 16  # of a rank that has ended: so much of what it wrote last is looked through at once
 _MAX_SHOWN_CHARS = 200
-# What a line may tell besides its step: seconds since the line before that went elsewhere than into computing.
-INPUT_WAIT, COMMUNICATION, CHECKPOINT_STALL = "inputWaitSeconds", "communicationSeconds", "checkpointSeconds"
+# What a line may tell besides its step, of the time since the line before.
 _SECONDS = (INPUT_WAIT, COMMUNICATION, CHECKPOINT_STALL)
 
 

@@ -189,8 +189,8 @@ class Rank:
 
     @property
     def told_seconds(self) -> Mapping[str, float]:
-        """What of its steps went elsewhere than into computing, as it says."""
-        return self._progress.seconds
+        """What of its steps went elsewhere than into computing, as it says, else as it prints."""
+        return dict(self.printed.seconds, **self._progress.seconds)
 
     @property
     def progress_problem(self) -> str:

@@ -31,6 +31,8 @@ class Saves:
         self._steps: List[int] = []
         self._times: List[float] = []
         self._costs: Dict[Tuple[int, int], _Cost] = {}
+        self.stall_seconds = 0.0  # of all saves of the attempt whose stall is known
+        self.count = 0  # of these
 
     def stepped(self, step: int, at: float) -> None:
         """A step was finished, the furthest so far."""
@@ -65,6 +67,8 @@ class Saves:
         if stall is None and durable is not None and step_seconds is not None:
             stall = self._stall_seconds(one.step, step_seconds)
             self._costs[key] = stall, durable
+            if stall is not None:
+                self.stall_seconds, self.count = self.stall_seconds + stall, self.count + 1
         return dataclasses.replace(one, stall_seconds=stall, durable_seconds=durable)
 
     def _durable_seconds(

@@ -97,6 +97,10 @@ class Snapshot:
     printed_loss: str = ""
     printed_tokens: Optional[float] = None
     printed_step_seconds: Optional[float] = None
+    printed_tflops: Optional[float] = None
+    printed_mfu: Optional[float] = None
+    measured_stall_seconds: float = 0.0
+    measured_saves: int = 0
     looks_like: str = ""
     heard_at: Optional[float] = None
     reads_marker: bool = False
@@ -174,6 +178,10 @@ class Snapshot:
             printed_loss=self.printed_loss,
             printed_tokens=self.printed_tokens,
             printed_step_seconds=self.printed_step_seconds,
+            printed_tflops=self.printed_tflops,
+            printed_mfu=self.printed_mfu,
+            measured_stall_seconds=self.measured_stall_seconds,
+            measured_saves=self.measured_saves,
             looks_like=self.looks_like,
             quiet_age_seconds=_age(now, self.heard_at),
             reads_marker=self.reads_marker,
@@ -205,6 +213,10 @@ _QUIET = {
     "printed_loss",
     "printed_tokens",
     "printed_step_seconds",
+    "printed_tflops",
+    "printed_mfu",
+    "measured_stall_seconds",
+    "measured_saves",
     "lost_steps",
     "lost_seconds",
     "back_to",

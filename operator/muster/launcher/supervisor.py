@@ -18,8 +18,7 @@ from muster.launcher.local import Local
 from muster.launcher.marker import SILENT_SECONDS, Marker
 from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
-from muster.launcher.printed import STEP_SECONDS, TOKENS
-from muster.launcher.progress import CHECKPOINT_STALL, COMMUNICATION, INPUT_WAIT
+from muster.launcher.printed import MFU, STEP_SECONDS, TFLOPS, TOKENS
 from muster.launcher.ranks import Rank, Starting
 from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
@@ -29,9 +28,12 @@ from muster.launcher.scanner import Scanner, ScanResult
 from muster.launcher.snapshot import RankView, Snapshot
 from muster.launcher.stepclock import StepClock, lowest
 from muster.protocol.messages import (
+    CHECKPOINT_STALL,
+    COMMUNICATION,
     EXIT,
     EXITED,
     IDLE,
+    INPUT_WAIT,
     LEAVING,
     RECLAIMING,
     RUN,
@@ -545,6 +547,8 @@ class Supervisor:
                 (clock.first_step_at for clock in clocks if clock.first_step_at is not None), default=None
             ),
             **_told_seconds(gang),
+            "measured_stall_seconds": self._saves.stall_seconds,
+            "measured_saves": self._saves.count,
             "collectives": self._collectives.version if self._collectives.attempt == gang.attempt else "",
             "energy_joules": self._energy.joules,
             "energy_gpu_milliseconds": self._energy.gpu_milliseconds,
@@ -558,6 +562,8 @@ class Supervisor:
             "printed_loss": next((rank.printed.loss for rank in gang.ranks if rank.printed.loss), ""),
             "printed_tokens": _highest([rank.printed.figures.get(TOKENS) for rank in gang.ranks]),
             "printed_step_seconds": _highest([rank.printed.figures.get(STEP_SECONDS) for rank in gang.ranks]),
+            "printed_tflops": _highest([rank.printed.figures.get(TFLOPS) for rank in gang.ranks]),
+            "printed_mfu": _highest([rank.printed.figures.get(MFU) for rank in gang.ranks]),
             "looks_like": self._matcher.looks_like,
             "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
             "step_seconds": _step_seconds(gang),
@@ -643,7 +649,7 @@ class Supervisor:
 
 
 def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
-    """What of the steps went elsewhere than into computing: as the rank says that tells of most."""
+    """What of the steps went elsewhere than into computing: as the rank tells or prints that says most of it."""
     told = max((rank.told_seconds for rank in gang.ranks), key=lambda seconds: sum(seconds.values()), default={})
     return {
         "input_wait_seconds": told.get(INPUT_WAIT),

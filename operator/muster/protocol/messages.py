@@ -60,6 +60,9 @@ def last_unsuspected(found_at: Optional[int], last_good: Optional[int]) -> Optio
     return None if found_at is None else found_at - 1
 
 
+# What a program may tell of the time in its steps: seconds that went elsewhere than into computing.
+INPUT_WAIT, COMMUNICATION, CHECKPOINT_STALL = "inputWaitSeconds", "communicationSeconds", "checkpointSeconds"
+
 T = TypeVar("T")
 
 
@@ -206,6 +209,8 @@ class Report:
     printed_loss: str = limited("", 0, MAX_VALUE_CHARS)
     printed_tokens: Optional[float] = None
     printed_step_seconds: Optional[float] = None  # what a step takes, as the newest of these lines says
+    printed_tflops: Optional[float] = None  # 10^12 operations of each accelerator in a second, likewise
+    printed_mfu: Optional[float] = None  # the share of its peak, likewise
     looks_like: str = limited("", 0, 64)  # a preset that does not count unless people name it, and whose lines came
     quiet_age_seconds: Optional[float] = None  # since any rank printed or wrote of its progress, or was started
     reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker
@@ -220,6 +225,9 @@ class Report:
     input_wait_seconds: Optional[float] = None
     communication_seconds: Optional[float] = None
     checkpoint_stall_seconds: Optional[float] = None
+    # By how much the steps around the saves of this attempt took longer than usual, of all saves of which that is known.
+    measured_stall_seconds: float = 0.0
+    measured_saves: int = 0
     # What the accelerators of this worker have used since the ranks of this attempt were started, and in what time, times
     # how many they are; None = the driver does not tell.
     energy_joules: Optional[int] = None

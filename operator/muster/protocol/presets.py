@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Tuple
 
+from muster.protocol.messages import COMMUNICATION, INPUT_WAIT
+
 AUTO = "Auto"  # all that are distinct
 OFF = "Off"
 
@@ -33,6 +35,27 @@ class Line(NamedTuple):
     source: str
 
 
+class Timer(NamedTuple):
+    """A line by which a framework prints what its steps have spent otherwise than computing, in milliseconds.
+
+    Attributes:
+        spent_on: INPUT_WAIT or COMMUNICATION of muster.protocol.messages.
+        holds: a text that every line of this kind holds.
+        pattern: with a group `value`; or with `least` and `most` of all ranks, of which input counts by the most, because all wait for
+            the slowest, and communication by the least, because the others' waits for the slowest are in theirs.
+        is_mean: it tells the mean of the steps that the newest line has told, else the sum since the last line of this kind.
+        sample: as it is printed.
+        source: project, file, version.
+    """
+
+    spent_on: str
+    holds: str
+    pattern: str
+    is_mean: bool
+    sample: str
+    source: str
+
+
 class Preset(NamedTuple):
     """The lines of one framework.
 
@@ -45,6 +68,9 @@ class Preset(NamedTuple):
         loss: finds the loss in such a line (or in one that confirms), as a group `value`, "" = none prints it.
         tokens: the same of the tokens that each accelerator trains in a second.
         pace: the same of what a step takes, as a group `seconds` or `milliseconds`, or `rate`: steps in a second.
+        tflops: the same of the operations of each accelerator in a second, in 10^12.
+        mfu: the same of the share of its peak, as a group `percent`.
+        timers: lines that tell what steps have spent otherwise than computing.
         is_distinct: nothing else prints such lines, and their numbers are those of the checkpoints; else the preset counts
             only where people name it.
     """
@@ -56,6 +82,9 @@ class Preset(NamedTuple):
     loss: str = ""
     tokens: str = ""
     pace: str = ""
+    tflops: str = ""
+    mfu: str = ""
+    timers: Tuple[Timer, ...] = ()
     is_distinct: bool = True
 
 
@@ -64,6 +93,9 @@ _NUMBER = r"\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _BAR_PACE = r", *(?:(?P<rate>%s)(?:it|ba)/s|(?P<seconds>%s)s/(?:it|ba))" % (_NUMBER, _NUMBER)  # tqdm's
 # Before a line whose beginning counts: `[rank0]:`, `[default0]:` of torchrun, `[0]:`, `0:` of srun.
 _RANK = r"^\s*(?:\[[A-Za-z_]*\d+\]: ?|\d+: ){0,2}"
+# Of Megatron's timers: that of one rank, or of all ranks the least and the most.
+_SPREAD = r" \.*: (?:\((?P<least>%s), (?P<most>%s)\)|(?P<value>%s))\s*$" % (_NUMBER, _NUMBER, _NUMBER)
+_MEGATRON_TIMERS = "Megatron-LM, core 0.20.0, megatron/core/timers.py (log), "
 _HUGGING_FACE = "transformers 5.23.0, trainer_callback.py"
 _COMPOSER = "composer 0.32.1, loggers/"
 
@@ -173,6 +205,33 @@ PRESETS: Tuple[Preset, ...] = (
         needs="printed every `--log-interval` (100) steps, by the last rank",
         loss=r" lm loss: +" + _VALUE,
         pace=r" elapsed time per iteration \(ms\): (?P<milliseconds>%s)" % _NUMBER,
+        tflops=r" throughput per GPU \(TFLOP/s/GPU\): +" + _VALUE,
+        timers=(
+            Timer(
+                INPUT_WAIT,
+                "batch-generator ",
+                _RANK + r"\s*batch-generator" + _SPREAD,
+                True,
+                "    batch-generator ................................: (3.90, 43.10)",
+                _MEGATRON_TIMERS + "pretrain_gpt.py (get_batch), with `--timing-log-level 2`",
+            ),
+            Timer(
+                COMMUNICATION,
+                "grads-",
+                _RANK + r"\s*(?:all-grads-sync|[a-z-]*grads-(?:all-reduce|reduce-scatter))" + _SPREAD,
+                True,
+                "    all-grads-sync .................................: (12.10, 15.20)",
+                _MEGATRON_TIMERS + "megatron/core/distributed/finalize_model_grads.py, with `--timing-log-level 1`",
+            ),
+            Timer(
+                COMMUNICATION,
+                "params-all-gather ",
+                _RANK + r"\s*params-all-gather" + _SPREAD,
+                True,
+                "    params-all-gather ..............................: (8.30, 9.10)",
+                _MEGATRON_TIMERS + "megatron/core/optimizer/distrib_optimizer.py, with `--timing-log-level 1`",
+            ),
+        ),
     ),
     Preset(
         "TorchTitan",
@@ -188,6 +247,8 @@ PRESETS: Tuple[Preset, ...] = (
         needs="printed every `--metrics.log_freq` (10) steps",
         loss=r" loss: +" + _VALUE,
         tokens=r" tps: +" + _VALUE,
+        tflops=r" tflops: +" + _VALUE,
+        mfu=r" mfu: +(?P<percent>%s)%%" % _NUMBER,
     ),
     Preset(
         "DeepSpeed",
@@ -209,6 +270,26 @@ PRESETS: Tuple[Preset, ...] = (
         needs="printed where the configuration has `steps_per_print`, which newer versions leave out by default",
         loss=r" loss: +" + _VALUE,
         pace=r" iter time \(s\): (?P<seconds>%s)" % _NUMBER,
+        timers=(
+            Timer(
+                COMMUNICATION,
+                "_allreduce: ",
+                r"time \(ms\) \| .*(?:bwd|backward)_allreduce: (?P<value>%s)" % _NUMBER,
+                False,
+                "[Rank 0] time (ms) | fwd: 27.41 | bwd: 73.44 | bwd_inner: 50.99 | bwd_allreduce: 22.40 | step: 72.82",
+                "deepspeed 0.19.6, utils/timer.py (log), runtime/engine.py, with `wall_clock_breakdown`; not true with `overlap_comm` "
+                "(deepspeedai/DeepSpeed#617)",
+            ),
+            Timer(
+                INPUT_WAIT,
+                "batch_input: ",
+                r"time \(ms\) \| .*?\bbatch_input: (?P<value>%s)" % _NUMBER,
+                False,
+                "[Rank 0] time (ms) | batch_input: 209.59 | fwd_microstep: 2785.85 | bwd_microstep: 5153.22 | bwd_inner_microstep: 5153.13 | "
+                "bwd_allreduce_microstep: 0.00 | step_microstep: 12.50",
+                "deepspeed 0.19.6, runtime/pipe/engine.py (_exec_optimizer_step), with `wall_clock_breakdown`",
+            ),
+        ),
     ),
     Preset(
         "Composer",
@@ -257,6 +338,7 @@ PRESETS: Tuple[Preset, ...] = (
         loss=r" loss: +" + _VALUE,
         tokens=r" Tokens/s/device: +" + _VALUE,
         pace=r", seconds: (?P<seconds>%s)" % _NUMBER,
+        tflops=r" TFLOP/s(?:/device)?: +" + _VALUE,
     ),
     Preset(
         "NeMo",
@@ -271,9 +353,11 @@ PRESETS: Tuple[Preset, ...] = (
         ),
         needs="it numbers steps from 0, as its checkpoints do: the first one does not count",
         loss=r" reduced_train_loss: +" + _VALUE,
+        tokens=r" tokens_per_sec_per_gpu: +" + _VALUE,
         pace=r" train_step_timing in s: (?P<seconds>%s)" % _NUMBER,
+        tflops=r" (?:TFLOPS_per_GPU|tflops_per_sec_per_gpu): +" + _VALUE,
     ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}
 
-__all__: List[str] = ["AUTO", "BY_NAME", "OFF", "PRESETS", "Line", "Preset"]
+__all__: List[str] = ["AUTO", "BY_NAME", "OFF", "PRESETS", "Line", "Preset", "Timer"]

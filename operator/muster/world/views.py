@@ -224,6 +224,8 @@ class LauncherView:
     printed_loss: str = ""  # beside the newest step that has one, as it is printed
     printed_tokens: float | None = None  # that each accelerator trains in a second, as it is printed
     printed_step_seconds: float | None = None  # what a step takes, likewise
+    printed_tflops: float | None = None  # 10^12 operations of each accelerator in a second, likewise
+    printed_mfu: float | None = None  # the share of its peak, likewise
     looks_like: str = ""
     quiet_age_seconds: float | None = None
     reads_marker: bool = False
@@ -243,6 +245,8 @@ class LauncherView:
     input_wait_seconds: float | None = None  # of the steps of this attempt, as the program tells
     communication_seconds: float | None = None
     checkpoint_stall_seconds: float | None = None
+    measured_stall_seconds: float = 0.0  # by how much steps took longer around the saves that were measured
+    measured_saves: int = 0
     energy_joules: int | None = None  # of all its accelerators since the ranks of this attempt were started
     energy_gpu_milliseconds: int | None = None  # the time in which that was, times how many they are
     lost_steps: int = 0  # that its ranks have made and taken back by themselves

@@ -153,10 +153,13 @@ def test_energy_is_told_where_a_driver_has_told_it(printed: Callable[..., str]) 
 
 def test_what_the_program_has_printed_is_shown_as_it_was(printed: Callable[..., str]) -> None:
     seen = {"started": 0, "first": 1, "last": 2, "firstStep": 1, "step": 2, "loss": "2.31", "tokensPerGpuSecond": 7104}
+    seen |= {"gflopsPerGpu": 411_200, "mfuPermille": 416}
     text = printed(lambda console: render(console, reported(seen=seen)), width=120)
     assert "Loss, as printed" in text
     assert "2.31" in text
     assert "7,104 for each GPU" in text
+    assert "411.2 for each GPU" in text
+    assert "41.6%" in text
     assert not any("the loss is printed" in line for line in reported(seen=seen).advice)
     assert any("the loss is printed as nan" in line for line in reported(seen={**seen, "loss": "nan"}).advice)
     assert "as printed" not in printed(lambda console: render(console, reported()), width=120)
@@ -210,6 +213,61 @@ def test_the_interval_by_young_and_daly_is_advised_with_what_it_gains() -> None:
     assert saved.gain == pytest.approx(gain)
     assert 0.01 < saved.gain < 0.02
     assert any("checkpoint every 37m26s in place of 1h40m would gain 1." in line for line in reported().advice)
+
+
+def test_no_interval_is_advised_in_which_a_save_would_not_be_complete() -> None:
+    """What launchers saw of the saves: complete after 50 minutes, so that one before is not lost to the next."""
+    body = a_job()
+    saves = [
+        {"step": step, "saveSeconds": 60, "durableSeconds": took} for step, took in ((1, 2900), (2, 3000), (3, 4000))
+    ]
+    body["status"]["checkpoint"] = {"step": 3, "path": "/c/3", "time": "2026-01-05T04:00:00Z", "saves": saves}
+    job = TrainingJob.model_validate(body)
+    assert job.status.goodput is not None
+    saved = report(job, job.status.goodput).checkpoints
+    assert saved is not None
+    assert (saved.durable_seconds, saved.best_interval_seconds) == (3000, 3000)
+    assert saved.gain == pytest.approx(ettr(86400, 3000, 30, 3000, 180) - ettr(86400, 6000, 30, 3000, 180))
+
+
+@pytest.mark.parametrize(
+    ("printed", "throughput", "said"),
+    [
+        pytest.param({"tokensPerGpuSecond": 4166}, {}, None, id="the same"),
+        pytest.param({"tokensPerGpuSecond": 4500}, {}, None, id="within a tenth"),
+        pytest.param({}, {}, None, id="nothing is printed"),
+        pytest.param({"tokensPerGpuSecond": 8333}, {"tokensPerStep": None}, None, id="nothing is said"),
+        pytest.param(
+            {"tokensPerGpuSecond": 8333, "gflopsPerGpu": 350_000},
+            {},
+            "the program prints 8,333 and spec.throughput says 4,167 tokens per second and GPU: check tokensPerStep",
+            id="half a batch",
+        ),
+        pytest.param(
+            {"tokensPerGpuSecond": 4166, "gflopsPerGpu": 200_000},
+            {},
+            "the program prints 200 and spec.throughput says 175 TFLOP/s for each GPU: check parameters or flopsPerToken",
+            id="attention",
+        ),
+        pytest.param(
+            {"gflopsPerGpu": 175_000, "mfuPermille": 177},
+            {"peakTflopsPerGpu": 1979},
+            "the program prints 17.7 and spec.throughput says 8.843 % MFU: check peakTflopsPerGpu",
+            id="another peak",
+        ),
+    ],
+)
+def test_what_the_program_prints_of_its_speed_checks_what_the_job_says(
+    printed: dict[str, int], throughput: dict[str, int | None], said: str | None
+) -> None:
+    """A step of 6 s on 16 GPUs has 400,000 tokens: 4,167 a second on each, and 6 N = 42 GFLOP for each of them."""
+    seen = {"started": 0, "first": 1, "last": 2, "firstStep": 1, "step": 2, "stepMilliseconds": 6000, **printed}
+    body = a_job(gpuModel="NVIDIA-H200", seen=seen)
+    body["spec"]["throughput"] = {"tokensPerStep": 400_000, "parameters": 7_000_000_000, **throughput}
+    job = TrainingJob.model_validate(body)
+    assert job.status.goodput is not None
+    advice = [line for line in report(job, job.status.goodput).advice if "the program prints" in line]
+    assert advice == ([said] if said else [])
 
 
 def test_nobody_gains_more_than_there_is_to_gain() -> None:

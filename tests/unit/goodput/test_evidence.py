@@ -39,21 +39,51 @@ def test_what_any_rank_prints_beside_its_steps_is_told() -> None:
     view = next(iter(scene.launchers.values()))
     scene.all(view)
     last = max(scene.launchers)
-    scene.launchers[last] = replace(view, printed_loss="2.31\x1b[31m", printed_tokens=7104.4)
+    scene.launchers[last] = replace(
+        view, printed_loss="2.31\x1b[31m", printed_tokens=7104.4, printed_tflops=411.2, printed_mfu=0.4158
+    )
     assert scene.record is not None
     seen = told_now(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert (seen.loss, seen.tokens_per_gpu_second) == ("2.31 [31m", 7104)
+    assert (seen.gflops_per_gpu, seen.mfu_permille) == (411_200, 416)
+
+
+def test_of_saves_the_stall_counts_that_launchers_have_measured_where_no_program_tells() -> None:
+    """Of three launchers the one knows of three saves that scans, and it is not the one that prints steps."""
+    scene = trains(now=160, step=101)
+    view = next(iter(scene.launchers.values()))
+    scene.all(view)
+    last = max(scene.launchers)
+    scene.launchers[last] = replace(view, measured_stall_seconds=7.5, measured_saves=3)
+    assert scene.record is not None
+    seen = told_now(scene.world(), scene.record, 110_000)
+    assert seen is not None
+    assert (seen.told, seen.measured_saves) == ({"checkpointStall": 7_500}, 3)
+    found = told(scene.world(), step=101, ended=False, succeeded=False)
+    assert found is not None
+    assert (found.checkpoint_stall_milliseconds, found.seconds["checkpointStall"]) == (2_500, 8)
+    scene.launchers[last] = replace(view, measured_saves=3)  # saved beside the training
+    found = told(scene.world(), step=101, ended=False, succeeded=False)
+    assert found is not None
+    assert (found.checkpoint_stall_milliseconds, "checkpointStall" in found.seconds) == (0, False)
+    scene.launchers[last] = replace(
+        view, measured_stall_seconds=7.5, measured_saves=3, checkpoint_stall_seconds=2.0
+    )  # the program knows better
+    seen = told_now(scene.world(), scene.record, 110_000)
+    assert seen is not None
+    assert seen.measured_saves == 0
 
 
 @pytest.mark.parametrize("tokens", [None, float("nan"), float("inf"), -1.0])
 def test_what_is_no_number_of_tokens_is_none(tokens: float | None) -> None:
     scene = trains(now=160, step=101)
-    scene.all(replace(next(iter(scene.launchers.values())), printed_tokens=tokens))
+    view = next(iter(scene.launchers.values()))
+    scene.all(replace(view, printed_tokens=tokens, printed_tflops=tokens, printed_mfu=tokens))
     assert scene.record is not None
     seen = told_now(scene.world(), scene.record, 110_000)
     assert seen is not None
-    assert (seen.loss, seen.tokens_per_gpu_second) == ("", 0)
+    assert (seen.loss, seen.tokens_per_gpu_second, seen.gflops_per_gpu, seen.mfu_permille) == ("", 0, 0, 0)
 
 
 def test_of_steps_that_are_printed_ten_at_a_time_none_is_known_alone() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from muster.launcher.children import own_command
 from muster.launcher.printed import Reader
-from muster.protocol.presets import AUTO, BY_NAME, PRESETS, Line
+from muster.protocol.presets import AUTO, BY_NAME, PRESETS, Line, Timer
 
 LOGS = Path(__file__).parent / "printed"
 OF_LOGS = {
@@ -41,6 +41,7 @@ OF_LOGS = {
 # The step of the checkpoint that it went on from.
 RESUMED = {"diffusers": 300, "lightning_resumed": 7, "composer_resumed": 7, "composer_batches": 7, "maxtext_resumed": 7}
 LINES = [line for preset in PRESETS for line in preset.lines + preset.confirms]
+TIMERS = [timer for preset in PRESETS for timer in preset.timers]
 
 
 def lines_of(name: str) -> list[bytes]:
@@ -50,8 +51,8 @@ def lines_of(name: str) -> list[bytes]:
 
 def steps(reader: Reader, lines: list[bytes], place: int = 0, resumed: int = 0) -> list[tuple[str, int]]:
     """What is found, without what is told again."""
-    found = [(one.preset, one.step) for line in lines if (one := reader.read(place, line, resumed))]
-    return list(dict.fromkeys(found))
+    found = [one for line in lines if (one := reader.read(place, line, resumed))]
+    return list(dict.fromkeys((one.preset, one.step) for one in found if one.step is not None))
 
 
 @pytest.mark.parametrize("name", OF_LOGS)
@@ -228,6 +229,39 @@ def test_a_loss_is_taken_as_it_is_printed(name: str, loss: str) -> None:
         assert found[-1].loss == loss
 
 
+@pytest.mark.parametrize("timer", TIMERS, ids=lambda timer: timer.sample[:30])
+def test_the_sample_of_each_timer_is_one(timer: Timer) -> None:
+    assert timer.holds in timer.sample
+    assert timer.source
+    (preset,) = (preset for preset in PRESETS if timer in preset.timers)
+    found = Reader(preset.name).read(0, timer.sample.encode())
+    assert found is not None
+    assert (found.step, found.preset, found.seconds) == (None, preset.name, {timer.spent_on: 0.0})
+
+
+def megatron(step: int) -> bytes:
+    return f" iteration {step:8d}/    1000 | elapsed time per iteration (ms): 812.4 | lm loss: 2.3E+00 |".encode()
+
+
+def test_a_timer_counts_for_the_steps_since_the_line_before_and_not_for_the_first() -> None:
+    """Megatron's are means over the steps of an iteration's line, and stand below it."""
+    waits = b"    batch-generator ................................: (3.90, 50.00)"
+    reader, spent = Reader(AUTO), []
+    for line in (megatron(100), waits, megatron(200), waits, megatron(210), waits, megatron(100), waits):
+        found = reader.read(0, line)
+        assert found is not None
+        spent += [found.seconds["inputWaitSeconds"]] if found.step is None else []
+    assert spent == [0.0, 5.0, 0.5, 0.0]
+
+
+def test_of_deepspeed_each_line_counts_once_steps_are_seen() -> None:
+    step = b"[Rank 0] step=%d, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]"
+    spent = b"[Rank 0] time (ms) | fwd: 27.41 | bwd: 73.44 | bwd_inner: 50.99 | bwd_allreduce: 500.00 | step: 72.82"
+    reader = Reader(AUTO)
+    found = [reader.read(0, line) for line in (spent, step % 10, spent, spent, step % 20, spent)]
+    assert [one.seconds["communicationSeconds"] for one in found if one and one.step is None] == [0.0, 0.5, 0.5, 0.5]
+
+
 def test_numbers_that_nobody_can_hold_are_no_steps() -> None:
     assert steps(Reader("MaxText"), [b"completed step: %s, seconds: 1" % (b"9" * 40)]) == []
     assert steps(Reader("Composer"), [b"[epoch=%s][batch=5/25]:" % (b"9" * 40)]) == []
@@ -240,9 +274,20 @@ def test_a_preset_that_there_is_not_is_named() -> None:
 
 def worst_lines() -> list[bytes]:
     """What begins like a line that counts, again and again, and never ends as one."""
-    samples = [line.sample for line in LINES]
+    samples = [line.sample for line in (*LINES, *TIMERS)]
     begun = [sample[: len(sample) * part // 8] for sample in samples for part in range(1, 8)]
-    parts = [*samples, *begun, *(line.holds for line in LINES), "[rank0]:", "1", " ", "| ", "[", "Epoch 1: ", "train "]
+    parts = [
+        *samples,
+        *begun,
+        *(line.holds for line in (*LINES, *TIMERS)),
+        "[rank0]:",
+        "1",
+        " ",
+        "| ",
+        "[",
+        "Epoch 1: ",
+        "train ",
+    ]
     return [(part * 4096)[:4096].encode() for part in parts]
 
 
@@ -272,6 +317,21 @@ def test_a_trainer_that_prints_is_read_without_being_asked_for(coordinator, run_
     assert (report.printed_loss, report.printed_tokens) == ("2.300000E+00", None)
     assert report.printed_step_seconds == 4.1031
     assert report.quiet_age_seconds is not None
+
+
+def test_what_a_trainers_timers_print_is_told_as_if_it_had_written_it(coordinator, run_python, tmp_path) -> None:
+    waits = b"    batch-generator ................................: (3.90, 50.00)\n"
+    speaks = b"    all-grads-sync .................................: (20.00, 90.00)\n"
+    lines = b"".join(line for step in (100, 200, 300) for line in (megatron(step) + b"\n", waits, speaks))
+    (tmp_path / "timers.log").write_bytes(lines)
+    run_python(
+        f"import sys, time\nsys.stdout.buffer.write(open({str(tmp_path / 'timers.log')!r}, 'rb').read())\nsys.stdout.flush()\ntime.sleep(600)",
+        MUSTER_PROGRESS_PRESET=AUTO,
+    )
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.step == 300 and (r.communication_seconds or 0.0) >= 4.0)
+    assert (report.input_wait_seconds, report.communication_seconds) == (10.0, 4.0)
+    assert report.checkpoint_stall_seconds is None
 
 
 def test_a_trainer_that_went_on_is_read_from_there(coordinator, run_python, trainer) -> None:

@@ -33,6 +33,19 @@ def test_what_a_save_holds_up_and_when_it_is_whole():
     assert costs(found, [20, 10], now)[0] == (30.0, 5 * STEP_SECONDS + 30.0)
 
 
+def test_each_save_of_an_attempt_counts_once_in_what_saves_have_cost_it():
+    found, now = stepped(25, stalls={21: 30.0})
+    costs(found, [20, 10], now)
+    for step in range(26, 36):
+        now += STEP_SECONDS + (4.0 if step == 31 else 0.0)
+        found.stepped(step, now)
+    for later in (0.0, 10.0):
+        costs(found, [30, 20, 10], now + later)
+        assert (found.stall_seconds, found.count) == (34.0, 2)  # of the first one nothing is known
+    found.begin()
+    assert (found.stall_seconds, found.count) == (0.0, 0)
+
+
 def test_a_save_beside_the_training_holds_up_nothing_and_stays_as_it_was_seen_first():
     found, now = stepped(24)
     assert costs(found, [20, 10], now)[0] == (0.0, 8.0)

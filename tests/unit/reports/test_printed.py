@@ -1,7 +1,8 @@
 """tests/data/reports/printed: lines of trainers, and the steps in them.
 
 `input` is what one rank prints. `right` is `nothing`, or the `preset` that reads it, the new `steps`, and the newest `loss`, `tokens`
-(of an accelerator in a second) and `stepSeconds` where they are printed. Besides an input, `resumed` is the step of the checkpoint that it went on from.
+(of an accelerator in a second), `stepSeconds`, `tflops` and `mfu` where they are printed; `inputWaitSeconds` and `communicationSeconds` are
+what its steps have spent on these in all. Besides an input, `resumed` is the step of the checkpoint that it went on from.
 """
 
 import pytest
@@ -28,12 +29,14 @@ def test_the_steps_in_printed_lines_are_read(case: Case) -> None:
     preset = case.right["preset"]
     for asked in [preset, *([AUTO] if BY_NAME[preset].is_distinct else [])]:
         read = found(asked, case)
-        assert list(dict.fromkeys((one.preset, one.step) for one in read)) == [
-            (preset, step) for step in case.right["steps"]
-        ]
+        told = dict.fromkeys((one.preset, one.step) for one in read if one.step is not None)
+        assert list(told) == [(preset, step) for step in case.right["steps"]]
         assert newest([one.loss for one in read]) == case.right.get("loss")
-        for figure in ("tokens", "stepSeconds"):
-            assert newest([one.figures.get(figure) for one in read]) == case.right.get(figure)
+        for figure in ("tokens", "stepSeconds", "tflops", "mfu"):
+            assert newest([one.figures.get(figure) for one in read]) == pytest.approx(case.right.get(figure))
+        for spent in ("inputWaitSeconds", "communicationSeconds"):
+            seconds = [one.seconds[spent] for one in read if spent in one.seconds]
+            assert (sum(seconds) if seconds else None) == pytest.approx(case.right.get(spent))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.right == "nothing"], ids=str)
