@@ -16,11 +16,11 @@ from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.fleetreported import HOUR, Life
-from muster.cli.prices import Prices
 from muster.cli.words import count
 from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
 from muster.goodput.figures import progress_share
 from muster.goodput.fingerprint import SEVERAL
+from muster.goodput.prices import Prices
 
 
 class ExperimentJob(ApiModel):

@@ -18,12 +18,12 @@ from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleethours import IDLE, FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
 from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.reported import ClassFailures, classes_of
 from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import progress_share
 from muster.goodput.fleethours import between
 from muster.goodput.history import TAKEN, allotted
+from muster.goodput.prices import NO_PRICES, Prices
 
 K = TypeVar("K", str, tuple[str, str])
 

@@ -12,15 +12,15 @@ from muster.api.gang import FaultClass
 from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
 from muster.api.trainingjob import Incident, TrainingJob
 from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.training import still_since
 from muster.cli.words import count, duration, hours
-from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, efficiency, speed
+from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, job_efficiency, speed
 from muster.goodput.energy import energy
 from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import gpus_while_running
 from muster.goodput.history import levelled
 from muster.goodput.opened import ahead, up_to
+from muster.goodput.prices import NO_PRICES, Prices
 from muster.recovery.failure import Kind
 from muster.whatif.formula import best_interval_seconds, ettr
 
@@ -266,15 +266,7 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         incidents=job.status.incidents,
         advice=[],
     )
-    found = efficiency(
-        goodput.steps,
-        goodput.seconds,
-        goodput.gpu_seconds,
-        job.spec.throughput,
-        goodput.gpu_model,
-        goodput.measured_tflops,
-        is_kept=not goodput.progress_unknown,
-    )
+    found = job_efficiency(goodput, job.spec.throughput)
     changes = {
         "made": yield_of(found),
         "cost": _cost(job, goodput, found.tokens, prices),
@@ -335,14 +327,13 @@ def yield_of(found: Efficiency) -> Yield | None:
 
 
 def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices) -> Cost | None:
-    price = prices.of(goodput.gpu_model)
+    price, total = prices.of(goodput.gpu_model), prices.cost(goodput.gpu_seconds, goodput.gpu_model)
     held = sum(goodput.gpu_seconds.values())
-    if price is None or not held:
+    if price is None or total is None:
         return None
     productive = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
     stall = goodput.checkpoint_stall_milliseconds
     gpus = gpus_while_running(goodput, job.spec.nodes * job.spec.gpus_per_node)
-    total = held / HOUR * price
     return Cost(
         currency=prices.currency,
         per_gpu_hour=price,

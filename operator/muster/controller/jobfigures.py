@@ -17,8 +17,11 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from muster.api.goodput import Goodput
+from muster.api.throughput import Throughput
 from muster.api.trainingjob import ConditionStatus, TrainingJobStatus
+from muster.goodput.efficiency import job_efficiency
 from muster.goodput.opened import up_to
+from muster.goodput.prices import NO_PRICES, Prices
 
 MAX_JOBS = 500
 """That have figures of their own. Where there are more, those that hold nodes come first, and namespaces share the rows."""
@@ -74,6 +77,19 @@ _STEP_SECONDS = _Family(
     "muster_job_step_seconds", "Median time of a step of a job, or of the mean of the steps that it prints at once."
 )
 _STEP_P90 = _Family("muster_job_step_p90_seconds", "One step in ten of a job takes longer, of the last 64.")
+_TOKENS = _Family(
+    "muster_job_tokens", "Tokens in steps of a job that count, by spec.throughput; fewer once such steps are lost."
+)
+_TOKENS_PER_SECOND = _Family(
+    "muster_job_tokens_per_second", "Tokens of a job in a second of the time in steps that count."
+)
+_MFU = _Family("muster_job_mfu_ratio", "Model FLOP/s utilisation of a job in the time in steps that count.")
+_MFU_OVERALL = _Family("muster_job_mfu_overall_ratio", "The same of all the time in which it held accelerators.")
+_COST = _Family(
+    "muster_job_cost",
+    "What the accelerators cost that a job has held, by the prices of the FleetPolicy.",
+    ("currency",),
+)
 _SAVED = _Family(
     "muster_checkpoint_timestamp_seconds", "When a job's newest complete checkpoint was written, since the epoch."
 )
@@ -91,6 +107,11 @@ _OF_JOBS = (
     _STEP,
     _STEP_SECONDS,
     _STEP_P90,
+    _TOKENS,
+    _TOKENS_PER_SECOND,
+    _MFU,
+    _MFU_OVERALL,
+    _COST,
     _SAVED,
     _SAVED_STEP,
 )
@@ -102,6 +123,7 @@ class _Row(NamedTuple):
     state: str
     reason: str
     goodput: Goodput | None
+    throughput: Throughput
     step: int | None
     saved: datetime | None
     saved_step: int | None
@@ -116,23 +138,29 @@ class JobFigures:
 
     Args:
         now: the leader's clock, by which accounts are kept.
+        prices: of accelerators, as they are now.
     """
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        prices: Callable[[], Prices] = lambda: NO_PRICES,
+    ) -> None:
         self._now = now
+        self._prices = prices
         self._rows: dict[Key, _Row] = {}
         self._states: dict[Key, str] = {}  # of all jobs
         self._counts: dict[str, int] = {}
         self._reasons: set[str] = set(ALERTED)
         _collector.figures = self
 
-    def told(self, key: Key, status: TrainingJobStatus) -> None:
-        """What people are told of a job from now on."""
+    def told(self, key: Key, status: TrainingJobStatus, throughput: Throughput | None = None) -> None:
+        """What people are told of a job from now on, and what the job says of its steps."""
         self._count(key, status.state)
         if status.completion is not None:
             self._rows.pop(key, None)
         elif key in self._rows or self._makes_room(key[0], _rank(status)):
-            self._rows[key] = _row(status, self._shown(status.reason))
+            self._rows[key] = _row(status, self._shown(status.reason), throughput or Throughput())
 
     def forget(self, key: Key) -> None:
         """There is no such job any more, or it cannot be read."""
@@ -148,7 +176,7 @@ class JobFigures:
         yield jobs
         going_on = sum(count for state, count in counts.items() if state not in ENDED)
         yield GaugeMetricFamily(*_UNSHOWN, value=max(going_on - len(rows), 0))
-        yield from _families(rows, self._now())
+        yield from _families(rows, self._now(), self._prices())
 
     def _shown(self, reason: str) -> str:
         if len(self._reasons) < MAX_REASONS:
@@ -190,13 +218,14 @@ def _rank(status: TrainingJobStatus) -> int:
     return 1 if status.goodput is not None else 0  # there is an account from the first nodes on
 
 
-def _row(status: TrainingJobStatus, reason: str) -> _Row:
+def _row(status: TrainingJobStatus, reason: str, throughput: Throughput) -> _Row:
     running = next((condition for condition in status.conditions if condition.type == "Running"), None)
     waits = status.state in WAITING and running is not None and running.status is ConditionStatus.FALSE
     return _Row(
         status.state,
         reason,
         status.goodput,
+        throughput,
         status.step,
         status.checkpoint.time if status.checkpoint else None,
         status.checkpoint.step if status.checkpoint else None,
@@ -205,7 +234,7 @@ def _row(status: TrainingJobStatus, reason: str) -> _Row:
     )
 
 
-def _families(rows: dict[Key, _Row], now: datetime) -> Iterable[Metric]:
+def _families(rows: dict[Key, _Row], now: datetime, prices: Prices) -> Iterable[Metric]:
     found = {family.name: family.begun() for family in _OF_JOBS}
 
     def put(family: _Family, key: Key, value: float | None, *labels: str) -> None:
@@ -232,6 +261,12 @@ def _families(rows: dict[Key, _Row], now: datetime) -> Iterable[Metric]:
         put(_LOST, key, account.lost_steps)
         put(_STEP_SECONDS, key, _thousandth(account.step_milliseconds))
         put(_STEP_P90, key, _thousandth(account.step_p90_milliseconds))
+        made = job_efficiency(account, row.throughput)
+        put(_TOKENS, key, made.tokens)
+        put(_TOKENS_PER_SECOND, key, made.tokens_per_second)
+        put(_MFU, key, made.mfu)
+        put(_MFU_OVERALL, key, made.overall)
+        put(_COST, key, prices.cost(account.gpu_seconds, account.gpu_model), prices.currency)
     return found.values()
 
 

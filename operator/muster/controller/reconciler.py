@@ -31,6 +31,7 @@ from muster.controller.queue import Queue
 from muster.controller.saves import SaveFigures
 from muster.controller.slices import in_slices
 from muster.controller.worlds import KeptWorlds
+from muster.goodput.prices import listed
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
@@ -101,7 +102,7 @@ class Reconciler:
         self._kept = kept or KeptWorlds()
         self._checks_wanted = checks_wanted
         self._saves = SaveFigures()
-        self._figures = JobFigures()
+        self._figures = JobFigures(prices=lambda: listed(cluster.policy().prices))
         self._tested: dict[Key, str] = {}  # jobs that want something of checkers -> their uids
         self._undecided: set[Key] = set()
         self._all_decided: Callable[[], None] = lambda: None
@@ -169,7 +170,8 @@ class Reconciler:
                 self._assume(job, plan)
                 if plan.status is not None:
                     worked_out("figures of saves", functools.partial(self._saves.told, key, plan.status), None)
-                    worked_out("figures of jobs", functools.partial(self._figures.told, key, plan.status), None)
+                    figures = functools.partial(self._figures.told, key, plan.status, job.spec.throughput)
+                    worked_out("figures of jobs", figures, None)
                 if not plan.commits:  # what is not on record yet is asked of nobody
                     self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)

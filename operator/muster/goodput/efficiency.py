@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from muster.api.goodput import PRODUCTIVE
+from muster.api.goodput import PRODUCTIVE, Goodput
 from muster.api.throughput import Throughput
 
 BY_PARAMETERS = "6N/v1"
@@ -134,6 +134,19 @@ def efficiency(
         # Which of its numbers is wrong nobody knows: the tokens, and what is reckoned from them, may be as well.
         return Efficiency(why="spec.throughput cannot be right: the accelerators would have worked beyond their peak")
     return replace(found, mfu=mfu, overall=overall if is_kept else None, formula=formula, peak_tflops=peak)
+
+
+def job_efficiency(goodput: Goodput, throughput: Throughput) -> Efficiency:
+    """What came of the time of a job, by the figures of its status."""
+    return efficiency(
+        goodput.steps,
+        goodput.seconds,
+        goodput.gpu_seconds,
+        throughput,
+        goodput.gpu_model,
+        goodput.measured_tflops,
+        is_kept=not goodput.progress_unknown,
+    )
 
 
 @dataclass(frozen=True, slots=True)

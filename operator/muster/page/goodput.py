@@ -13,7 +13,7 @@ from typing import Any
 from muster.api.fleethours import FleetHours
 from muster.cli.fleetreported import FleetReport, Life, fleet_report
 from muster.cli.fleetwords import CUT, figures, period, remarks, tables
-from muster.cli.prices import Prices
+from muster.goodput.prices import Prices
 from muster.kube.access import Remembered
 
 PERIODS = (7, 30, 90, 365)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from muster.api.fleetpolicy import FleetPolicy, TopologyLevel
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.cli.prices import NO_PRICES, Prices, listed
+from muster.goodput.prices import NO_PRICES, Prices, listed
 from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable

@@ -19,10 +19,10 @@ from prometheus_client import generate_latest
 
 from muster.api.trainingjob import TrainingJob
 from muster.cli.overview import overview
-from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.reported import report
 from muster.cli.words import printable
 from muster.coordinator.probes import Beat
+from muster.goodput.prices import NO_PRICES, Prices
 from muster.kube.access import Access, RefusedError, Right, User
 from muster.kube.errors import ApiError
 from muster.page import figures

@@ -13,7 +13,7 @@ from muster.api.endedjob import EndedJobSpec
 from muster.cli.experimentreport import label_of, render
 from muster.cli.experimentreported import ExperimentReport, experiment_report
 from muster.cli.fleetreported import Life
-from muster.cli.prices import NO_PRICES, Prices
+from muster.goodput.prices import NO_PRICES, Prices
 from muster.kube.errors import Forbidden
 
 JOBS = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs"

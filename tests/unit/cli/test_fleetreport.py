@@ -19,7 +19,7 @@ from muster.cli.fleetpage import markdown, page
 from muster.cli.fleetreport import moment_of, render
 from muster.cli.fleetreported import FleetReport, Life, fleet_report
 from muster.cli.fleetwords import figures, remarks
-from muster.cli.prices import Prices
+from muster.goodput.prices import Prices
 from muster.kube.errors import Forbidden
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)

@@ -11,7 +11,8 @@ from typer.testing import Result
 
 from muster.api.prices import PriceList
 from muster.cli.fleetreported import fleet_report
-from muster.cli.prices import NO_PRICES, Prices, listed, price_of
+from muster.cli.prices import price_of
+from muster.goodput.prices import NO_PRICES, Prices, listed
 from muster.kube.errors import Forbidden
 
 POLICY = "/apis/muster.dev/v1alpha1/fleetpolicies/default"

@@ -11,10 +11,10 @@ import yaml
 from typer.testing import Result
 
 from muster.api.trainingjob import TrainingJob
-from muster.cli.prices import Prices
 from muster.cli.report import BAR_WIDTH, bar, render
 from muster.cli.reported import report
 from muster.goodput.figures import whole_seconds
+from muster.goodput.prices import Prices
 from muster.whatif.formula import ettr
 
 PATH = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs/llama"

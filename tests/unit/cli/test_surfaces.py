@@ -8,12 +8,12 @@ from prometheus_client import REGISTRY
 from tests.unit.cli.test_status import NOW, a_job, ago
 
 from muster.api.endedjob import Ending
+from muster.api.throughput import Throughput
 from muster.api.trainingjob import TrainingJob
 from muster.cli.fleetreported import Life, fleet_report
 from muster.cli.fleetwords import figures as fleet_figures
 from muster.cli.fleetwords import remarks
 from muster.cli.overview import overview
-from muster.cli.prices import Prices
 from muster.cli.report import render as render_report
 from muster.cli.reported import report
 from muster.cli.standing import standing
@@ -22,6 +22,7 @@ from muster.cli.words import duration, hours
 from muster.controller.jobfigures import JobFigures
 from muster.goodput.history import record
 from muster.goodput.opened import as_of
+from muster.goodput.prices import Prices
 
 DOWN = 36_000
 
@@ -88,6 +89,70 @@ def test_unsaved_work_stands_apart_on_every_surface(printed: Callable[..., str])
     JobFigures(lambda: NOW).told(("ns", "llama"), job.status)
     labels = {"namespace": "ns", "job_name": "llama"}
     assert REGISTRY.get_sample_value("muster_job_unsaved_seconds", labels) == 1800
+
+
+def test_tokens_mfu_and_cost_are_the_reports_on_prometheus_too() -> None:
+    """7,200 steps of a second on 32 GPUs, then half an hour of a wait with the nodes held, which costs as well."""
+    spent = {"compute": 7200, "starting": 600}
+    goodput = {
+        "begun": ago(9600),
+        "time": ago(1800),
+        "seconds": spent,
+        "gpuSeconds": {bucket: 32 * seconds for bucket, seconds in spent.items()},
+        "steps": 7200,
+        "gpuModel": "NVIDIA-H200",
+        "openPhase": {"bucket": "restarting", "since": ago(1800), "gpus": 32},
+    }
+    body = a_job(state="Recovering", goodput=goodput)
+    throughput = {"tokensPerStep": 400_000, "parameters": 7_000_000_000}
+    body["spec"] = {**body["spec"], "throughput": throughput}
+    job = TrainingJob.model_validate(body)
+    assert job.status.goodput is not None
+    prices = Prices(models={"NVIDIA-H200": 2.5}, currency="EUR")
+    found = report(job, job.status.goodput, prices, NOW)
+    assert found.made is not None
+    assert found.cost is not None
+    labels = {"namespace": "ns", "job_name": "llama"}
+    JobFigures(lambda: NOW, lambda: prices).told(("ns", "llama"), job.status, job.spec.throughput)
+    shown = {
+        name: REGISTRY.get_sample_value(f"muster_job_{name}", labels)
+        for name in ("tokens", "tokens_per_second", "mfu_ratio", "mfu_overall_ratio")
+    }
+    assert shown == {
+        "tokens": found.made.tokens,
+        "tokens_per_second": found.made.tokens_per_second,
+        "mfu_ratio": found.made.mfu,
+        "mfu_overall_ratio": found.made.mfu_overall,
+    }
+    assert shown["tokens"] == 7200 * 400_000
+    assert (found.made.mfu or 0) > (found.made.mfu_overall or 1)
+    cost = REGISTRY.get_sample_value("muster_job_cost", {**labels, "currency": "EUR"})
+    assert cost == found.cost.total == pytest.approx(32 * (7200 + 600 + 1800) / 3600 * 2.5)
+
+
+@pytest.mark.parametrize(
+    ("throughput", "goodput"),
+    [
+        pytest.param({}, {"steps": 100}, id="the job does not say what a step is worth"),
+        pytest.param({"tokensPerStep": 400}, {}, id="nobody knows which steps count"),
+        pytest.param({"tokensPerStep": 400}, None, id="nothing is counted yet"),
+    ],
+)
+def test_what_is_not_known_of_tokens_and_cost_has_no_row(
+    throughput: dict[str, int], goodput: dict[str, int] | None
+) -> None:
+    spent = {"begun": ago(100), "time": ago(0), "seconds": {"compute": 100}, "gpuSeconds": {"compute": 3200}}
+    body = a_job(state="Running", goodput=None if goodput is None else {**spent, **goodput})
+    job = TrainingJob.model_validate(body)
+    JobFigures(lambda: NOW).told(("ns", "llama"), job.status, Throughput.model_validate(throughput))
+    names = ("tokens", "tokens_per_second", "mfu_ratio", "mfu_overall_ratio", "cost")
+    rows = [
+        sample
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name in {f"muster_job_{name}" for name in names}
+    ]
+    assert rows == []
 
 
 def test_progress_that_nobody_knows_is_unknown_on_every_surface(printed: Callable[..., str]) -> None:

@@ -15,8 +15,8 @@ from tests.unit.page.conftest import NOW, Ask, Fleet, a_health, a_job, a_life, a
 
 from muster.cli.fleetreported import fleet_report
 from muster.cli.fleetwords import figures, remarks, tables
-from muster.cli.prices import NO_PRICES
 from muster.coordinator.door import Limits
+from muster.goodput.prices import NO_PRICES
 from muster.kube import access
 from muster.kube.access import Access
 from muster.kube.errors import Unreachable

@@ -1,0 +1,57 @@
+"""What accelerators cost that were held: a price of one GPU-hour for each model, else nobody knows. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.api.prices import PRICE, PriceList
+from muster.goodput.fingerprint import SEVERAL
+from muster.goodput.history import words
+
+CURRENCY_LENGTH = 16
+HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of one GPU-hour.
+
+    Attributes:
+        flat: of models that are not listed; None: not known.
+        models: of the others, by the model in their nodes' labels.
+    """
+
+    flat: float | None = None
+    models: Mapping[str, float] = field(default_factory=dict)
+    currency: str = ""
+
+    def of(self, model: str) -> float | None:
+        """The price of one GPU-hour of this model; None where it is not known, as where a job has had several."""
+        if model in self.models or not self.models:
+            return self.models.get(model, self.flat)
+        # Whose model nobody knows may be any of the listed ones.
+        return self.flat if model and model != SEVERAL else None
+
+    def cost(self, gpu_seconds: Mapping[str, int], model: str) -> float | None:
+        """What it costs to have held accelerators of this model for so long, by bucket; None where no price is known, or none were held."""
+        price, held = self.of(model), sum(gpu_seconds.values())
+        return None if price is None or not held else held / HOUR * price
+
+
+NO_PRICES = Prices()
+
+
+def listed(prices: PriceList) -> Prices:
+    """The policy's."""
+    models = {each.model: found for each in prices.models if (found := _amount(each.per_gpu_hour)) is not None}
+    if len(models) < len(prices.models):  # another version's: what is not understood is not guessed
+        return NO_PRICES
+    return Prices(
+        None if prices.per_gpu_hour is None else _amount(prices.per_gpu_hour),
+        models,
+        words(prices.currency, CURRENCY_LENGTH),
+    )
+
+
+def _amount(text: str) -> float | None:
+    return float(text) if re.fullmatch(PRICE, text, re.ASCII) else None
