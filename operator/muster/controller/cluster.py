@@ -63,6 +63,8 @@ _ahead = Gauge(
 DARK_SECONDS = 12.0
 # Nodes that are held for longer without a start, and then let go of, count as a reservation that came to nothing.
 UNUSED_SECONDS = 60.0
+# An unbound pod that no record names any more may be bound already: a watch shows that late, but not so late.
+UNBOUND_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -170,6 +172,9 @@ class Cluster:
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
+        self._places_of_pods: dict[str, str] = {}  # uid of a pod -> the node under which it stands there
+        # Unbound pods that take a node by uid, and until when: without an end while their job's record names the node.
+        self._unbound: dict[str, tuple[PodView, float]] = {}
         self._dead: OrderedDict[str, None] = OrderedDict()
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
@@ -857,22 +862,53 @@ class Cluster:
 
     def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
         """Account for a pod; whether that made room for somebody."""
-        nodes = frozenset({pod.place}) if here and pod.place else frozenset()
-        self._stand(pod, here=bool(nodes))
         given = self._given_to(pod) if isinstance(pod, PodView) else None
+        place = self._node_taken_by(pod, given, here=here)
+        nodes = frozenset({place}) if place else frozenset()
+        self._stand(pod, place)
         resource = self._policy.accelerator_resource
         holder, uses = claim_of(pod, self.fleet.nodes.get(pod.place), resource, given)
         freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
         return freed or (bool(uses) and not nodes)
 
-    def _stand(self, pod: PodView | OccupantView, *, here: bool) -> None:
-        there = self._standing.setdefault(pod.place, {})
-        if here:
-            there[pod.uid] = pod
-        else:
-            there.pop(pod.uid, None)
-        if not there:
-            del self._standing[pod.place]
+    def _node_taken_by(self, pod: PodView | OccupantView, given: frozenset[str] | None, *, here: bool) -> str:
+        """The node that a pod takes; "" for none.
+
+        Anybody can make an unbound pod that no scheduler ever binds. So it takes the node that it is pinned to only while
+        the record of its job, which wants nodes, names that node, and for UNBOUND_SECONDS afterwards.
+        """
+        if not here or pod.node or not isinstance(pod, PodView) or not pod.pinned:
+            self._unbound.pop(pod.uid, None)
+            return pod.node if here else ""
+        if given is not None and pod.pinned in given and _wants_nodes(self.job_of(pod)):
+            self._unbound[pod.uid] = pod, math.inf
+            return pod.pinned
+        if pod.uid not in self._unbound:
+            return ""
+        until = min(self._unbound[pod.uid][1], self._clock() + UNBOUND_SECONDS)
+        if self._clock() >= until:
+            del self._unbound[pod.uid]
+            return ""
+        self._unbound[pod.uid] = pod, until
+        return pod.pinned
+
+    def let_go_of_unbound(self) -> None:
+        """Free the nodes of unbound pods that no record has named for UNBOUND_SECONDS."""
+        now = self._clock()
+        late = [pod for pod, until in self._unbound.values() if now >= until]
+        freed = [self._occupies(pod, here=True) for pod in late]
+        if any(freed):
+            self._node_freed()
+
+    def _stand(self, pod: PodView | OccupantView, place: str) -> None:
+        before = self._places_of_pods.pop(pod.uid, "")
+        if before:
+            self._standing[before].pop(pod.uid)
+            if not self._standing[before]:
+                del self._standing[before]
+        if place:
+            self._places_of_pods[pod.uid] = place
+            self._standing.setdefault(place, {})[pod.uid] = pod
 
     def _given_to(self, pod: PodView) -> frozenset[str] | None:
         """The nodes that the pod's job was given; None for a pod of no job that there is."""

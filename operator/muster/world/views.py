@@ -63,7 +63,7 @@ class PodView:
 
     @property
     def place(self) -> str:
-        """The node that it takes, or will: a binding may be under way, or be there and not be seen yet."""
+        """The node that it is bound to, or the only one that it may be bound to."""
         return self.node or self.pinned
 
     @property

@@ -111,6 +111,76 @@ def test_a_pod_that_is_not_bound_yet_holds_the_node_that_it_is_pinned_to(scene: 
     assert fleet.holders("n0") == set()
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"owner_uid": "", "job_uid": "u-forged"}, id="without an owner"),
+        pytest.param({"owner_uid": ""}, id="with the label of a job and no owner"),
+        pytest.param({"namespace": "attacker"}, id="of another namespace"),
+        pytest.param({"incarnation": 2}, id="its own job's"),
+        pytest.param({"owner_uid": "u-gone", "job_uid": "u-gone"}, id="of a job that there is not"),
+    ],
+)
+def test_a_pod_that_is_not_bound_takes_no_node_that_its_jobs_record_does_not_name(
+    scene: Any, make: Any, changes: dict[str, Any]
+) -> None:
+    job, cluster = make.job(), scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    values: dict[str, Any] = {"name": "evil", "node": "", "requests": {"nvidia.com/gpu": 8}, **changes}
+    for number in range(5, 9):
+        pod = make.pod(job, 0, f"evil{number}", **{**values, "name": f"evil{number}", "pinned": f"n{number}"})
+        cluster.pods.store.assume(pod)
+        assert (cluster.fleet.holders(f"n{number}"), cluster.fleet.used(f"n{number}")) == (set(), {})
+        assert cluster.is_empty(f"n{number}")
+        cluster.pods.store.assume(replace(pod, node=f"n{number}", pinned="", resource_version=30))
+        assert len(cluster.fleet.holders(f"n{number}")) == 1, "it is bound"
+
+
+@pytest.mark.parametrize("end", ["orphaned", "being deleted", "ended"])
+def test_an_unbound_worker_lets_go_of_its_node_a_minute_after_its_job_ends(scene: Any, make: Any, end: str) -> None:
+    job, cluster, store = make.job(workers=1), scene.cluster, scene.cluster.jobs.store
+    store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0", go=None))
+    cluster.pods.store.assume(make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8}))
+    scene.clock.now += 100
+    cluster.let_go_of_unbound()
+    assert cluster.fleet.holders("n0") == {"uid-j"}, "its job wants the node"
+    if end == "orphaned":
+        store.assume_deleted(("ns", "j"), "uid-j")
+    else:
+        store.assume(going(job) if end == "being deleted" else make.job(version=50, workers=1, completion=ENDED))
+    scene.clock.now += 59
+    cluster.let_go_of_unbound()
+    assert cluster.fleet.holders("n0"), "it may be bound already"
+    scene.clock.now += 1
+    scene.freed = 0
+    cluster.let_go_of_unbound()
+    assert (cluster.fleet.holders("n0"), scene.freed) == (set(), 1)
+    cluster.pods.store.assume(make.pod(job, 0, "p0", version=60, node="", pinned="n0", message="changed"))
+    assert cluster.fleet.holders("n0") == set()
+
+
+def test_an_unbound_worker_holds_its_node_for_a_leader_that_sees_it_before_its_record(scene: Any, make: Any) -> None:
+    job, cluster = make.job(workers=1), scene.cluster
+    cluster.pods.store.assume(make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8}))
+    cluster.jobs.store.assume(job)
+    assert cluster.fleet.holders("n0") == set()
+    cluster.gangs.store.assume(make.gang(job, "", go=None))
+    assert cluster.fleet.holders("n0") == {"uid-j"}
+
+
+def test_a_pod_that_is_bound_elsewhere_than_its_affinity_says_leaves_nothing_there(scene: Any, make: Any) -> None:
+    job, cluster = make.job(workers=1), scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0", go=None))
+    cluster.pods.store.assume(make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8}))
+    cluster.pods.store.assume(make.pod(job, 0, "p0", version=21, node="n5", requests={"nvidia.com/gpu": 8}))
+    cluster.gangs.store.assume(make.gang(job, version=30, members=[], go=None))
+    cluster.nodes.store.assume(NodeView("n0", "uid-n0", 40, ready=True, allocatable={"nvidia.com/gpu": 8}))
+    assert (cluster.fleet.holders("n0"), cluster.fleet.holders("n5")) == (set(), {"uid-j"})
+
+
 def test_whose_a_pod_is_does_not_depend_on_what_is_seen_first(scene: Any, make: Any) -> None:
     job = make.job(workers=1)
     cluster = scene.cluster
