@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import http
 import ipaddress
+import resource
 import selectors
 import socket
 import ssl
@@ -391,3 +392,9 @@ def _cut_off(connection: socket.socket) -> None:
     """End a connection that another thread has; the thread closes it."""
     with contextlib.suppress(OSError):  # it has just ended
         socket.socket.shutdown(connection, socket.SHUT_RDWR)  # an SSLSocket's own would end its session, too
+
+
+def open_as_many_files_as_allowed() -> None:
+    """Raise the soft limit to the hard one, as programs in Go do: at 1,024 files, clients could lock the process in."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -7,7 +7,6 @@ watches the one kind that people write, and only rings: the decisions are made f
 import gc
 import logging
 import os
-import resource
 import sys
 from typing import Any
 
@@ -19,6 +18,7 @@ from muster.controller.operator import Operator
 from muster.controller.settings import COLLECT_AFTER, SWITCH_SECONDS, Settings
 from muster.kube.client import Client
 from muster.kube.version import UnsupportedServerError
+from muster.serve import open_as_many_files_as_allowed
 
 PLURAL = "trainingjobs"
 # kopf ends the process when these are used up: an API server that is away is no reason to.
@@ -64,12 +64,6 @@ def main() -> None:
     # kopf asks the system for a user name, and a container's numeric user may have none.
     os.environ.setdefault("LOGNAME", "muster")
     kopf.run(registry=registry, standalone=True, clusterwide=True)
-
-
-def open_as_many_files_as_allowed() -> None:
-    """Raise the soft limit to the hard one, as programs in Go do: at 1,024 files, clients could lock the process in."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _login(**kwargs: Any) -> Any:

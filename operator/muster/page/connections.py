@@ -15,16 +15,26 @@ from muster.coordinator.door import Door, Limits, listener
 from muster.coordinator.tasks import Tasks
 
 LIMITS = Limits(strangers=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128)
-"""All of them fit into 1,024 open files. A browser has six connections to a host, and needs a token on each within its
+"""All of them fit into 1,024 open files, with MAX_CONNECTIONS and the 272 connections of the probes' port. A browser has six connections to a host, and needs a token on each within its
 first requests. An Ingress or Gateway shows all readers as one address: its pool of connections carries many users'
 requests, and each connection is authenticated by the first good token on it, so that 64 are enough at a time."""
 
 MAX_CONNECTIONS_OF_USER = 128  # far more than browsers have; the oldest makes room
+MAX_CONNECTIONS = 320  # of all users together; beyond it the user with the most gives up its oldest
+SERVICE_ACCOUNT = "system:serviceaccount:"
 UNAUTHENTICATED_SECONDS = 20.0  # from the handshake; a browser connects anew without a word
 SLOW_SECONDS = 1.0  # after which a connection makes room for addresses that have none
 HANDSHAKE_SECONDS = 10.0
 SWEEP_SECONDS = 1.0
 TLS_BUFFER_BYTES = 16 * 1024  # of each connection; a request's head fits into it
+
+
+def share_of(user: str) -> str:
+    """The name under which a user's connections count.
+
+    All service accounts of a namespace are one, because a tenant may make as many as it likes there.
+    """
+    return user.rpartition(":")[0] if user.startswith(SERVICE_ACCOUNT) else user
 
 
 @dataclass(slots=True)
@@ -46,7 +56,8 @@ class Connections:
         self._context = context
         self._door = Door(self._enter, LIMITS)
         self._unauthenticated: dict[_Connection, _Unauthenticated] = {}  # the oldest first
-        self._by_user: dict[str, list[_Connection]] = {}  # the others; the oldest first
+        self._by_user: dict[str, list[_Connection]] = {}  # the others, by `share_of`; the oldest first
+        self._authenticated = 0
         self._by_transport: dict[asyncio.BaseTransport, _Connection] = {}
         self._tasks = Tasks()
 
@@ -75,11 +86,14 @@ class Connections:
         if connection is None or connection not in self._unauthenticated:
             return
         self._no_longer_unauthenticated(connection)
-        connection.user = user
-        of_user = self._by_user.setdefault(user, [])
+        connection.user = share_of(user)
+        of_user = self._by_user.setdefault(connection.user, [])
         of_user.append(connection)
+        self._authenticated += 1
         if len(of_user) > MAX_CONNECTIONS_OF_USER:
-            of_user[0].abort()
+            self._give_up(of_user[0])
+        elif self._authenticated > MAX_CONNECTIONS:
+            self._give_up(max(self._by_user.values(), key=len)[0])
 
     def made(self, connection: "_Connection", transport: asyncio.BaseTransport) -> None:
         """The handshake is done."""
@@ -90,9 +104,18 @@ class Connections:
         if connection.transport is not None:
             self._by_transport.pop(connection.transport, None)
         self._no_longer_unauthenticated(connection)
+        self._no_longer_authenticated(connection)
+
+    def _give_up(self, connection: "_Connection") -> None:
+        """Cut off a connection; its place is free at once, though its end is seen later."""
+        self._no_longer_authenticated(connection)
+        connection.abort()
+
+    def _no_longer_authenticated(self, connection: "_Connection") -> None:
         of_user = self._by_user.get(connection.user, [])
         if connection in of_user:
             of_user.remove(connection)
+            self._authenticated -= 1
             if not of_user:
                 del self._by_user[connection.user]
 

@@ -19,7 +19,7 @@ from muster.page.connections import Connections
 from muster.page.seen import Seen
 from muster.page.server import KEEPALIVE_SECONDS, MAX_HEADER_BYTES, Page
 from muster.page.settings import Settings
-from muster.serve import Server
+from muster.serve import Server, open_as_many_files_as_allowed
 
 LOOPBACK = "127.0.0.1"
 CLOSING_SECONDS = 2.0
@@ -29,6 +29,7 @@ log = structlog.get_logger()
 
 def main() -> None:
     """Run the page until a signal ends it."""
+    open_as_many_files_as_allowed()
     structlog.configure(
         processors=[
             structlog.stdlib.add_log_level,

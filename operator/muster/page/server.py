@@ -26,6 +26,7 @@ from muster.goodput.prices import NO_PRICES, Prices
 from muster.kube.access import Access, RefusedError, Right, User
 from muster.kube.errors import ApiError
 from muster.page import figures
+from muster.page.connections import share_of
 from muster.page.fleet import heat_map
 from muster.page.goodput import PERIODS, Hours, Lives, Reports
 from muster.page.life import life
@@ -142,7 +143,7 @@ class Page:
             self.authenticated(request.transport, user.name)
             if not self._seen.synced:
                 raise RefusedError(503, "the cluster is being read: try again")
-            with self._room(user.name, MAX_OF_ONE):
+            with self._room(share_of(user.name), MAX_OF_ONE):
                 body = await answer(request, user)
             response = web.json_response(
                 {**body, "user": printable(user.name), "ageSeconds": round(self._seen.age_seconds)}
@@ -154,12 +155,14 @@ class Page:
 
     @contextmanager
     def _room(self, who: str, most: int) -> Iterator[None]:
-        """One of those who wait meanwhile.
+        """A place among the requests that wait.
+
+        No user has more places than are free, so that some stay free for a user that has none.
 
         Raises:
-            RefusedError: there are too many of them.
+            RefusedError: there are too many requests.
         """
-        if self._inside[who] >= most or self._inside.total() >= MAX_AT_ONCE:
+        if self._inside[who] >= min(most, MAX_AT_ONCE - self._inside.total()):
             raise RefusedError(503, "too many ask at once: try again")
         self._inside[who] += 1
         try:

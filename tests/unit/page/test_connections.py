@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.unit.page.conftest import Fleet
 
+from muster import serve
 from muster.coordinator.door import Limits
 from muster.page import connections
 
@@ -130,3 +131,43 @@ async def test_a_user_has_so_many_connections_and_the_oldest_makes_room(
         assert await each.status("/api/jobs", "admin-token") == 200
     assert await mine[0].closed()
     assert await mine[1].status("/api/jobs", "admin-token") == 200
+
+
+async def test_where_all_places_are_taken_the_user_with_the_most_gives_up_its_oldest(
+    fleet: Fleet, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Service accounts of a namespace are one user: a tenant makes as many as it likes."""
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
+    reader = await connect()
+    assert await reader.status("/api/jobs", "admin-token") == 200
+    crowd = []
+    for number in range(9):
+        token = fleet.reviews.tenant(f"system:serviceaccount:team-g:sa-{number}", "team-g")
+        crowd.append(await connect(CROWD))
+        assert await crowd[-1].status("/api/jobs", token) == 200
+    for client in crowd[:5]:
+        assert await client.closed()
+    other = await connect()
+    assert await other.status("/api/jobs", fleet.reviews.tenant("anna", "team-a")) == 200
+    assert await crowd[5].closed()
+    assert await reader.status("/api/jobs", "admin-token") == 200
+    assert await other.status("/api/jobs", "anna-token") == 200
+    assert await crowd[-1].status("/api/jobs", token) == 200
+
+
+def test_all_connections_fit_into_the_files_that_a_process_may_open_anywhere() -> None:
+    limits = connections.LIMITS
+    of_probes = serve._MAX_ANSWERED + serve._MAX_WAITING
+    assert limits.strangers + limits.waiting + connections.MAX_CONNECTIONS + of_probes <= 1024 - 32
+
+
+@pytest.mark.parametrize(
+    ("user", "share"),
+    [
+        ("system:serviceaccount:team-g:sa", "system:serviceaccount:team-g"),
+        ("system:node:n0", "system:node:n0"),
+        ("anna", "anna"),
+    ],
+)
+def test_service_accounts_of_a_namespace_share_places(user: str, share: str) -> None:
+    assert connections.share_of(user) == share

@@ -229,6 +229,22 @@ async def test_one_user_cannot_take_the_room_of_all(fleet: Fleet) -> None:
         assert sorted(await several(fleet, address, asked, held, anna, 16)) == [403] * 16 + [503] * 84
 
 
+async def test_many_service_accounts_of_many_namespaces_leave_room_for_requests_of_others(fleet: Fleet) -> None:
+    two_tenants(fleet)
+    anna = fleet.reviews.tenant("anna", "team-a")
+    names = [f"system:serviceaccount:team-{at % 6}:sa-{at}" for at in range(18)]
+    greedy = [fleet.reviews.tenant(name, "team-g") for name in names]
+    held = Held(fleet, '"resource": "trainingjobs", "namespace": "n-')
+    async with fleet.served() as address:
+        async with aiohttp.ClientSession() as session:  # they are known
+            for token in greedy:
+                await session.get(f"{address}/api/jobs", headers={"Authorization": f"Bearer {token}"})
+        asked = [(f"/api/jobs/n-{at}/x", greedy[at % 18]) for at in range(180)]
+        answers = await several(fleet, address, asked, held, anna, 60)
+        assert set(answers) == {403, 503}
+        assert answers.count(403) < 60
+
+
 async def test_until_the_cluster_has_been_read_nothing_is_shown(fleet: Fleet, ask: Ask) -> None:
     two_tenants(fleet)
     fleet.seen._jobs.synced.clear()
