@@ -133,9 +133,10 @@ class Cluster:
         self.jobs = informer.training_jobs(client, clock)
         self.gangs = informer.gangs(client, clock)
         self.policies = informer.fleet_policies(client, clock)
-        self.pods = informer.worker_pods(client, clock)
-        self.occupants = informer.occupant_pods(client, clock)
+        self._offered: set[str] = set()  # names of the resources that nodes have
         self.nodes = informer.nodes(client, clock)
+        self.pods = informer.worker_pods(client, clock, self._offered, self.nodes)
+        self.occupants = informer.occupant_pods(client, clock, self._offered, self.nodes)
         self.healths = informer.node_healths(client, clock)
         self.priorities = informer.priority_classes(client, clock)
         self.quotas = informer.resource_quotas(client, clock)
@@ -935,6 +936,8 @@ class Cluster:
         if new is None:
             self.fleet.drop_node(node.name)
             self.checkers.forget(node.name)
+        else:
+            self._offered |= _kinds(new)
         changed = self.fleet.put_node(new) if new is not None else True
         if old is None or new is None or _kinds(old) != _kinds(new):
             for pod in list(self._standing.get(node.name, {}).values()):

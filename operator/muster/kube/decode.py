@@ -6,7 +6,7 @@ checks them, and one that does not validate becomes an Undecodable value instead
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -39,6 +39,14 @@ from muster.world.views import (
 # The API server lets objects nest 10,000 deep; Python's own limit may be a tenth of that.
 DEEPEST = 12_000
 MAX_IMAGE_ID = 512
+# A tenant may write megabytes into a pod and its status, and each replica keeps all pods.
+MAX_POD_BYTES = 256 * 1024
+MAX_MESSAGE = 4096  # characters of one message of a status
+MAX_MESSAGE_OF_LARGE = 64
+MAX_GATES = 16
+# Nodes offer a handful. Beyond so many a pod counts for what nodes offer: a kubelet leaves out the rest.
+MAX_RESOURCE_NAMES = 64
+_NO_NAMES: frozenset[str] = frozenset()
 
 Raw = bytes | msgspec.Raw
 Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
@@ -432,8 +440,13 @@ def is_gone(answer: bytes) -> bool:
     return parsed.kind == "Status" or (meta.deletion_grace_period_seconds == 0 and not meta.finalizers)
 
 
-def pod(data: Raw) -> PodView:
-    """A pod. What those of a gang have in common is kept once."""
+def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
+    """A pod. What those of a gang have in common is kept once.
+
+    Args:
+        offered: the extended resources and huge pages that nodes offer.
+    """
+    most = MAX_MESSAGE if len(bytes(data)) <= MAX_POD_BYTES else MAX_MESSAGE_OF_LARGE
     parsed = _pods.decode(data)
     meta, spec, status = parsed.metadata, parsed.spec, parsed.status or _PodStatus()
     labels = meta.labels or {}
@@ -449,31 +462,36 @@ def pod(data: Raw) -> PodView:
         node=spec.node_name or "",
         pinned="" if spec.node_name or spec.scheduling_gates else _pinned(spec.affinity),
         phase=sys.intern(status.phase),
-        reason=status.reason or "",
-        message=(status.message or "") if status.phase in TERMINAL_PHASES else "",
+        reason=(status.reason or "")[:most],
+        message=(status.message or "")[:most] if status.phase in TERMINAL_PHASES else "",
         pod_ip=status.pod_ip or "",
         deleting=meta.deletion_timestamp is not None,
         created=meta.creation_timestamp,
         grace_seconds=meta.deletion_grace_period_seconds or 0,
         scheduler=sys.intern(spec.scheduler_name),
-        gates=tuple(sys.intern(gate.name) for gate in spec.scheduling_gates or ()),
-        requests=_requested(spec),
+        gates=tuple(sys.intern(gate.name) for gate in (spec.scheduling_gates or ())[:MAX_GATES]),
+        requests=_requested(spec, offered),
         containers=(
-            *(_container(c, init=True) for c in status.init_container_statuses or ()),
-            *(_container(c, init=False) for c in status.container_statuses or ()),
+            *(_container(c, most, init=True) for c in status.init_container_statuses or ()),
+            *(_container(c, most, init=False) for c in status.container_statuses or ()),
         ),
         unschedulable_message=next(
             (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
-        ),
+        )[:most],
     )
 
 
-def occupant(data: Raw) -> OccupantView:
-    """A pod as far as it takes something away on its node."""
+def occupant(data: Raw, offered: Container[str] = _NO_NAMES) -> OccupantView:
+    """A pod as far as it takes something away on its node.
+
+    Args:
+        offered: the extended resources and huge pages that nodes offer.
+    """
     parsed = _occupants.decode(data)
     meta, spec = parsed.metadata, parsed.spec
+    requested = _requested(spec, offered) if spec.node_name else {}
     return OccupantView(
-        meta.namespace, meta.name, meta.uid, int(meta.resource_version), spec.node_name or "", _requested(spec)
+        meta.namespace, meta.name, meta.uid, int(meta.resource_version), spec.node_name or "", requested
     )
 
 
@@ -846,7 +864,7 @@ def _named(term: _Term) -> str:
     return ""
 
 
-def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
+def _container(status: _ContainerStatus, most: int, *, init: bool) -> ContainerView:
     name, state = sys.intern(status.name), status.state or _State()
     image = sys.intern(status.image_id[:MAX_IMAGE_ID]) if status.image_id else ""
     if state.terminated is not None:
@@ -856,18 +874,28 @@ def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
             init,
             terminated=True,
             exit_code=ended.exit_code,
-            terminated_reason=ended.reason or "",
-            terminated_message=ended.message or "",
+            terminated_reason=(ended.reason or "")[:most],
+            terminated_message=(ended.message or "")[-most:],
             image_id=image,
         )
     if state.running is not None:
         return ContainerView(name, init, running=True, image_id=image)
     waiting = state.waiting or _Waiting()
-    return ContainerView(name, init, waiting_reason=waiting.reason or "", waiting_message=waiting.message or "")
+    reason, message = (waiting.reason or "")[:most], (waiting.message or "")[:most]
+    return ContainerView(name, init, waiting_reason=reason, waiting_message=message)
 
 
-def _requested(spec: _PodSpec) -> dict[str, int]:
-    """What the scheduler holds for a pod."""
+def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str, int]:
+    """What the scheduler holds for a pod; of one that names too many resources, as far as nodes offer them."""
+    askers = [spec, *(spec.containers or ()), *(spec.init_containers or ())]
+    asked = [each.resources for each in askers if each.resources is not None]
+    named = [names for each in asked for names in (each.requests, each.limits) if names]
+    if spec.overhead:
+        named.append(spec.overhead)
+    if len({name for names in named for name in names}) > MAX_RESOURCE_NAMES:
+        for names in named:
+            for name in [name for name in names if name not in resources.COUNTED and name not in offered]:
+                del names[name]
     return asked_together(
         [_of(container) for container in spec.containers or ()],
         [(_of(container), container.restart_policy == "Always") for container in spec.init_containers or ()],

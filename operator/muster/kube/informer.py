@@ -8,8 +8,9 @@ stream never comes back (it has been deleted or replaced since). A list shorter 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -380,37 +381,70 @@ class Informer(Generic[T]):
         self._position = str(version)
 
 
-def worker_pods(client: Client, clock: Clock = time.monotonic) -> Informer[PodView]:
+class Pods(Informer[T]):
+    """Pods of a kind, read once nodes have been: what a pod takes depends on what nodes offer."""
+
+    def __init__(self, client: Client, kind: Kind[T], clock: Clock, nodes: Informer[Any] | None) -> None:
+        super().__init__(client, kind, clock)
+        self._nodes = nodes
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        if self._nodes is not None:
+            await self._nodes.synced.wait()
+        await super().run()
+
+
+def worker_pods(
+    client: Client,
+    clock: Clock = time.monotonic,
+    offered: Container[str] = frozenset(),
+    nodes: Informer[Any] | None = None,
+) -> Informer[PodView]:
     """Our own pods, by namespace and uid of their job, the finished ones included.
 
     Pods that only have the label are there, too, but found by no job: their own makers can make thousands of them.
+
+    Args:
+        offered: the resources that nodes offer.
+        nodes: who reads nodes, if anybody.
     """
-    return Informer(
+    return Pods(
         client,
         Kind(
             "worker_pods",
             paths.core("pods"),
-            decode.pod,
+            partial(decode.pod, offered=offered),
             decode.flat_meta,
             query={"labelSelector": JOB_UID_LABEL},
             index=lambda pod: (pod.namespace, pod.job_uid) if pod.owner_uid == pod.job_uid else None,
             bare=decode.bare_pod,
         ),
         clock,
+        nodes,
     )
 
 
-def occupant_pods(client: Client, clock: Clock = time.monotonic) -> Informer[OccupantView]:
+def occupant_pods(
+    client: Client,
+    clock: Clock = time.monotonic,
+    offered: Container[str] = frozenset(),
+    nodes: Informer[Any] | None = None,
+) -> Informer[OccupantView]:
     """Everybody's pods on nodes, Terminating ones included, finished ones and those that say to be workers not.
 
     A pod that finishes leaves the selector, which the watch reports as DELETED.
+
+    Args:
+        offered: the resources that nodes offer.
+        nodes: who reads nodes, if anybody.
     """
-    return Informer(
+    return Pods(
         client,
         Kind(
             "occupant_pods",
             paths.core("pods"),
-            decode.occupant,
+            partial(decode.occupant, offered=offered),
             decode.flat_meta,
             query={
                 "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed",
@@ -420,6 +454,7 @@ def occupant_pods(client: Client, clock: Clock = time.monotonic) -> Informer[Occ
             bare=decode.bare_occupant,
         ),
         clock,
+        nodes,
     )
 
 

@@ -332,3 +332,45 @@ def test_the_boot_id_of_a_node_fits_into_records_whatever_its_kubelet_says() -> 
     node = raw({"metadata": {"name": "n", "resourceVersion": "5"}, "status": {"nodeInfo": {"bootID": "1" * 5000}}})
     incident = {"time": "2026-01-01T00:00:00Z", "state": "Unhealthy", "reason": "Xid79"}
     assert HealthIncident.model_validate({**incident, "bootId": decode.node(node).boot_id}).boot_id == "1" * 64
+
+
+def a_large_pod(containers: int = 1, **requests: str) -> dict[str, Any]:
+    names = [f"tenant.example/invented-{number:06}" for number in range(25_000)]
+    parts = [dict.fromkeys(names[number::containers], "1") for number in range(containers)]
+    parts[-1].update(requests)
+    asked = [{"resources": {"requests": part, "limits": part}} for part in parts]
+    return {
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+        "spec": {"nodeName": "n0", "containers": asked},
+        "status": {"phase": "Running"},
+    }
+
+
+@pytest.mark.parametrize("containers", [1, 1000])
+def test_a_pod_that_names_thousands_of_resources_counts_for_what_nodes_offer(containers: int) -> None:
+    large = raw(a_large_pod(containers, cpu="2", **{"nvidia.com/gpu": "8"}))
+    assert len(large) > decode.MAX_POD_BYTES
+    for read in (decode.pod, decode.occupant):
+        found = read(large, {"nvidia.com/gpu", "rdma/hca"})
+        assert found.requests == {"pods": 1, "cpu": 2000, "nvidia.com/gpu": 8}, "no more than its node gives it"
+
+
+def test_a_pod_with_few_resources_keeps_those_that_no_node_offers_yet() -> None:
+    few = a_large_pod()
+    few["spec"]["containers"] = [{"resources": {"requests": {"vendor.example/new": "1"}}}]
+    assert decode.pod(raw(few)).requests == {"pods": 1, "vendor.example/new": 1}
+
+
+@pytest.mark.parametrize(("padding", "most"), [(0, 4096), (300_000, 64)], ids=["usual", "large"])
+def test_messages_of_a_pod_are_cut(padding: int, most: int) -> None:
+    long = "a" * 5000 + "z" * 5000
+    ended = {"exitCode": 1, "reason": long, "message": long}
+    statuses = [{"name": "a", "state": {"waiting": {"message": long}}}, {"name": "b", "state": {"terminated": ended}}]
+    pod = a_large_pod()
+    pod["spec"] = {"containers": [], "padding": "x" * padding}
+    condition = {"type": "PodScheduled", "status": "False", "message": long}
+    pod["status"] = {"phase": "Failed", "message": long, "containerStatuses": statuses, "conditions": [condition]}
+    found = decode.pod(raw(pod))
+    waiting, terminated = found.containers
+    assert (found.message, found.unschedulable_message, waiting.waiting_message) == ("a" * most,) * 3
+    assert terminated.terminated_message == "z" * most, "the last lines say why it ended"

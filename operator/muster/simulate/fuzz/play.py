@@ -242,7 +242,7 @@ def _is_understood(resource: str, document: Object) -> bool:
         return False
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[decode.Raw], object]] = {
     "trainingjobs": decode.custom(TrainingJob),
     "gangs": decode.custom(Gang),
     "nodehealths": decode.custom(NodeHealth),
