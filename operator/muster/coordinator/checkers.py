@@ -8,7 +8,7 @@ import itertools
 import operator
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from prometheus_client import Gauge
@@ -247,9 +247,28 @@ class CheckerHub:
         nodes = self._meetings.get(meeting, ())
         if node not in nodes:
             return "", ()
+        processes = self._processes_on_a_node(nodes, meeting)
         return meeting, tuple(
-            put for other in sorted(nodes) if other != node for put in self._puts(other, meeting) or ()
+            put
+            for other in sorted(nodes)
+            if other != node
+            for put in self._puts(other, meeting) or ()
+            if put.rank // processes == self._node_rank(other, meeting)
         )
+
+    def _node_rank(self, node: str, meeting: str) -> int:
+        """The place of a node in an order of its directive: it speaks for its own processes alone."""
+        return next(order.node_rank for order in self._told[node].orders if order.id == meeting)
+
+    def _processes_on_a_node(self, nodes: Collection[str], meeting: str) -> int:
+        """How many processes of an order each node has: one for each GPU, and one on a CPU. The first node's count holds."""
+        first = min(nodes, key=lambda node: self._node_rank(node, meeting))
+        speaker = self._speaker(first)
+        report = self._heard[first][speaker].report if speaker is not None else None
+        if report is None or report.device != "cuda":
+            return 1
+        gpus = next(order.gpus for order in self._told[first].orders if order.id == meeting)
+        return max(gpus or report.gpus, 1)
 
     def _puts(self, node: str, meeting: str) -> tuple[Put, ...] | None:
         """What a node has put into a meeting; None: it has not come yet. More than a checker puts is handed to nobody."""

@@ -337,7 +337,7 @@ def test_what_is_withdrawn_is_waited_for_no_longer(hub: CheckerHub, done: list[s
 def met(hub: CheckerHub, *nodes: str, order: str = "pair", kind: str = checks.PAIR) -> NodeChecks:
     """These nodes have an order together."""
     for rank, node in enumerate(nodes):
-        wanted = NodeChecks((CheckOrder(order, kind, node_rank=rank, nodes=len(nodes)),))
+        wanted = NodeChecks((CheckOrder(order, kind, gpus=1, node_rank=rank, nodes=len(nodes)),))
         hub.give(f"job-of-{node}", {node: wanted})
     return wanted
 
@@ -367,6 +367,23 @@ def test_nobody_reads_or_fills_a_meeting_of_others(hub: CheckerHub) -> None:
     assert (hub.directive_for("n3").meeting, hub.directive_for("n3").puts) == ("", ())
     assert hub.directive_for("n1").puts == puts(1, "here")
     assert hub.directive_for("n2").puts == puts(0, "here")
+
+
+@pytest.mark.parametrize(("device", "processes"), [("cpu", 1), ("cuda", 8)])
+def test_a_node_puts_nothing_in_the_name_of_another_ones_process(hub: CheckerHub, device: str, processes: int) -> None:
+    for rank, node in enumerate(("n1", "n2", "n3")):
+        order = CheckOrder("gang", checks.GANG, gpus=8 if device == "cuda" else None, node_rank=rank, nodes=3)
+        hub.give(f"job-of-{node}", {node: NodeChecks((order,))})
+    own = [
+        tuple(put for rank in range(at * processes, (at + 1) * processes) for put in puts(rank, "key"))
+        for at in range(3)
+    ]
+    for at, node in enumerate(("n1", "n2")):
+        hub.record(caller(node), replace(READY, device=device, gpus=8, meeting="gang", puts=own[at]))
+    forged = replace(READY, device="cpu", gpus=1, meeting="gang", puts=(*own[0], *own[2], *own[1]))
+    hub.record(caller("n3"), forged)
+    assert hub.directive_for("n1").puts == (*own[1], *own[2])
+    assert hub.directive_for("n2").puts == (*own[0], *own[2])
 
 
 @pytest.mark.parametrize("value", ["A" * 8000, "\N{OCTOPUS}"])
