@@ -210,6 +210,19 @@ class TestAStolenTokenOfTheOperator:
             code, message = thief.request("POST", PODS.format(where), pod(job, where))
             assert (code, NO_POD in message) == (403, True), message
 
+    def test_nothing_in_a_namespace_whose_label_forbids_training(
+        self, installation: Any, thief: Thief, job: dict[str, Any]
+    ) -> None:
+        where = job["metadata"]["namespace"]
+        installation.kubectl("label", "namespace", where, "muster.dev/training=disabled")
+        code, message = thief.request("POST", PODS.format(where), pod(job, where))
+        assert (code, NO_POD in message) == (403, True), message
+        made = shared(job, "ConfigMap")
+        code, message = thief.request("POST", f"/api/v1/namespaces/{where}/configmaps", made)
+        assert code >= 400, message
+        installation.kubectl("label", "namespace", where, "muster.dev/training-")
+        assert thief.request("POST", PODS.format(where), pod(job, where))[0] == 201
+
     @pytest.mark.parametrize(
         "changes",
         [
