@@ -42,8 +42,9 @@ from muster.world.fleet import Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict
 from muster.world.joblimits import lowered_fields, within_limits
 from muster.world.names import pod_name_in
-from muster.world.quotas import QuotaClaim
+from muster.world.quotas import QuotaClaim, QuotaView
 from muster.world.record import is_record, record_flaw, record_key
+from muster.world.resources import PODS
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
@@ -63,6 +64,8 @@ _ahead = Gauge(
 DARK_SECONDS = 12.0
 # Nodes that are held for longer without a start, and then let go of, count as a reservation that came to nothing.
 UNUSED_SECONDS = 60.0
+# A tenant may make thousands of ResourceQuotas. Beyond these its own jobs get no nodes, so that it hides none among them.
+MAX_QUOTAS, MAX_QUOTA_NAMES = 64, 1024
 # An unbound pod that no record names any more may be bound already: a watch shows that late, but not so late.
 UNBOUND_SECONDS = 60.0
 
@@ -367,6 +370,9 @@ class Cluster:
     def quotas_of(self, namespace: str) -> NamespaceQuotas:
         """The ResourceQuotas of a namespace, and what its jobs that have nodes take of them."""
         quotas = [quota for quota in self.quotas.store.by_index(namespace) if quota.hard]
+        if len(quotas) > MAX_QUOTAS or sum(len(quota.hard) for quota in quotas) > MAX_QUOTA_NAMES:
+            name = f"(all {len(quotas)}: Muster reads {MAX_QUOTAS} of a namespace with {MAX_QUOTA_NAMES} names in all)"
+            return NamespaceQuotas([QuotaView(namespace, name, "", 0, hard={PODS: 0})])
         uids = self._uids.get(namespace, ()) if quotas else ()
         return NamespaceQuotas(quotas, [held for uid in uids for held in self._held_by(namespace, uid)])
 

@@ -841,6 +841,23 @@ def test_a_gang_takes_of_quotas_the_pods_that_are_not_there_yet_and_its_nodes_wh
     assert scene.cluster._uids == {}
 
 
+@pytest.mark.parametrize(("count", "names"), [(65, 1), (2, 600)], ids=["quotas", "names"])
+def test_a_namespace_with_more_quotas_than_are_read_has_room_for_nobody(
+    scene: Any, make: Any, count: int, names: int
+) -> None:
+    job = make.job(workers=1)
+    scene.cluster.jobs.store.assume(job)
+    hard = {"pods": 100, **{f"requests.tenant.example/r{number}": 1 for number in range(names)}}
+    for number in range(count):
+        scene.cluster.quotas.store.assume(QuotaView("ns", f"q{number}", f"u{number}", 10 + number, hard=hard))
+    (only,) = scene.cluster.quotas_of("ns").quotas
+    assert (only.hard, f"all {count}" in only.name) == ({"pods": 0}, True)
+    assert scene.cluster.claim_of(job).falls_under(only)
+    assert scene.cluster.claim_of(job).usage["pods"] == 1
+    scene.cluster.quotas.store.assume_deleted(("ns", "q0"), "u0")
+    assert len(scene.cluster.quotas_of("ns").quotas) == count - 1
+
+
 def test_a_job_replaced_by_one_of_its_name_takes_nothing_of_quotas(scene: Any, make: Any) -> None:
     old, new = make.job(), make.job(version=9)
     new = new.model_copy(update={"metadata": new.metadata.model_copy(update={"uid": "uid-new"})})
