@@ -57,6 +57,9 @@ _AER_WORDS = ("PCIe Bus Error",)
 _UNCORRECTED = r"Uncorrect(?:ed|able)"
 # arch/x86/kernel/cpu/mce: bit 61 of the status (UC) says that the error could not be corrected.
 _MCE = r"mce: \[Hardware Error\]: CPU \d+: Machine Check(?: Exception)?: [0-9a-f]+ "
+# drivers/firmware/efi/cper.c (cper_estatus_print_section): each of these lines is a record of its own.
+_GHES = r"\{\d+\}\[Hardware Error\]: {1,6}"
+_GHES_UNCORRECTED = rf"{_GHES}Error \d+, type: (?:recoverable|fatal)"
 _XFS = rf"XFS \({_DISK}\): "
 _BTRFS = rf"\(device {_DISK}(?::?\s?state \w{{1,8}})?\)"
 _BEYOND = r"(?:[^\n]{1,64}: )?attempt to access beyond end of device"
@@ -281,7 +284,17 @@ _HOST = (
     # Without the number in braces it is what the firmware has kept from the boot before (drivers/acpi/apei/bert.c).
     _row("ghes-fatal", kinds.HOST_UNCORRECTED, "[Hardware Error]: ", r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
     _row("ghes-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
-         r"\{\d+\}\[Hardware Error\]: ? ?event severity: (?:corrected|recoverable)"),
+         r"\{\d+\}\[Hardware Error\]: ? ?event severity: corrected"),
+    # From a recoverable error the system goes on, but it was not corrected. Of one of PCIe the line of its device says so itself.
+    _lines(
+        "ghes-uncorrected",
+        kinds.HOST_UNCORRECTED,
+        ("[Hardware Error]: ",),
+        rf"{_GHES_UNCORRECTED}(?:\n{_GHES}fru_\w{{2,4}}: [^\n]{{0,160}}){{0,2}}"
+        rf"\n{_GHES}section_type: (?:memory|general processor|ARM processor|IA32/X64 processor) error",
+        _GHES_UNCORRECTED,
+        rf"{_GHES}(?:fru_id|fru_text|section_type): ",
+    ),
     _row("arm64-serror", kinds.HOST_UNCORRECTED, "SError Interrupt on CPU", r"SError Interrupt on CPU\d+, code 0x[0-9a-f]+"),
     _row("panic-of-hardware", kinds.HOST_UNCORRECTED, "Kernel panic - not syncing",
          r"Kernel panic - not syncing: (?:(?:Fatal (?:local )?|Uncorrected |Unrecoverable )?[Mm]achine [Cc]heck|Fatal hardware error"
@@ -305,7 +318,7 @@ _KERNEL = (
     _row("oops", kinds.KERNEL_HANG, "[#",
          r"(?:Internal error: |general protection fault.{0,40})?Oops(?: -)?:? [^\n]{1,160}\[#\d"
          r"|(?:general protection fault|double fault|invalid opcode|divide error|stack segment|int3|alignment check)\b[^\n]{0,120}"
-         r": [0-9a-f]{4} \[#\d|Internal error: [^\n]{1,120}: [0-9a-f]{8,16} \[#\d"),
+         r": [0-9a-f]{4} \[#\d|Internal error: [^\n]{0,120}: [0-9a-f]{8,16} \[#\d"),
     _row("bad-access", kinds.KERNEL_HANG, ("BUG: ", "Unable to handle kernel"),
          r"BUG: unable to handle (?:page fault for address|kernel )|BUG: kernel NULL pointer dereference"
          r"|Unable to handle kernel [^\n]{1,60} at virtual address [0-9a-f]{8}"),
