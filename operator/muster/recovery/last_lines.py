@@ -114,6 +114,11 @@ _ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "
     r"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*Got completion from peer .*(?:status|error)[= ]\(?(?:1|2|3|4|6|7|8)\b"
 )
+# glibc, of a heap or a stack that the program has broken: the cause where nothing else is told, for it may also break while a rank ends.
+_BROKEN_MEMORY = re.compile(
+    r"double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|\*\*\* stack smashing detected \*\*\*"
+    r"|(?:free|realloc|munmap_chunk|malloc\w*)\(\): (?:invalid|corrupted|unaligned|memory corruption|mismatching|unsorted|double free)"
+)
 # They say that something has failed, and what it was stands before or behind them.
 _AROUND = re.compile(
     r"(?:\S+\.)?(?:ChildFailedError|DistBackendError|CalledProcessError|ProcessRaisedException)\b"
@@ -177,6 +182,8 @@ def _said(text: str) -> Cause | None:
     # Threads warn of a store that is gone while a rank ends, whatever it ends of.
     told = [line for line in lines if not _WARNS.match(line)]
     found = _told(told)
+    if found is None and any(map(_BROKEN_MEMORY.match, told)):
+        return Cause.OWN
     return found if found is not None or len(told) == len(lines) else _told(lines)
 
 
