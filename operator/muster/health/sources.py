@@ -432,6 +432,14 @@ ROWS: tuple[Row, ...] = (
         "medik8s/drain", _S.MEDIK8S, TaintMark(r"medik8s\.io/drain"), reason="NodeMaintenanceDrains", removal=Notice()
     ),
     _planned(
+        "medik8s/remediation",
+        _S.MEDIK8S,
+        TaintMark(r"medik8s\.io/(?:remediation|fence-agents-remediation)"),
+        reason="NodeIsRemediated",
+        removal=Notice(final=True),
+        note="the node is fenced, and reboots or is switched off",
+    ),
+    _planned(
         "openshift/drain",
         _S.OPENSHIFT,
         Annotation("machineconfiguration.openshift.io/desiredDrain", "drain-.*"),
