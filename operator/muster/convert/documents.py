@@ -62,7 +62,7 @@ def _other(it: Any) -> Result | None:
     if group is None or str(it.get("apiVersion")).partition("/")[0] != group:
         return None
     return Result(
-        refused=f"{kind_of(it)} cannot be converted: {', '.join(VERSIONS)} can. Write a TrainingJob whose command is what runs on each "
+        refused=f"{kind_of(it)} of {it['apiVersion']} cannot be converted: {', '.join(VERSIONS)} can. Write a TrainingJob whose command is what runs on each "
         "node (torchrun train.py, or python3 train.py and spec.launch.processesPerNode), docs/trainer-contract.md"
     )
 

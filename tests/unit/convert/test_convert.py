@@ -239,7 +239,7 @@ def test_a_template_that_nobody_has_filled_in_is_refused_with_a_remedy() -> None
 def test_gangs_of_other_systems_are_refused(version: str, kind: str) -> None:
     (found, plain) = converted([{"apiVersion": version, "kind": kind}, {"apiVersion": "batch/v1", "kind": "Job"}])
     assert found is not None
-    assert found.refused.startswith(f"{kind} cannot be converted")
+    assert found.refused.startswith(f"{kind} of {version} cannot be converted")
     assert plain is None
 
 
@@ -249,7 +249,9 @@ def test_another_kind_of_gang_is_refused_and_not_passed_on_to_start_elsewhere() 
     )
     assert mpi is not None
     assert mpi.job is None
-    assert mpi.refused.startswith("MPIJob cannot be converted: PyTorchJob, TrainJob, JobSet can")
+    assert mpi.refused.startswith(
+        "MPIJob of kubeflow.org/v2beta1 cannot be converted: PyTorchJob, TrainJob, JobSet can"
+    )
     assert own is None
 
 
