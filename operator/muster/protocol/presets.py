@@ -105,9 +105,10 @@ PRESETS: Tuple[Preset, ...] = (
         (
             Line(
                 "%|",
-                # A bar below another one, as that of an evaluation, is followed by the way back up to it (ESC [A).
+                # A bar below another one, as that of an evaluation, is followed by the way back up to it (ESC [A). What a logger
+                # prints next is glued to the newest drawing.
                 _RANK
-                + r"\s*(?:Train: +)?\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)\]\s*$",
+                + r"\s*(?:Train: +)?\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)\](?:\s*$|[^\s\x1b])",
                 " 60%|██████    | 301/500 [00:02<00:01, 148.51it/s]",
                 _HUGGING_FACE
                 + " (ProgressCallback); tqdm 4.70, std.py; `Train:` before it: ms-swift, swift/trainers/callback.py, swift/megatron/callbacks/print_callback.py",
