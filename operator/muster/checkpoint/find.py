@@ -49,6 +49,10 @@ _DEEPER = (
     "no checkpoint lies in %s itself, and %s (%s) is deeper, where none is looked for: name its directory in spec.checkpoint.directory. "
     "Where each rank saves to a directory of its own, nothing tells whether all have: let all save to one"
 )
+_DEEPER_UNRECOGNIZED = (
+    "no checkpoint lies in %s itself. %s is deeper, where none is looked for, and is of no format that Muster knows, or was not finished: "
+    "name its directory in spec.checkpoint.directory, and in spec.checkpoint.pattern what the program writes"
+)
 _UNRECOGNIZED = (
     "%s is of no format that Muster knows, or was not finished: it does not count%s. If the program has finished it, name in "
     "spec.checkpoint.pattern what it writes (state-{step}.pt, run_{step}/DONE), or let it write muster-checkpoint.json last"
@@ -82,6 +86,7 @@ _ONE_OF_SEVERAL = re.compile(r"\d-of-\d")  # files of weights alone
 _CALLED_SO = re.compile(r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|step|iter|epoch|ep|ba)s?[=_.-]?\d", re.IGNORECASE)
 _DEEPER_AGAIN_SECONDS = 600.0  # they may be large
 _MAX_DEEPER = 8  # directories that are looked into, and checkpoints in each
+_DEEPER_LEVELS = 2  # of directories: programs save to PROJECT/RUN/, too
 _MAX_PROBLEM_CHARS = 1000
 _ABOUT_UNRECOGNIZED = "what is of no format"
 _UNREADABLE = "a file cannot be read now: "
@@ -385,24 +390,33 @@ class Finder:
         return any(self._holds_weights(os.path.join(path, name), depth - 1) for name in inner.directories[:_MAX_DEEPER])
 
     def _deeper(self, thorough: bool) -> str:
-        """What lies in a directory of this one, where nobody looks for checkpoints; "" = nothing. Looked for now and then."""
+        """What lies in directories of this one, where nobody looks for checkpoints; "" = nothing. Looked for now and then."""
         if self._now() < self._deeper_until and not thorough:
             return self._deeper_seen
         self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
         names = [name for name in order_candidates(self._names.directories) if not _CALLED_SO.match(name)]
+        paths = list(self._stepped_below(self._directory, names, _DEEPER_LEVELS))
+        seen = next(filter(None, map(self._see, paths)), None)
+        if seen is not None:
+            self._deeper_seen = _DEEPER % (self._directory, seen.checkpoint.path, seen.format.name)
+        else:
+            named = (path for path in paths if _CALLED_SO.match(os.path.basename(path)))
+            unknown = next(filter(self._has_weights, named), "")
+            self._deeper_seen = _DEEPER_UNRECOGNIZED % (self._directory, readable(unknown)) if unknown else ""
+        return self._deeper_seen
+
+    def _stepped_below(self, directory: str, names: Sequence[str], levels: int) -> Iterator[str]:
+        """Directories with a step in their names, below these ones of a directory; those of each the highest first."""
         for name in names[:_MAX_DEEPER]:
-            directory = os.path.join(self._directory, name)
+            path = os.path.join(directory, name)
             try:
-                inner = self._files.children(directory, lambda _: False, self._sign)
+                inner = self._files.children(path, lambda _: False, self._sign)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue
             stepped = [name for name in order_candidates(inner.directories) if step_in_name(name) is not None]
-            paths = [os.path.join(directory, name) for name in stepped[:_MAX_DEEPER]]
-            seen = next(filter(None, map(self._see, paths)), None)
-            if seen is not None:
-                self._deeper_seen = _DEEPER % (self._directory, seen.checkpoint.path, seen.format.name)
-                break
-        return self._deeper_seen
+            yield from (os.path.join(path, name) for name in stepped[:_MAX_DEEPER])
+            if levels > 1 and not stepped:
+                yield from self._stepped_below(path, sorted(inner.directories), levels - 1)
 
     def _why(self, torn: Checkpoint) -> str:
         problem = self._verdict_of(torn)
@@ -573,7 +587,7 @@ class Finder:
             for kind, marker in self._likely(path, name, stamp(itself)):
                 directory = path if kind.markers else self._directory
                 status = self._stat(joined(directory, marker))
-                if status is not None:
+                if status is not None and not any(self._stat(joined(directory, other)) for other in kind.unless):
                     return self._of_format(kind, path, directory, marker, status, stamp(itself))
         except PermissionError as error:  # lost+found and the like have no step in their names
             if step_in_name(name) is not None:

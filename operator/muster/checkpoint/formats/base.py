@@ -60,6 +60,7 @@ class Format:
         step: that it holds, None: not known; asked before anything was listed but the marker.
         claims: whether a directory of this name may be one; without markers: a file. Asked of every name, of which there may be a
             million that are none: what is cheap to see comes first.
+        unless: names of files beside the marker that another framework writes: with one of them it is not of this format.
         beside: by the name, a file outside of it on which it depends (`../latest`); "" = none.
         hides_step: whether no number in a name of this kind orders it among others: its step is in the file alone.
         made_of: the format of what people make such a one of: beside that one, of the same step, it does not count. "" = none.
@@ -76,6 +77,7 @@ class Format:
     problem: Callable[[Candidate], str]
     step: Callable[[Candidate], Optional[int]] = lambda candidate: step_in_name(candidate.name)
     claims: Callable[[str], bool] = lambda name: True
+    unless: Tuple[str, ...] = ()
     beside: Callable[[str], str] = lambda name: ""
     hides_step: Callable[[str], bool] = lambda name: False
     made_of: str = ""

@@ -33,6 +33,7 @@ from muster.checkpoint.names import step_in_name
 STATE_NAME = "trainer_state.json"
 _SENTINEL = "checkpoint-is-incomplete.txt"  # transformers/trainer_jit_checkpoint.py
 _SCHEDULER = "scheduler.pt"
+_OF_PADDLE = "scheduler.pdparams"  # PaddleNLP, paddlenlp/trainer/trainer.py, which names the state of its Trainer alike
 _OPTIMIZER = re.compile(r"optimizer(?:_\d+_rank\d+)?\.(?:pt|bin)\Z")
 _ARCHIVES = re.compile(r"(?:optimizer(?:_\d+_rank\d+)?\.(?:pt|bin)|scheduler\.pt|scaler\.pt|rng_state(?:_\d+)?\.pth)\Z")
 _RANDOM = re.compile(r"rng_state(?:_\d+)?\.pth\Z")
@@ -100,12 +101,13 @@ HUGGING_FACE = Format(
     "HuggingFaceTrainer",
     Words(
         written_by="Hugging Face's Trainer: one rank, DDP, FSDP, DeepSpeed; DLRover's",
-        place="`checkpoint-500/`",
+        place="`checkpoint-500/`, without PaddleNLP's `scheduler.pdparams`",
         step="`global_step` in `trainer_state.json`, which is that of the name",
         complete="weights (where the program saves them itself, under any name), optimizer and scheduler are there and whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of its own or not, random states numbered without a gap, `trainer_state.json` (with DLRover's trainer `dlrover_latest.txt`, which names this step or a later one) not older than they are; no `checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` names a whole directory of it. `save_only_model` leaves weights only",
     ),
     (STATE_NAME,),
     _problem,
+    unless=(_OF_PADDLE,),
     beside=lambda name: FLASH_TRACKER,
     settles=True,
 )
