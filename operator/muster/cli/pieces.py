@@ -41,6 +41,18 @@ OF_THE_LOG = frozenset(
     ]
 )
 """Kinds of evidence that the agent reads from the kernel log: their message is the line."""
+OF_ANSWERS = frozenset(
+    [
+        "CreationForbidden",
+        "DryRunUnsupported",
+        "NamespaceTerminating",
+        "PodSecurityViolation",
+        "QuotaExceeded",
+        "TemplateInvalid",
+        "WebhookFailed",
+    ]
+)
+"""Reasons with which a job waits in the API server's words."""
 # Labels that say which node it is, where, and whose.
 _NO_LABELS = re.compile(
     r".*(?:hostname|/os|/arch|zone|region|topology|instance|node-?group|pool|cluster|image|subnet|account|owner|team).*"
@@ -124,6 +136,7 @@ def pieces(files: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
         ("kernel/findings", _kernel_lines(files)),
         ("marks/nodes", _marks(files)),
         ("manifests/job", _manifests(files)),
+        ("answers/job", _answers(files)),
         ("last_lines/ranks", _last_lines(files)),
         ("printed/logs", _printed(files)),
     ):
@@ -201,6 +214,15 @@ def _manifests(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         metadata = {key: value for key, value in _metadata(job).items() if key in ("name", "labels")}
         kept = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": job["spec"]}
         yield {"input": kept}
+
+
+def _answers(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the API server said of the job's pods. With which code it said that is not kept."""
+    job = files.get("job/trainingjob.json")
+    status = job.get("status") if isinstance(job, Mapping) else None
+    for each in (status.get("conditions") or ()) if isinstance(status, Mapping) else ():
+        if each.get("reason") in OF_ANSWERS and each.get("message"):
+            yield {"input": {"codes": [], "message": each["message"]}, "read": {"reason": each["reason"]}}
 
 
 def _last_lines(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from tests.unit.reports import corpus
 
 from muster.agent.kernel_lines import KERNEL_LINES
 from muster.cli.convert import as_document
-from muster.cli.pieces import MAX_CASES, OF_THE_LOG, Pseudonyms, pieces
+from muster.cli.pieces import MAX_CASES, OF_ANSWERS, OF_THE_LOG, Pseudonyms, pieces
 from muster.world.redact import GONE
 
 XID = "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -70,7 +70,18 @@ FILES: dict[str, Any] = {
                 }
             },
         },
-        "status": {"step": 7},
+        "status": {
+            "step": 7,
+            "conditions": [
+                {
+                    "type": "Running",
+                    "status": "False",
+                    "reason": "QuotaExceeded",
+                    "message": 'pods "llama-70b-abcde-0-1" is forbidden: exceeded quota: a, in team-blue',
+                },
+                {"type": "Queued", "status": "True", "reason": "BehindInQueue", "message": "behind others"},
+            ],
+        },
     },
     "job/pods.json": [{"metadata": {"name": "llama-70b-abcde-0-1"}, "spec": {"nodeName": "gpu-ams1-17"}}],
     "job/gangs.json": [
@@ -97,6 +108,7 @@ def test_each_sort_has_its_cases_in_the_form_of_the_corpus() -> None:
         "reports/kernel/findings.yaml": 1,
         "reports/marks/nodes.yaml": 1,
         "reports/manifests/job.yaml": 1,
+        "reports/answers/job.yaml": 1,
         "reports/last_lines/ranks.yaml": 1,
         "reports/printed/logs.yaml": 1,
     }
@@ -113,6 +125,11 @@ def test_each_sort_has_its_cases_in_the_form_of_the_corpus() -> None:
         "spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
         "status": {"conditions": [{"type": "GpuProblem", "status": "True", "message": "node-0 at 10.0.0.1"}]},
     }
+    assert case["answers"] == {
+        "input": {"codes": [], "message": 'pods "pod-0" is forbidden: exceeded quota: a, in namespace-0'},
+        "read": {"reason": "QuotaExceeded"},
+        "right": "",
+    }
     assert case["last_lines"] == {
         "input": "Traceback:\nConnectionError: node-1 at 10.0.0.2",
         "exitCode": 1,
@@ -126,6 +143,10 @@ def test_each_sort_has_its_cases_in_the_form_of_the_corpus() -> None:
 
 def test_lines_are_those_of_the_kinds_that_the_agent_reads_from_the_kernel_log() -> None:
     assert {row.kind for row in KERNEL_LINES} == OF_THE_LOG
+
+
+def test_reasons_of_the_api_server_s_answers_are_those_that_the_corpus_has() -> None:
+    assert {case.right["reason"] for case in corpus.cases("answers") if "reason" in case.right} <= OF_ANSWERS
 
 
 def test_no_identifier_of_the_cluster_is_left() -> None:
