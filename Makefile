@@ -9,7 +9,8 @@ PY = PYTHONPATH=operator:tools $(VENV)/bin/python
 TOOL = PYTHONPATH=tools $(or $(PYTHON),python3) -m
 # --name value for each of these variables that is set.
 options = $(foreach option,$(1),$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
-export PYTHONDONTWRITEBYTECODE := 1
+# Each process of a test reads the modules as they were compiled once, and pytest the tests as it once rewrote them.
+unexport PYTHONDONTWRITEBYTECODE
 export PYTHONHASHSEED := 0
 
 .PHONY: help

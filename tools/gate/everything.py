@@ -118,7 +118,7 @@ def _keep(commit: str | None, outcome: Outcome, seed: int | None) -> None:
 
 def _environment(part: Part, seed: int | None) -> dict[str, str]:
     path = os.pathsep.join(str(ROOT / folder) for folder in ("operator", "tools"))
-    variables = {"PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    variables = {"PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": ""}  # as the Makefile has it
     if part.nodes:
         variables["CLUSTER_NAME"] = CLUSTER
     if seed is not None:
