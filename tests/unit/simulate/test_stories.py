@@ -10,12 +10,24 @@ from pathlib import Path
 import pytest
 
 from muster.simulate import stories
-from muster.simulate.play import play
-
-KEPT = sorted((Path(__file__).parent / "stories").glob("*.json"))
+from muster.simulate.play import Story, play
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_a_story_violates_nothing(path: Path) -> None:
-    outcome = play(stories.read(path))
+def told_once() -> dict[str, Story]:
+    """Each life with the names of its files: where one has shown two defects, both files tell the same."""
+    names: dict[str, list[str]] = {}
+    told: dict[str, Story] = {}
+    for path in sorted((Path(__file__).parent / "stories").glob("*.json")):
+        story = stories.read(path)
+        told[repr(story)] = story
+        names.setdefault(repr(story), []).append(path.stem)
+    return {", ".join(names[key]): story for key, story in told.items()}
+
+
+KEPT = told_once()
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_story_violates_nothing(name: str) -> None:
+    outcome = play(KEPT[name])
     assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
