@@ -40,7 +40,7 @@ lint: venv ## ruff, mypy, import-linter, yamllint
 	@$(VENV)/bin/ruff check --cache-dir $(LINT_CACHE)/ruff .
 	@$(VENV)/bin/ruff format --check --cache-dir $(LINT_CACHE)/ruff .
 	@MYPYPATH=operator:tools:. flock $(LINT_CACHE)/mypy.lock $(VENV)/bin/mypy --cache-dir $(LINT_CACHE)/mypy
-	@PYTHONPATH=operator $(VENV)/bin/lint-imports --no-logo --cache-dir $(LINT_CACHE)/imports
+	@PYTHONPATH=operator:tools $(VENV)/bin/lint-imports --no-logo --cache-dir $(LINT_CACHE)/imports
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it"; exit 1; }
 	@$(VENV)/bin/yamllint --strict manifests examples crds
 
@@ -75,10 +75,10 @@ test-all: ## Everything, in parts; goes on after a failure and where it was stop
 	@$(TOOL) gate.everything $(call options,PART) $(if $(AGAIN),--again)
 
 simulate: venv ## Lives of a simulated fleet with faults at random (MINUTES=3 SEED=1 JOBS=2 RECORD=docs/simulated.json, or REPLAY=build/simulate/17.json)
-	@$(PY) -m muster.simulate $(call options,MINUTES SEED JOBS RECORD REPLAY)
+	@$(PY) -m simulate $(call options,MINUTES SEED JOBS RECORD REPLAY)
 
 fuzz: venv ## Mutated objects, reports and requests beside a healthy job (SECONDS=60 INPUTS=100000 SEED=1, or REPLAY=build/fuzz/17.json)
-	@$(PY) -m muster.simulate.fuzz $(call options,SECONDS INPUTS SEED REPLAY)
+	@$(PY) -m fuzz $(call options,SECONDS INPUTS SEED REPLAY)
 
 ATTACK_OPTIONS = $(call options,FAULTS SEED MINUTES CHAOS QUIET)
 attack: venv cluster-up ## Faults on the real local cluster: FAULTS=build/simulate/17.json, or SEED=1 MINUTES=3 (CHAOS=all)

@@ -18,9 +18,9 @@ from pathlib import Path
 from bench.bed import ROOT
 from bench.facts import facts
 from muster.controller.settings import COLLECT_AFTER
-from muster.simulate.fleets.life import DAYS, FLEETS, LARGEST, SMALLEST, Outcome, live, plan
-from muster.simulate.fleets.sums import Sum, kept, line, read, told
-from muster.simulate.hashes import fix_hashes
+from simulate.fleets.life import DAYS, FLEETS, LARGEST, SMALLEST, Outcome, live, plan
+from simulate.fleets.sums import Sum, kept, line, read, told
+from simulate.hashes import fix_hashes
 
 OUTPUT = ROOT / "build" / "bench" / "health-fleets.json"
 MOST_TOLD = 5

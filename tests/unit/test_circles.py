@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # All that happens in a simulated life takes the `Life` that it happens in.
-LEFT = ("muster.simulate.",)
+LEFT = ("simulate.",)
 
 
 def imports(root: Path, prefix: str = "") -> dict[str, set[str]]:

@@ -17,8 +17,8 @@ from attack.faults import MAKERS, ON_THE_WAY
 from attack.play import QUIET_SECONDS, Outcome, Player, finish, play_list, play_seed
 from attack.stage import CHAOS, opened
 from attack.way import Way, laid, restore
-from muster.simulate import stories
-from muster.simulate.play import Story
+from simulate import stories
+from simulate.play import Story
 from testbed.bed import ROOT, Bed
 
 OUTPUT = ROOT / "build" / "attack"

@@ -24,7 +24,7 @@ from localcluster import cgroups
 from localcluster.errors import LocalClusterError
 from localcluster.layout import CONTROL_PLANE_ADDRESS
 from muster.checkpoint.manifest import MANIFEST_NAME
-from muster.simulate.faults import Fault, Undo, each
+from simulate.faults import Fault, Undo, each
 from testbed.bed import SYSTEM_NAMESPACE
 
 BUDGET = "hardwareRestartsPerDay"

@@ -16,8 +16,8 @@ from attack.checks import Violation, check_job, check_nodes
 from attack.faults import MAKERS, ON_THE_WAY, make
 from attack.stage import NAMESPACE, NotMadeError, Stage
 from localcluster.errors import LocalClusterError
-from muster.simulate.faults import FOR_EVER, KINDS, Fault, Undo, draw
-from muster.simulate.play import AIMED
+from simulate.faults import FOR_EVER, KINDS, Fault, Undo, draw
+from simulate.play import AIMED
 from testbed.kube import KubectlError, WaitError, wait_until
 
 Say = Callable[[str], None]

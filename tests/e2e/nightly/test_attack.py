@@ -11,7 +11,7 @@ import pytest
 from attack.__main__ import attack, some_chaos
 from attack.stage import CHAOS
 from attack.way import Way, laid
-from muster.simulate.play import Story
+from simulate.play import Story
 from testbed.bed import Bed
 
 SHORT_SECONDS = 45.0

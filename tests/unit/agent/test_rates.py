@@ -21,7 +21,7 @@ from muster.agent.thresholds import DEFAULTS
 from muster.agent.writer import Pace
 from muster.api.nodehealth import Evidence
 from muster.health.kinds import sign_of
-from muster.simulate.fleets.agents import AtOnce
+from simulate.fleets.agents import AtOnce
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 EPOCH = 1_790_000_000.0

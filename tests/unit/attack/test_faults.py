@@ -1,6 +1,6 @@
 from attack.faults import MAKERS, ON_THE_WAY
 from attack.packets import between
-from muster.simulate.faults import KINDS
+from simulate.faults import KINDS
 
 
 def test_what_a_fault_says_of_the_cluster_is_true() -> None:

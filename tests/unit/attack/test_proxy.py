@@ -10,7 +10,7 @@ from yarl import URL
 
 from attack import proxy as module
 from attack.proxy import END, LAG, LOSE, REFUSE, SLOW, Proxy, Wrong, resource_of
-from muster.simulate.loop import SimulatedLoop
+from simulate.loop import SimulatedLoop
 
 Pair = tuple[Proxy, ClientSession]
 POD = "/api/v1/namespaces/one/pods/a"

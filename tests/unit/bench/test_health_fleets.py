@@ -7,8 +7,8 @@ import pytest
 from bench import health_fleets
 from bench.health_fleets import Kept
 
-from muster.simulate.fleets.life import Outcome, Violation, plan
-from muster.simulate.fleets.sums import Sum
+from simulate.fleets.life import Outcome, Violation, plan
+from simulate.fleets.sums import Sum
 
 
 def lived(seed: int) -> Outcome:

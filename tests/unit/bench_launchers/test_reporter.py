@@ -18,7 +18,7 @@ from bench.launchers.training import Pace, Training
 from bench.launchers.worker import Identity, Worker
 
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, decode_report, digest, encode
-from muster.simulate.loop import SimulatedLoop
+from simulate.loop import SimulatedLoop
 
 PACE = {"poll_seconds": 0.2, "hold_seconds": 0.2}
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.clock import Clock
 
+from fuzz.samples import CHECKED
 from muster.coordinator import checkers
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import SILENT_SECONDS, CheckerHub
@@ -21,7 +22,6 @@ from muster.protocol.checks import (
     PassReport,
     Put,
 )
-from muster.simulate.fuzz.samples import CHECKED
 from muster.world.checks import NodeChecks
 
 READY = replace(CHECKED, sequence=1, answers=CHECKED.answers[:1], figures=CHECKED.figures[:1], running="")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.counting import CountedWork
 
+from fuzz.samples import CHECKED
 from muster.coordinator import reports
 from muster.coordinator.reports import decode_check_report, decode_report
 from muster.protocol import checks, messages
@@ -24,7 +25,6 @@ from muster.protocol.messages import (
     RankReport,
     Report,
 )
-from muster.simulate.fuzz.samples import CHECKED
 
 
 def filled(part: RankReport) -> RankReport:

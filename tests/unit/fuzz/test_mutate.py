@@ -6,10 +6,10 @@ from random import Random
 import msgspec
 import pytest
 
+from fuzz import samples, wire
+from fuzz.inputs import KINDS, RESOURCES
+from fuzz.mutate import mutated, mutated_bytes
 from muster.kube import decode
-from muster.simulate.fuzz import samples, wire
-from muster.simulate.fuzz.inputs import KINDS, RESOURCES
-from muster.simulate.fuzz.mutate import mutated, mutated_bytes
 
 
 @pytest.mark.parametrize("sample", [samples.NODE, samples.NODE_HEALTH, samples.FLEET_POLICY, samples.OCCUPANT])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from muster.kube.errors import AlreadyExists, Conflict, Gone, NotFound
-from muster.simulate.apiserver import ApiServer, Where, where
-from muster.simulate.clocks import WallClock
-from muster.simulate.loop import SimulatedLoop
+from simulate.apiserver import ApiServer, Where, where
+from simulate.clocks import WallClock
+from simulate.loop import SimulatedLoop
 
 GANG = Where("gangs", "ns", "g", "")
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from muster.simulate.loop import SimulatedLoop, StandstillError
+from simulate.loop import SimulatedLoop, StandstillError
 
 
 def test_events_and_timers_come_at_their_moments_in_one_order() -> None:

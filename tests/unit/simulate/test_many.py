@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from muster.simulate.__main__ import main
-from muster.simulate.play import Outcome, Story
-from muster.simulate.record import Record, RecordError
-from muster.simulate.stories import StoryError, read
+from simulate.__main__ import main
+from simulate.play import Outcome, Story
+from simulate.record import Record, RecordError
+from simulate.stories import StoryError, read
 
 SHOWN = {"seeds": 2, "faults": 30, "simulated_hours": 1.5, "cpu_s": 9.9, "violations": 1, "cells": 140}
 
@@ -70,23 +70,23 @@ def test_what_would_play_nothing_is_refused(options: list[str], words: str, caps
 def test_a_sum_that_cannot_be_kept_is_said_before_hours_are_spent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("muster.simulate.record.revision", lambda: "aaa")
+    monkeypatch.setattr("simulate.record.revision", lambda: "aaa")
     assert main(["--record", "/nonexistent/sum.json"]) == 2
     assert "/nonexistent/sum.json cannot be written: No such file or directory" in capsys.readouterr().err
 
 
 def test_what_was_played_is_kept_before_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen = tmp_path / "sum.json", []
-    monkeypatch.setattr("muster.simulate.record.revision", lambda: "aaa")
-    monkeypatch.setattr("muster.simulate.__main__.KEEP_SECONDS", 0.0)
-    monkeypatch.setattr("muster.simulate.__main__.OUTPUT", tmp_path / "simulate.json")
+    monkeypatch.setattr("simulate.record.revision", lambda: "aaa")
+    monkeypatch.setattr("simulate.__main__.KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("simulate.__main__.OUTPUT", tmp_path / "simulate.json")
 
     def two_lives(first: int, *_: Any) -> Iterator[tuple[Outcome, float]]:
         for seed in range(first, first + 2):
             yield Outcome(Story(seed, []), cells=Counter({("Running", "WatchesEnd"): 3})), 1.0
             seen.append((Record.read(path).faults, Record.read(path).next_seed))
 
-    monkeypatch.setattr("muster.simulate.__main__.lives", two_lives)
+    monkeypatch.setattr("simulate.__main__.lives", two_lives)
     assert main(["--record", str(path)]) == 0
     assert seen == [(3, 2), (6, 3)]
     assert (Record.read(path).faults, Record.read(path).next_seed) == (6, 3)

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from muster.simulate.network import ROUGH_SECONDS, Network
+from simulate.network import ROUGH_SECONDS, Network
 
 
 def test_where_it_is_smooth_every_packet_comes_once_and_no_lot_is_drawn() -> None:

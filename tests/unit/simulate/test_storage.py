@@ -6,8 +6,8 @@ import pytest
 
 from muster.checkpoint.dcp import shard_sizes
 from muster.checkpoint.find import Finder, Look
-from muster.simulate.clocks import WallClock
-from muster.simulate.storage import SHARD_BYTES, Directory, Save, SimulatedFiles, metadata_of
+from simulate.clocks import WallClock
+from simulate.storage import SHARD_BYTES, Directory, Save, SimulatedFiles, metadata_of
 
 NODES = ("n0", "n1", "n2")
 

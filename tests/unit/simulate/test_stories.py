@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.simulate import stories
-from muster.simulate.play import Story, play
+from simulate import stories
+from simulate.play import Story, play
 
 
 def told_once() -> dict[str, Story]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from muster.simulate.client import SimulatedClient
-from muster.simulate.faults import Fault
-from muster.simulate.play import Story, play
-from muster.simulate.streams import Streams
+from simulate.client import SimulatedClient
+from simulate.faults import Fault
+from simulate.play import Story, play
+from simulate.streams import Streams
 
 
 def test_a_draw_more_moves_no_other_stream() -> None:

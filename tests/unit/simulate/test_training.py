@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from muster.simulate.loop import Agenda, SimulatedLoop
-from muster.simulate.streams import Streams
-from muster.simulate.training import Attempt, Script
+from simulate.loop import Agenda, SimulatedLoop
+from simulate.streams import Streams
+from simulate.training import Attempt, Script
 
 
 def rank_of(agenda: Agenda) -> Any:

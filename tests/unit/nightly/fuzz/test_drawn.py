@@ -1,8 +1,8 @@
 """What is drawn for a round: its samples come from whole simulated lives, which takes half a minute."""
 
-from muster.simulate.fuzz import samples
-from muster.simulate.fuzz.draw import drawn
-from muster.simulate.fuzz.inputs import KINDS
+from fuzz import samples
+from fuzz.draw import drawn
+from fuzz.inputs import KINDS
 
 
 def test_a_seed_is_always_the_same_round_and_another_one_another() -> None:

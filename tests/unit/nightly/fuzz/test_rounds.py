@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from fuzz import inputs, samples
+from fuzz.__main__ import main
+from fuzz.draw import drawn
+from fuzz.inputs import KINDS, REPORT, Input, Round, RoundError, Sender
+from fuzz.play import Outcome, play
+from fuzz.shrink import rule_in, shrunk
 from muster.controller.reconciler import Reconciler
 from muster.coordinator import desks
 from muster.kube import decode
-from muster.simulate.apiserver import training_job
-from muster.simulate.fuzz import inputs, samples
-from muster.simulate.fuzz.__main__ import main
-from muster.simulate.fuzz.draw import drawn
-from muster.simulate.fuzz.inputs import KINDS, REPORT, Input, Round, RoundError, Sender
-from muster.simulate.fuzz.play import Outcome, play
-from muster.simulate.fuzz.shrink import rule_in, shrunk
 from muster.world.views import INDEX_LABEL, JOB_UID_LABEL
+from simulate.apiserver import training_job
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "300"))
 ROUNDS = 12

@@ -29,10 +29,10 @@ from muster.lifecycle.plain import Plain
 from muster.queueing import queue
 from muster.queueing.limits import Limits
 from muster.recovery import budgets, exits, failures, silence
-from muster.simulate import checks, training
 from muster.world import fleet
 from muster.world.job import JobWorld, Seat
 from muster.world.views import PodView
+from simulate import checks, training
 
 BASE_FENCE_SECONDS = 20.0
 

@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from muster.simulate.faults import Fault, begin
-from muster.simulate.life import Life
-from muster.simulate.training import Script
+from simulate.faults import Fault, begin
+from simulate.life import Life
+from simulate.training import Script
 
 
 def test_lost_steps_are_those_that_the_ranks_made_again_and_the_incident_is_timed_as_it_was() -> None:

@@ -13,10 +13,10 @@ from muster.health import assess, breaker, causes, kinds
 from muster.health.assess import Verdict
 from muster.health.breaker import Share
 from muster.health.signs import Clears
-from muster.simulate.fleets import keeper, life
-from muster.simulate.fleets.life import DAY_SECONDS, Life, Outcome, Plan, live, plan
-from muster.simulate.fleets.oracle import BudgetOracle, Taken, most
-from muster.simulate.fleets.sums import Sum
+from simulate.fleets import keeper, life
+from simulate.fleets.life import DAY_SECONDS, Life, Outcome, Plan, live, plan
+from simulate.fleets.oracle import BudgetOracle, Taken, most
+from simulate.fleets.sums import Sum
 
 HOUR = 3600.0
 SOME = Plan(1, 40, 5.0, 2.3, validates=False, is_fast=False, pools=((0, 40, True),))

@@ -16,17 +16,17 @@ import pytest
 from tests.unit.nightly.simulate.defects import DEFECTS
 
 from muster.launcher.supervisor import Supervisor
-from muster.simulate import stories
-from muster.simulate.apiserver import Object
-from muster.simulate.checks import ViolationError
-from muster.simulate.faults import FOR_EVER, KINDS, Fault
-from muster.simulate.jobs import CROWDS
-from muster.simulate.life import Life
-from muster.simulate.machines import _pinned_to
-from muster.simulate.play import Story, play, story
-from muster.simulate.shrink import rule_of, shrunk
-from muster.simulate.training import Script
-from muster.simulate.worker import Answers, Exchange, Looker
+from simulate import stories
+from simulate.apiserver import Object
+from simulate.checks import ViolationError
+from simulate.faults import FOR_EVER, KINDS, Fault
+from simulate.jobs import CROWDS
+from simulate.life import Life
+from simulate.machines import _pinned_to
+from simulate.play import Story, play, story
+from simulate.shrink import rule_of, shrunk
+from simulate.training import Script
+from simulate.worker import Answers, Exchange, Looker
 
 
 def test_where_nothing_goes_wrong_a_job_trains_in_one_attempt_to_its_end() -> None:
@@ -43,7 +43,7 @@ def test_the_same_story_is_the_same_life(tmp_path: Path) -> None:
     path = tmp_path / "story.json"
     stories.write(path, replace(story(6), faults=story(6).faults[:12]))
     program = (
-        "import pathlib, sys; from muster.simulate import play, stories; "
+        "import pathlib, sys; from simulate import play, stories; "
         "life = play.play(stories.read(pathlib.Path(sys.argv[1]))); "
         "print(life.seconds, life.events, sorted(life.checks.items()), life.violation or 'sound')"
     )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from muster.simulate.many import lives
+from simulate.many import lives
 
 SECONDS = float(os.environ.get("SIMULATE_SECONDS", "300"))
 
@@ -17,7 +17,7 @@ def test_new_lives(tmp_path: Path, record_property: Callable[[str, object], None
     """In a process of its own, so that a seed that fails is the same life when `make simulate SEED=...` plays it."""
     seed = os.environ.get("MUSTER_SEED") or str(time.time_ns() // 1000)
     record_property("seed", seed)
-    command = [sys.executable, "-um", "muster.simulate", "--seed", seed, "--minutes", str(SECONDS / 60)]
+    command = [sys.executable, "-um", "simulate", "--seed", seed, "--minutes", str(SECONDS / 60)]
     path = os.pathsep.join(map(os.path.abspath, sys.path))
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
     assert subprocess.run(command, env=environment, cwd=tmp_path, check=False).returncode == 0, f"SEED={seed}"

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from tests.unit.whatif.builders import a_plan
 
-from muster.simulate.faults import FOR_EVER, Fault, MissedError, begin
-from muster.simulate.life import Life
-from muster.simulate.machines import START_SECONDS
-from muster.simulate.training import IMPORT_SECONDS, Script
 from muster.whatif.life import live
 from muster.whatif.plan import DAY_SECONDS, Plan
 from muster.whatif.ways import CRASH, HANG, SILENT, Leaves, way_of
 from muster.whatif.weather import Blow
+from simulate.faults import FOR_EVER, Fault, MissedError, begin
+from simulate.life import Life
+from simulate.machines import START_SECONDS
+from simulate.training import IMPORT_SECONDS, Script
 
 STEP_LIMIT = 60
 SPEC: dict[str, Any] = {

@@ -1,0 +1,80 @@
+"""What must hold of the accounts of all jobs, at each write: the sum is the wall clock, and no second is lost or counted twice.
+
+Looked at from outside: by what stands in the objects, and by the clock of the simulation.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from muster.api.goodput import Account, Bucket, Goodput
+from simulate.apiserver import Object
+from simulate.violation import Hold
+
+if TYPE_CHECKING:
+    from simulate.life import Life
+
+# The creation of an object is told in whole seconds.
+CREATED_WITHIN = timedelta(seconds=1)
+RULE = "every second is in one bucket"
+STEPS = "no step is told twice"
+
+
+class Accounts:
+    """Of all jobs that there are."""
+
+    def __init__(self, life: "Life", hold: Hold) -> None:
+        self._life = life
+        self._hold = hold
+
+    def record_written(self, before: Object | None, after: Object) -> None:
+        """A Gang is written."""
+        name, found = after["metadata"]["name"], after["spec"].get("account")
+        if found is None:
+            self._hold(RULE, before is None or "account" not in before["spec"], f"{name} has no account any more")
+            return
+        account = Account.model_validate(found)
+        total, wall = sum(account.milliseconds.values()), account.time - account.begun
+        self._hold(RULE, timedelta(milliseconds=total) == wall, f"{name}: {total} ms are in buckets of {wall}")
+        self._look(name, account.milliseconds, account.begun, account.time)
+        counted = sum(each.step - each.after for each in account.stretches if each.milliseconds)
+        told, made = counted + account.lost_steps, self._life.trainers[after["spec"]["jobUid"]].made
+        self._hold(STEPS, told <= made, f"{name}: {counted} steps count and {account.lost_steps} are lost, of {made}")
+        if before is None or before["spec"].get("account") is None:
+            return
+        earlier = Account.model_validate(before["spec"]["account"])
+        same = earlier.begun == account.begun and earlier.time <= account.time
+        self._hold(
+            RULE, same, f"{name}: {earlier.begun} to {earlier.time} has become {account.begun} to {account.time}"
+        )
+        for bucket in (Bucket.QUEUED, Bucket.LOST_WORK, Bucket.UNKNOWN, Bucket.SUSPENDED, Bucket.UNDETECTED):
+            had, has = earlier.milliseconds.get(bucket, 0), account.milliseconds.get(bucket, 0)
+            self._hold(RULE, had <= has, f"{name}: {bucket} has gone back from {had} to {has} ms")
+        only_noted = earlier.time == account.time and after["spec"]["attempt"] == before["spec"]["attempt"]
+        if only_noted and before["spec"].get("go") == after["spec"].get("go"):
+            self._hold(RULE, earlier.milliseconds == account.milliseconds, f"{name}: counted twice within an attempt")
+
+    def job_written(self, before: Object | None, after: Object) -> None:
+        """A TrainingJob is written."""
+        had, has = _told(before), _told(after)
+        name = after["metadata"]["name"]
+        if has is None:
+            self._hold(RULE, had is None, f"{name} tells nothing of its time any more")
+            return
+        wall = (has.time - has.begun) // timedelta(seconds=1)
+        self._hold(RULE, has.wall_seconds == wall, f"{name} tells of {has.wall_seconds} s in {wall} s")
+        self._look(name, has.seconds, has.begun, has.time)
+        if had is not None and had.begun == has.begun:
+            self._hold(RULE, had.time <= has.time, f"{name}: what is told has shrunk, {had.time} is now {has.time}")
+
+    def _look(self, name: str, amounts: Mapping[str, int], begun: datetime, time: datetime) -> None:
+        self._hold(RULE, all(amount > 0 for amount in amounts.values()), f"{name}: {amounts}")
+        self._hold(RULE, set(amounts) <= set(Bucket), f"{name}: {sorted(amounts)}")
+        now = self._life.wall_clock()
+        if not self._life.clock_has_stepped:
+            self._hold(RULE, time <= now + CREATED_WITHIN, f"{name}: {time} is counted at {now}, from {begun}")
+
+
+def _told(job: Object | None) -> Goodput | None:
+    found: Any = ((job or {}).get("status") or {}).get("goodput")
+    return None if found is None else Goodput.model_validate(found)

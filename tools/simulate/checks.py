@@ -1,0 +1,277 @@
+"""What must hold at every moment of a life, whatever happens in it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from muster.queueing.limits import NAMESPACE_LIMIT
+from muster.world.views import JOB_UID_LABEL
+from simulate.accounts import Accounts
+from simulate.apiserver import Object
+from simulate.trail import Trail
+from simulate.violation import ViolationError
+from simulate.waits import Waits
+from simulate.worker import PlainWorker
+
+if TYPE_CHECKING:
+    from simulate.life import Life
+    from simulate.training import Attempt, RankProcess, Trainer
+
+
+# What storage shows late may be shown just after the last listing, which is made every other second while a start waits.
+LISTED_SECONDS = 10.0
+# A checkpoint that was found complete may be gone by the go: who has listed it waits for those who do not see it yet.
+FOUND_SECONDS = 120.0
+# A plan is made every 15 s at the latest, and a pod that ends has its grace of 30 s to be seen so.
+LIMIT_SEEN_SECONDS = 60.0
+# Many that thaw at one moment do so one after the other, and a launcher needs a turn to end its ranks.
+WAKES_SECONDS = 1.0
+
+
+class Checks:
+    """Looks at what ranks do and at what is written, at the moment at which it happens."""
+
+    def __init__(self, life: "Life") -> None:
+        self._life = life
+        self.made: Counter[str] = Counter()  # how often each was looked at
+        self._told: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
+        self._given: dict[str, int] = {}  # uid of a job -> the highest attempt to which any record of it gave a go
+        self._limits: Mapping[str, int] = {}  # nodes that the jobs of a namespace may hold together
+        self._excused_until = 0.0
+        self._unlimited: dict[str, float] = {}  # jobs that are told to wait for the limit and need not -> since when
+        self.trail = Trail(life, self._hold)
+        self.waits = Waits(life, self._hold)
+        self._accounts = Accounts(life, self._hold)
+        life.server.listen(self._written)
+
+    def rank_starts(self, trainer: "Trainer", process: "RankProcess", step: int) -> None:
+        """A rank is about to run."""
+        number = process.attempt.number
+        # One that is frozen does nothing, and its launcher wakes with it: whether it then does is looked at below.
+        awake = self._life.agenda.now - WAKES_SECONDS
+        others = [
+            rank
+            for rank in trainer.alive
+            if rank.attempt.number != number
+            and not rank.worker.is_frozen
+            and rank.worker.thawed_at < awake
+            and not self._is_given_up(rank)
+        ]
+        there = ", ".join(f"rank {r.rank} of attempt {r.attempt.number} on {r.worker.machine.name}" for r in others)
+        self._hold(
+            "no rank starts while one of another attempt is alive",
+            not others,
+            f"attempt {number} of {trainer.job} starts rank {process.rank} on {process.worker.machine.name} beside {there}",
+        )
+        node = process.worker.machine
+        jobs = {worker.trainer.job for worker in node.workers.values() if any(rank.alive for rank in worker.ranks)}
+        self._hold("one gang per node", jobs <= {trainer.job}, f"{node.name} trains for {sorted(jobs | {trainer.job})}")
+        if isinstance(process.worker, PlainWorker):  # it chooses by itself
+            return
+        newest = max(self._newest_shown(trainer), self._newest_told(trainer))
+        self._hold(
+            "never behind the newest complete checkpoint without a word",
+            step >= newest,
+            f"attempt {number} of {trainer.job} goes on from step {step}, and there is a checkpoint of step {newest}",
+        )
+
+    def _is_given_up(self, rank: "RankProcess") -> bool:
+        """Whether all that it can do is hold its GPU, and people have said, by force, that its pod is no more."""
+        return rank.is_doomed and all(
+            pod["metadata"]["uid"] != rank.worker.uid for pod in self._life.server.all("pods")
+        )
+
+    def _newest_shown(self, trainer: "Trainer") -> int:
+        """The newest complete checkpoint that some worker could have listed before the start; 0 for none."""
+        directory, now = self._life.directories[trainer.job], self._life.agenda.now
+        # Where nothing is late the listing has all that ranks have ever saved: it begins when none is alive any more.
+        then = now - LISTED_SECONDS if directory.lags(now - LISTED_SECONDS) else now
+        nodes = [
+            machine.name
+            for machine in self._life.machines.values()
+            if any(worker.trainer is trainer and worker.reaches_storage for worker in machine.workers.values())
+        ]
+        return max((directory.newest_shown(node, then) for node in nodes), default=0)
+
+    def _newest_told(self, trainer: "Trainer") -> int:
+        """The newest complete checkpoint that people have ever been told of and that is still there."""
+        directory = self._life.directories[trainer.job]
+        told = (directory.saved_last(path) for path in self._told.get(trainer.job, ()))
+        return max((save.step for save in told if save is not None), default=0)
+
+    def makes_step(self, trainer: "Trainer", attempt: "Attempt") -> None:
+        """All ranks of an attempt have finished a step."""
+        self._only_newest(trainer, attempt, "makes a step")
+
+    def writes(self, trainer: "Trainer", attempt: "Attempt", step: int) -> None:
+        """A rank of an attempt is about to write its part of a checkpoint."""
+        self._only_newest(trainer, attempt, f"writes a part of checkpoint {step}")
+
+    def publishes(self, trainer: "Trainer", attempt: "Attempt", step: int) -> None:
+        """A checkpoint of an attempt is about to be complete."""
+        self._only_newest(trainer, attempt, f"publishes checkpoint {step}")
+        self.trail.published(trainer.job, step)
+
+    def _only_newest(self, trainer: "Trainer", attempt: "Attempt", what: str) -> None:
+        newest = trainer.newest_started
+        self._hold(
+            "ranks of one attempt only may publish",
+            attempt.number == newest,
+            f"attempt {attempt.number} of {trainer.job} {what} after attempt {newest} has started",
+        )
+
+    def watch_limits(self, nodes: Mapping[str, int]) -> None:
+        """From now on nobody is told for long that his namespace's limit keeps him from nodes when it does not."""
+        self._limits, self._excused_until = nodes, 0.0
+        self._look_at_limits()
+
+    def excuse(self, seconds: float) -> None:
+        """For so long the operator may be behind."""
+        self._excused_until = max(self._excused_until, self._life.agenda.now + seconds)
+        self.waits.excuse(seconds)
+        self.trail.excuse(seconds)
+
+    def calm(self) -> None:
+        """Trouble is over; whatever was an excuse is none any more."""
+        self.waits.calm()
+        self.trail.calm()
+
+    def _look_at_limits(self) -> None:
+        if self._life.agenda.now < self._excused_until:
+            self._unlimited.clear()
+            return
+        jobs = list(self._life.server.all("trainingjobs"))
+        for namespace, limit in self._limits.items():
+            self._look_at_limit(namespace, limit, [job for job in jobs if _namespace_of(job) == namespace])
+
+    def _look_at_limit(self, namespace: str, limit: int, jobs: Iterable[Object]) -> None:
+        seats = self._nodes_of_members(namespace)
+        free = limit - len(set().union(self._nodes_of_pods(namespace), *seats.values()))
+        for job in jobs:
+            name = f"{namespace}/{job['metadata']['name']}"
+            needs = job["spec"]["nodes"] - len(seats.get(job["metadata"]["uid"], ()))
+            if (job.get("status") or {}).get("reason") != NAMESPACE_LIMIT or needs > free:
+                self._unlimited.pop(name, None)
+            elif name not in self._unlimited:
+                self._unlimited[name] = self._life.agenda.now
+                self._life.agenda.after(LIMIT_SEEN_SECONDS, self._look_at_limits)
+            else:
+                seconds = self._life.agenda.now - self._unlimited[name]
+                self._hold(
+                    "who waits for the limit is kept by it",
+                    seconds < LIMIT_SEEN_SECONDS,
+                    f"{name} needs {needs} more, and {free} have been left of the limit of {limit} for {seconds:.0f} s",
+                )
+
+    def _nodes_of_members(self, namespace: str) -> dict[str, set[str]]:
+        """By uid of the job."""
+        return {
+            gang["spec"]["jobUid"]: {member["node"] for member in gang["spec"]["members"] if member.get("node")}
+            for gang in self._life.server.all("gangs")
+            if _namespace_of(gang) == namespace
+        }
+
+    def _nodes_of_pods(self, namespace: str) -> set[str]:
+        """Where workers are that have not ended, whether or not they are members still."""
+        return {
+            pod["spec"]["nodeName"]
+            for pod in self._life.server.all("pods")
+            if _job_of(pod) and pod["spec"].get("nodeName") and not _has_ended(pod) and _namespace_of(pod) == namespace
+        }
+
+    def _written(self, resource: str, before: Object | None, after: Object | None) -> None:
+        if resource == "gangs":
+            if after is not None:
+                self._gang(before, after)
+                self.trail.written(before, after)
+                self._accounts.record_written(before, after)
+            self.waits.record_written(before, after)
+        elif resource == "trainingjobs" and before is not None and after is not None:
+            told = (after.get("status") or {}).get("checkpoint") or {}
+            if told.get("path"):
+                self._told.setdefault(after["metadata"]["uid"], set()).add(told["path"])
+            had, has = _completion(before), _completion(after)
+            self._hold("the end is written once", not had or had == has, f"{had} has become {has}")
+            if has and not had and has["result"] == "Succeeded":
+                trained = self._life.trainers[after["metadata"]["uid"]].has_finished
+                self._hold("who has succeeded has saved his last step", trained, f"{after['metadata']['name']}: {has}")
+            elif has and not had:
+                self.trail.ended(after)
+        elif resource == "pods" and after is not None and not (before or {}).get("spec", {}).get("nodeName"):
+            self._bound(after)
+        if resource == "trainingjobs":
+            self.waits.job_written(before, after)
+            if after is not None:
+                self._accounts.job_written(before, after)
+        if self._limits and resource in ("gangs", "trainingjobs", "pods"):
+            self._look_at_limits()
+
+    def _gang(self, before: Object | None, after: Object) -> None:
+        name, spec = after["metadata"]["name"], after["spec"]
+        nodes = [member["node"] for member in spec["members"] if member.get("node")]
+        self._hold("a member has its node to itself", len(set(nodes)) == len(nodes), f"{name}: {nodes}")
+        uid, new = spec["jobUid"], spec["attempt"]
+        old = before["spec"]["attempt"] if before is not None else 0
+        self._hold("attempts grow", new >= old, f"{name}: attempt {old} is followed by {new}")
+        # A record that comes again (deleted by hand, or with its job while an answer was lost) may begin with a number of
+        # before: that is noticed before the go.
+        if spec.get("go") and not (before is not None and before["spec"].get("go") and old == new):
+            most = self._given.get(uid, 0)
+            self._hold("attempts grow", new > most, f"{name}: attempt {new} gets its go after attempt {most}")
+            self._given[uid] = new
+        self._goes_on(name, uid, (before or {"spec": {}})["spec"].get("go"), spec.get("go"))
+        if before is not None and old == new and before["spec"].get("go"):
+            same = before["spec"]["go"] == spec.get("go")
+            self._hold("a go is given once", same, f"{name}: the go of attempt {new} has changed")
+
+    def _goes_on(self, name: str, uid: str, had: Object | None, go: Object | None) -> None:
+        """A go names nothing to go on from, or what somebody can have found complete."""
+        resume = (go or {}).get("resume")
+        if go == had or not resume:
+            return
+        directory = self._life.directories[uid]
+        lag_seconds = max(directory.lag_seconds.values(), default=0.0)
+        since = self._life.agenda.now - FOUND_SECONDS - lag_seconds
+        self._hold(
+            "what is gone on from is complete",
+            directory.was_whole(resume["step"], since) and resume["path"] == directory.path_of(resume["step"]),
+            f"{name} is to go on from {resume['path']} of step {resume['step']}",
+        )
+
+    def _bound(self, pod: Object) -> None:
+        node, job = pod["spec"].get("nodeName"), _job_of(pod)
+        if not node or not job:
+            return
+        others = {_job_of(other) for other in self._life.pods_on(node) if not _has_ended(other)}
+        self._hold(
+            "a node is given to one job",
+            others <= {job, None},
+            f"{node} is given to {job} while {others - {job}} is there",
+        )
+
+    def _hold(self, rule: str, holds: bool, text: str) -> None:
+        self.made[rule] += 1
+        if not holds:
+            violation = ViolationError(f"{rule}: {text}")
+            self._life.fail(violation)  # whatever is made of it by whoever did it
+            raise violation
+
+
+def _job_of(pod: Object) -> str | None:
+    """The uid of the job whose worker it says to be."""
+    return (pod["metadata"].get("labels") or {}).get(JOB_UID_LABEL)
+
+
+def _namespace_of(value: Object) -> str:
+    return str(value["metadata"].get("namespace", ""))
+
+
+def _has_ended(pod: Object) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def _completion(job: Object) -> Any:
+    return (job.get("status") or {}).get("completion")
+
+
+__all__ = ["Checks", "ViolationError"]

@@ -1,0 +1,237 @@
+"""The operator's part: hands the shipped rules what is known, and keeps what they answer. Decides nothing itself.
+
+As `muster.controller.health` does it, without an API server: what is said of nodes is judged one node at a time, then it is decided about
+all of them at once, then that is put on record and in force. All of it is read from the records when another operator takes over.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from muster.api.base import ObjectMeta
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.nodehealth import AgentStatus, Decision, Evidence, HumanDecision, NodeHealth, NodeHealthStatus
+from muster.health.assess import BurnInWord, Verdict, assess
+from muster.health.books import Books, Ground
+from muster.health.breaker import Breaker
+from muster.health.effects import Effect
+from muster.health.facts import NodeFacts
+from muster.health.memory import Memory
+from muster.health.orders import InForce, Order, View, decide
+from muster.health.silence import Quiet, Silence, crowds
+from muster.health.sources import UNHEALTHY_TAINT, Rules
+from muster.world.fleet import Fleet
+from muster.world.views import NodeView, Taint
+from simulate.clocks import START
+
+Told = Callable[[Order, float], None]
+
+
+@dataclass(slots=True)
+class Missed:
+    """An agent's Pod that is not Ready: since when, and since when there is this Pod. Seconds; `paused`: the node is not Ready."""
+
+    since: float
+    pod_since: float
+    paused: bool
+
+
+class Keeper:
+    """Verdicts, rulings and effects of one fleet.
+
+    Args:
+        told: called with each order and the time.
+    """
+
+    def __init__(self, policy: FleetPolicySpec, told: Told) -> None:
+        self.policy, self.rules = policy, Rules.of(policy)
+        self.fleet = Fleet(policy)
+        self._told = told
+        self.health: dict[str, NodeHealth] = {}
+        self.dirty: set[str] = set()
+        self.passed: dict[str, float] = {}
+        self.burned: dict[str, list[BurnInWord]] = {}
+        self.missed: dict[str, Missed] = {}
+        self.breaker: Breaker | None = None
+        self.looks = 0
+        self._take_over()
+
+    def _take_over(self) -> None:
+        self.ground, self.books, self.memory = Ground(), Books(), Memory()
+        self.in_force: dict[str, InForce] = {}
+        self._wakes: dict[str, datetime] = {}
+        self._silences: dict[str, Silence] = {}
+
+    def restart(self, now: float) -> None:
+        """Another operator takes over: it knows what is on record, and of silences only what begins now."""
+        self._take_over()
+        for name, node in self.fleet.nodes.items():
+            self.ground.put(name, node, self.fleet)
+        for name, health in self.health.items():
+            self._recorded(name, health)
+        for missed in self.missed.values():
+            missed.since = missed.pod_since = now
+        self.dirty.update(self.fleet.nodes)
+
+    def effect(self, name: str) -> Effect:
+        """What is in force for a node."""
+        found = self.in_force.get(name)
+        return Effect() if found is None else found.effect
+
+    def verdict(self, name: str) -> Verdict | None:
+        """The last one on a node."""
+        return self.books.verdicts.get(name)
+
+    # What is said.
+
+    def put_node(self, node: NodeView) -> None:
+        """A Node object as it is now."""
+        taint = (Taint(UNHEALTHY_TAINT, "", "NoSchedule"),) if self.effect(node.name).taint else ()
+        node = replace(node, taints=(*(each for each in node.taints if each.key != UNHEALTHY_TAINT), *taint))
+        self.fleet.nodes[node.name] = node
+        self.ground.put(node.name, node, self.fleet)
+        self.dirty.add(node.name)
+
+    def record_of(self, name: str) -> NodeHealth:
+        """The node's record, an empty one where there is none."""
+        return self.health.get(name) or NodeHealth(metadata=ObjectMeta(name=name))
+
+    def agent_says(self, name: str, status: Mapping[str, Any]) -> None:
+        """An agent has written its part."""
+        health = self.record_of(name)
+        evidence = [Evidence.model_validate(item) for item in status["evidence"]]
+        agent = AgentStatus.model_validate(status["agent"])
+        self._put(name, health.status.model_copy(update={"evidence": evidence, "agent": agent}))
+
+    def human_says(self, name: str, decision: Decision, reason: str, now: float) -> None:
+        """`kubectl muster release` or `cordon`."""
+        health = self.record_of(name)
+        human = HumanDecision(decision=decision, reason=reason, by="somebody", time=_time(now))
+        spec = health.spec.model_copy(update={"human": human})
+        self.health[name] = health.model_copy(update={"spec": spec})
+        self.burned.pop(name, None)
+        self.dirty.add(name)
+
+    def tested(self, name: str, fails: str, now: float) -> None:
+        """A burn-in of the node came to an end; `fails`: what it failed, "" for none."""
+        if not fails:
+            self.passed[name] = now
+        else:
+            agent = self.record_of(name).status.agent
+            self.burned.setdefault(name, []).append(
+                BurnInWord(agent.boot_id if agent else "", fails, f"test of the node: {fails}", _time(now))
+            )
+        self.dirty.add(name)
+
+    def _put(self, name: str, status: NodeHealthStatus) -> None:
+        health = self.record_of(name).model_copy(update={"status": status})
+        self.health[name] = health
+        self._recorded(name, health)
+        self.dirty.add(name)
+
+    def _recorded(self, name: str, health: NodeHealth) -> None:
+        self.memory.put(name, health.status.offences)
+        self.ground.put_incidents(name, health.status.incidents)
+
+    # What follows.
+
+    def look(self, now: float) -> float | None:
+        """Judge, decide, put into force; returns in how long something is due by time alone."""
+        self.looks += 1
+        moment = _time(now)
+        self._listen(now)
+        due = {name for name, wake in self._wakes.items() if wake <= moment}
+        names = (self.dirty | due) & self.fleet.nodes.keys()
+        self.dirty = set()
+        for name in sorted(names):
+            self._judge(name, moment)
+        view = View(
+            now=moment,
+            rules=self.rules,
+            books=self.books,
+            ground=self.ground,
+            nodes=self.fleet.nodes.keys(),
+            judged=names,
+            in_force=self.in_force,
+            under_way={},
+        )
+        orders, self.breaker = decide(view)
+        for order in orders:
+            self._put_into_force(order, now)
+        return self._pause(now, moment)
+
+    def _judge(self, name: str, moment: datetime) -> None:
+        passed = self.passed.get(name)
+        verdict = assess(
+            NodeFacts.of(self.fleet.nodes[name]),
+            self.record_of(name),
+            self.rules,
+            moment,
+            memory=self.memory,
+            burn_ins=self.burned.get(name, ()),
+            passed=None if passed is None else _time(passed),
+            silence=self._silences.get(name),
+        )
+        self.books.put(name, verdict)
+        self._wakes.pop(name, None)
+        if verdict.wake is not None:
+            self._wakes[name] = verdict.wake
+
+    def _put_into_force(self, order: Order, now: float) -> None:
+        name, verdict = order.name, order.verdict
+        self.books.put(name, verdict)
+        status = self.record_of(name).status
+        ours: dict[str, Any] = {
+            "state": verdict.state,
+            "reason": verdict.reason,
+            "message": verdict.message,
+            "since": verdict.since,
+            "recommended_action": verdict.recommended_action,
+            "findings": list(verdict.findings),
+            "incidents": list(verdict.incidents),
+            "offences": verdict.offences,
+            "node_uid": verdict.node_uid,
+            "boot_id": verdict.boot_id,
+        }
+        if any(getattr(status, key) != value for key, value in ours.items()):
+            # As it comes back from the API server.
+            whole = NodeHealthStatus.model_validate(status.model_copy(update=ours).to_json())
+            dirty = name in self.dirty
+            self._put(name, whole)
+            if not dirty:
+                self.dirty.discard(name)
+        self.in_force[name] = InForce(verdict.state, verdict.reason, order.effect)
+        if order.effect.taint != (name in self.ground.tainted):
+            self.put_node(self.fleet.nodes[name])
+            self.dirty.discard(name)
+        self._told(order, now)
+
+    def _listen(self, now: float) -> None:
+        """Which agents are silent."""
+        if not self.missed and not self._silences:
+            return
+        quiet = {name: Quiet(now - m.since, now - m.pod_since) for name, m in self.missed.items() if not m.paused}
+        heard = self.fleet.nodes.keys() - self.missed.keys()
+        crowd = crowds(quiet, self.ground.pools, self.ground.pool_sizes, heard, self.rules.budget.nodes_percent)
+        before, self._silences = self._silences, {}
+        for name in self.missed:
+            each = quiet.get(name)
+            free = each is not None and self.ground.pools.get(name, "") not in crowd
+            self._silences[name] = Silence(each.weighs if each and free else None, "its agent is not Ready")
+        self.dirty |= {n for n in before.keys() | self._silences.keys() if before.get(n) != self._silences.get(n)}
+
+    def _pause(self, now: float, moment: datetime) -> float | None:
+        waits = [(wake - moment).total_seconds() for wake in self._wakes.values()]
+        if self.breaker is not None and self.breaker.next_try is not None:
+            waits.append((self.breaker.next_try - moment).total_seconds())
+        for missed in self.missed.values():
+            if not missed.paused:
+                following = Quiet(now - missed.since, now - missed.pod_since).next_seconds()
+                waits += [max(1.0, following)] if following is not None else []
+        return max(0.001, min(waits)) if waits else None
+
+
+def _time(now: float) -> datetime:
+    """A moment of the simulation as an object has it: to the microsecond."""
+    return (START + timedelta(seconds=now)).astimezone(UTC)

@@ -1,0 +1,191 @@
+"""A replica of the operator: the shipped process on simulated ports, which can be killed between any two of its steps."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster.controller import pattern_child
+from muster.controller.cluster import Key
+from muster.controller.operator import Operator
+from muster.controller.patterns import StepPatterns
+from muster.controller.ports import Ports
+from muster.controller.settings import Settings
+from muster.lifecycle.decided import Decided
+from simulate.client import SimulatedClient, Way
+from simulate.loop import whose
+from simulate.network import API
+
+if TYPE_CHECKING:
+    from simulate.life import Life
+
+PORT = 8443
+LARGE_CROWD = 2048  # launchers, each of which reports every 4 s
+
+
+def task_factory(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+    """Tasks belong to the replica that made them: they end when it does."""
+    task = asyncio.Task(work, loop=loop, **options)
+    replica = whose.get()
+    if isinstance(replica, Replica):
+        replica.tasks[task] = None
+        task.add_done_callback(replica.ended)
+        if not replica.alive:
+            task.cancel()
+    return task
+
+
+class Replica:
+    """One process.
+
+    Attributes:
+        place: in the network.
+        listens: whether launchers that reach it are answered.
+        parked: see `Pausable`.
+    """
+
+    def __init__(self, life: "Life", number: int) -> None:
+        self.life = life
+        self.name = f"operator-{number}"
+        self.place = f"replica-{number}"
+        self.address = f"10.255.0.{number % 250}"
+        self.alive = True
+        self.listens = False
+        # In the order in which they were made: a set would have another in each process.
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.parked: list[asyncio.Handle] | None = None
+        self.way = Way(functools.partial(life.stream, "way", self.name), self._reaches_api)
+        clock = life.loop.time
+        settings = Settings(
+            pod_name=self.name,
+            pod_ip=self.address,
+            identity=self.name,
+            launcher_image="muster/launcher:1",
+            coordinator_url="https://coordinator:8443",
+            coordinator_name="coordinator",
+            checker_namespace="muster-check",
+            agent_namespace="muster-agent",
+        )
+        token = whose.set(self)
+        try:
+            client = SimulatedClient(life.server, self.way, clock)
+            self.operator = _Process(self, client, settings, clock, life.wall_clock, lambda: 0.0, self._exits)
+            life.loop.create_task(self.operator.start())
+        finally:
+            whose.reset(token)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it may write."""
+        return self.alive and self.operator.lease.leading
+
+    @property
+    def answers(self) -> bool:
+        """Whether what reaches it is looked at."""
+        return self.listens and self.parked is None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if not self.alive:
+            return
+        self.alive = self.listens = False
+        self.resume()
+        for task in list(self.tasks):
+            task.cancel()
+        self.life.journal.note("replica", f"{self.name} is dead")
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        """One of its tasks has."""
+        self.tasks.pop(task, None)
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing of it moves, and its connections stay."""
+        if self.alive and self.parked is None:
+            self.parked = []
+            self.life.journal.note("replica", f"{self.name} stands still")
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on where it was, and knows nothing of the time between."""
+        if self.parked is not None:
+            self.life.loop.resume(self)
+
+    def _exits(self, code: int) -> None:
+        self.life.journal.note("replica", f"{self.name} exits with code {code}")
+        self.kill()
+        self.life.replica_ended()
+
+    def _reaches_api(self) -> bool:
+        life = self.life
+        return self.alive and life.api_is_up and life.network.connects(self.place, API)
+
+
+class _Process(Operator):
+    """The shipped process; only its ports are others."""
+
+    def __init__(self, replica: Replica, *arguments: Any) -> None:
+        self._replica = replica
+        super().__init__(*arguments)
+
+    def _make_step_patterns(self) -> StepPatterns:
+        return _TriedHere()
+
+    def _make_ports(self) -> Ports:
+        return _SimulatedPorts(self._replica)  # type: ignore[return-value]
+
+    def _make_history(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+    def _make_admission(self) -> None:
+        """The simulated API server admits everything."""
+
+    def _crowd(self) -> int:
+        return max(super()._crowd(), LARGE_CROWD if self._replica.life.is_large else 0)
+
+    async def _server_version(self) -> str:
+        return "simulated"
+
+
+class _TriedHere(StepPatterns):
+    """Step patterns as the shipped child tries them, in this process: simulated time passes while no process answers."""
+
+    async def _try(self, pattern: str) -> str:
+        return pattern_child.problem_of(pattern)
+
+
+class _SimulatedPorts:
+    """How a replica is reached."""
+
+    bundle = "the authority"
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def address(self) -> str:
+        """Where launchers find it."""
+        return f"{self._replica.address}:{PORT}" if self._replica.listens else ""
+
+    async def open(
+        self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
+    ) -> None:
+        """Nobody asks."""
+
+    async def close(self) -> None:
+        """Nobody asks."""
+
+    async def stand_by(self) -> None:
+        """Listen as every replica does."""
+        await asyncio.sleep(1.0)
+        self._replica.listens = self._replica.alive
+        await asyncio.Event().wait()
+
+    async def lead(self) -> None:
+        """Listen as the leader."""
+        self._replica.listens = self._replica.alive
+
+    async def publish(self) -> None:
+        """Checkers are not simulated."""
+        await asyncio.Event().wait()
+
+    async def renew(self, renewed: Callable[[], None]) -> None:
+        """Certificates are good for ever."""
+        await asyncio.Event().wait()

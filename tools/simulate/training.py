@@ -1,0 +1,351 @@
+"""What runs in the workers: trainers that make steps together, save as they go, and die of each other's death."""
+
+import functools
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.launcher.matcher import Printed
+from muster.launcher.snapshot import RankView
+from muster.launcher.stepclock import StepClock
+from simulate.storage import Directory, Save
+
+if TYPE_CHECKING:
+    from simulate.life import Life
+    from simulate.worker import Container
+
+VICTIM_SECONDS = 0.5
+VICTIM_TAIL = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer"
+WATCHDOG_SECONDS = 600.0
+WATCHDOG_TAIL = "Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE) ran for 600000 milliseconds"
+STUCK_SECONDS = 0.5  # how often one that makes no step looks again whether it can
+SAVE_RETRY_SECONDS = 2.0
+LEAST_BACK = 4  # steps: a program that goes back by less is not noticed
+PART_OF_SAVE = 0.5, 0.99  # of the time that a save takes, when a rank has written its part
+IMPORT_SECONDS = 0.5, 3.0
+LAST_STEPS = 5  # of who trains on until a moment
+
+
+@dataclass
+class Script:
+    """How a job trains.
+
+    Attributes:
+        save_seconds: from the step to the complete checkpoint; the next steps are made meanwhile.
+        crashes_after: the step after which the first rank fails, and from then on after every start; None for a program
+            that is sound.
+        forgets: it begins anew whatever it is told to resume from.
+        lasts_seconds: of the life, for which it trains on beyond its steps: it ends a few steps after the first that comes later.
+        waits: its ranks wait for one that has died until a watchdog ends them: no fabric tells them.
+    """
+
+    total_steps: int = 60
+    step_seconds: float = 2.0
+    checkpoint_every: int = 10
+    save_seconds: float = 3.0
+    crashes_after: int | None = None
+    forgets: bool = False
+    waits: bool = False
+    lasts_seconds: float = 0.0
+
+
+class RankProcess:
+    """One rank process, as the launcher's supervisor and its fellows see it."""
+
+    local_rank = 0
+
+    def __init__(self, worker: "Container", attempt: "Attempt", rank: int, pid: int) -> None:
+        self.worker = worker
+        self.attempt = attempt
+        self.rank = rank
+        self.pid = pid
+        self.alive = True
+        self.hung = False
+        self.unkillable = False
+        self.is_doomed = False  # SIGKILL was sent to it: it never runs code of its own again
+        self.ready_at = worker.life.agenda.now + worker.life.stream("import", worker.uid).uniform(*IMPORT_SECONDS)
+        # What the supervisor knows.
+        self.clock = StepClock()
+        self.printed = Printed()
+        self.told_seconds: Mapping[str, float] = {}
+        self.has_progress_file = True
+        self.preset = ""
+        self.heard_at = worker.now()
+        self.corruption = None
+        self.progress_problem = ""
+        self.told: list[int] = []  # steps that nobody has read yet
+        self.status: int | None = None
+        self._tail = ""
+        self._ended_at: float | None = None
+        self._by_launcher = False
+
+    # What the supervisor asks of it.
+
+    def update_progress(self) -> None:
+        """Read what it has told."""
+        told, self.told = self.told, []
+        for step in told:
+            self.heard_at = self.worker.now()
+            self.clock.note(step, self.heard_at)
+
+    def note_exit(self, status: int, by_launcher: bool) -> None:
+        """It was reaped."""
+        self._ended_at = self.worker.now()
+        self._by_launcher = by_launcher and status == signal.SIGKILL
+
+    @property
+    def is_reaped(self) -> bool:
+        """Whether it is gone."""
+        return self._ended_at is not None
+
+    has_ended = is_reaped
+
+    def drain(self, until: float) -> None:
+        """Its output is there already."""
+
+    def view(self) -> RankView:
+        """What to report of it."""
+        alive, status = not self.is_reaped, self.status or 0
+        signaled = not alive and 0 < status < 256
+        return RankView(
+            rank=self.rank,
+            local_rank=0,
+            alive=alive,
+            exit_code=None if alive or signaled else status >> 8,
+            signal=status if signaled else None,
+            ended_by_launcher=self._by_launcher and not alive,
+            exited_at=self._ended_at,
+            tail=self._tail if not alive and status else "",
+        )
+
+    last_view = view
+
+    @property
+    def can_write(self) -> bool:
+        """Whether it comes to write into the checkpoint directory."""
+        return self.worker.machine.runs and not self.worker.is_frozen and self.worker.can_write
+
+    # What happens to it.
+
+    def exit(self, code: int, tail: str = "") -> None:
+        """It ends by itself."""
+        self._end(code << 8, tail)
+
+    def kill(self, number: int = signal.SIGKILL) -> bool:
+        """It gets a signal that ends it; whether it has ended."""
+        self.is_doomed |= number == signal.SIGKILL
+        if self.alive and not self.unkillable:
+            self._end(number, "")
+        return not self.alive
+
+    def vanish(self) -> None:
+        """Its machine is gone, and nobody reaps it."""
+        if self.alive:
+            self.alive = False
+            self.attempt.ended(self, visibly=False)
+
+    def _end(self, status: int, tail: str) -> None:
+        if self.alive:
+            self.alive, self.status, self._tail = False, status, tail
+            self.attempt.ended(self, visibly=True)
+            self.worker.wake()
+
+
+class Attempt:
+    """The ranks of one attempt of a job, wherever they run."""
+
+    def __init__(self, trainer: "Trainer", number: int, count: int, step: int) -> None:
+        self.number = number
+        self.count = count
+        self.step = 0 if trainer.script.forgets else step
+        self.resume_step = step
+        self.ranks: dict[int, RankProcess] = {}
+        self._trainer = trainer
+        self._life = trainer.life
+        self._runs = False
+        self._stuck_since: float | None = None
+        self._finished = False
+        self._saved = 0
+        self.made = 0  # steps
+
+    def join(self, process: RankProcess) -> None:
+        """A rank has been started."""
+        self.ranks[process.rank] = process
+        if len(self.ranks) == self.count and not self._runs:
+            self._runs = True
+            ready = max(rank.ready_at for rank in self.ranks.values())
+            self._life.agenda.at(ready + self._pace(), self._make_step)
+
+    def ended(self, process: RankProcess, *, visibly: bool) -> None:
+        """A rank has ended: connections that it had are reset, where anybody is left to do it."""
+        if visibly and process.status and not self._trainer.script.waits:
+            self._life.agenda.after(VICTIM_SECONDS, lambda: self._take_along(process))
+
+    def _take_along(self, dead: RankProcess) -> None:
+        if self.ranks.get(dead.rank) is not dead:
+            return
+        for rank in list(self.ranks.values()):
+            here = rank.worker.machine
+            if rank.alive and not rank.hung and here.runs and here.connects(dead.worker.machine):
+                rank.exit(1, VICTIM_TAIL)
+
+    def _pace(self) -> float:
+        stream = self._life.stream("pace", self._trainer.job, str(self.number))
+        return self._trainer.script.step_seconds * stream.uniform(0.97, 1.03)
+
+    def _make_step(self) -> None:
+        if self._finished or not any(rank.alive for rank in self.ranks.values()):
+            self._runs = False  # a pod that is made anew before its attempt has its go begins the steps again
+            return
+        if not self._is_able():
+            now = self._life.agenda.now
+            self._stuck_since = now if self._stuck_since is None else self._stuck_since
+            if now - self._stuck_since >= WATCHDOG_SECONDS:
+                self._watchdog()  # of those that move: who is frozen goes on one day, or is ended then
+            self._life.agenda.after(STUCK_SECONDS, self._make_step)
+            return
+        self._stuck_since = None
+        script, step = self._trainer.script, self.step + 1
+        self.step = step
+        self.made += 1
+        for rank in self.ranks.values():
+            rank.told.append(step)
+            rank.worker.wake()
+        self._trainer.has_forgotten |= 3 < step < self.resume_step
+        self._trainer.stepped(self)
+        if self._trainer.is_last(step):
+            self._finished = True
+            self._save(step)
+            return
+        if script.crashes_after is not None and step > script.crashes_after:
+            self._trainer.is_broken = True
+        if self._trainer.is_broken:
+            self._crash()
+            return
+        if step % script.checkpoint_every == 0 and step > self._saved:
+            self._save(step)
+        self._life.agenda.after(self._pace(), self._make_step)
+
+    def goes_back(self, steps: int) -> bool:
+        """The program loads an older state of its own, as after a spike of the loss, and goes on from there; whether it does."""
+        back_to = max(self.step - steps, 1)
+        if self.made < LEAST_BACK or self._finished or self.step - back_to < LEAST_BACK:
+            return False
+        self.step = back_to
+        return True
+
+    def _crash(self) -> None:
+        rank = min(self.ranks.values(), key=lambda rank: rank.rank)
+        if rank.alive and rank.worker.machine.runs and not rank.worker.is_frozen:
+            rank.exit(1, "IndexError: list index out of range")
+        elif rank.alive:
+            self._life.agenda.after(STUCK_SECONDS, self._crash)
+
+    def _is_able(self) -> bool:
+        ranks = list(self.ranks.values())
+        if not all(rank.alive and not rank.hung and rank.worker.machine.runs for rank in ranks):
+            return False
+        if any(rank.worker.is_frozen for rank in ranks):
+            return False
+        return not self._life.network.cuts or all(
+            one.worker.machine.connects(other.worker.machine) for one in ranks for other in ranks
+        )
+
+    def _watchdog(self) -> None:
+        for rank in self.ranks.values():
+            if rank.alive and rank.worker.machine.runs:
+                rank.exit(134, WATCHDOG_TAIL)
+
+    def _save(self, step: int) -> None:
+        """Each rank writes its part, and then the first of them the marker."""
+        self._saved = step
+        agenda, seconds = self._life.agenda, self._trainer.script.save_seconds
+        save = self._trainer.directory.begin(step, self.number, self.count)
+        for rank in self.ranks.values():
+            part_seconds = seconds * self._life.stream("save", rank.worker.uid).uniform(*PART_OF_SAVE)
+            agenda.after(part_seconds, functools.partial(self._write_shard, save, rank))
+        agenda.after(seconds, lambda: self._finish_save(save))
+
+    def _write_shard(self, save: Save, rank: RankProcess) -> None:
+        if not rank.alive:
+            return
+        if not rank.can_write:
+            self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._write_shard(save, rank))
+            return
+        self._trainer.wrote_part(self, save, rank)
+
+    def _finish_save(self, save: Save) -> None:
+        ranks = list(self.ranks.values())
+        if not all(rank.alive for rank in ranks):
+            return
+        if len(save.written) < self.count or not all(rank.can_write for rank in ranks):
+            self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._finish_save(save))
+            return
+        self._trainer.saved(self, save)
+        if self._trainer.is_last(save.step):
+            for rank in ranks:
+                rank.exit(0)
+
+
+class Trainer:
+    """The training of one job: its attempts, one after the other if all is well."""
+
+    def __init__(self, life: "Life", job: str, script: Script) -> None:
+        self.life = life
+        self.job = job
+        self.script = script
+        self.attempts: dict[int, Attempt] = {}
+        self.newest_started = 0
+        self._last: int | None = None
+        self.has_finished = False  # what it has made of its last step is saved
+        self.is_broken = False  # its program fails after each start
+        self.has_forgotten = False  # it has made steps that a checkpoint has which it was to go on from
+
+    def start(self, worker: "Container", number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
+        """A launcher starts a rank."""
+        attempt = self.attempts.get(number)
+        if attempt is None:
+            attempt = self.attempts[number] = Attempt(self, number, count, step)
+        process = RankProcess(worker, attempt, rank, pid)
+        self.life.checks.rank_starts(self, process, step)
+        self.newest_started = max(self.newest_started, number)
+        attempt.join(process)
+        return process
+
+    def is_last(self, step: int) -> bool:
+        """Whether the training is over with this step: which one that is may turn out late."""
+        script = self.script
+        if self._last is None and self.life.age_seconds >= script.lasts_seconds:
+            self._last = max(script.total_steps, step + LAST_STEPS) if script.lasts_seconds else script.total_steps
+        return self._last is not None and step >= self._last
+
+    def stepped(self, attempt: Attempt) -> None:
+        """All ranks of an attempt have finished a step."""
+        self.life.checks.makes_step(self, attempt)
+
+    @property
+    def directory(self) -> Directory:
+        """Where its checkpoints are."""
+        return self.life.directories[self.job]
+
+    def wrote_part(self, attempt: Attempt, save: Save, rank: RankProcess) -> None:
+        """A rank of an attempt has written its part of a checkpoint."""
+        self.life.checks.writes(self, attempt, save.step)
+        self.directory.write_shard(save, rank.rank, rank.worker.machine.name, self.life.agenda.now)
+
+    def saved(self, attempt: Attempt, save: Save) -> None:
+        """A checkpoint of an attempt is complete."""
+        self.life.checks.publishes(self, attempt, save.step)
+        self.has_finished |= self.is_last(save.step)
+        self.directory.write_marker(save, attempt.ranks[0].worker.machine.name, self.life.agenda.now)
+
+    @property
+    def made(self) -> int:
+        """Steps of all attempts, those included that were made again."""
+        return sum(attempt.made for attempt in self.attempts.values())
+
+    @property
+    def alive(self) -> list[RankProcess]:
+        """Ranks of any attempt that are alive."""
+        return [rank for attempt in self.attempts.values() for rank in attempt.ranks.values() if rank.alive]

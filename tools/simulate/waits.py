@@ -1,0 +1,327 @@
+"""Who waits, for what, and for how long: the queue's order, and that no wait goes on without a word.
+
+What is promised is in docs/queueing.md and docs/troubleshooting.md. Judged is what is written: records, and what people are
+told. Troubles of the API server and the operator excuse everybody while they last, and for as long as the bound afterwards.
+"""
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from muster.api.trainingjob import Checkpoint
+from muster.lifecycle.assembling import ASSEMBLING
+from muster.lifecycle.record import ASSEMBLY_TIMED_OUT
+from muster.recovery.budgets import BACK_OFF_LIMIT_SECONDS
+from simulate.apiserver import Key, Object
+from simulate.violation import Hold
+
+if TYPE_CHECKING:
+    from simulate.life import Life
+
+LOOK_SECONDS = 20.0
+# A plan is made every 15 s at the latest, another replica leads after as long, and a status is written at once.
+TOLD_SECONDS = 60.0
+# What a start waits for is named after a minute (`muster.lifecycle.assembling`).
+NAMED_SECONDS = 120.0
+# Late evidence waits for launchers that do not answer, until they are given up.
+SETTLED_SECONDS = 600.0
+# By a clock that has stepped a pause ends after the longest one there is (`muster.recovery.holds`).
+STEPPED_SECONDS = 3600.0
+# Nodes that are free and sound are used by the first who waits for so many.
+USED_SECONDS = 150.0
+# A job whose node is taken away begins to leave it within so many, whatever else it has to settle first.
+LEFT_SECONDS = 150.0
+# From a plan to its last write: what gangs take meanwhile in place of lost nodes the plan may have had for others.
+WRITTEN_SECONDS = 2.0
+_FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", "BehindInQueue"})
+
+
+class _Start(NamedTuple):
+    """Where a start is; it is counted from the time in the record, which is later once old ranks are proved dead."""
+
+    attempt: int
+    time: str
+    has_gone: bool
+
+
+class Waits:
+    """Looks at those who wait.
+
+    Attributes:
+        priority_of: of a job, by namespace and name.
+        limited: namespaces with a limit of their own: who is behind there may be so because of that.
+    """
+
+    def __init__(self, life: "Life", hold: Hold) -> None:
+        self._life = life
+        self._hold = hold
+        self.priority_of: Callable[[Key], int] = lambda _: 0
+        self.limited: Collection[str] = ()
+        self._is_quiet = False
+        self._is_on = False
+        self._clear_since = 0.0  # no trouble of the operator since then
+        self._queued: dict[str, float] = {}  # uid -> since when it is told to wait for nodes
+        self._attempts: dict[str, tuple[_Start, float]] = {}  # uid -> what it is at, and since when
+        self._states: dict[str, tuple[str, float]] = {}  # uid -> reason that it is told, and since when
+        self._records: dict[str, Object] = {}
+        self._leaves: dict[str, tuple[Object, float]] = {}
+        self._replaced: list[tuple[float, set[str]]] = []  # when nodes were taken in place of lost ones, and which
+        self._charged: set[str] = set()  # namespaces that lost their place (`muster.queueing.charges`): not judged
+        self._usable: dict[str, float] = {}  # uid of the first in the queue -> since when there are nodes for it
+        self._deleted: dict[str, float] = {}  # nodes that are being deleted -> since when
+
+    def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
+        """Judge from now on."""
+        self.priority_of, self.limited, self._is_on = priority_of, limited, True
+        self._life.agenda.after(LOOK_SECONDS, self._look)
+
+    def excuse(self, seconds: float) -> None:
+        """For so long the operator may be behind."""
+        self._clear_since = max(self._clear_since, self._life.agenda.now + seconds)
+
+    def calm(self) -> None:
+        """Trouble is over; whatever was an excuse is none any more."""
+        self._clear_since, self._is_quiet = min(self._clear_since, self._life.agenda.now), True
+
+    # What is written.
+
+    def job_written(self, before: Object | None, after: Object | None) -> None:
+        """A job has changed."""
+        value = after or before
+        assert value is not None
+        uid, now = value["metadata"]["uid"], self._life.agenda.now
+        if after is None:
+            for kept in (self._queued, self._states, self._usable):
+                kept.pop(uid, None)
+            return
+        status = after.get("status") or {}
+        if not self._waits_for_nodes(after):
+            self._queued.pop(uid, None)
+        else:
+            self._queued.setdefault(uid, now)
+        told = f"{status.get('state', '')} {status.get('reason', '')} {_running(status).get('reason', '')}"
+        if self._states.get(uid, ("", 0.0))[0] != told:
+            self._states[uid] = told, now
+
+    def _waits_for_nodes(self, job: Object) -> bool:
+        """Whether it is told that it waits for nodes that others have, and for nothing else."""
+        status = job.get("status") or {}
+        reason = _running(status).get("reason")
+        if not status.get("waiting") or reason not in _FOR_NODES or job["spec"].get("suspend"):
+            return False
+        return reason != "BehindInQueue" or job["metadata"]["namespace"] not in self.limited
+
+    def record_written(self, before: Object | None, after: Object | None) -> None:
+        """A record has changed, or is gone."""
+        value, now = after or before, self._life.agenda.now
+        assert value is not None
+        uid = value["spec"]["jobUid"]
+        if after is None:
+            for kept in (self._attempts, self._leaves, self._records):
+                kept.pop(uid, None)
+            return
+        self._records[uid] = after
+        spec = after["spec"]
+        if spec["reason"] == ASSEMBLY_TIMED_OUT and not spec["members"]:
+            self._charged.add(after["metadata"]["namespace"])
+        start = _Start(spec["attempt"], spec["time"], bool(spec.get("go")))
+        if uid not in self._attempts or self._attempts[uid][0] != start:
+            self._attempts[uid] = start, now
+        leave = spec.get("leave")
+        if leave is None:
+            self._leaves.pop(uid, None)
+        elif self._leaves.get(uid, ({}, 0.0))[0].get("since") != leave["since"]:
+            self._leaves[uid] = leave, now
+        if _members(before):
+            self._replaced = [each for each in self._replaced if now - each[0] <= WRITTEN_SECONDS]
+            self._replaced.append((now, _nodes(after) - _nodes(before)))
+        # A gang that waits for nodes in place of lost ones comes before all others, with none left as well.
+        if self._is_on and not _members(before) and _nodes(after):
+            self._in_order(after)
+
+    def _in_order(self, gang: Object) -> None:
+        """A gang has got its nodes: nobody who comes before it has waited for them."""
+        spec = gang["spec"]
+        job = self._job(spec["jobUid"])
+        if job is None:
+            return
+        nodes, now = _nodes(gang), self._life.agenda.now
+        replaced = set().union(*(taken for at, taken in self._replaced if now - at <= WRITTEN_SECONDS))
+        place = self._place(job, replaces=False)
+        for uid, since in self._queued.items():
+            if uid == spec["jobUid"] or now - max(since, self._clear_since) < TOLD_SECONDS:
+                continue
+            other = self._job(uid)
+            record = self._record(other) if other is not None else None
+            if other is None or self._is_charged(job) or self._is_charged(other):
+                continue
+            if _is_complete(record) or place < self._place(other, replaces=bool(_members(record))):
+                continue
+            useless = set((record or {"spec": {}})["spec"].get("excludedNodes") or ()) | _nodes(record)
+            wanted, had = nodes - useless, replaced - useless
+            # One plan had nodes for both, and those of the first went to gangs that come before all.
+            if wanted and len(had) < other["spec"]["nodes"] - len(_nodes(record)):
+                text = (
+                    f"{_name(job)} gets {sorted(wanted)}, for which {_name(other)} has waited for {now - since:.0f} s"
+                )
+                self._life.agenda.after(TOLD_SECONDS, functools.partial(self._still_waits, uid, since, now, text))
+
+    def _still_waits(self, uid: str, since: float, then: float, text: str) -> None:
+        """Whether somebody who was passed over then was so: one plan can have nodes for both."""
+        waits = self._queued.get(uid) == since and self._clear_since <= then
+        self._hold("who comes first is served first", not waits, f"{text}, and waits a minute later")
+
+    def _place(self, job: Object, *, replaces: bool) -> tuple[bool, int, str, str]:
+        """In the queue, as docs/queueing.md has it."""
+        metadata = job["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        return not replaces, -self.priority_of(key), metadata["creationTimestamp"], "/".join(key)
+
+    # What goes on.
+
+    def _look(self) -> None:
+        nodes = (node["metadata"] for node in self._life.server.all("nodes"))
+        deleted = [node["name"] for node in nodes if "deletionTimestamp" in node]
+        self._deleted = {name: self._deleted.get(name, self._life.agenda.now) for name in deleted}
+        jobs = list(self._life.server.all("trainingjobs"))
+        for job in jobs:
+            if not (job.get("status") or {}).get("completion"):
+                self._look_at(job)
+        if self._is_quiet:
+            self._look_at_nodes()
+        self._life.agenda.after(LOOK_SECONDS, self._look)
+
+    def _look_at(self, job: Object) -> None:
+        uid, status, record = job["metadata"]["uid"], job.get("status") or {}, self._record(job)
+        name = _name(job)
+        told, since = self._states.get(uid, ("", 0.0))
+        seconds = self._lasted(since)
+        running = _running(status).get("reason", "")
+        self._hold("who waits is told why", bool(status.get("reason")) or seconds < TOLD_SECONDS, f"{name}: {status}")
+        stepped = STEPPED_SECONDS if self._life.clock_has_stepped else 0.0
+        for reason, bound in (
+            ("Settling", SETTLED_SECONDS),
+            ("CrashLoopBackOff", BACK_OFF_LIMIT_SECONDS + TOLD_SECONDS + stepped),
+        ):
+            self._hold(
+                "a pause has an end", running != reason or seconds < bound, f"{name}: {told} for {seconds:.0f} s"
+            )
+        if record is None:
+            return
+        spec = record["spec"]
+        attempt, (_, begun) = spec["attempt"], self._attempts[uid]
+        seconds = self._lasted(begun)
+        self._hold(
+            "people are told of the attempt under way",
+            status.get("attempt", 0) == attempt or seconds < TOLD_SECONDS,
+            f"{name}: attempt {attempt} for {seconds:.0f} s, and told is {status.get('attempt')}",
+        )
+        if spec["members"] and not spec.get("go"):
+            self._hold(
+                "a start that takes long names what it waits for",
+                seconds < NAMED_SECONDS or running not in ("", ASSEMBLING),
+                f"{name}: attempt {attempt} has not begun after {seconds:.0f} s: {told}",
+            )
+        if uid in self._leaves:
+            self._look_at_leave(name, job, *self._leaves[uid])
+        elif spec.get("go"):
+            self._look_at_deleted_nodes(name, record, begun)
+
+    def _look_at_deleted_nodes(self, name: str, record: Object, begun: float) -> None:
+        """Of a job that trains, and is not about to leave."""
+        for node in _nodes(record) & self._deleted.keys():
+            seconds = self._lasted(max(begun, self._deleted[node]))
+            self._hold(
+                "a node that is taken away for good is left",
+                seconds < LEFT_SECONDS,
+                f"{name} trains on {node}, which has been deleted for {seconds:.0f} s",
+            )
+
+    def _look_at_leave(self, name: str, job: Object, leave: Object, since: float) -> None:
+        timeout = (job["spec"].get("checkpoint") or {}).get("saveTimeoutSeconds", Checkpoint().save_timeout_seconds)
+        seconds = self._lasted(since)
+        stepped = STEPPED_SECONDS if self._life.clock_has_stepped else 0.0
+        reason = (job.get("status") or {}).get("reason", "")
+        self._hold(
+            "a planned leave has an end",
+            seconds < timeout + TOLD_SECONDS + stepped or reason not in ("", leave["reason"]),
+            f"{name} is to leave {leave.get('nodes') or 'all nodes'} within {timeout} s, and has not for {seconds:.0f} s: {reason}",
+        )
+
+    def _look_at_nodes(self) -> None:
+        """In the quiet: the first who waits has fewer sound nodes left than it needs."""
+        waiting = [
+            job for job in map(self._job, self._queued) if job is not None and not _is_complete(self._record(job))
+        ]
+        if not waiting or any(map(self._is_charged, waiting)):
+            self._usable.clear()
+            return
+        first = min(waiting, key=lambda job: self._place(job, replaces=bool(_members(self._record(job)))))
+        uid, record = first["metadata"]["uid"], self._record(first)
+        free = self._free() - set((record or {"spec": {}})["spec"].get("excludedNodes") or ())
+        needs = first["spec"]["nodes"] - len(_nodes(record))
+        if len(free) < needs:
+            self._usable.clear()
+            return
+        self._usable = {uid: self._usable.get(uid, self._life.agenda.now)}
+        seconds = self._lasted(max(self._usable[uid], self._queued[uid]))
+        self._hold(
+            "nodes that are free are used by the first who waits",
+            seconds < USED_SECONDS,
+            f"{_name(first)} needs {needs}, and {sorted(free)} have been free "
+            f"for {seconds:.0f} s: {first.get('status', {}).get('waiting')}",
+        )
+
+    def _free(self) -> set[str]:
+        """Nodes of which nothing says that they are taken, or not sound."""
+        server = self._life.server
+        sick = {
+            health["metadata"]["name"]
+            for health in server.all("nodehealths")
+            if (health.get("status") or {}).get("state", "Healthy") not in ("Healthy", "Unknown")
+            or (health.get("spec") or {}).get("lost")
+            or ((health.get("spec") or {}).get("human") or {}).get("decision") == "Cordon"
+        }
+        taken = {pod["spec"].get("nodeName") for pod in server.all("pods") if pod["status"].get("phase") not in _ENDED}
+        for gang in server.all("gangs"):
+            taken |= _nodes(gang) | {ghost.get("node") for ghost in gang["spec"].get("ghosts") or ()}
+        sound = {name for name, machine in self._life.machines.items() if machine.in_touch and machine.is_ready}
+        return sound - sick - taken
+
+    def _is_charged(self, job: Object) -> bool:
+        return job["metadata"]["namespace"] in self._charged
+
+    def _lasted(self, since: float) -> float:
+        """For how long something has, while the operator had no trouble."""
+        return self._life.agenda.now - max(since, self._clear_since)
+
+    def _job(self, uid: str) -> Object | None:
+        return next((job for job in self._life.server.all("trainingjobs") if job["metadata"]["uid"] == uid), None)
+
+    def _record(self, job: Object) -> Object | None:
+        return self._records.get(job["metadata"]["uid"])
+
+
+_ENDED = ("Succeeded", "Failed")
+
+
+def _name(job: Object) -> str:
+    return f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+
+
+def _running(status: Mapping[str, Any]) -> Mapping[str, str]:
+    """The condition of this type."""
+    return next((condition for condition in status.get("conditions") or () if condition["type"] == "Running"), {})
+
+
+def _members(gang: Object | None) -> list[Object]:
+    return list(gang["spec"]["members"]) if gang is not None else []
+
+
+def _nodes(gang: Object | None) -> set[str]:
+    return {member["node"] for member in _members(gang) if member.get("node")}
+
+
+def _is_complete(gang: Object | None) -> bool:
+    """Whether it has all nodes that it needs."""
+    return bool(_members(gang)) and all(member.get("node") for member in _members(gang))
