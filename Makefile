@@ -49,7 +49,7 @@ format: venv ## Format the code, and repair what ruff can repair
 	@$(VENV)/bin/ruff format .
 
 generate: venv ## Render crds/ and the generated reference from the models and metrics
-	@$(PY) -m muster.api.render
+	@$(PY) -m apidocs.render
 	@$(PY) -m monitoring.page
 	@$(PY) -m monitoring.dashboards
 

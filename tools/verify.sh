@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 python=$(tools/venv.sh)/bin/python
 status=0
 
-PYTHONPATH=operator "$python" -m muster.api.render --check || status=1
+PYTHONPATH=operator:tools "$python" -m apidocs.render --check || status=1
 PYTHONPATH=operator:tools "$python" -m monitoring.page --check || status=1
 PYTHONPATH=operator:tools "$python" -m monitoring.dashboards --check || status=1
 

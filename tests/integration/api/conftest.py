@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from apidocs import render
 from localcluster.api import ApiError
 from localcluster.controlplane import ControlPlane
-from muster.api import render
 
 Manifest = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.api import render
+from apidocs import render
 from muster.api.base import ApiModel
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from muster.api import render
+from apidocs import render
 from muster.api.trainingjob import MAX_SAVES
 
 TIME = "2026-01-31T12:00:00.000000Z"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import ConfigDict, Field
 
-from muster.api import render
+from apidocs import render
 from muster.api.base import ApiModel, checks, rule
 
 
