@@ -10,7 +10,7 @@ from typing import Any
 from muster.checker.facts import CUDA
 from muster.preflight.probes import outcome
 from muster.preflight.probes.node import steps_of
-from muster.preflight.probes.profiles import PROFILES
+from muster.protocol.profiles import PROFILES
 
 KEY = {"torch": "2.9.0", "cuda": "12.8", "nccl": "2.28.9", "version": "simulated"}
 MODEL = "NVIDIA H200"

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Mapping, Optional
 from muster.checker import translate
 from muster.checker.facts import CPU, CUDA, Facts, facts_of, no_cuda, unfitness
 from muster.preflight.probes import node, outcome
-from muster.preflight.probes.profiles import PROFILES, Profile, Step
 from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckOrder, ProbeReport
 from muster.protocol.messages import MAX_NUMBER
+from muster.protocol.profiles import PROFILES, Profile, Step
 
 _LOOK = Step("Devices", 10)
 _MAX_ADDRESS_CHARACTERS = 253

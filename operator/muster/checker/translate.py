@@ -14,9 +14,9 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, O
 from muster.checker.facts import CPU, CUDA
 from muster.preflight.probes import outcome
 from muster.preflight.probes.bits import ALIKE
-from muster.preflight.probes.machine import is_for_slot
 from muster.protocol.checks import MAX_WORDS_CHARS, ProbeReport
 from muster.protocol.messages import LONGEST_SECONDS
+from muster.protocol.profiles import is_for_slot
 
 RESULT = "Result"
 NO_RESULT = "NoResult"

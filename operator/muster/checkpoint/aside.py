@@ -20,9 +20,9 @@ from typing import Callable, List, Optional, Set, Tuple
 from muster.checkpoint.find import TOO_MANY_FILES, Finder, Found, Look
 from muster.checkpoint.formats.base import WEIGHTS_ONLY
 from muster.checkpoint.listing import no_sign
-from muster.checkpoint.names import above, absolute, order_candidates, step_in_name
-from muster.checkpoint.scan import Lineage
 from muster.checkpoint.verdict import Verdict
+from muster.protocol.checkpoint_names import above, absolute, order_candidates, step_in_name
+from muster.protocol.checkpoints import Lineage
 
 NAME = ".muster-aside"
 MAX_EXAMINED = 32  # at one start, those of the highest steps

@@ -6,8 +6,8 @@ import os
 from typing import Callable, Dict, List, Mapping, Tuple, TypeVar, Union
 
 from muster.checkpoint.listing import File, Files
-from muster.checkpoint.names import joined
 from muster.checkpoint.untrusted_json import MAX_BYTES
+from muster.protocol.checkpoint_names import joined
 
 # Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves over
 # an older checkpoint begins later: it was used since, or the training went back behind it.

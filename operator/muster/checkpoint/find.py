@@ -19,13 +19,12 @@ from muster.checkpoint.candidate import MAX_TEXT_BYTES, Candidate, Reading, ask_
 from muster.checkpoint.formats.base import NO_OPTIMIZER, WEIGHTS_ONLY, Format
 from muster.checkpoint.formats.table import FORMATS
 from muster.checkpoint.listing import THIS_MACHINE, Children, Files, Listing, Status, StorageError, no_sign
-from muster.checkpoint.names import absolute, joined, order_candidates, readable, step_in_name
 from muster.checkpoint.pointers import POINTERS, Pointer, Problem, pointer_problem
-from muster.checkpoint.scan import MAX_STAMPS, Checkpoint, Lineage, Stamp, newest_first
 from muster.checkpoint.verdict import Verdict, digest, saving_ns, stamp
+from muster.protocol.checkpoint_names import absolute, joined, order_candidates, readable, step_in_name
+from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Checkpoint, Lineage, Stamp, newest_first
 from muster.protocol.messages import MAX_NUMBER
 
-LIMIT = 8
 MAX_EXAMINED = 64
 MAX_PASSED_IN_STORE = 512  # directories that prove to be no checkpoint: each costs a request
 MAX_WITHOUT_STEP = 16
@@ -112,7 +111,7 @@ class Look:
     thorough: bool = True
     judges: bool = True
     lineage: Optional[Lineage] = None
-    limit: int = LIMIT
+    limit: int = MAX_LISTED
     stamps: bool = False
     wish: str = ""
 
@@ -254,7 +253,7 @@ class Finder:
         """Take over what another process judged."""
         self._verdicts.update((verdict.path, verdict) for verdict in verdicts)
 
-    def find(self, limit: int = LIMIT) -> List[Checkpoint]:
+    def find(self, limit: int = MAX_LISTED) -> List[Checkpoint]:
         """The newest complete checkpoints among the directory itself and its children, newest step first.
 
         Raises:

@@ -13,7 +13,7 @@ import os
 import stat
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from muster.checkpoint.scan import ERROR_KINDS
+from muster.protocol.checkpoints import ERROR_KINDS
 from muster.protocol.messages import MAX_NUMBER
 
 MAX_DEPTH = 3
@@ -75,7 +75,7 @@ class StorageError(OSError):
     """The storage as a whole tells nothing: what is there is not known. Says what to mend.
 
     Attributes:
-        kind: one of `muster.checkpoint.scan.ERROR_KINDS`.
+        kind: one of `muster.protocol.checkpoints.ERROR_KINDS`.
     """
 
     def __init__(self, kind: str, text: str) -> None:

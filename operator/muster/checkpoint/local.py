@@ -13,11 +13,12 @@ import json
 import os
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-from muster.checkpoint.find import LIMIT, Finder, Found, Look
+from muster.checkpoint.find import Finder, Found, Look
 from muster.checkpoint.formats.base import Format
 from muster.checkpoint.formats.table import FORMATS
 from muster.checkpoint.listing import THIS_MACHINE, no_sign
 from muster.checkpoint.untrusted_json import parse_json
+from muster.protocol.checkpoints import MAX_LISTED
 
 MAX_ERAS = 64
 _MAX_FILE_BYTES = 64 * 1024
@@ -68,7 +69,7 @@ def held(
     path = os.path.join(directory, ".muster-" + gang)
     eras = [era for era in _eras(path) if era.attempt < attempt]
     found = Found((), False)
-    for found in Finder(directory, sign, settle_seconds=0.0, formats=formats).look(Look(limit=LIMIT)):  # noqa: B007 - the last answer
+    for found in Finder(directory, sign, settle_seconds=0.0, formats=formats).look(Look(limit=MAX_LISTED)):  # noqa: B007 - the last answer
         pass
     there = []
     for one in found.checkpoints:

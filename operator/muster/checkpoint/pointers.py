@@ -21,8 +21,8 @@ from muster.checkpoint.formats.dlrover import DLROVER, is_step
 from muster.checkpoint.formats.megatron import MEGATRON, MEGATRON_LEGACY, TRACKER
 from muster.checkpoint.formats.torch_dcp import TORCH_DCP
 from muster.checkpoint.formats.verl import SKYRL, SKYRL_TRACKER, VERL
-from muster.checkpoint.names import readable
-from muster.checkpoint.scan import Checkpoint
+from muster.protocol.checkpoint_names import readable
+from muster.protocol.checkpoints import Checkpoint
 
 _MAX_TOLD_CHARS = 64
 

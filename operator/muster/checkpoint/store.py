@@ -35,8 +35,8 @@ from muster.checkpoint.listing import (
     StorageError,
     no_sign,
 )
-from muster.checkpoint.names import absolute, step_in_name
-from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
+from muster.protocol.checkpoint_names import absolute, step_in_name
+from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW
 
 CALL_SECONDS = 20.0  # for one question, the retries of the user's packages included
 SETTLE_SECONDS = 30.0  # between two looks that find the same: of an upload under way nothing is visible

@@ -22,7 +22,7 @@ from muster.cli.decide import NodesArgument, account_of, nodes_there, who_am_i, 
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
-from muster.preflight.probes.profiles import PROFILES
+from muster.protocol.profiles import PROFILES
 
 FIELD_MANAGER = "muster-human-check"
 LOOK_SECONDS = 1.0

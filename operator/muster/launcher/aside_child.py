@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Callable, Dict
 from muster.checkpoint.aside import move_aside
 from muster.checkpoint.find import Finder
 from muster.checkpoint.formats.table import formats_by
-from muster.checkpoint.scan import lineage_of
 from muster.launcher.errand_child import answer_once
+from muster.protocol.checkpoints import lineage_of
 
 
 def move_on_request(

@@ -7,8 +7,8 @@ import json
 import os
 from typing import Dict, Mapping, Sequence, Tuple
 
-from muster.checkpoint.names import above
 from muster.protocol.channel import Endpoint, host_and_port
+from muster.protocol.checkpoint_names import above
 from muster.protocol.messages import Directive
 from muster.protocol.starters import COMPOSER, commands_of, option, starter_of
 

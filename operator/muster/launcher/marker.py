@@ -24,8 +24,8 @@ import subprocess
 import threading
 from typing import Callable, Collection, Dict, FrozenSet, Optional
 
-from muster.checkpoint.names import is_url
 from muster.launcher.children import start
+from muster.protocol.checkpoint_names import is_url
 
 SILENT_SECONDS = 5.0  # without the coordinator, before the marker is asked
 PERIOD_SECONDS = 5.0

@@ -12,12 +12,12 @@ import threading
 from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from muster.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_environment
-from muster.launcher.expansion import expanded, resolved, with_identity
 from muster.launcher.log import write_whole
 from muster.launcher.matcher import Printed
 from muster.launcher.progress import Corruption, ProgressFile
 from muster.launcher.snapshot import RankView
 from muster.launcher.stepclock import StepClock
+from muster.protocol.expansion import expanded, resolved, with_identity
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive, RankReport, limits, readable
 from muster.protocol.resuming import BY_NAME, link, pointer, tracker
 

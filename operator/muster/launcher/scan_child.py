@@ -4,7 +4,7 @@ One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child j
 "judges": true, "stamps": false, "lineage": [step, sinceNs, disowned, shut] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
 `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
 "checkpoints": [{"step", "path", "writtenNs", "judged", "format", "sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done",
-"looks", "note", "doubt", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError", "errorKind", "elsewhereErrorKind": of muster.checkpoint.scan.ERROR_KINDS}`. A scan is over once it is done, or has an error.
+"looks", "note", "doubt", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError", "errorKind", "elsewhereErrorKind": of muster.protocol.checkpoints.ERROR_KINDS}`. A scan is over once it is done, or has an error.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 from muster.checkpoint.find import Finder, Found, Look
 from muster.checkpoint.formats.table import FORMATS, formats_by
 from muster.checkpoint.listing import THIS_MACHINE, Files, StorageError
-from muster.checkpoint.names import is_url
-from muster.checkpoint.scan import Checkpoint, lineage_of, write_stamps
 from muster.checkpoint.verdict import Verdict, verdict_from
+from muster.protocol.checkpoint_names import is_url
+from muster.protocol.checkpoints import Checkpoint, lineage_of, write_stamps
 
 _BETWEEN_SIGNS_SECONDS = 0.5
 _BETWEEN_ANSWERS_SECONDS = 0.5  # that tell nothing but how far it has come

@@ -18,9 +18,9 @@ import json
 import time
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
-from muster.checkpoint.names import is_url
-from muster.checkpoint.scan import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.launcher.children import Child, converse, converse_in_image
+from muster.protocol.checkpoint_names import is_url
+from muster.protocol.checkpoints import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.protocol.messages import (
     LONGEST_SECONDS,
     MAX_NANOSECONDS,
@@ -52,9 +52,9 @@ class ScanResult:
         attempt: the attempt for which nothing ran when it began; 0 = something may have run, or the newest complete
             checkpoint is not known yet.
         error: why nothing, or not all, could be seen; with an attempt the rest counts nevertheless.
-        error_kind: what of `muster.checkpoint.scan.ERROR_KINDS` it is; "" = none of them.
+        error_kind: what of `muster.protocol.checkpoints.ERROR_KINDS` it is; "" = none of them.
         done: nothing is left to judge.
-        stamps: of all that are there (muster.checkpoint.scan); None where that was not looked for.
+        stamps: of all that are there (muster.protocol.checkpoints); None where that was not looked for.
         doubt: why what is there may not be what people think (muster.checkpoint.find.Found).
         trap: why a framework that follows its own pointer would not go on, or from what is torn (likewise).
         elsewhere: what was asked for, in another directory, and the newest there.

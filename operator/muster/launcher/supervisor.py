@@ -12,7 +12,6 @@ from muster.launcher.aside import Aside
 from muster.launcher.collectives import Collectives
 from muster.launcher.energy import Energy
 from muster.launcher.environment import Settings
-from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
 from muster.launcher.host import Host
 from muster.launcher.local import Local
 from muster.launcher.marker import SILENT_SECONDS, Marker
@@ -27,6 +26,7 @@ from muster.launcher.saves import Saves
 from muster.launcher.scanner import Scanner, ScanResult
 from muster.launcher.snapshot import RankView, Snapshot
 from muster.launcher.stepclock import StepClock, lowest
+from muster.protocol.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
 from muster.protocol.messages import (
     CHECKPOINT_STALL,
     COMMUNICATION,

@@ -5,9 +5,9 @@ does it, and the go waits until that one says that it is done, so that nothing i
 """
 
 from muster.api.gang import GangSpec
-from muster.checkpoint.names import is_url
 from muster.lifecycle.plan import Announcement
 from muster.lifecycle.resume import Missing
+from muster.protocol.checkpoint_names import is_url
 from muster.protocol.resuming import is_own
 from muster.recovery.judging import NOT_ASIDE
 from muster.world.job import JobWorld

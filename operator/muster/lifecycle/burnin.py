@@ -31,12 +31,12 @@ from muster.preflight.doubts import controls, upheld
 from muster.preflight.evidence import Evidence, Ground, merged
 from muster.preflight.outcomes import How, Limit, LocalOutcome, PairOutcome, Yardstick
 from muster.preflight.outcomes import Member as Tested
-from muster.preflight.probes.profiles import PROFILES
 from muster.preflight.upkeep import OF_ITSELF
 from muster.preflight.verdict import Fail, Outcome, Verdict, judge, judge_local, unfit
 from muster.preflight.yardsticks import yardsticks
 from muster.protocol.checks import NODE, READY, STARTING, CheckAnswer, CheckGrant, CheckOrder
 from muster.protocol.messages import IDLE
+from muster.protocol.profiles import PROFILES
 from muster.recovery import holds
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld, Seat

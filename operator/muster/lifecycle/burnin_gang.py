@@ -11,8 +11,8 @@ from statistics import median
 from muster.lifecycle.burnin_orders import Orders
 from muster.preflight import local
 from muster.preflight.outcomes import NVLINK, How, PairOutcome
-from muster.preflight.probes.profiles import GANG_NODES
 from muster.protocol.checks import CheckAnswer, CheckOrder
+from muster.protocol.profiles import GANG_NODES
 
 # Two are a pair, and have been tested as one.
 LEAST_NODES = 3

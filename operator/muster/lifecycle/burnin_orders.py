@@ -12,9 +12,9 @@ from muster.api.preflight import Profile
 from muster.preflight import local
 from muster.preflight.evidence import merged
 from muster.preflight.outcomes import How, Member, PairOutcome, Round, Yardstick
-from muster.preflight.probes.profiles import PROFILES
 from muster.preflight.rounds import MOST_ROUNDS, next_round
 from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckOrder
+from muster.protocol.profiles import PROFILES
 from muster.world.checks import CheckerView
 
 # Beyond a test's own deadline: the checker has to end it, and to tell.

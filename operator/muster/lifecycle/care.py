@@ -20,9 +20,9 @@ from muster.api.trainingjob import (
     CheckpointStatus,
     CheckpointTrouble,
 )
-from muster.checkpoint.names import is_url
 from muster.lifecycle import record as records
 from muster.lifecycle import resume
+from muster.protocol.checkpoint_names import is_url
 from muster.protocol.messages import CheckpointReport
 from muster.recovery.judging import judges
 from muster.recovery.silence import FRESH_SECONDS

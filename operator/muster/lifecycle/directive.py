@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from muster.api.gang import Gang, GangIncident, GangSpec
 from muster.api.trainingjob import CompletionResult, TrainingJob
-from muster.checkpoint.names import is_url
-from muster.launcher.fence import peer_distances
 from muster.lifecycle import local, resume
+from muster.protocol.checkpoint_names import is_url
+from muster.protocol.fence import peer_distances
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
 from muster.recovery.judging import does_judge
 from muster.world.job import OtherJob

@@ -1,7 +1,7 @@
 """Mode Managed: launchers start the ranks at the go, tell of them, and end them when told to or when cut off. Pure.
 
 A gang whose members have not all been cut off together is broken: whoever is cut off misses somebody, or hears from a
-neighbour that the gang has gone on, and ends its ranks after the length of its fence (muster.launcher.fence). That holds
+neighbour that the gang has gone on, and ends its ranks after the length of its fence (muster.protocol.fence). That holds
 for every set that is cut off together, because everyone in it has a path to one who misses somebody outside. Only a gang
 that is alive and together as a whole, and heard by nobody, misses nobody: it is told by the marker in the checkpoint
 directory, and where there is none nothing but proof of its death will do. See docs/decisions/0012.
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Ghost, Level, Proof
-from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
 from muster.lifecycle import proofs
 from muster.lifecycle.words import by
+from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.protocol.messages import EXITED, IDLE, RECLAIMING, RUNNING
 from muster.recovery.silence import FRESH_SECONDS
 from muster.world.job import JobWorld, Seat

@@ -10,9 +10,9 @@ from posixpath import normpath
 from typing import Any
 
 from muster.api.trainingjob import TrainingJob
-from muster.checkpoint.names import absolute, is_url
 from muster.lifecycle.objects import objects
 from muster.lifecycle.worker_pod import worker_container
+from muster.protocol.checkpoint_names import absolute, is_url
 
 MAX_TOLD = 3
 ELSEWHERE = "a job of another namespace"

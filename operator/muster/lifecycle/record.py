@@ -25,7 +25,6 @@ from muster.api.gang import (
     Member,
 )
 from muster.goodput.told import fault_time
-from muster.launcher.fence import doubled_seconds, wanted_fence_seconds
 from muster.lifecycle import corruption, local, members, resume, resuming
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.proofs import BOOT_CHARACTERS
@@ -33,6 +32,7 @@ from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.survivors import ghosts, laid, waited_for
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.preflight.verdict import Fail
+from muster.protocol.fence import doubled_seconds, wanted_fence_seconds
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds
 from muster.recovery.failure import Failure, Kind

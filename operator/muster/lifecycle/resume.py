@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 from muster.api.gang import Corruption, GangSpec, Lineage, Resume
 from muster.api.trainingjob import TrainingJob
-from muster.checkpoint import scan
-from muster.checkpoint.find import LIMIT
-from muster.checkpoint.names import above, absolute, is_url, step_in_name
-from muster.checkpoint.scan import ERROR_KINDS, MAX_STAMPS, Stamp, read_stamps, write_stamps
 from muster.lifecycle.words import suspects_in_words
+from muster.protocol import checkpoints
+from muster.protocol.checkpoint_names import above, absolute, is_url, step_in_name
+from muster.protocol.checkpoints import ERROR_KINDS, MAX_LISTED, MAX_STAMPS, Stamp, read_stamps, write_stamps
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
 from muster.protocol.resuming import is_own
 from muster.recovery.judging import NOT_JUDGED, NOT_LISTED, judges
@@ -181,13 +180,13 @@ def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
     return _history(lineage).has(checkpoint.step, checkpoint.written_ns)
 
 
-def _history(lineage: Lineage) -> scan.Lineage:
+def _history(lineage: Lineage) -> checkpoints.Lineage:
     return _read(lineage.step, lineage.disowned, lineage.shut)
 
 
 @lru_cache(maxsize=256)
-def _read(step: int, disowned: str, shut: bool) -> scan.Lineage:
-    return scan.lineage_of(step, disowned, shut)
+def _read(step: int, disowned: str, shut: bool) -> checkpoints.Lineage:
+    return checkpoints.lineage_of(step, disowned, shut)
 
 
 def all_complete(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
@@ -328,7 +327,7 @@ def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, lineage: L
 def _may_see(keys: set[_Key], key: _Key) -> bool:
     """Whether it is listed, or the listing ends above it: who does not judge lists torn ones too, and they may leave no room
     for it."""
-    return key in keys or (len(keys) >= LIMIT and min(keys)[0] > key[0])
+    return key in keys or (len(keys) >= MAX_LISTED and min(keys)[0] > key[0])
 
 
 def _is_torn(world: JobWorld, record: GangSpec, key: _Key) -> bool:

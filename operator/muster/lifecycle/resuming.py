@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from muster.api.gang import GangSpec, Resume
 from muster.api.trainingjob import ResumePreset as Named
 from muster.api.trainingjob import TrainingJob
-from muster.checkpoint.names import above
-from muster.launcher.expansion import expanded
 from muster.lifecycle.launching import command_of, is_shell_line
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.worker_pod import worker_container
 from muster.protocol import resuming
+from muster.protocol.checkpoint_names import above
+from muster.protocol.expansion import expanded
 from muster.world.job import JobWorld
 
 UNFIT = "ResumePresetUnfit"

@@ -20,8 +20,6 @@ from muster.api.trainingjob import (
     TrainingJobStatus,
     Waiting,
 )
-from muster.checkpoint.names import is_url
-from muster.checkpoint.scan import ERROR_KINDS
 from muster.goodput import told as goodput
 from muster.goodput.account import RESUMED, SUSPENDED
 from muster.lifecycle import care, launching, members, place, resume, resuming
@@ -34,6 +32,8 @@ from muster.lifecycle.leaving import STOPS
 from muster.lifecycle.plan import Announcement, Plan, State, Telling
 from muster.lifecycle.words import after_corruption, on_nodes
 from muster.placement.eligibility import unhealthy
+from muster.protocol.checkpoint_names import is_url
+from muster.protocol.checkpoints import ERROR_KINDS
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.recovery.failure import Kind

@@ -12,10 +12,10 @@ from typing import Any
 from muster.api.base import API_VERSION
 from muster.api.gang import Member
 from muster.api.trainingjob import LaunchMode, ProgressPreset, TrainingJob
-from muster.launcher.expansion import REFERRING, kept, referring
 from muster.lifecycle import shared_memory
 from muster.placement.eligibility import UNREACHABLE_TAINTS
 from muster.protocol.contract import IDENTITY, PLAIN_IDENTITY
+from muster.protocol.expansion import REFERRING, kept, referring
 from muster.protocol.messages import TOKEN_AUDIENCE
 from muster.world.names import gang_name, pod_name
 from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL, SCHEDULER_NAME

@@ -15,7 +15,7 @@ from datetime import datetime
 from hashlib import blake2b
 from statistics import median
 
-from muster.preflight.probes.machine import is_for_slot
+from muster.protocol.profiles import is_for_slot
 
 # A young history says nothing: so many nodes have to be in it.
 LEAST_NODES = 8

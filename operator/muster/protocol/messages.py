@@ -178,13 +178,13 @@ class Report:
     # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs also
     # those that are not judged yet, those that were asked for, and after them at most 8 that are torn.
     checkpoints: Tuple[CheckpointReport, ...] = ()
-    # Of all that are there, other histories' included, as `write_stamps` in muster.checkpoint.scan writes them. From those
+    # Of all that are there, other histories' included, as `write_stamps` in muster.protocol.checkpoints writes them. From those
     # who judge, while no rank runs; None = not looked for (yet).
     stamps: Optional[str] = limited(None, 0, MAX_STAMPS_CHARS)
     # Of the directory that Directive.wish_directory names, the newest, and the one that was asked for.
     elsewhere: Tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = for_people()  # why that directory cannot be seen, "" if it can
-    elsewhere_error_kind: str = limited("", 0, 64)  # of muster.checkpoint.scan.ERROR_KINDS; "" = none of them
+    elsewhere_error_kind: str = limited("", 0, 64)  # of muster.protocol.checkpoints.ERROR_KINDS; "" = none of them
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
     listing: int = 0  # Directive.listing when that scan began
     scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt and that listing

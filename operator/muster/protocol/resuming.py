@@ -11,7 +11,7 @@ import posixpath
 import re
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from muster.checkpoint.names import above, absolute, is_url
+from muster.protocol.checkpoint_names import above, absolute, is_url
 
 AUTO = "Auto"  # the one of the checkpoint's format, where the command, too, is certainly that framework's
 OFF = "Off"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 
 from muster.api.gang import Gang, Level
-from muster.checkpoint.scan import UNVERIFIED
+from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import IDLE
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.judging import judges

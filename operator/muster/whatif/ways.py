@@ -12,8 +12,8 @@ from muster.api.gang import FENCE_SECONDS
 from muster.api.nodehealth import Severity
 from muster.health.kinds import KINDS
 from muster.health.xids import XIDS, xid
-from muster.launcher.fence import fenced_after_seconds, marked_after_seconds, wanted_fence_seconds
 from muster.lifecycle.directive import POLL_SECONDS
+from muster.protocol.fence import fenced_after_seconds, marked_after_seconds, wanted_fence_seconds
 from muster.whatif.plan import Plan
 
 CRASH, HANG, SILENT = "Crash", "Hang", "Silent"

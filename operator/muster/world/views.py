@@ -201,7 +201,7 @@ class LauncherView:
     stamps: str | None = None
     elsewhere: tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = ""
-    elsewhere_error_kind: str = ""  # of muster.checkpoint.scan.ERROR_KINDS; "" = none of them
+    elsewhere_error_kind: str = ""  # of muster.protocol.checkpoints.ERROR_KINDS; "" = none of them
     scanned_for_attempt: int = 0
     listing: int = 0
     scanned_age_seconds: float | None = None

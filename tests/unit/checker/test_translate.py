@@ -13,8 +13,8 @@ from muster.preflight.baselines import FLOORS
 from muster.preflight.outcomes import How
 from muster.preflight.probes import outcome
 from muster.preflight.probes.catalog import PROBES
-from muster.preflight.probes.profiles import PROFILES
 from muster.protocol.checks import MAX_WORDS_CHARS, ProbeReport
+from muster.protocol.profiles import PROFILES
 
 OUTCOMES = [value for name, value in vars(outcome).items() if name.isupper() and isinstance(value, str)]
 

@@ -15,7 +15,7 @@ from tests.unit.checkpoint.test_formats import dcp
 
 from muster.checkpoint import aside
 from muster.checkpoint.aside import NAME, Moved, misleading, move_aside
-from muster.checkpoint.scan import lineage_of
+from muster.protocol.checkpoints import lineage_of
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from muster.checkpoint import find, listing
 from muster.checkpoint.find import Finder, Look
 from muster.checkpoint.formats import manifest as manifest_format
 from muster.checkpoint.manifest import ManifestError, parse_manifest
-from muster.checkpoint.names import order_candidates, step_in_name
+from muster.protocol.checkpoint_names import order_candidates, step_in_name
+from muster.protocol.checkpoints import MAX_LISTED
 
 DATA = Path(__file__).parent / "data"
 
@@ -452,7 +453,7 @@ def test_the_newest_of_lightnings_files_is_found_whatever_else_is_in_their_names
         files.put(name.format(ppl=400 - epoch) % epoch, lightning(100 * (epoch + 1)), at_ns)
     newest = name.format(ppl=400 - EPOCHS[-1]) % EPOCHS[-1]
     assert complete(files)[0] == (100 * len(EPOCHS), newest)
-    assert len(complete(files)) == find.LIMIT
+    assert len(complete(files)) == MAX_LISTED
 
 
 def test_files_without_a_step_in_their_names_hide_none_that_have_one():

@@ -13,8 +13,8 @@ import pytest
 from muster.checkpoint import find
 from muster.checkpoint.find import Finder, Look
 from muster.checkpoint.listing import File, Files, Listing
-from muster.checkpoint.scan import lineage_of, read_stamps, write_stamps
 from muster.checkpoint.verdict import saving_ns, verdict_from
+from muster.protocol.checkpoints import lineage_of, read_stamps, write_stamps
 from muster.protocol.messages import MAX_NUMBER
 
 WRITTEN_NS = 1_700_000_000_000_000_000

@@ -15,9 +15,9 @@ from tests.unit.checkpoint.test_formats import SAVES
 
 from muster.checkpoint.find import Finder, Look
 from muster.checkpoint.listing import StorageError
-from muster.checkpoint.names import absolute, is_url, joined
-from muster.checkpoint.scan import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.checkpoint.store import SETTLE_SECONDS, Store
+from muster.protocol.checkpoint_names import absolute, is_url, joined
+from muster.protocol.checkpoints import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 
 URL = "s3://bucket/run-7"
 LIGHT = Look(thorough=False)

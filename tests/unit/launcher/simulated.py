@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from muster.launcher.environment import Settings
-from muster.launcher.fence import peer_distances
 from muster.launcher.marker import Marker, Standing
 from muster.launcher.matcher import Matcher, Printed
 from muster.launcher.peers import Peers
@@ -20,6 +19,7 @@ from muster.launcher.scanner import Scanner
 from muster.launcher.snapshot import RankView, Snapshot
 from muster.launcher.stepclock import StepClock
 from muster.launcher.supervisor import Supervisor
+from muster.protocol.fence import peer_distances
 from muster.protocol.messages import RUN, WAIT, Directive, Peer, Report, digest
 
 COORDINATOR = -1

@@ -9,7 +9,7 @@ import threading
 import pytest
 from tests.unit.launcher.conftest import DEADLINE_SECONDS
 
-from muster.launcher.fence import fence_seconds, is_cut_off
+from muster.protocol.fence import fence_seconds, is_cut_off
 from muster.protocol.messages import EXITED, IDLE, RUNNING, Peer, digest
 
 HANG = "import time; time.sleep(600)"

@@ -13,11 +13,11 @@ import pytest
 from bench import dcp_files
 
 from muster.checkpoint.listing import Files
-from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.checkpoint.verdict import Verdict, verdict_from
 from muster.launcher import children
 from muster.launcher.scan_child import Looks
 from muster.launcher.scanner import LOOKS_PER_SECOND, Scanner, _report
+from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.protocol.messages import WAIT, Directive
 
 DEADLINE_SECONDS = 10.0

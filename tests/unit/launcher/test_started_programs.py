@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from muster.launcher.expansion import REFERRING, referring
+from muster.protocol.expansion import REFERRING, referring
 from muster.protocol.messages import EXITED
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "trainer-contract.md"

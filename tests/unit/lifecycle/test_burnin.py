@@ -16,8 +16,8 @@ from muster.lifecycle import burnin
 from muster.lifecycle.burnin_orders import ANSWER_SECONDS
 from muster.lifecycle.plan import CommitGang, CreatePod, Plan, State, Telling
 from muster.lifecycle.step import decide
-from muster.preflight.probes.profiles import PROFILES
 from muster.protocol.checks import READY, STARTING, UNFIT, CheckAnswer, PassReport
+from muster.protocol.profiles import PROFILES
 from muster.recovery import holds
 from muster.world.checks import NodeChecks, Standard
 from muster.world.fleet import Doubt

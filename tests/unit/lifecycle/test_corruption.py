@@ -13,11 +13,11 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Corruption, Examination, FaultClass, GangSpec, Lineage, Resume
 from muster.api.preflight import Profile
 from muster.api.trainingjob import CheckpointStatus, TrainingJobStatus
-from muster.checkpoint.scan import write_stamps
 from muster.lifecycle import burnin, resume
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.step import decide
+from muster.protocol.checkpoints import write_stamps
 from muster.protocol.messages import CORRUPTION_EXIT_CODE, EXITED, NON_FINITE_LOSS, CheckpointReport
 from muster.world.views import LauncherView, RankView
 

@@ -8,11 +8,11 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, runn
 
 from muster.api.gang import GangSpec, Lineage, Resume
 from muster.api.trainingjob import CheckpointStatus
-from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW, write_stamps
 from muster.lifecycle import resume
 from muster.lifecycle.plan import CommitGang, Plan, State
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing, Start
 from muster.lifecycle.step import decide
+from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW, write_stamps
 from muster.protocol.messages import CheckpointReport
 from muster.world.job import OtherJob
 

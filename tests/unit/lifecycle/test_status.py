@@ -7,12 +7,12 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, a
 
 from muster.api.gang import Leave, Lineage, Resume
 from muster.api.trainingjob import CheckpointStatus, TrainingJob, TrainingJobStatus
-from muster.checkpoint.scan import UNVERIFIED
 from muster.lifecycle import record as records
 from muster.lifecycle import status
 from muster.lifecycle.plan import Plan, State, Telling
 from muster.lifecycle.resume import Start
 from muster.lifecycle.step import decide
+from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import CheckpointReport
 from muster.world.fleet import Exclusion
 

@@ -21,12 +21,12 @@ from muster.controller.ghosts import Beats, GhostAges
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
-from muster.launcher.fence import is_cut_off
 from muster.launcher.marker import SILENT_SECONDS, Marker, Standing
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
 from muster.protocol import messages
+from muster.protocol.fence import is_cut_off
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
 from muster.world.fleet import Exclusion, Fleet
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind

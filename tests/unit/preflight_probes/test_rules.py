@@ -12,8 +12,8 @@ from muster.preflight.probes import bits, nvml, orders, outcome, reduce, storage
 from muster.preflight.probes.catalog import PROBES
 from muster.preflight.probes.node import order_of, steps_of
 from muster.preflight.probes.output import FLOOD_BYTES, Output
-from muster.preflight.probes.profiles import PROFILES
 from muster.preflight.probes.worker import MAX_LINE_BYTES, Worker
+from muster.protocol.profiles import PROFILES
 
 GEMM = {"id": "1", "probe": "Gemm", "device": "cuda", "devices": [0, 1], "deadline_seconds": 9, "size": 8}
 FULL = {**GEMM, "seconds": 1, "burst_seconds": 0.1}

@@ -8,9 +8,9 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, a
 
 from muster.api.gang import FaultClass, GangSpec, Level
 from muster.api.trainingjob import TrainingJob
-from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.lifecycle.plan import CommitGang, DeletePod, State
 from muster.lifecycle.step import decide
+from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.protocol.messages import CheckpointReport
 from muster.recovery import blame
 from muster.recovery.failure import Failure, Kind

@@ -7,8 +7,8 @@ from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.listing import MAX_DEPTH
-from muster.checkpoint.names import step_in_name
 from muster.checkpoint.untrusted_json import parse_json
+from muster.protocol.checkpoint_names import step_in_name
 
 NO_OPTIMIZER = "there are no optimizer states"  # of a save that is under way, or of weights alone: nothing tells
 WEIGHTS_ONLY = "there are weights only: nobody can go on from them with the same optimizer"

@@ -13,8 +13,8 @@ from typing import Dict, FrozenSet, NamedTuple, Optional, Sequence, Set, Tuple
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.formats.base import NO_OPTIMIZER, WEIGHTS_ONLY, Format, Words
 from muster.checkpoint.formats.parts import files_problem, named
-from muster.checkpoint.names import named_step, step_in_name
 from muster.checkpoint.whole import pickled
+from muster.protocol.checkpoint_names import named_step, step_in_name
 
 MARKERS = ("mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt")
 _MODEL = re.compile(r"(?:zero_pp_rank_(\d{1,6})_)?mp_rank_(\d{1,6})_model_states\.pt\Z")

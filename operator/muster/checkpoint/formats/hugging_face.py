@@ -28,7 +28,7 @@ from muster.checkpoint.formats.parts import (
     own_weights,
     weights,
 )
-from muster.checkpoint.names import step_in_name
+from muster.protocol.checkpoint_names import step_in_name
 
 STATE_NAME = "trainer_state.json"
 _SENTINEL = "checkpoint-is-incomplete.txt"  # transformers/trainer_jit_checkpoint.py

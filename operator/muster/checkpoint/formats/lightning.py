@@ -16,8 +16,8 @@ from muster.checkpoint.dcp import METADATA_NAME
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
 from muster.checkpoint.formats.deepspeed import MARKERS, tag_problem
 from muster.checkpoint.formats.torch_dcp import dcp_problem, shards_of
-from muster.checkpoint.names import step_in_name
 from muster.checkpoint.whole import archive_problem, pickled
+from muster.protocol.checkpoint_names import step_in_name
 
 META_NAME = "meta.pt"
 _TAG = "checkpoint"  # what Lightning calls DeepSpeed's part

@@ -18,8 +18,8 @@ from muster.checkpoint.dcp import METADATA_NAME
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words, json_object
 from muster.checkpoint.formats.parts import files_problem
 from muster.checkpoint.formats.torch_dcp import dcp_problem, shards_of
-from muster.checkpoint.names import is_iteration, named_step, step_in_name
 from muster.checkpoint.whole import pickled
+from muster.protocol.checkpoint_names import is_iteration, named_step, step_in_name
 
 CONFIG_NAME = "metadata.json"
 TRACKER = "../latest_checkpointed_iteration.txt"

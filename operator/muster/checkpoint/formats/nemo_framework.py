@@ -15,7 +15,7 @@ from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words, json_obj
 from muster.checkpoint.formats.megatron import CONFIG_NAME, distributed_problem
 from muster.checkpoint.formats.parts import named, own_problem
 from muster.checkpoint.formats.torch_dcp import dcp_problem, shards_of
-from muster.checkpoint.names import named_step
+from muster.protocol.checkpoint_names import named_step
 
 _INFO = "training_info.json"
 _UNFINISHED = ".incomplete"

@@ -11,8 +11,8 @@ from typing import Optional, Pattern
 
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.formats.base import Format, Words
-from muster.checkpoint.names import step_in_name
 from muster.checkpoint.whole import own_file_problem
+from muster.protocol.checkpoint_names import step_in_name
 
 # As spec.checkpoint.pattern (muster.api.trainingjob) says it to the API server.
 _PATTERN = re.compile(r"([^/{}\x00-\x1f\x7f]*)\{step\}([^/{}\x00-\x1f\x7f]*)(?:/(?!\.\.?\Z)([^/{}\x00-\x1f\x7f]+))?\Z")

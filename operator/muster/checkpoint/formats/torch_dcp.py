@@ -8,7 +8,7 @@ from typing import Mapping, NamedTuple, Optional
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.dcp import FLASH_TRACKER, METADATA_NAME, shard_sizes
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
-from muster.checkpoint.names import is_iteration, step_in_name
+from muster.protocol.checkpoint_names import is_iteration, step_in_name
 
 COMPOSER_LINK = "../latest-rank0.pt.symlink"  # in a store
 _COMPOSERS = re.compile(r"ep\d+-ba\d+\Z")

@@ -17,7 +17,7 @@ from muster.checkpoint.dcp import METADATA_NAME
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
 from muster.checkpoint.formats.megatron import CONFIG_NAME, TRACKER, distributed_problem
 from muster.checkpoint.formats.parts import files_problem, own_problem, own_weights
-from muster.checkpoint.names import named_step
+from muster.protocol.checkpoint_names import named_step
 
 SKYRL_TRACKER = "../latest_ckpt_global_step.txt"
 _NAME = re.compile(r"global_step_\d{1,15}\Z")

@@ -9,16 +9,19 @@ from __future__ import annotations
 import hashlib
 import os
 
+from muster.protocol import profiles
+
 _DIGEST_CHARACTERS = 12
 
 
 def version() -> str:
-    """Digest of the probes' source: figures of two versions are not compared."""
+    """Digest of the source of probes and profiles: figures of two versions are not compared."""
     folder = os.path.dirname(os.path.abspath(__file__))
+    paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")]
     whole = hashlib.sha256()
-    for name in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
-        with open(os.path.join(folder, name), "rb") as file:
+    for path in [*paths, os.path.abspath(profiles.__file__)]:
+        with open(path, "rb") as file:
             data = file.read()
-        whole.update(b"%s %d\n" % (name.encode(), len(data)))
+        whole.update(b"%s %d\n" % (os.path.basename(path).encode(), len(data)))
         whole.update(data)
     return whole.hexdigest()[:_DIGEST_CHARACTERS]

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from muster.preflight.probes import node, outcome
 from muster.preflight.probes.prober import COMMAND, Prober, ZygoteError
-from muster.preflight.probes.profiles import PROFILES
+from muster.protocol.profiles import PROFILES
 
 _IMPORT_SECONDS = 120.0
 _HIDDEN = frozenset({"gpus", "fingerprints", "sizes", "where", "patterns"})

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from typing import Any, Dict, Optional
 
 from muster.preflight.probes import version
 
-# As NVML names the boards: "NVIDIA H100 PCIe", "NVIDIA A100-PCIE-40GB", "NVIDIA H100 NVL" (a pair of them is bridged).
-_FOR_SLOTS = re.compile(r"\bPCIe\b|\bNVL\b", re.IGNORECASE)
 _INSTRUCTIONS = ("amx_bf16", "amx_int8", "avx512_bf16", "avx512f", "avx2", "sve", "asimd")
 """Of a CPU, those by which a library chooses another order of additions: each gives another, correct, last bit."""
 _LIMITS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "NVIDIA_TF32_OVERRIDE")
@@ -22,11 +19,6 @@ def library(torch: Any) -> Dict[str, Any]:
     # nccl.version() asks the library alone.
     nccl = ".".join(map(str, torch.cuda.nccl.version())) if cuda and torch.distributed.is_nccl_available() else None
     return {"torch": str(torch.__version__), "cuda": cuda, "nccl": nccl, "version": version()}
-
-
-def is_for_slot(model: str) -> bool:
-    """Whether a GPU of this product name is a board for a PCIe slot: what it reaches beside others, NVLink does not carry."""
-    return _FOR_SLOTS.search(model) is not None
 
 
 def mark(torch: Any, cuda_index: Optional[int]) -> Dict[str, Any]:

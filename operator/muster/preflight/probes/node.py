@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from muster.preflight.probes import outcome
 from muster.preflight.probes.prober import Prober
-from muster.preflight.probes.profiles import STORAGE, Profile, Step
+from muster.protocol.profiles import STORAGE, Profile, Step
 
 _DEVICES = Step("Devices", 10)
 _ANSWER_SECONDS = 30.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
-from muster.launcher.fence import is_cut_off
 from muster.protocol import messages
+from muster.protocol.fence import is_cut_off
 from muster.protocol.messages import (
     EXIT,
     EXITED,

@@ -20,7 +20,7 @@ import pytest
 
 from muster.preflight.probes.node import order_of, run
 from muster.preflight.probes.prober import Prober
-from muster.preflight.probes.profiles import PROFILES, Step
+from muster.protocol.profiles import PROFILES, Step
 from testbed.faults import HOOK
 
 ROOT = Path(__file__).resolve().parents[4]

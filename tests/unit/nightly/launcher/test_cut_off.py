@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.launcher.fence import fenced_after_seconds
+from muster.protocol.fence import fenced_after_seconds
 
 FENCE = 15.0
 

@@ -20,12 +20,12 @@ from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
 from muster.launcher import supervisor
-from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
 from muster.launcher.marker import Marker
 from muster.launcher.peers import Peers
 from muster.launcher.supervisor import Supervisor
 from muster.lifecycle import assembling, commit, leaving, managed, members, record, resume, status, survivors
 from muster.lifecycle.plain import Plain
+from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.queueing import queue
 from muster.queueing.limits import Limits
 from muster.recovery import budgets, exits, failures, silence

@@ -8,10 +8,13 @@ patterns in 0.16 s; 200 repeats of a 4096 product take 0.14 s. CPU sizes follow 
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 STORAGE = "Storage"
+# As NVML names the boards: "NVIDIA H100 PCIe", "NVIDIA A100-PCIE-40GB", "NVIDIA H100 NVL" (a pair of them is bridged).
+_FOR_SLOTS = re.compile(r"\bPCIe\b|\bNVL\b", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,3 +202,8 @@ PROFILES: Dict[str, Profile] = {
         {"cpu": 20.0, "cuda": 60.0},
     ),
 }
+
+
+def is_for_slot(model: str) -> bool:
+    """Whether a GPU of this product name is a board for a PCIe slot: what it reaches beside others, NVLink does not carry."""
+    return _FOR_SLOTS.search(model) is not None

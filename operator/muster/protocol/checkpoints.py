@@ -9,6 +9,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 # Two mounts may tell one file's time with a second's difference: some keep no fractions of it.
 _SAME_TIME_NS = 1_000_000_000
 MAX_STAMPS = 256
+MAX_LISTED = 8  # checkpoints that a launcher reports, the newest first
 # Why a store answers nothing: a person has to repair it, so that another node would see no more; or it may pass by itself.
 UNVERIFIED = "Unverified"
 UNVERIFIED_FOR_NOW = "UnverifiedForNow"

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, a_job
 
 from muster.api.gang import Member
-from muster.launcher.expansion import REFERRING, expanded, resolved, with_identity
 from muster.lifecycle.worker_pod import LAUNCHER_PATH, worker_manifest
+from muster.protocol.expansion import REFERRING, expanded, resolved, with_identity
 from muster.protocol.starters import option, starter_of
 
 ENVIRONMENT = {"RANK": "3", "MASTER_ADDR": "10.0.0.1", "A.B": "c", "EMPTY": ""}
