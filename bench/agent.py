@@ -64,7 +64,7 @@ def _start(folder: Path, sink: Sink, *, own_driver: bool) -> subprocess.Popen[by
     if not own_driver:
         environment |= {"LD_LIBRARY_PATH": str(library()), "FAKE_NVML_CONTROL": str(folder / "control")}
     log = (folder / "agent.log").open("wb")
-    return subprocess.Popen([sys.executable, "-m", "muster.agent"], env=environment, stderr=log)
+    return subprocess.Popen([sys.executable, "-m", "muster.node.agent"], env=environment, stderr=log)
 
 
 def _pids(parent: int) -> dict[str, int]:

@@ -27,9 +27,9 @@ from typing import Any
 from bench import dcp_files
 from bench.facts import facts
 from bench.processes import peak_mebibytes
-from muster.checkpoint.find import Finder, Look
-from muster.launcher.scan_child import collect_seldom
-from muster.launcher.scanner import Scanner, ScanResult
+from muster.node.checkpoint.find import Finder, Look
+from muster.node.launcher.scan_child import collect_seldom
+from muster.node.launcher.scanner import Scanner, ScanResult
 from muster.recovery.judging import JUDGES
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench" / "checkpoints.json"

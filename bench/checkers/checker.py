@@ -1,6 +1,6 @@
 """One checker: the shipped core and the shipped lines, driven by the loop of this process in place of threads.
 
-What muster.checker.checker and muster.checker.talk do with threads, a zygote and a kept connection is done here with timers,
+What muster.node.checker.checker and muster.node.checker.talk do with threads, a zygote and a kept connection is done here with timers,
 `probes` and the launchers' channel: thousands of threads would be what is measured.
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 from bench.checkers.journal import Trial, trial_of
 from bench.checkers.probes import KEY, Probes
 from bench.launchers.channel import Channel, Endpoint, UnreachableError
-from muster.checker.core import Ask, Cancel, Core, End, Node, Start
-from muster.checker.lines import POLL, TELL, Lines, Pause, Send
-from muster.checker.memory import Passes
-from muster.checker.talk import report_for
+from muster.node.checker.core import Ask, Cancel, Core, End, Node, Start
+from muster.node.checker.lines import POLL, TELL, Lines, Pause, Send
+from muster.node.checker.memory import Passes
+from muster.node.checker.talk import report_for
 from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckReport, decode_check_directive
 from muster.protocol.messages import digest_of, encode
 
@@ -81,7 +81,7 @@ class Checker:
         self._notify()
         return answered
 
-    # --- the process (muster.checker.checker)
+    # --- the process (muster.node.checker.checker)
 
     def _turn(self) -> None:
         """Do what is due."""
@@ -135,7 +135,7 @@ class Checker:
             self._tested(trial_of(fields["order"], kind, self._node, peer, began, now))
             self._counts[f"answered {kind} {fields['how']}"] += 1
 
-    # --- the conversation (muster.checker.talk)
+    # --- the conversation (muster.node.checker.talk)
 
     def _notify(self) -> None:
         for event in self._changed.values():

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.checker.facts import CUDA
-from muster.preflight.probes import outcome
-from muster.preflight.probes.node import steps_of
+from muster.node.checker.facts import CUDA
+from muster.node.checker.probes import outcome
+from muster.node.checker.probes.node import steps_of
 from muster.protocol.profiles import PROFILES
 
 KEY = {"torch": "2.9.0", "cuda": "12.8", "nccl": "2.28.9", "version": "simulated"}

@@ -1,4 +1,4 @@
-"""The two conversations of one launcher with the coordinator, at the pace of muster.launcher.reporter.
+"""The two conversations of one launcher with the coordinator, at the pace of muster.node.launcher.reporter.
 
 One connection polls: its answer is held until the directive changes, and upon a new one the next poll waits a moment for
 what the worker does about it. The other tells news while an answer is held, and speaks when the poll is overdue.

@@ -1,6 +1,6 @@
 """One worker's state, converging to its directive as the supervisor of the real launcher does. Pure: time is an argument.
 
-The order of states is the launcher's own (muster.launcher.supervisor): Idle, Running, Exited, Reclaiming, Leaving, the
+The order of states is the launcher's own (muster.node.launcher.supervisor): Idle, Running, Exited, Reclaiming, Leaving, the
 same reports with the same fields. Ranks are numbers here, and dying takes as long as the Pace says.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bench.launchers.training import Pace, Training
-from muster.launcher.reporter_core import is_done, supersedes
-from muster.launcher.snapshot import Snapshot
+from muster.node.launcher.reporter_core import is_done, supersedes
+from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.messages import (
     EXIT,
     EXITED,
@@ -82,7 +82,7 @@ class Worker:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is to be told soon that the coordinator waits for (muster.launcher.reporter.is_done)."""
+        """Whether nothing is to be told soon that the coordinator waits for (muster.node.launcher.reporter.is_done)."""
         snapshot = Snapshot(
             state=self._state,
             attempt=self._running_attempt or self._idle_attempt,

@@ -28,12 +28,12 @@ from typing import Any
 
 from bench.api import STRATEGIC_PATCH, Connection
 from bench.sick.verdicts import SUBJECT, XID, XID_TEXT, condition
-from muster.agent.client import ApiError, NodeHealthClient
-from muster.agent.facts import Clock, Incident
-from muster.agent.kinds import XID as XID_KIND
-from muster.agent.ledger import Ledger
-from muster.agent.settings import from_environment
-from muster.agent.thresholds import DEFAULTS
+from muster.node.agent.client import ApiError, NodeHealthClient
+from muster.node.agent.facts import Clock, Incident
+from muster.node.agent.kinds import XID as XID_KIND
+from muster.node.agent.ledger import Ledger
+from muster.node.agent.settings import from_environment
+from muster.node.agent.thresholds import DEFAULTS
 
 # As many as speak at once: who is due waits for nobody else's answer.
 SPEAKERS = 256

@@ -7,10 +7,9 @@ RUN --mount=type=bind,target=/context sh /context/images/install-packages.sh pyt
 RUN --mount=type=bind,target=/context sh /context/images/install-packages.sh python3-torch
 ENV PYTHONPATH=/muster PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /
-CMD ["python3", "-m", "muster.checker"]
+CMD ["python3", "-m", "muster.node.checker"]
 COPY operator/muster/__init__.py operator/muster/serve.py /muster/muster/
 COPY operator/muster/protocol /muster/muster/protocol
-COPY operator/muster/preflight/__init__.py /muster/muster/preflight/
-COPY operator/muster/preflight/probes /muster/muster/preflight/probes
-COPY operator/muster/checker /muster/muster/checker
+COPY operator/muster/node/__init__.py /muster/muster/node/
+COPY operator/muster/node/checker /muster/muster/node/checker
 USER 65532:65532

@@ -15,14 +15,14 @@ PROGRAM = Path(__file__).with_name("program.py")
 ZYGOTE = [
     *os.environ.get("MUSTER_TORCH_PYTHON", "/usr/bin/env python3").split(),
     "-m",
-    "muster.preflight.probes.zygote",
+    "muster.node.checker.probes.zygote",
 ]
 
 
 def burn_in(*options: str) -> tuple[int, dict[str, Any]]:
     """Exit code and findings."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
-    command = [sys.executable, "-m", "muster.preflight.probes", "--json", *options, "--zygote", *ZYGOTE]
+    command = [sys.executable, "-m", "muster.node.checker.probes", "--json", *options, "--zygote", *ZYGOTE]
     told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=300, check=False)
     print(told.stdout)
     return told.returncode, json.loads(told.stdout)

@@ -19,8 +19,8 @@ import pytest
 from tests.fakes.sink import Sink
 from tests.gpu.test_real_gpu import ROOT, Agent, wait
 
-from muster.agent import kinds
 from muster.api.nodehealth import VerdictState
+from muster.node.agent import kinds
 
 SOON = {"gpu.unreachable": 2.0, "nvml.failed": 2.0, "nvml.unloaded": 2.0, "nvml.retry_period": 1.0, "gpu.clear": 2.0}
 """What waits for minutes on a node."""
@@ -47,7 +47,7 @@ class Place:
             "PYTHONPATH": os.pathsep.join([str(ROOT / "operator"), os.environ.get("PYTHONPATH", "")]),
         }
         hide = [f"mount --bind '{self.folder / 'nothing'}' '{path}'" for path in hidden]
-        script = " && ".join([*hide, f"exec '{sys.executable}' -m muster.agent"])
+        script = " && ".join([*hide, f"exec '{sys.executable}' -m muster.node.agent"])
         command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
         process = subprocess.Popen(command, env=environment)
         try:

@@ -19,9 +19,6 @@ import pynvml
 import pytest
 from tests.fakes.sink import Sink
 
-from muster.agent.gpus import Gpus
-from muster.agent.nvml_process import NvmlProcess
-from muster.agent.thresholds import DEFAULTS
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
@@ -29,6 +26,9 @@ from muster.health.assess import Verdict, assess
 from muster.health.facts import NodeFacts
 from muster.health.memory import Memory
 from muster.health.sources import Rules
+from muster.node.agent.gpus import Gpus
+from muster.node.agent.nvml_process import NvmlProcess
+from muster.node.agent.thresholds import DEFAULTS
 from muster.world.views import NodeView
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,7 +86,7 @@ def test_the_gpus_of_this_machine_are_seen_and_healthy(child: NvmlProcess) -> No
 def test_events_can_be_waited_for() -> None:
     pynvml.nvmlInit()
     try:
-        from muster.agent.nvml_batches import Batches
+        from muster.node.agent.nvml_batches import Batches
 
         batches = Batches(pynvml)
         assert "init_error" not in batches.start()
@@ -154,7 +154,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
         "MUSTER_KERNEL_LOG": str(log),
         "PYTHONPATH": os.pathsep.join([str(ROOT / "operator"), os.environ.get("PYTHONPATH", "")]),
     }
-    process = subprocess.Popen([sys.executable, "-m", "muster.agent"], env=environment)
+    process = subprocess.Popen([sys.executable, "-m", "muster.node.agent"], env=environment)
     yield Agent(sink, log)
     process.terminate()
     ended.set()

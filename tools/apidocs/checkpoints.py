@@ -1,8 +1,8 @@
 """Renders docs/reference/checkpoints.md from the table of formats, so that what is read and what is said are one."""
 
-from muster.checkpoint.find import SETTLE_SECONDS
-from muster.checkpoint.formats.base import Format
-from muster.checkpoint.formats.table import FORMATS
+from muster.node.checkpoint.find import SETTLE_SECONDS
+from muster.node.checkpoint.formats.base import Format
+from muster.node.checkpoint.formats.table import FORMATS
 
 _HEAD = """<!-- {generated} -->
 

@@ -23,7 +23,7 @@ from attack.way import Way
 from localcluster import cgroups
 from localcluster.errors import LocalClusterError
 from localcluster.layout import CONTROL_PLANE_ADDRESS
-from muster.checkpoint.manifest import MANIFEST_NAME
+from muster.node.checkpoint.manifest import MANIFEST_NAME
 from simulate.faults import Fault, Undo, each
 from testbed.bed import SYSTEM_NAMESPACE
 

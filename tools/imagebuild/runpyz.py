@@ -11,8 +11,8 @@ import os
 import zipfile
 from pathlib import Path
 
-ROOMS = ("launcher", "protocol", "checkpoint")
-_MAIN = b"""from muster.launcher.__main__ import main
+ROOMS = ("protocol", "node/launcher", "node/checkpoint")
+_MAIN = b"""from muster.node.launcher.__main__ import main
 raise SystemExit(main())
 """
 _SHEBANG = b"#!/usr/bin/env python3\n"
@@ -21,7 +21,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def archive_members(package: Path) -> dict[str, bytes]:
     """Return the files of the archive by name; `package` is the folder `operator/muster`."""
-    sources = [package / "__init__.py"]
+    sources = [package / "__init__.py", package / "node" / "__init__.py"]
     for room in ROOMS:
         sources += (package / room).rglob("*.py")
     members = {f"muster/{path.relative_to(package).as_posix()}": path.read_bytes() for path in sources}

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.checkpoint.dcp import METADATA_NAME
-from muster.checkpoint.listing import MAX_DEPTH, Children, File, Files, Listing, Status, no_sign
-from muster.launcher.marker import Standing
+from muster.node.checkpoint.dcp import METADATA_NAME
+from muster.node.checkpoint.listing import MAX_DEPTH, Children, File, Files, Listing, Status, no_sign
+from muster.node.launcher.marker import Standing
 from simulate.clocks import START, WallClock
 
 SHARD_BYTES = 4096

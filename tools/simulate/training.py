@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.launcher.matcher import Printed
-from muster.launcher.snapshot import RankView
-from muster.launcher.stepclock import StepClock
+from muster.node.launcher.matcher import Printed
+from muster.node.launcher.snapshot import RankView
+from muster.node.launcher.stepclock import StepClock
 from simulate.storage import Directory, Save
 
 if TYPE_CHECKING:

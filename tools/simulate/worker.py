@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.coordinator.auth import Caller
-from muster.launcher.environment import Settings
-from muster.launcher.marker import Marker, Standing
-from muster.launcher.matcher import Matcher
-from muster.launcher.peers import Peers
-from muster.launcher.reporter_core import OVERDUE_SECONDS, POLL, TELL, Contact, ReporterCore, Send
-from muster.launcher.scan_child import Looks
-from muster.launcher.scanner import Scanner
-from muster.launcher.snapshot import Snapshot
-from muster.launcher.supervisor import Supervisor
+from muster.node.launcher.environment import Settings
+from muster.node.launcher.marker import Marker, Standing
+from muster.node.launcher.matcher import Matcher
+from muster.node.launcher.peers import Peers
+from muster.node.launcher.reporter_core import OVERDUE_SECONDS, POLL, TELL, Contact, ReporterCore, Send
+from muster.node.launcher.scan_child import Looks
+from muster.node.launcher.scanner import Scanner
+from muster.node.launcher.snapshot import Snapshot
+from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.messages import Directive, Report, decode_directive, digest_of
 from simulate.network import CONNECT_SECONDS, LATENCY_SECONDS, STORAGE
 from simulate.storage import Directory, SimulatedFiles

@@ -178,7 +178,7 @@ class Faults:
         self.probe(node, "no-torch")
         for pod in self._pods_on(node, CHECKER_NAMESPACE):
             for process in self._cluster.pids_of(node, CHECKER_NAMESPACE, pod):
-                if "muster.preflight.probes.zygote" in process.command:
+                if "muster.node.checker.probes.zygote" in process.command:
                     os.kill(process.pid, signal.SIGKILL)
 
     def slow_cpu(self, node: str, processors: float = 0.1) -> None:

@@ -26,7 +26,7 @@ def fault() -> str:
 
 def wrap() -> None:
     """Before the probes are bound: put those that look first in their places."""
-    from muster.preflight.probes import bits, compute, device_probes
+    from muster.node.checker.probes import bits, compute, device_probes
 
     sums, products, count = bits.bits, compute.gemm, device_probes.count_devices
 
@@ -56,7 +56,7 @@ def wrap() -> None:
     bits.bits, compute.gemm, device_probes.count_devices = flipping, hanging, counting
 
 
-if "muster.preflight.probes.zygote" in sys.orig_argv:
+if "muster.node.checker.probes.zygote" in sys.orig_argv:
     wrap()
     if fault() == "no-torch":
         sys.modules["torch"] = None  # type: ignore[assignment]

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.controlplane import free_port
-from muster.checkpoint import find
-from muster.checkpoint.find import Finder
+from muster.node.checkpoint import find
+from muster.node.checkpoint.find import Finder
 from muster.protocol.checkpoint_names import order_candidates
 from tornsaves import room
 from tornsaves.trace import CALLS, MOST_BYTES, Change, changes, contents, play

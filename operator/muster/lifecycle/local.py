@@ -2,7 +2,7 @@
 
 Such a checkpoint is lost with any of its nodes, so it never holds a start: where one node has not its whole share of the very same
 save, the newest shared one is gone on from, and people are told what that costs. Who saved it, and as which part of the
-gang, launchers tell by what they wrote beside it (muster.checkpoint.local). Pure.
+gang, launchers tell by what they wrote beside it (muster.node.checkpoint.local). Pure.
 """
 
 from dataclasses import replace

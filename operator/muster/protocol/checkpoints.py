@@ -26,7 +26,7 @@ class Checkpoint:
     Attributes:
         written_ns: when the marker was written, by the clock of the file system.
         judged: whether it was found complete; False: nobody has looked yet.
-        format: how it is written (muster.checkpoint.formats); "" = not known.
+        format: how it is written (muster.node.checkpoint.formats); "" = not known.
         size_bytes: of all its files, once judged.
         save_seconds: from the end of its first file to the end of its last one, once judged.
     """

@@ -122,7 +122,7 @@ class CheckpointReport:
     written_ns: int = limited(0, 0, MAX_NANOSECONDS)
     judged: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
     torn: bool = False  # looked at, and not all of it is there; not judged then
-    format: str = limited("", 0, 64)  # how it is written (muster.checkpoint.formats); "" = not told
+    format: str = limited("", 0, 64)  # how it is written (muster.node.checkpoint.formats); "" = not told
     size_bytes: Optional[int] = None  # of all its files; like the rest only where it was judged complete
     save_seconds: Optional[float] = None  # from the end of its first file to the end of its last one
     # Of the training of this worker's ranks, where their steps tell: by how much the steps around it took longer than usual,

@@ -1,7 +1,7 @@
 """How training frameworks print their steps: one table of presets, for who reads the lines and for who names them to people.
 
 A line counts when the framework finished a training step with it, numbered over the whole training as its checkpoints are:
-what it prints of evaluations, downloads or data sets does not match. Colours are taken away before (muster.launcher.printed).
+what it prints of evaluations, downloads or data sets does not match. Colours are taken away before (muster.node.launcher.printed).
 
 Each pattern is one pass from left to right over a line: nothing repeated lies within something repeated. `sample` is a line as
 the source prints it; tests look for its step.

@@ -33,7 +33,7 @@ class Preset(NamedTuple):
 
     Attributes:
         name: in spec.checkpoint.resumePreset.
-        formats: of the checkpoints that it loads (muster.checkpoint.formats).
+        formats: of the checkpoints that it loads (muster.node.checkpoint.formats).
         own: options, each with its value, for a checkpoint in spec.checkpoint.directory.
         elsewhere: the same for one that lies elsewhere; None: it cannot be told of such a one.
         programs: last parts of a command's words, as patterns, by which Auto knows the framework; () = only by name.

@@ -29,7 +29,7 @@ COMMAND_NOT_FOUND = re.compile(
 )
 
 
-# How the launcher ends when the image's Python will not do, and what its last line is then (muster.launcher.__main__).
+# How the launcher ends when the image's Python will not do, and what its last line is then (muster.node.launcher.__main__).
 UNFIT_PYTHON_CODE = 78
 UNFIT_PYTHON = re.compile(r"muster: ([^\n]*Python[^\n]*)\s*$")
 PYTHON_REMEDY = (

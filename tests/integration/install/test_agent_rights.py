@@ -1,7 +1,7 @@
 """The agents of the installation: they run with the rights that they have, and a stolen token is good for one node only.
 
 No kubelet runs their pods: the test binds them to their nodes, asks for the token that a kubelet would mount, and runs
-`python -m muster.agent` with it, or does with it what a thief would.
+`python -m muster.node.agent` with it, or does with it what a thief would.
 """
 
 import itertools
@@ -19,8 +19,8 @@ import pytest
 import yaml
 from tests.integration.install.thief import APPLY, JSON_PATCH, MERGE, Thief
 
-from muster.agent.client import ApiError, NodeHealthClient
-from muster.agent.settings import from_environment
+from muster.node.agent.client import ApiError, NodeHealthClient
+from muster.node.agent.settings import from_environment
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMESPACE = "--namespace=muster-agent"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.fakes.nvml.build import library
 
-from muster.agent.agent import Agent
-from muster.agent.nvml_process import NvmlProcess
-from muster.agent.settings import Settings
-from muster.agent.thresholds import DEFAULTS, Thresholds
+from muster.node.agent.agent import Agent
+from muster.node.agent.nvml_process import NvmlProcess
+from muster.node.agent.settings import Settings
+from muster.node.agent.thresholds import DEFAULTS, Thresholds
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 
-from muster.agent.apart import Apart
+from muster.node.agent.apart import Apart
 
 PATIENCE = 0.0625
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from muster.agent import kinds
-from muster.agent.earlier import Earlier
-from muster.agent.looks import NVML, PORTS
+from muster.node.agent import kinds
+from muster.node.agent.earlier import Earlier
+from muster.node.agent.looks import NVML, PORTS
 
 MACHINE = "4c4c4544-0001"
 

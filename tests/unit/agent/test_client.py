@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.agent.client import ApiError, NodeHealthClient, _Answer, _checked
+from muster.node.agent.client import ApiError, NodeHealthClient, _Answer, _checked
 
 WHO = "system:serviceaccount:muster-agent:muster-agent"
 ROLES = (

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.unit.agent.conftest import AgentClock
 
-from muster.agent import kinds
 from muster.api.nodehealth import Evidence, Severity
 from muster.health.kinds import sign_of
+from muster.node.agent import kinds
 
 GPU1 = "GPU-00000000-0000-4000-8000-000000000002"
 PCI1 = "0000:11:00"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.agent.conftest import DEADLINE
 
-from muster.agent import kinds
 from muster.api.nodehealth import NodeHealthStatus
+from muster.node.agent import kinds
 
 GPU1 = "GPU-00000000-0000-4000-8000-000000000002"
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.agent.test_infiniband import bad, ports_of
 
-from muster.agent import kinds
-from muster.agent.facts import Signal
-from muster.agent.infiniband import InfiniBand
-from muster.agent.interfaces import NodeNetwork
+from muster.node.agent import kinds
+from muster.node.agent.facts import Signal
+from muster.node.agent.infiniband import InfiniBand
+from muster.node.agent.interfaces import NodeNetwork
 
 DOWN = ("1: DOWN", "3: Disabled")
 ROUTES = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"

@@ -1,6 +1,6 @@
 """Which GPU is left out because NVML hangs at it, and for how long."""
 
-from muster.agent.held import Held
+from muster.node.agent.held import Held
 
 
 def test_a_gpu_is_left_out_that_holds_two_batches_up_and_longer_each_time() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from muster.agent import kinds
-from muster.agent.facts import Signal
-from muster.agent.infiniband import InfiniBand
-from muster.agent.interfaces import NodeNetwork
-from muster.agent.machine import ClockSource
-from muster.agent.thresholds import DEFAULTS, Thresholds
 from muster.api.nodehealth import Evidence
 from muster.health.kinds import sign_of
+from muster.node.agent import kinds
+from muster.node.agent.facts import Signal
+from muster.node.agent.infiniband import InfiniBand
+from muster.node.agent.interfaces import NodeNetwork
+from muster.node.agent.machine import ClockSource
+from muster.node.agent.thresholds import DEFAULTS, Thresholds
 
 PATIENT = Thresholds({**DEFAULTS.values, "sysfs.patience": 3600.0})
 """A slow machine reads a device late; that is no device that hangs."""

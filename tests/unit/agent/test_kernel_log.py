@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.unit.agent.conftest import EPOCH, AgentClock
 
-from muster.agent import kinds
-from muster.agent.agent import _EXPIRES
-from muster.agent.kernel_lines import KERNEL_LINES
-from muster.agent.kernel_log import KernelLog
+from muster.node.agent import kinds
+from muster.node.agent.agent import _EXPIRES
+from muster.node.agent.kernel_lines import KERNEL_LINES
+from muster.node.agent.kernel_log import KernelLog
 
 XID = "NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus."
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.agent import kinds
-from muster.agent.earlier import stored_evidence
-from muster.agent.facts import Clock, Incident, Signal
-from muster.agent.ledger import MAX_KEPT, MAX_SENT, Ledger, Stored
-from muster.agent.thresholds import DEFAULTS
 from muster.api.nodehealth import NodeHealthStatus
+from muster.node.agent import kinds
+from muster.node.agent.earlier import stored_evidence
+from muster.node.agent.facts import Clock, Incident, Signal
+from muster.node.agent.ledger import MAX_KEPT, MAX_SENT, Ledger, Stored
+from muster.node.agent.thresholds import DEFAULTS
 
 WALL = 1_800_000_000.0
 

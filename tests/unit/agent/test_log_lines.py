@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.agent.log_lines import parse, split
+from muster.node.agent.log_lines import parse, split
 
 
 def test_a_record_says_when() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster.agent.nvml_process import NvmlProcess
+from muster.node.agent.nvml_process import NvmlProcess
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from muster.agent import kinds
-from muster.agent.earlier import stored_evidence
-from muster.agent.facts import Clock
-from muster.agent.gpus import Gpus
-from muster.agent.infiniband import InfiniBand
-from muster.agent.interfaces import NodeNetwork
-from muster.agent.ledger import Ledger
-from muster.agent.thresholds import DEFAULTS
-from muster.agent.writer import Pace
 from muster.api.nodehealth import Evidence
 from muster.health.kinds import sign_of
+from muster.node.agent import kinds
+from muster.node.agent.earlier import stored_evidence
+from muster.node.agent.facts import Clock
+from muster.node.agent.gpus import Gpus
+from muster.node.agent.infiniband import InfiniBand
+from muster.node.agent.interfaces import NodeNetwork
+from muster.node.agent.ledger import Ledger
+from muster.node.agent.thresholds import DEFAULTS
+from muster.node.agent.writer import Pace
 from simulate.fleets.agents import AtOnce
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.agent.test_boots import MACHINE, evidence, first_word, stored
 
-from muster.agent import kinds
-from muster.agent.looks import LOG, NVML, PORTS, Looks
+from muster.node.agent import kinds
+from muster.node.agent.looks import LOG, NVML, PORTS, Looks
 from muster.serve import Server, probe
 
 LONG = 100.0

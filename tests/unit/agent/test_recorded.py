@@ -9,9 +9,9 @@ import pynvml
 import pytest
 from tests.fakes.nvml.build import RECORDED
 
-from muster.agent.gpus import Gpus
-from muster.agent.nvml_batches import Batches
-from muster.agent.thresholds import DEFAULTS
+from muster.node.agent.gpus import Gpus
+from muster.node.agent.nvml_batches import Batches
+from muster.node.agent.thresholds import DEFAULTS
 
 # What pynvml names differently from its getter, or asks with further arguments.
 _NAMES = {

@@ -9,14 +9,14 @@ from tests.unit.agent.test_boots import MACHINE, stored
 from tests.unit.agent.test_faults import GPU1
 from tests.unit.health.test_xids import NVLINK5, XID_74
 
-from muster.agent import kinds
-from muster.agent.earlier import Earlier
-from muster.agent.facts import Clock, Incident, Signal
-from muster.agent.ledger import Ledger, Stored
-from muster.agent.log_lines import parse, recovery_taken_back
 from muster.health.signs import Clears
 from muster.health.xids import DEGRADED, FATAL, RESET, XIDS
 from muster.health.xids import xid as of_code
+from muster.node.agent import kinds
+from muster.node.agent.earlier import Earlier
+from muster.node.agent.facts import Clock, Incident, Signal
+from muster.node.agent.ledger import Ledger, Stored
+from muster.node.agent.log_lines import parse, recovery_taken_back
 
 DAY, GPU, BOOT = 86400.0, "GPU-1", "boot-1"
 EXPIRES = {kinds.XID: DAY}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from muster.agent import kinds
-from muster.agent.agent import _EXPIRES
-from muster.agent.settings import SettingsError, from_environment
-from muster.agent.thresholds import DEFAULTS, TABLE, load, overridden
+from muster.node.agent import kinds
+from muster.node.agent.agent import _EXPIRES
+from muster.node.agent.settings import SettingsError, from_environment
+from muster.node.agent.thresholds import DEFAULTS, TABLE, load, overridden
 from muster.serve import Server, exposition, open_metrics, probe
 
 POD = {"MUSTER_NODE": "n", "KUBERNETES_SERVICE_HOST": "10.96.0.1"}

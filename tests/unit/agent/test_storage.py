@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 
-from muster.agent import kinds
-from muster.agent.storage import Disks
+from muster.node.agent import kinds
+from muster.node.agent.storage import Disks
 
 ISCSI = "devices/platform/host6/session1/target6:0:0/6:0:0:1/block/sdb"
 SATA = "devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 
-from muster.agent.client import ApiError
-from muster.agent.earlier import stored_evidence
-from muster.agent.thresholds import DEFAULTS, Thresholds
-from muster.agent.writer import Pace, Writer
+from muster.node.agent.client import ApiError
+from muster.node.agent.earlier import stored_evidence
+from muster.node.agent.thresholds import DEFAULTS, Thresholds
+from muster.node.agent.writer import Pace, Writer
 
 BEGIN = 1000.0
 """What the clock says at first."""
@@ -102,7 +102,7 @@ def server(clock: Clock) -> Server:
 
 @pytest.fixture
 def simulation(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Simulation:
-    monkeypatch.setattr("muster.agent.writer.random.uniform", lambda _least, most: most)
+    monkeypatch.setattr("muster.node.agent.writer.random.uniform", lambda _least, most: most)
     return Simulation(clock)
 
 

@@ -32,7 +32,6 @@ from bench.sick.verdicts import (
 )
 
 from localcluster.kwok import FakeNode, fleet
-from muster.agent.client import ApiError
 from muster.api.fleetpolicy import FleetPolicySpec, TakeOutBudget
 from muster.api.nodehealth import Evidence
 from muster.health.breaker import Share
@@ -41,6 +40,7 @@ from muster.health.kinds import sign_of
 from muster.health.signs import Sign
 from muster.health.sources import Rules
 from muster.kube import decode
+from muster.node.agent.client import ApiError
 
 NODES = [node.name for node in fleet(2048)]
 

@@ -41,8 +41,8 @@ def get_num_threads():
 # Every probe of a CPU profile at once; an all-reduce meets its partners through the coordinator, and may be told to go on for ever.
 HOOK = """
 import os, select, socket, time
-from muster.preflight.probes import catalog, nvml, outcome
-from muster.preflight.probes.meeting import Meeting
+from muster.node.checker.probes import catalog, nvml, outcome
+from muster.node.checker.probes.meeting import Meeting
 
 nvml.load = lambda: None
 
@@ -239,7 +239,7 @@ class Nodes:
         }
         log = (home / "log").open("ab")
         self._processes[name] = subprocess.Popen(
-            [sys.executable, "-m", "muster.checker", *self._arguments],
+            [sys.executable, "-m", "muster.node.checker", *self._arguments],
             env={**os.environ, **own, **environment},
             stderr=log,
         )

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.checker.zygotes import KEY, Driven, done, look
 
-from muster.checker.core import ALONE_SECONDS, ANSWER_SECONDS, IDLE_SECONDS, IMPORT_SECONDS, Ask, Meet, Start
-from muster.checker.memory import Pass, Passes
-from muster.checker.talk import fitting
+from muster.node.checker.core import ALONE_SECONDS, ANSWER_SECONDS, IDLE_SECONDS, IMPORT_SECONDS, Ask, Meet, Start
+from muster.node.checker.memory import Pass, Passes
+from muster.node.checker.talk import fitting
 from muster.protocol.checks import (
     GANG,
     MAX_PUT_CHARS,

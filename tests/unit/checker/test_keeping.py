@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from muster.checker import host, memory
-from muster.checker.facts import Facts
-from muster.checker.memory import MAX_FIGURES, MAX_PASSES, MAX_SPENT, Measured, Pass, Passes
-from muster.checker.settings import SettingsError, from_environment
-from muster.checker.store import File
-from muster.checker.talk import fitting
+from muster.node.checker import host, memory
+from muster.node.checker.facts import Facts
+from muster.node.checker.memory import MAX_FIGURES, MAX_PASSES, MAX_SPENT, Measured, Pass, Passes
+from muster.node.checker.settings import SettingsError, from_environment
+from muster.node.checker.store import File
+from muster.node.checker.talk import fitting
 from muster.protocol.checks import (
     CheckAnswer,
     CheckGrant,

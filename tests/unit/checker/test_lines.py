@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.checker.lines import POLL, TELL, Lines, Pause, Send
+from muster.node.checker.lines import POLL, TELL, Lines, Pause, Send
 from muster.protocol.checks import NODE, CheckDirective, CheckOrder
 
 DIRECTIVE = CheckDirective(poll_seconds=1.0, hold_seconds=10.0)

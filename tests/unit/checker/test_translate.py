@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from muster.api.preflight import LimitedProbe
-from muster.checker import translate
-from muster.checker.translate import FIGURES, probe_reports, reduced, telling, transport_of
+from muster.node.checker import translate
+from muster.node.checker.probes import outcome
+from muster.node.checker.probes.catalog import PROBES
+from muster.node.checker.translate import FIGURES, probe_reports, reduced, telling, transport_of
 from muster.preflight.baselines import FLOORS
 from muster.preflight.outcomes import How
-from muster.preflight.probes import outcome
-from muster.preflight.probes.catalog import PROBES
 from muster.protocol.checks import MAX_WORDS_CHARS, ProbeReport
 from muster.protocol.profiles import PROFILES
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from muster.checker.core import Ask, Cancel, Core, End, Node, Start
-from muster.checker.memory import Passes
+from muster.node.checker.core import Ask, Cancel, Core, End, Node, Start
+from muster.node.checker.memory import Passes
 from muster.protocol.checks import CheckDirective, CheckOrder, CheckReport
 
 KEY = {"torch": "2.9.0", "cuda": "12.8", "nccl": "2.28.9", "version": "v1"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.checkpoint import find
+from muster.node.checkpoint import find
 
 DATA = Path(__file__).parent / "data"
 WRITTEN_NS = 1_700_000_000_000_000_000

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.unit.checkpoint.recordings import START_NS
 from tests.unit.checkpoint.test_formats import SAVES, Save
 
-from muster.checkpoint.find import Finder, Found, Look
+from muster.node.checkpoint.find import Finder, Found, Look
 
 Place = Callable[[Path], object]
 DEEP = 200_000

@@ -15,10 +15,10 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from muster.checkpoint.find import Finder, Look
-from muster.checkpoint.formats.base import Format
-from muster.checkpoint.formats.table import FORMATS
-from muster.checkpoint.listing import MAX_DEPTH, MAX_ENTRIES, Children, File, Files, Listing, Status, no_sign
+from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.formats.base import Format
+from muster.node.checkpoint.formats.table import FORMATS
+from muster.node.checkpoint.listing import MAX_DEPTH, MAX_ENTRIES, Children, File, Files, Listing, Status, no_sign
 
 DATA = Path(__file__).parent / "data"
 ROOT = "/ckpt"

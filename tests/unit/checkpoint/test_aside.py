@@ -13,8 +13,8 @@ import pytest
 from tests.unit.checkpoint.recordings import archive, recorded
 from tests.unit.checkpoint.test_formats import dcp
 
-from muster.checkpoint import aside
-from muster.checkpoint.aside import NAME, Moved, misleading, move_aside
+from muster.node.checkpoint import aside
+from muster.node.checkpoint.aside import NAME, Moved, misleading, move_aside
 from muster.protocol.checkpoints import lineage_of
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from bench import dcp_files
 
-from muster.checkpoint import dcp as walk
-from muster.checkpoint.dcp import MetadataError, shard_sizes
-from muster.checkpoint.find import Finder
+from muster.node.checkpoint import dcp as walk
+from muster.node.checkpoint.dcp import MetadataError, shard_sizes
+from muster.node.checkpoint.find import Finder
 
 
 def found(checkpoint):

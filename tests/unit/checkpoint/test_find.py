@@ -11,10 +11,10 @@ import pytest
 from bench import dcp_files
 from tests.unit.checkpoint.recordings import START_NS, InMemory, archive, complete, finder_of, safetensors
 
-from muster.checkpoint import find, listing
-from muster.checkpoint.find import Finder, Look
-from muster.checkpoint.formats import manifest as manifest_format
-from muster.checkpoint.manifest import ManifestError, parse_manifest
+from muster.node.checkpoint import find, listing
+from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.formats import manifest as manifest_format
+from muster.node.checkpoint.manifest import ManifestError, parse_manifest
 from muster.protocol.checkpoint_names import order_candidates, step_in_name
 from muster.protocol.checkpoints import MAX_LISTED
 

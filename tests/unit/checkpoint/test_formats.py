@@ -27,8 +27,8 @@ from tests.unit.checkpoint.recordings import (
     torn,
 )
 
-from muster.checkpoint import find
-from muster.checkpoint.find import Look
+from muster.node.checkpoint import find
+from muster.node.checkpoint.find import Look
 
 
 class StorageInfo:

@@ -12,9 +12,9 @@ import pytest
 from tests.unit.checkpoint.hostile import DEEP, PLACES, lay, mutate, scan
 from tests.unit.checkpoint.test_formats import SAVES
 
-from muster.checkpoint.local import held
-from muster.checkpoint.untrusted_json import MAX_BYTES, parse_json
-from muster.launcher.marker_child import read_marker
+from muster.node.checkpoint.local import held
+from muster.node.checkpoint.untrusted_json import MAX_BYTES, parse_json
+from muster.node.launcher.marker_child import read_marker
 
 
 @pytest.mark.parametrize("name", SAVES)

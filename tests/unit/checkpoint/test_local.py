@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 from tests.unit.checkpoint.recordings import archive
 
-from muster.checkpoint import local
-from muster.checkpoint.find import Finder
-from muster.checkpoint.local import MAX_ERAS, Held, held
+from muster.node.checkpoint import local
+from muster.node.checkpoint.find import Finder
+from muster.node.checkpoint.local import MAX_ERAS, Held, held
 
 GANG = "job-1"
 TICK_SECONDS = 0.02  # file systems stamp times by a clock that ticks

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from muster.checkpoint import find
-from muster.checkpoint.find import Finder, Look
-from muster.checkpoint.listing import File, Files, Listing
-from muster.checkpoint.verdict import saving_ns, verdict_from
+from muster.node.checkpoint import find
+from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.listing import File, Files, Listing
+from muster.node.checkpoint.verdict import saving_ns, verdict_from
 from muster.protocol.checkpoints import lineage_of, read_stamps, write_stamps
 from muster.protocol.messages import MAX_NUMBER
 

@@ -12,13 +12,13 @@ from tests.unit.checkpoint.objects import Objects
 from tests.unit.checkpoint.recordings import ROOT, InMemory, archive, finder_of, prefixes, safetensors
 from tests.unit.checkpoint.test_store import Clock
 
-from muster.checkpoint.find import Finder
-from muster.checkpoint.formats.own import own
-from muster.checkpoint.formats.table import FORMATS, formats_by
-from muster.checkpoint.listing import THIS_MACHINE
-from muster.checkpoint.local import held
-from muster.checkpoint.store import Store
-from muster.launcher.scan_child import Looks
+from muster.node.checkpoint.find import Finder
+from muster.node.checkpoint.formats.own import own
+from muster.node.checkpoint.formats.table import FORMATS, formats_by
+from muster.node.checkpoint.listing import THIS_MACHINE
+from muster.node.checkpoint.local import held
+from muster.node.checkpoint.store import Store
+from muster.node.launcher.scan_child import Looks
 
 FILE, DIRECTORY = "state-{step}.npz", "run_{step}/DONE"
 
@@ -161,7 +161,7 @@ def test_the_launchers_children_go_by_what_the_operator_set(mode: str, said: str
     (tmp_path / "run_3" / "DONE").touch()
     (tmp_path / ".muster-g").write_text('{"eras": [[1, "s", 0]]}')
     answer = subprocess.run(
-        [sys.executable, "-m", "muster.launcher", mode, str(tmp_path)],
+        [sys.executable, "-m", "muster.node.launcher", mode, str(tmp_path)],
         env={"PYTHONPATH": "operator", "MUSTER_CHECKPOINT_PATTERN": DIRECTORY},
         input=said,
         capture_output=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.checkpoint.pointers import POINTERS, pointer_problem
+from muster.node.checkpoint.pointers import POINTERS, pointer_problem
 from muster.protocol.checkpoints import Checkpoint
 
 MEGATRON, DEEPSPEED, UNIVERSAL, COMPOSER, DLROVER, VERL, SKYRL = POINTERS

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.checkpoint.recordings import START_NS
 from tests.unit.checkpoint.test_formats import SAVES
 
-from muster.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, Look
 
 Spoil = Callable[[Path, random.Random], None]
 TARGETS = (".", "..", "/", "round", "gone", "/dev/zero")

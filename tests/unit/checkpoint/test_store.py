@@ -13,9 +13,9 @@ from tests.unit.checkpoint.objects import Objects, of_azure, of_gcs, of_s3
 from tests.unit.checkpoint.recordings import InMemory, complete, recorded
 from tests.unit.checkpoint.test_formats import SAVES
 
-from muster.checkpoint.find import Finder, Look
-from muster.checkpoint.listing import StorageError
-from muster.checkpoint.store import SETTLE_SECONDS, Store
+from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.listing import StorageError
+from muster.node.checkpoint.store import SETTLE_SECONDS, Store
 from muster.protocol.checkpoint_names import absolute, is_url, joined
 from muster.protocol.checkpoints import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 

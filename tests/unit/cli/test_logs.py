@@ -172,7 +172,7 @@ def test_of_a_large_gang_not_every_pod_is_asked(api: Any, command: Run) -> None:
 
 def test_the_log_is_cut_where_the_launcher_says_that_an_attempt_begins() -> None:
     """In the words of the launcher itself."""
-    from muster.launcher.supervisor import Supervisor
+    from muster.node.launcher.supervisor import Supervisor
 
     said: list[str] = []
 

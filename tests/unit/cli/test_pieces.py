@@ -7,9 +7,9 @@ import pytest
 import yaml
 from tests.unit.reports import corpus
 
-from muster.agent.kernel_lines import KERNEL_LINES
 from muster.cli.convert import as_document
 from muster.cli.pieces import MAX_CASES, OF_ANSWERS, OF_THE_LOG, Pseudonyms, pieces
+from muster.node.agent.kernel_lines import KERNEL_LINES
 from muster.world.redact import GONE
 
 XID = "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."

@@ -12,7 +12,7 @@ from tests.unit.convert.schema import faults, schema
 
 from muster.convert.documents import VERSIONS, converted
 from muster.convert.trainjob import merged
-from muster.launcher.environment import RankFiles, rank_environment
+from muster.node.launcher.environment import RankFiles, rank_environment
 from muster.protocol.expansion import REFERRING, expanded, referring, with_identity
 from muster.protocol.messages import RUN, Directive
 

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from muster.api.trainingjob import TrainingJob, parsed
-from muster.launcher.environment import RankFiles, rank_environment
-from muster.launcher.printed import Reader
 from muster.lifecycle.launching import command_of, words
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_container
+from muster.node.launcher.environment import RankFiles, rank_environment
+from muster.node.launcher.printed import Reader
 from muster.protocol import presets, resuming
 from muster.protocol.expansion import expanded
 from muster.protocol.messages import RUN, Directive

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.checkpoint.find import Finder
+from muster.node.checkpoint.find import Finder
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "trainer-contract.md"
 

@@ -16,8 +16,8 @@ from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.stretches import cut
 from muster.goodput.told import incidents, told
-from muster.launcher.progress import ProgressFile
 from muster.lifecycle import record as records
+from muster.node.launcher.progress import ProgressFile
 from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport
 from muster.recovery.failure import Failure, Kind
 from muster.world.checks import CheckerView

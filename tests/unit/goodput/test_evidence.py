@@ -9,7 +9,7 @@ from muster.cli.report import step_text
 from muster.cli.reported import report
 from muster.goodput.evidence import told_now
 from muster.goodput.told import told
-from muster.launcher.stepclock import StepClock
+from muster.node.launcher.stepclock import StepClock
 from muster.protocol.messages import CheckpointReport
 
 

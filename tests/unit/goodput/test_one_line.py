@@ -15,7 +15,7 @@ from muster.cli.reported import report
 from muster.goodput.account import carried
 from muster.goodput.figures import KeptWork, figures, progress_share
 from muster.goodput.told import told
-from muster.launcher.printed import Reader
+from muster.node.launcher.printed import Reader
 
 ATTEMPTS, STEPS, INTERVAL = 3, 199, 100
 LOADS_SECONDS, BETWEEN_SECONDS = 10, 11

@@ -1,10 +1,10 @@
 import pytest
 from tests.unit.health.builders import NOW, after, evidence
 
-from muster.agent import kinds as agent_kinds
 from muster.api.nodehealth import Severity
 from muster.health.kinds import KINDS, latched, sign_of
 from muster.health.signs import Clears
+from muster.node.agent import kinds as agent_kinds
 
 
 def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:

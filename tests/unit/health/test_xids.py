@@ -3,12 +3,12 @@ import re
 import pytest
 from tests.unit.health.builders import after, evidence, facts, rules, sick
 
-from muster.agent.kinds import stands_until_reset
 from muster.api.nodehealth import RecommendedAction, Severity
 from muster.health import xids
 from muster.health.assess import assess
 from muster.health.kinds import sign_of
 from muster.health.signs import Clears, Repetition
+from muster.node.agent.kinds import stands_until_reset
 
 EVERY_CODE = range(1, 174)
 

@@ -123,7 +123,7 @@ def test_both_images_of_the_burn_in_hold_the_same_rooms() -> None:
 def test_the_checker_runs_from_what_its_image_holds(tmp_path: Path) -> None:
     image = next(image for image in IMAGES if image.name == "burn-in")
     stage_sources(image, REPOSITORY, tmp_path)
-    code = "import muster.checker.__main__, muster.preflight.probes.zygote"
+    code = "import muster.node.checker.__main__, muster.node.checker.probes.zygote"
     subprocess.run(
         [sys.executable, "-c", code], check=True, cwd="/", env={"PYTHONPATH": str(tmp_path / "operator"), "PATH": ""}
     )

@@ -13,12 +13,12 @@ REPOSITORY = Path(__file__).parents[3]
 
 def package(root: Path, greeting: str = "hello") -> Path:
     folder = root / "muster"
-    for room in ("launcher", "protocol", "checkpoint", "controller"):
+    for room in ("node", "node/agent", "node/launcher", "node/checkpoint", "protocol", "controller"):
         (folder / room).mkdir(parents=True)
         (folder / room / "__init__.py").write_text("")
     (folder / "__init__.py").write_text("")
     (folder / "protocol" / "messages.py").write_text(f"GREETING = {greeting!r}\n")
-    (folder / "launcher" / "__main__.py").write_text(
+    (folder / "node" / "launcher" / "__main__.py").write_text(
         "from muster.protocol.messages import GREETING\n\n\ndef main():\n    print(GREETING)\n    return 7\n"
     )
     return folder
@@ -53,8 +53,8 @@ def test_changed_source_gives_other_bytes(tmp_path: Path) -> None:
 def test_other_rooms_stay_outside(tmp_path: Path) -> None:
     write_archive(package(tmp_path), tmp_path / "run.pyz")
     with zipfile.ZipFile(tmp_path / "run.pyz") as archive:
-        folders = {name.split("/")[1] for name in archive.namelist() if name.count("/") > 1}
-    assert folders == {"launcher", "protocol", "checkpoint"}
+        folders = {name.rpartition("/")[0] for name in archive.namelist()}
+    assert folders == {"", "muster", "muster/node", "muster/node/checkpoint", "muster/node/launcher", "muster/protocol"}
 
 
 def test_archive_of_this_repository_starts(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from muster.launcher.environment import Settings
-from muster.launcher.marker import Marker, Standing
-from muster.launcher.matcher import Matcher, Printed
-from muster.launcher.peers import Peers
-from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
-from muster.launcher.scanner import Scanner
-from muster.launcher.snapshot import RankView, Snapshot
-from muster.launcher.stepclock import StepClock
-from muster.launcher.supervisor import Supervisor
+from muster.node.launcher.environment import Settings
+from muster.node.launcher.marker import Marker, Standing
+from muster.node.launcher.matcher import Matcher, Printed
+from muster.node.launcher.peers import Peers
+from muster.node.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
+from muster.node.launcher.scanner import Scanner
+from muster.node.launcher.snapshot import RankView, Snapshot
+from muster.node.launcher.stepclock import StepClock
+from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.fence import peer_distances
 from muster.protocol.messages import RUN, WAIT, Directive, Peer, Report, digest
 

@@ -6,8 +6,8 @@ import json
 
 from tests.unit.launcher.test_scanning import HANG, write_checkpoint
 
-from muster.launcher.aside import DEADLINE_SECONDS, Aside
-from muster.launcher.errand import AGAIN_SECONDS
+from muster.node.launcher.aside import DEADLINE_SECONDS, Aside
+from muster.node.launcher.errand import AGAIN_SECONDS
 from muster.protocol.messages import IDLE, RUN, RUNNING, WAIT, Directive
 
 

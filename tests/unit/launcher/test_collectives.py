@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from muster.launcher.children import converse
-from muster.launcher.collectives import DEADLINE_SECONDS, Collectives
-from muster.launcher.collectives_child import version_below, version_in
+from muster.node.launcher.children import converse
+from muster.node.launcher.collectives import DEADLINE_SECONDS, Collectives
+from muster.node.launcher.collectives_child import version_below, version_in
 
 TOLD = b"\0CUDA not found\0NCCL version 2.27.7+cuda12.9\0rank %d\0"
 

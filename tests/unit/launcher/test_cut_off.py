@@ -11,7 +11,7 @@ from collections import deque
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.launcher.peers import Peers
+from muster.node.launcher.peers import Peers
 from muster.protocol.fence import fenced_after_seconds
 from muster.protocol.messages import RUN, Peer
 

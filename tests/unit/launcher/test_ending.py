@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.launcher import reclaim
-from muster.launcher.environment import OWN_SHARED_MEMORY
-from muster.launcher.host import Host, Wakeup
-from muster.launcher.reclaim import descendants
+from muster.node.launcher import reclaim
+from muster.node.launcher.environment import OWN_SHARED_MEMORY
+from muster.node.launcher.host import Host, Wakeup
+from muster.node.launcher.reclaim import descendants
 from muster.protocol.messages import EXITED, IDLE, LEAVING, RUNNING
 
 DAEMON = """

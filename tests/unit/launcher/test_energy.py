@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.fakes.nvml.build import library
 
-from muster.launcher.energy import ASK_SECONDS, DEADLINE_SECONDS, Energy
-from muster.launcher.energy_child import answer_on_request
+from muster.node.launcher.energy import ASK_SECONDS, DEADLINE_SECONDS, Energy
+from muster.node.launcher.energy_child import answer_on_request
 
 
 class Driver:
@@ -123,7 +123,7 @@ def test_a_child_that_tells_no_counters_is_ended_for_good(answer: bytes) -> None
 
 
 def test_the_child_says_why_there_is_no_counter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.launcher.energy_child._LIBRARY", "libnothing-of-the-kind.so.1")
+    monkeypatch.setattr("muster.node.launcher.energy_child._LIBRARY", "libnothing-of-the-kind.so.1")
     said: list[str] = []
     answer_on_request(io.BytesIO(b"\n\n"), said.append)
     assert ["error" in json.loads(line) for line in said] == [True, True]
@@ -134,7 +134,7 @@ def test_the_launchers_own_child_reads_the_counters_of_all_gpus(tmp_path: Path) 
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library()), "FAKE_NVML_CONTROL": str(tmp_path / "control")}
     (tmp_path / "control").write_text("gpus=4\nnoise=1\n")
     process = subprocess.Popen(
-        [sys.executable, "-m", "muster.launcher", "--energy", ""],
+        [sys.executable, "-m", "muster.node.launcher", "--energy", ""],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.launcher.reporter_core import POLL, TELL, Pause, ReporterCore, Send
-from muster.launcher.snapshot import Snapshot
+from muster.node.launcher.reporter_core import POLL, TELL, Pause, ReporterCore, Send
+from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.messages import IDLE, RUNNING, WAIT, Directive, Report
 
 HEARD_SECONDS = 3.0

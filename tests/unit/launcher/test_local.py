@@ -8,8 +8,8 @@ import pytest
 from tests.unit.launcher.test_aside import Child
 from tests.unit.launcher.test_scanning import HANG, write_checkpoint
 
-from muster.launcher.errand import AGAIN_SECONDS
-from muster.launcher.local import Local
+from muster.node.launcher.errand import AGAIN_SECONDS
+from muster.node.launcher.local import Local
 from muster.protocol.messages import IDLE, RUN, RUNNING, WAIT, Directive, LocalReport
 
 DEADLINE_SECONDS = 10.0

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.launcher.marker import DEADLINE_SECONDS, PERIOD_SECONDS, Marker, Standing, Storage, path_of
-from muster.launcher.marker_child import claim_marker, read_marker
+from muster.node.launcher.marker import DEADLINE_SECONDS, PERIOD_SECONDS, Marker, Standing, Storage, path_of
+from muster.node.launcher.marker_child import claim_marker, read_marker
 from muster.protocol.messages import EXITED, IDLE, RUNNING
 
 HANG = "import time; time.sleep(600)"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.launcher.matcher import Matcher, Printed
-from muster.launcher.reclaim import reap
+from muster.node.launcher.matcher import Matcher, Printed
+from muster.node.launcher.reclaim import reap
 from muster.protocol.messages import IDLE, RUNNING
 from muster.protocol.presets import AUTO, BY_NAME
 

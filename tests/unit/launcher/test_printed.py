@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.launcher.children import own_command
-from muster.launcher.printed import Reader
+from muster.node.launcher.children import own_command
+from muster.node.launcher.printed import Reader
 from muster.protocol.presets import AUTO, BY_NAME, PRESETS, Line, Timer
 
 LOGS = Path(__file__).parent / "printed"

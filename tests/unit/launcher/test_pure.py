@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from muster.launcher.datagrams import Datagrams
-from muster.launcher.environment import RankFiles, SettingsError, rank_environment, settings_from
-from muster.launcher.host import user_name
-from muster.launcher.log import Log
-from muster.launcher.peers import Peers
-from muster.launcher.progress import Corruption, ProgressFile, compile_pattern, step_in_line
-from muster.launcher.reclaim import Process, descendants, kill
-from muster.launcher.snapshot import RankView, Snapshot
+from muster.node.launcher.datagrams import Datagrams
+from muster.node.launcher.environment import RankFiles, SettingsError, rank_environment, settings_from
+from muster.node.launcher.host import user_name
+from muster.node.launcher.log import Log
+from muster.node.launcher.peers import Peers
+from muster.node.launcher.progress import Corruption, ProgressFile, compile_pattern, step_in_line
+from muster.node.launcher.reclaim import Process, descendants, kill
+from muster.node.launcher.snapshot import RankView, Snapshot
 from muster.protocol.contract import IDENTITY
 from muster.protocol.messages import MAX_REPORT_BYTES, RUN, RUNNING, Directive, Peer, decode_report, encode
 

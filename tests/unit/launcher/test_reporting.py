@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.launcher import reporter as reporter_module
-from muster.launcher.environment import Settings
-from muster.launcher.reporter import Reporter
-from muster.launcher.reporter_core import POLL, is_done, supersedes
-from muster.launcher.snapshot import Snapshot
+from muster.node.launcher import reporter as reporter_module
+from muster.node.launcher.environment import Settings
+from muster.node.launcher.reporter import Reporter
+from muster.node.launcher.reporter_core import POLL, is_done, supersedes
+from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.channel import Channel, Endpoint, UnreachableError, leader_in
 from muster.protocol.messages import (
     EXIT,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.launcher import saves
-from muster.launcher.saves import Saves
+from muster.node.launcher import saves
+from muster.node.launcher.saves import Saves
 from muster.protocol.messages import CheckpointReport
 
 STEP_SECONDS = 2.0

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 from bench import dcp_files
 
-from muster.checkpoint.listing import Files
-from muster.checkpoint.verdict import Verdict, verdict_from
-from muster.launcher import children
-from muster.launcher.scan_child import Looks
-from muster.launcher.scanner import LOOKS_PER_SECOND, Scanner, _report
+from muster.node.checkpoint.listing import Files
+from muster.node.checkpoint.verdict import Verdict, verdict_from
+from muster.node.launcher import children
+from muster.node.launcher.scan_child import Looks
+from muster.node.launcher.scanner import LOOKS_PER_SECOND, Scanner, _report
 from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.protocol.messages import WAIT, Directive
 

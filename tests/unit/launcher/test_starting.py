@@ -9,9 +9,9 @@ import time
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.launcher.progress import ProgressFile
-from muster.launcher.ranks import Starting
-from muster.launcher.snapshot import Snapshot
+from muster.node.launcher.progress import ProgressFile
+from muster.node.launcher.ranks import Starting
+from muster.node.launcher.snapshot import Snapshot
 from muster.protocol.messages import EXITED, IDLE, RECLAIMING, RUNNING
 
 

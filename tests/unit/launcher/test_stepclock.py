@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.launcher.stepclock import StepClock, lowest
+from muster.node.launcher.stepclock import StepClock, lowest
 
 MOST = 2**53 - 1
 

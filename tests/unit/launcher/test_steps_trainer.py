@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from localcluster.controlplane import free_port
-from muster.checkpoint.find import Finder
+from muster.node.checkpoint.find import Finder
 
 TRAINER = Path(__file__).parents[2] / "e2e" / "trainers" / "steps.py"
 

@@ -21,10 +21,10 @@ from muster.controller.ghosts import Beats, GhostAges
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
-from muster.launcher.marker import SILENT_SECONDS, Marker, Standing
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
+from muster.node.launcher.marker import SILENT_SECONDS, Marker, Standing
 from muster.protocol import messages
 from muster.protocol.fence import is_cut_off
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report

@@ -62,7 +62,7 @@ def known(root: Path, rules: list[dict[str, Any]]) -> dict[str, set[str]]:
             found[rule["record"]] = (
                 {"namespace", "job_name"} if rule["record"].startswith("namespace_job_name:") else set()
             )
-    agent = (root / "operator/muster/agent/agent.py").read_text()
+    agent = (root / "operator/muster/node/agent/agent.py").read_text()
     for name, labels in re.findall(r'\(\s*"(muster_(?:agent|gpu)_\w+)",.*?,\s*(evidence|per_gpu|\[)', agent, re.DOTALL):
         found[name] = {"evidence": {"kind"}, "per_gpu": {"gpu"}, "[": set[str]()}[labels]
     assert {"muster_agent_gpus", "muster_gpu_power_watts", "muster_agent_evidence"} <= set(found)

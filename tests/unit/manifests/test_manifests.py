@@ -10,11 +10,8 @@ from yamllint import linter
 from yamllint.config import YamlLintConfig
 
 from imagebuild.plan import IMAGES
-from muster.agent import settings as agent_settings
-from muster.agent.client import API_VERSION
 from muster.api.fleethours import CONFIG_MAP
 from muster.api.nodehealth import NodeHealthStatus
-from muster.checker import settings as checker_settings
 from muster.controller.admission import OPERATOR, RECORDS
 from muster.controller.history import NOTE
 from muster.controller.metrics import PATH, READ
@@ -22,6 +19,9 @@ from muster.controller.operator import LEASE_NAME
 from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Settings
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.kube.certificates import AUTHORITY_SECRET_NAME, SECRET_NAME, SERVICE_NAME, SERVING_LIFE, names_of
+from muster.node.agent import settings as agent_settings
+from muster.node.agent.client import API_VERSION
+from muster.node.checker import settings as checker_settings
 from muster.page.settings import Settings as PageSettings
 from muster.protocol.messages import TOKEN_AUDIENCE
 from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, MUSTER_HEALTHY
@@ -357,7 +357,7 @@ class TestTheAgent:
     def test_it_runs_from_the_operators_image(self, pod: dict[str, Any], deployment: dict[str, Any]) -> None:
         (container,) = pod["containers"]
         assert container["image"] == deployment["spec"]["template"]["spec"]["containers"][0]["image"]
-        assert container["command"] == ["python3", "-m", "muster.agent"]
+        assert container["command"] == ["python3", "-m", "muster.node.agent"]
 
     def test_selectors_and_ports_find_it(self, base: Manifests) -> None:
         daemon_set, policy = named(base, "DaemonSet", AGENT), named(base, "NetworkPolicy", AGENT)
@@ -496,13 +496,13 @@ class TestTheChecker:
         name = container["image"].partition(":")[0]
         assert [image["name"] for image in overlay["images"]] == [name]
         assert short_name(name) in {image.name for image in IMAGES}
-        assert container["command"] == ["python3", "-m", "muster.checker"]
+        assert container["command"] == ["python3", "-m", "muster.node.checker"]
 
     def test_the_page_names_every_variable_and_metric(self, root: Path) -> None:
         page = (root / "docs" / "burn-in.md").read_text()
-        source = (root / "operator/muster/checker/settings.py").read_text()
+        source = (root / "operator/muster/node/checker/settings.py").read_text()
         assert set(re.findall(r"MUSTER_[A-Z_]+", source)) == set(re.findall(r"MUSTER_[A-Z_]+", page))
-        code = (root / "operator/muster/checker/checker.py").read_text()
+        code = (root / "operator/muster/node/checker/checker.py").read_text()
         assert set(re.findall(r"muster_check_\w+", code)) == set(
             re.findall(r"^\| `(muster_check_\w+)`", page, re.MULTILINE)
         )

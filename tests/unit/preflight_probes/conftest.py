@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.preflight.probes.prober import Prober
+from muster.node.checker.probes.prober import Prober
 
 ROOT = Path(__file__).resolve().parents[3]
 TORCH = """
@@ -23,7 +23,7 @@ def get_num_threads():
 """
 HOOK = '''
 import os, signal, subprocess, sys, time
-from muster.preflight.probes import catalog, nvml, outcome
+from muster.node.checker.probes import catalog, nvml, outcome
 
 def seconds_in(name):
     """What the test, or a probe, has written into a file; 0 where there is none."""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 
-from muster.preflight.probes import meeting, orders
-from muster.preflight.probes.catalog import PROBES
-from muster.preflight.probes.meeting import Meeting
+from muster.node.checker.probes import meeting, orders
+from muster.node.checker.probes.catalog import PROBES
+from muster.node.checker.probes.meeting import Meeting
 
 WAIT_SECONDS = 20.0
 

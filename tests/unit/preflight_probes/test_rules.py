@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from muster.preflight.probes import bits, nvml, orders, outcome, reduce, storage
-from muster.preflight.probes.catalog import PROBES
-from muster.preflight.probes.node import order_of, steps_of
-from muster.preflight.probes.output import FLOOD_BYTES, Output
-from muster.preflight.probes.worker import MAX_LINE_BYTES, Worker
+from muster.node.checker.probes import bits, nvml, orders, outcome, reduce, storage
+from muster.node.checker.probes.catalog import PROBES
+from muster.node.checker.probes.node import order_of, steps_of
+from muster.node.checker.probes.output import FLOOD_BYTES, Output
+from muster.node.checker.probes.worker import MAX_LINE_BYTES, Worker
 from muster.protocol.profiles import PROFILES
 
 GEMM = {"id": "1", "probe": "Gemm", "device": "cuda", "devices": [0, 1], "deadline_seconds": 9, "size": 8}

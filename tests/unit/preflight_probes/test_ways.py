@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.clock import Clock
 
-from muster.preflight.probes import outcome, reduce, ways
-from muster.preflight.probes.worker import Worker
+from muster.node.checker.probes import outcome, reduce, ways
+from muster.node.checker.probes.worker import Worker
 
 
 class Store:

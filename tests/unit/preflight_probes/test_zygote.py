@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.unit.preflight_probes.conftest import TORCH, Clocks, Start
 
-from muster.checker.translate import ENVIRONMENT, how_of
-from muster.preflight.probes import version
-from muster.preflight.probes.prober import Prober, ZygoteError
+from muster.node.checker.probes import version
+from muster.node.checker.probes.prober import Prober, ZygoteError
+from muster.node.checker.translate import ENVIRONMENT, how_of
 
 
 def order(probe: str, order_id: str = "1", deadline: float = 600, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.counting import CountedWork
 
 from muster.api.trainingjob import ResumePreset
-from muster.checkpoint.formats.table import FORMATS
+from muster.node.checkpoint.formats.table import FORMATS
 from muster.protocol import resuming
 from muster.protocol.contract import IDENTITY
 from muster.protocol.resuming import (

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.health.builders import NOW, evidence
 from tests.unit.reports.corpus import Case, cases
 
-from muster.agent.kernel_lines import KERNEL_LINES, KernelLine
-from muster.agent.log_lines import Joiner, LogFact, is_worth_a_look, parse, recovery_taken_back, split
 from muster.health.kinds import sign_of
+from muster.node.agent.kernel_lines import KERNEL_LINES, KernelLine
+from muster.node.agent.log_lines import Joiner, LogFact, is_worth_a_look, parse, recovery_taken_back, split
 
 CASES = cases("kernel")
 NOTHING = "nothing"

@@ -8,7 +8,7 @@ what its steps have spent on these in all. Besides an input, `resumed` is the st
 import pytest
 from tests.unit.reports.corpus import Case, cases
 
-from muster.launcher.printed import Found, Reader
+from muster.node.launcher.printed import Found, Reader
 from muster.protocol.presets import AUTO, BY_NAME
 
 CASES = cases("printed")

@@ -18,7 +18,7 @@ from tests.unit.checkpoint.recordings import Written, finder_of
 from tests.unit.reports.corpus import Case, cases
 from tests.unit.reports.trees import Deep, broken, place, written
 
-from muster.checkpoint.find import Finder, Found, Look
+from muster.node.checkpoint.find import Finder, Found, Look
 
 CASES = cases("trees")
 COMPLETE = [case for case in CASES if isinstance(case.right, dict) and "complete" in case.right]
@@ -68,7 +68,7 @@ def test_no_tree_is_complete_with_a_file_less_or_shorter(case: Case, files: Writ
 
 def test_every_format_has_a_tree() -> None:
     """What is not in the corpus is recorded in tests/unit/checkpoint/data."""
-    from muster.checkpoint.formats.table import FORMATS
+    from muster.node.checkpoint.formats.table import FORMATS
 
     there = {case.right["format"] for case in COMPLETE}
     assert {kind.name for kind in FORMATS} - there == set()

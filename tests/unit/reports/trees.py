@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.unit.checkpoint.recordings import ROOT, InMemory, Written, archive, safetensors
 
-from muster.checkpoint.listing import MAX_DEPTH, Listing, no_sign
+from muster.node.checkpoint.listing import MAX_DEPTH, Listing, no_sign
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _ARCHIVE = (".pt", ".pth", ".bin", ".pkl", ".ckpt")

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from muster.checkpoint.dcp import shard_sizes
-from muster.checkpoint.find import Finder, Look
+from muster.node.checkpoint.dcp import shard_sizes
+from muster.node.checkpoint.find import Finder, Look
 from simulate.clocks import WallClock
 from simulate.storage import SHARD_BYTES, Directory, Save, SimulatedFiles, metadata_of
 

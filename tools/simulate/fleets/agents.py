@@ -6,17 +6,17 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, cast
 
-from muster.agent.agent import Agent
-from muster.agent.apart import Apart
-from muster.agent.facts import Signal
-from muster.agent.infiniband import InfiniBand
-from muster.agent.kernel_log import KernelLog
-from muster.agent.looks import LOG, NVML, PORTS
-from muster.agent.nvml_process import NvmlProcess, Outstanding
-from muster.agent.sampler import Sampler
-from muster.agent.settings import Settings
-from muster.agent.thresholds import DEFAULTS
-from muster.agent.writer import Pace, Writer
+from muster.node.agent.agent import Agent
+from muster.node.agent.apart import Apart
+from muster.node.agent.facts import Signal
+from muster.node.agent.infiniband import InfiniBand
+from muster.node.agent.kernel_log import KernelLog
+from muster.node.agent.looks import LOG, NVML, PORTS
+from muster.node.agent.nvml_process import NvmlProcess, Outstanding
+from muster.node.agent.sampler import Sampler
+from muster.node.agent.settings import Settings
+from muster.node.agent.thresholds import DEFAULTS
+from muster.node.agent.writer import Pace, Writer
 from simulate.clocks import START
 from simulate.fleets.machine import Machine
 

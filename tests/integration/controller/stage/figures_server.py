@@ -13,13 +13,13 @@ from typing import Any, cast
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram, start_http_server
 
 from monitoring.page import registered
-from muster.agent.agent import Agent
 from muster.api.nodehealth import Offences
 from muster.api.trainingjob import TrainingJobStatus
 from muster.controller.jobfigures import JobFigures
 from muster.controller.offenders import Offenders
 from muster.controller.saves import SaveFigures
 from muster.coordinator.figures import Figures
+from muster.node.agent.agent import Agent
 from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
 from muster.serve import Server, exposition, open_metrics
 

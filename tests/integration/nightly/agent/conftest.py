@@ -30,7 +30,7 @@ QUICK = {
 
 
 class AgentProcess:
-    """`python -m muster.agent` on a node made of files."""
+    """`python -m muster.node.agent` on a node made of files."""
 
     def __init__(self, folder: Path, name: str, server: ControlPlane, kubectl: Callable[..., Any]) -> None:
         self.folder, self.name = folder, name
@@ -69,7 +69,7 @@ class AgentProcess:
             "PYTHONPATH": str(ROOT / "operator"),
         }
         with (self.folder / f"agent-{len(self._processes)}.log").open("wb") as log:
-            process = subprocess.Popen([sys.executable, "-m", "muster.agent"], env=environment, stderr=log)
+            process = subprocess.Popen([sys.executable, "-m", "muster.node.agent"], env=environment, stderr=log)
         self._processes.append(process)
         return process
 

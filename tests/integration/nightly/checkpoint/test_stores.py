@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.launcher.scanner import Scanner
+from muster.node.launcher.scanner import Scanner
 from muster.protocol.messages import WAIT, Directive
 
 DCP = Path(__file__).resolve().parents[3] / "unit" / "checkpoint" / "data" / "torch-2.6-step-40"

@@ -58,4 +58,4 @@ def command(root: Path, tmp_path: Path) -> tuple[str, ...]:
     path = f"{tmp_path}{os.pathsep}{ROOT / 'operator'}"
     environment = [f"PYTHONHOME={root / 'usr'}", f"PYTHONPATH={path}", "PYTHONDONTWRITEBYTECODE=1"]
     program = [str(loader), "--inhibit-cache", "--library-path", ":".join(map(str, folders)), f"{root}/usr/bin/python3"]
-    return ("env", *environment, *program, "-m", "muster.preflight.probes.zygote")
+    return ("env", *environment, *program, "-m", "muster.node.checker.probes.zygote")

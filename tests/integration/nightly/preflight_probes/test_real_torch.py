@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from muster.preflight.probes.node import order_of, run
-from muster.preflight.probes.prober import Prober
+from muster.node.checker.probes.node import order_of, run
+from muster.node.checker.probes.prober import Prober
 from muster.protocol.profiles import PROFILES, Step
 from testbed.faults import HOOK
 
@@ -146,7 +146,16 @@ def test_a_quick_profile_passes_on_a_cpu_and_says_what_it_found(command: tuple[s
     own = tmp_path / "own"
     own.mkdir()
     told = subprocess.run(
-        [sys.executable, "-m", "muster.preflight.probes", "--directory", str(tmp_path), "--json", "--zygote", *command],
+        [
+            sys.executable,
+            "-m",
+            "muster.node.checker.probes",
+            "--directory",
+            str(tmp_path),
+            "--json",
+            "--zygote",
+            *command,
+        ],
         cwd=ROOT / "operator",
         env={**os.environ, "TMPDIR": str(own)},
         capture_output=True,

@@ -13,18 +13,18 @@ import pytest
 
 from muster.api.gang import GangSpec, Resume
 from muster.api.goodput import Seen, added
-from muster.checkpoint import candidate
 from muster.controller import cluster
 from muster.controller.records import RecordWriter
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.launcher import supervisor
-from muster.launcher.marker import Marker
-from muster.launcher.peers import Peers
-from muster.launcher.supervisor import Supervisor
 from muster.lifecycle import assembling, commit, leaving, managed, members, record, resume, status, survivors
 from muster.lifecycle.plain import Plain
+from muster.node.checkpoint import candidate
+from muster.node.launcher import supervisor
+from muster.node.launcher.marker import Marker
+from muster.node.launcher.peers import Peers
+from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.queueing import queue
 from muster.queueing.limits import Limits

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.agent import Agent
 from muster.health import assess, breaker, causes, kinds
 from muster.health.assess import Verdict
 from muster.health.breaker import Share
 from muster.health.signs import Clears
+from muster.node.agent.agent import Agent
 from simulate.fleets import keeper, life
 from simulate.fleets.life import DAY_SECONDS, Life, Outcome, Plan, live, plan
 from simulate.fleets.oracle import BudgetOracle, Taken, most

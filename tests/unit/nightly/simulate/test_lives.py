@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.unit.nightly.simulate.defects import DEFECTS
 
-from muster.launcher.supervisor import Supervisor
+from muster.node.launcher.supervisor import Supervisor
 from simulate import stories
 from simulate.apiserver import Object
 from simulate.checks import ViolationError

@@ -1,0 +1,1 @@
+"""What runs on nodes and in other people's containers; no room of the operator imports it."""

@@ -1,0 +1,492 @@
+"""What stands against the node now: the life of each piece of evidence, from signals and incidents.
+
+Times that decide (sustained, cleared, expired, burst) are monotonic; the wall clock, which may jump, is only told.
+Nothing here can grow without bound: a flood ends in one entry, and of too many entries the weakest goes.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from muster.node.agent import kinds
+from muster.node.agent.facts import Clock, Incident, Signal, clean
+
+MAX_SENT = 64
+"""As many as NodeHealth holds."""
+MAX_KEPT = 512
+_SUBJECT, _VALUE, _MESSAGE, _CODE = 128, 128, 512, 2**31 - 1
+
+_MOST_VARIANTS = 8
+_CLOCKS_SECONDS = 120.0
+"""By so much the clocks may differ that tell of what was before this agent: the log's, and the wall clock of what is stored."""
+_BACK_SECONDS = 3600.0
+"""What comes so soon after it had gone has come back."""
+_LONGEST_CLEAR_SECONDS = 3600.0
+_RESET_VALUE = re.compile(r"(\d{1,12}\.\d{3}) s after the boot")
+
+_Key = tuple[str, str, int, str]
+"""Kind, subject, code, and of incidents the value: an error that says to be fatal is not the one that says it was not."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One piece of evidence."""
+
+    kind: str
+    subject: str
+    code: int
+    value: str
+    threshold: str
+    message: str
+    first: Clock
+    last: Clock
+    count: int = 1
+    burst_began: float = 0.0
+    counter: float | None = None
+    good_since: float | None = None
+    expires_seconds: float | None = None
+    """Of incidents; None: it goes when signals say that it is gone."""
+    brief: bool = False
+    """As of an incident."""
+    adopted: bool = False
+    """An earlier agent has seen it, and this one not yet."""
+
+    @property
+    def strength(self) -> tuple[int, float]:
+        """Smaller is stronger; of the same rank the newer."""
+        return kinds.rank(self.kind, self.code), -self.last.mono
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A piece of evidence as an agent before this one has written it."""
+
+    kind: str
+    subject: str
+    code: int
+    value: str
+    threshold: str
+    message: str
+    first_wall: float
+    last_wall: float
+    count: int
+    boot_id: str
+
+
+class Ledger:
+    """All evidence of one boot of the node.
+
+    Args:
+        burst_seconds: what happens within so long counts once.
+        growth: what comes back within an hour must be good for so many times as long, each time.
+    """
+
+    def __init__(self, boot_id: str, burst_seconds: float, growth: float = 1.0) -> None:
+        self.boot_id = boot_id
+        self.news = False
+        """Something that is not quiet appeared, went or changed its code since this was last set back."""
+        self.counted = False
+        """A count, a value or a message changed, or what is quiet came or went."""
+        self._burst_seconds = burst_seconds
+        self._growth = growth
+        self._gone: dict[_Key, tuple[int, float]] = {}  # how often it has gone to come back, and when last
+        self._entries: dict[_Key, Entry] = {}
+        self._bad_since: dict[_Key, float] = {}
+        self._known_before: frozenset[str] = frozenset()
+        self._known_until = 0.0
+        self._resets: dict[str, float] = {}
+        self.watched_since: float | None = None
+        """Since when (monotonic) resets of GPUs have been seen by this agent and those before it; None: not known yet. What
+        is older expires: it may have been repaired and nobody saw it."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> list[Entry]:
+        """Everything that is kept, strongest first."""
+        return sorted(self._entries.values(), key=lambda entry: (*entry.strength, entry.subject, entry.code))
+
+    def has(self, kind: str, subject: str | None = None) -> bool:
+        """Whether there is evidence of a kind (about a subject)."""
+        return any(key[0] == kind and subject in (None, key[1]) for key in self._entries)
+
+    def awaits(self, kind: str) -> bool:
+        """Whether something of a kind is bad and has not been so for long enough."""
+        return any(key[0] == kind and key not in self._entries for key in self._bad_since)
+
+    def sample(self, signals: Iterable[Signal], now: Clock) -> None:
+        """Take in what is bad and what is good now."""
+        for signal in signals:
+            key = (signal.kind, clean(signal.subject, _SUBJECT), 0, "")
+            if signal.bad:
+                self._bad(key, signal, now)
+            else:
+                self._good(key, signal, now)
+
+    def _bad(self, key: _Key, signal: Signal, now: Clock) -> None:
+        since = self._bad_since.setdefault(key, now.mono)
+        entry = self._entries.get(key)
+        if entry is None:
+            known = key[0] in self._known_before and now.mono < self._known_until
+            if known or now.mono - since >= signal.sustain_seconds:
+                self._add(key, _of_signal(key[1], signal, now))
+            return
+        entry.good_since, entry.adopted = None, False
+        entry.last = _later(entry.last, now)
+        if entry.code != signal.code:
+            entry.code, entry.value, entry.threshold = signal.code, clean(signal.value, _VALUE), signal.threshold
+            entry.message = clean(signal.message, _MESSAGE)
+            self._changed(key)
+        grown = entry.counter is not None and signal.counter is not None and signal.counter > entry.counter
+        if signal.episode_seconds is not None:
+            self._lasted(entry, signal, signal.episode_seconds, grown or signal.counter is None, now)
+        elif grown:
+            entry.value, entry.message = clean(signal.value, _VALUE), clean(signal.message, _MESSAGE)
+            self._occurred(entry, now.mono)
+            self.counted = True
+        if signal.counter is not None:
+            entry.counter = signal.counter
+
+    def _lasted(self, entry: Entry, signal: Signal, episode_seconds: float, occurs: bool, now: Clock) -> None:
+        """A rate: its value changes all the time, which is no news; that it goes on counts once an episode."""
+        if occurs and now.mono - entry.burst_began >= episode_seconds:
+            entry.burst_began = now.mono
+            entry.count += 1
+            entry.value, entry.threshold = clean(signal.value, _VALUE), clean(signal.threshold, _VALUE)
+            entry.message = clean(signal.message, _MESSAGE)
+            self.counted = True
+
+    def _good(self, key: _Key, signal: Signal, now: Clock) -> None:
+        self._bad_since.pop(key, None)
+        entry = self._entries.get(key)
+        if signal.kind == kinds.RECOVERY_ACTION:
+            self.nothing_asked(signal.subject, now.mono - signal.clear_seconds)
+        if entry is None:
+            return
+        if entry.good_since is None:
+            entry.good_since = now.mono
+        times, clear_seconds = self._patience(key, entry, signal)
+        if now.mono - entry.good_since >= clear_seconds:
+            self._gone.pop(key, None)
+            self._gone[key] = times + 1, now.mono  # the newest last
+            if len(self._gone) > MAX_KEPT:
+                del self._gone[next(iter(self._gone))]
+            self._remove(key)
+            if kinds.proves_reset(entry.kind, entry.code):
+                # When exactly is not known: what came after the last bad look may have come after the reset.
+                last = entry.last.mono + (_CLOCKS_SECONDS if entry.adopted else 0.0)
+                self.reset(entry.subject, min(last, entry.good_since), now)
+
+    def _patience(self, key: _Key, entry: Entry, signal: Signal) -> tuple[int, float]:
+        """How often it has come back lately, and for how long it must be good to be gone: what comes and goes all the time is
+        neither well each time nor worth a write each time."""
+        times, went = self._gone.get(key, (0, float("-inf")))
+        if entry.first.mono - went >= _BACK_SECONDS:
+            times = 0
+        longer = max(signal.clear_seconds, 1.0) * self._growth ** min(times, 32) if times else 0.0
+        return times, max(signal.clear_seconds, min(longer, _LONGEST_CLEAR_SECONDS))
+
+    def record(self, incident: Incident, now: Clock) -> None:
+        """Take in something that happened; told twice, it counts once."""
+        age = max(0.0, incident.age_seconds)
+        then = Clock(now.mono - age, now.wall - age)
+        value = self._told_of(incident)
+        held = self._is_held(incident.kind, incident.code, value, then.mono)
+        if age >= incident.expires_seconds and not held:
+            return
+        if kinds.stands_until_reset(incident.kind, incident.code, value):
+            covered = self._resets.get(clean(incident.subject, _SUBJECT), float("-inf"))
+            if then.mono <= covered + (_CLOCKS_SECONDS if incident.replayed else 0.0):
+                return
+        key = self._key_of(incident)
+        entry = self._entries.get(key)
+        if entry is None:
+            self._add(key, _of_incident(key, incident, then))
+            if held:
+                self._entries[key].expires_seconds = None
+            return
+        if held:
+            entry.expires_seconds = None
+        newest = incident.code == kinds.RECOVERY_XID and not incident.brief and then.mono > entry.last.mono
+        if newest and entry.message != clean(incident.message, _MESSAGE):
+            entry.message = clean(incident.message, _MESSAGE)
+            self._changed(key)
+        if entry.brief and not incident.brief:
+            # What it weighs may depend on the words.
+            entry.message, entry.brief = clean(incident.message, _MESSAGE), False
+            entry.expires_seconds = None if held else incident.expires_seconds
+            self._changed(key)
+        if then.mono < entry.first.mono:
+            entry.first = then
+        if then.mono <= entry.last.mono:
+            return
+        self._occurred(entry, then.mono)
+        entry.last = _later(entry.last, then)
+
+    def _told_of(self, incident: Incident) -> str:
+        """What the line says of an incident: if that is told in brief, what was said last."""
+        value = clean(incident.value, _VALUE)
+        if not incident.brief:
+            return value
+        same = (incident.kind, clean(incident.subject, _SUBJECT), incident.code)
+        known = [entry for key, entry in self._entries.items() if key[:3] == same]
+        newest = max(known, key=lambda entry: entry.last.mono, default=None)
+        return newest.value if newest is not None else value
+
+    def _key_of(self, incident: Incident) -> _Key:
+        """Its own; what is told in brief belongs to what is told in words, and the other way round."""
+        kind, subject, code = incident.kind, clean(incident.subject, _SUBJECT), min(max(incident.code, 0), _CODE)
+        key = (kind, subject, code, clean(incident.value, _VALUE))
+        if key in self._entries or (not incident.brief and not incident.value):
+            return key
+        known = [other for other in self._entries if other[:3] == key[:3]]
+        if incident.brief or len(known) >= _MOST_VARIANTS:
+            return max(known, key=lambda other: self._entries[other].last.mono, default=key)
+        told = self._entries.get((kind, subject, code, ""))
+        if told is not None and told.brief:
+            self._entries[key] = self._entries.pop((kind, subject, code, ""))
+            told.value = key[3]
+        return key
+
+    def _occurred(self, entry: Entry, mono: float) -> None:
+        """Once more, unless it belongs to the burst that is counted already."""
+        if mono - entry.burst_began > self._burst_seconds:
+            entry.burst_began = mono
+            entry.count += 1
+            self.counted = True
+
+    def _is_held(self, kind: str, code: int, value: str, mono: float) -> bool:
+        """Whether it stands until a reset is seen: one that came after it would have been."""
+        since = self.watched_since
+        needs = kinds.stands_until_reset(kind, code, value)
+        return since is not None and needs and (since <= 0 or mono >= since)
+
+    def watch_resets(self, since: float) -> None:
+        """Resets of GPUs have been seen since then (monotonic; 0: since the boot)."""
+        self.watched_since = since
+        for entry in self._entries.values():
+            if self._is_held(entry.kind, entry.code, entry.value, entry.last.mono):
+                entry.expires_seconds = None
+
+    def reset(self, subject: str, mono: float, now: Clock) -> None:
+        """A GPU was reset, not before then: what needed it and is not newer is over. That it was, stands in this boot."""
+        subject = clean(subject, _SUBJECT)
+        if mono <= self._resets.get(subject, float("-inf")):
+            return
+        self._resets[subject] = mono
+        then = Clock(mono, now.wall - (now.mono - mono))
+        text = "the GPU has been reset, or its driver loaded anew: what had needed that before is over"
+        value = f"{max(0.0, mono):.3f} s after the boot"
+        key = (kinds.GPU_RESET, subject, 0, "")
+        self._add(key, Entry(kinds.GPU_RESET, subject, 0, value, "", text, then, then, burst_began=mono))
+        for old in [key for key, entry in self._entries.items() if self._is_over(entry, subject, mono)]:
+            self._remove(old)
+
+    def nothing_asked(self, subject: str, mono: float) -> None:
+        """The driver asks for nothing any more: what it asked for before is over."""
+        key = (kinds.XID, clean(subject, _SUBJECT), kinds.RECOVERY_XID, "")
+        entry = self._entries.get(key)
+        if entry is not None and entry.last.mono <= mono:
+            self._remove(key)
+
+    def retract(self, kind: str, subject: str) -> None:
+        """Nothing of a kind stands about a subject: what was taken in was read wrong."""
+        for key in [key for key in self._entries if key[:2] == (kind, subject)]:
+            self._remove(key)
+
+    def _is_over(self, entry: Entry, subject: str, mono: float) -> bool:
+        needs = kinds.stands_until_reset(entry.kind, entry.code, entry.value)
+        return needs and entry.subject == subject and entry.last.mono <= mono
+
+    def expire(self, now: Clock) -> None:
+        """Forget incidents that are too old."""
+        old = [
+            key
+            for key, entry in self._entries.items()
+            if entry.expires_seconds is not None and now.mono - entry.last.mono > entry.expires_seconds
+        ]
+        for key in old:
+            self._remove(key)
+
+    def adopt(self, stored: Iterable[Stored], expires: Mapping[str, float], now: Clock) -> None:
+        """Take over what an earlier agent has written in this boot of the node; signals will clear what is gone.
+
+        `expires`: by kind, in seconds, of the kinds that incidents have.
+        """
+        here = [item for item in stored if item.boot_id == self.boot_id and item.kind in kinds.STRONGEST_FIRST]
+        # Then at the latest its writer was looking: what stood was still so, though nobody writes that down each time.
+        written = max((item.last_wall for item in here), default=0.0)
+        for item in here:
+            expires_seconds = expires.get(item.kind) if not item.subject.startswith("/") else None
+            age = max(0.0, now.wall - (written if kinds.proves_reset(item.kind, item.code) else item.last_wall))
+            held = self._is_held(item.kind, item.code, item.value, now.mono - age)
+            if expires_seconds is not None and age > expires_seconds and not held:
+                continue
+            last = Clock(now.mono - age, now.wall - age)
+            first = Clock(last.mono - max(0.0, item.last_wall - item.first_wall), min(item.first_wall, last.wall))
+            happened = expires_seconds is not None
+            key = (item.kind, item.subject, item.code if happened else 0, item.value if happened else "")
+            entry = Entry(
+                item.kind,
+                item.subject,
+                item.code,
+                item.value,
+                item.threshold,
+                item.message,
+                first,
+                last,
+                max(1, item.count),
+                burst_began=last.mono,
+                expires_seconds=None if held else expires_seconds,
+                adopted=True,
+            )
+            if item.kind == kinds.GPU_RESET:
+                self._adopt_reset(entry)
+            present = self._entries.get(key)
+            if present is None:
+                self._entries[key] = entry
+            else:
+                _merge(present, entry)
+        self._bound()
+
+    def _adopt_reset(self, entry: Entry) -> None:
+        found = _RESET_VALUE.fullmatch(entry.value)
+        mono = float(found[1]) if found else entry.last.mono
+        self._resets[entry.subject] = max(mono, self._resets.get(entry.subject, mono))
+
+    def remember(self, before: Iterable[Stored], until: float) -> None:
+        """What stood against the node before it was booted: until then (monotonic) the same counts at once, and has not to last anew."""
+        self._known_before = frozenset(item.kind for item in before)
+        self._known_until = until
+
+    def rename(self, subjects: Mapping[str, str]) -> None:
+        """Things that have got their proper names, by the ones that they had."""
+        for key in [key for key in self._bad_since if key[1] in subjects]:
+            since = self._bad_since.pop(key)
+            renamed = (key[0], subjects[key[1]], *key[2:])
+            self._bad_since[renamed] = min(since, self._bad_since.get(renamed, since))
+        for old in [old for old in self._resets if old in subjects]:
+            mono, name = self._resets.pop(old), subjects[old]
+            self._resets[name] = max(mono, self._resets.get(name, mono))
+        for key in [key for key in self._entries if key[1] in subjects]:
+            entry = self._entries.pop(key)
+            entry.subject = subjects[key[1]]
+            renamed = (key[0], entry.subject, *key[2:])
+            present = self._entries.get(renamed)
+            if present is None:
+                self._entries[renamed] = entry
+            else:
+                _merge(present, entry)
+            self.news = True
+
+    def restart(self, boot_id: str) -> None:
+        """The node has booted: nothing of before stands any more."""
+        self.boot_id = boot_id
+        self.news = True
+        self._entries.clear()
+        self._bad_since.clear()
+        self._gone.clear()
+        self._known_before = frozenset()
+        self._resets.clear()
+        self.watched_since = None
+
+    def evidence(self) -> list[dict[str, Any]]:
+        """As it is sent: the strongest that fit."""
+        return [_rendered(entry, self.boot_id) for entry in self.entries()[:MAX_SENT]]
+
+    def _add(self, key: _Key, entry: Entry) -> None:
+        self._entries[key] = entry
+        self._changed(key)
+        self._bound()
+
+    def _changed(self, key: _Key) -> None:
+        if key[0] in kinds.QUIET:
+            self.counted = True
+        else:
+            self.news = True
+
+    def _bound(self) -> None:
+        if len(self._entries) > MAX_KEPT:
+            weakest = max(self._entries.items(), key=lambda item: item[1].strength)
+            del self._entries[weakest[0]]
+
+    def _remove(self, key: _Key) -> None:
+        del self._entries[key]
+        self._changed(key)
+
+
+def _of_signal(subject: str, signal: Signal, now: Clock) -> Entry:
+    return Entry(
+        signal.kind,
+        subject,
+        signal.code,
+        clean(signal.value, _VALUE),
+        clean(signal.threshold, _VALUE),
+        clean(signal.message, _MESSAGE),
+        now,
+        now,
+        burst_began=now.mono,
+        counter=signal.counter,
+    )
+
+
+def _of_incident(key: _Key, incident: Incident, then: Clock) -> Entry:
+    kind, subject, code, value = key
+    message = clean(incident.message, _MESSAGE)
+    return Entry(
+        kind,
+        subject,
+        code,
+        value,
+        "",
+        message,
+        then,
+        then,
+        burst_began=then.mono,
+        expires_seconds=incident.expires_seconds,
+        brief=incident.brief,
+    )
+
+
+def _later(last: Clock, now: Clock) -> Clock:
+    """The wall clock may have been set back; what was last seen never was before."""
+    return now if now.wall >= last.wall else replace(now, wall=last.wall)
+
+
+def _merge(into: Entry, other: Entry) -> None:
+    if into.brief and not other.brief:
+        into.message, into.brief = other.message, False
+    if other.first.mono < into.first.mono:
+        into.first = other.first
+    if other.last.mono > into.last.mono:
+        into.last = other.last
+    into.burst_began = max(into.burst_began, other.burst_began)
+    into.count = max(into.count, other.count)
+    if other.expires_seconds is None:
+        into.expires_seconds = None
+    into.adopted = into.adopted and other.adopted
+    if into.kind == kinds.GPU_RESET and into.last == other.last:
+        into.value = other.value
+
+
+def _rendered(entry: Entry, boot_id: str) -> dict[str, Any]:
+    # Both times come from the same clock, but it may have been set back between them.
+    last = max(entry.last.wall, entry.first.wall)
+    return {
+        "kind": entry.kind,
+        "subject": entry.subject,
+        "code": entry.code,
+        "value": entry.value,
+        "threshold": entry.threshold,
+        "message": entry.message,
+        "firstSeen": _time(entry.first.wall),
+        "lastSeen": _time(last),
+        "count": entry.count,
+        "bootId": boot_id,
+    }
+
+
+def _time(wall: float) -> str:
+    return datetime.fromtimestamp(max(0.0, wall), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,91 @@
+"""Looks at something again and again from a thread of its own: reading a dead network card's sysfs can take a minute."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from muster.node.agent.facts import Signal
+
+_MAX_WAITING = 16
+
+
+class Sampler:
+    """Calls `looks`, each at its period, and keeps what they see until it is taken."""
+
+    def __init__(
+        self,
+        looks: Iterable[tuple[float, Callable[[], list[Signal]]]],
+        wake: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._looks = tuple(looks)
+        self._wake = wake
+        self._monotonic = monotonic
+        self._seen: deque[list[Signal]] = deque(maxlen=_MAX_WAITING)
+        self._ended = threading.Event()
+        self._disturbed = threading.Event()
+        self._asked = 0
+        self._answered = -1
+        self._began: float | None = None
+        self.looked_at: float | None = None
+        """When a look was last answered, on the monotonic clock; None: not yet."""
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Whether it still looks; one look that hangs is a look."""
+        return self._thread.is_alive()
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether each look has been made since `look_again` was called last, and what was seen can be taken."""
+        return self._answered == self._asked
+
+    def under_way_seconds(self, now: float) -> float:
+        """For how long the look that is being made has not been answered; 0 where none is."""
+        began = self._began
+        return 0.0 if began is None else now - began
+
+    def look_again(self) -> None:
+        """Make each look now: what it compares with has changed, and a look that is under way may have used the old."""
+        self._asked += 1
+        self._disturbed.set()
+
+    def end(self) -> None:
+        """See nothing any more; a look that hangs is left alone."""
+        self._ended.set()
+        self._disturbed.set()
+        self._seen.clear()
+
+    def take(self) -> list[Signal]:
+        """What has been seen since the last time, oldest first."""
+        signals: list[Signal] = []
+        while self._seen and not self._ended.is_set():
+            signals += self._seen.popleft()
+        return signals
+
+    def _run(self) -> None:
+        due = [0.0] * len(self._looks)
+        while True:
+            self._disturbed.clear()
+            if self._ended.is_set():
+                return
+            asked = self._asked
+            if asked != self._answered:
+                due = [0.0] * len(self._looks)
+            now = self._monotonic()
+            for number, (period, look) in enumerate(self._looks):
+                if now >= due[number]:
+                    due[number] = now + period
+                    self._began = self._monotonic()
+                    self._seen.append(look())
+                    self._began, self.looked_at = None, self._monotonic()
+                    self._wake()
+            if asked != self._answered:
+                self._answered = asked
+                self._wake()
+            self._disturbed.wait(max(0.0, min(due) - self._monotonic()))

@@ -1,0 +1,178 @@
+"""What a checker remembers beyond its own life: passes until the next boot, figures beyond it. Pure.
+
+Times are readings of one clock that counts suspended time and never jumps (CLOCK_BOOTTIME). In the file of figures they
+are wall-clock times, because that clock begins anew with each boot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Dict, Iterable, Sequence, Tuple
+
+from muster.node.checker.facts import Facts
+from muster.protocol.checks import CheckGrant, FigureReport, PassReport
+from muster.protocol.messages import LONGEST_SECONDS, decode, encode
+
+MAX_PASSES = 16
+MAX_FIGURES = 64
+MAX_SPENT = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """A grant that was seen: `granted_at` is when for the first time."""
+
+    granted: str
+    profile: str
+    identity: str
+    granted_at: float
+    gpus: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A good figure of this node, with all that it may be compared by."""
+
+    probe: str
+    transport: str
+    figure: float
+    unit: str
+    namespace: str
+    model: str
+    library: str
+    version: str
+    measured_at: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """The passes of this boot.
+
+    Attributes:
+        spent: grants whose pass holds no more, but which may still be declared: they are not granted again.
+    """
+
+    held: Tuple[Pass, ...] = ()
+    spent: Tuple[str, ...] = ()
+
+    def knows(self, grant_id: str) -> bool:
+        """Whether this grant was seen before."""
+        return grant_id in self.spent or any(each.granted == grant_id for each in self.held)
+
+    def of_identity(self, identity: str) -> Passes:
+        """Without those of another identity."""
+        dropped = [each.granted for each in self.held if each.identity != identity]
+        if not dropped:
+            return self
+        kept = tuple(each for each in self.held if each.identity == identity)
+        return Passes(kept, tuple([*self.spent, *dropped][-MAX_SPENT:]))
+
+    def with_grants(self, grants: Sequence[CheckGrant], identity: str, now: float) -> Passes:
+        """With those that are seen for the first time."""
+        new = [Pass(grant.id, grant.profile, identity, now, grant.gpus) for grant in grants if not self.knows(grant.id)]
+        if not new:
+            return self
+        held = [*self.held, *new]
+        too_many = [each.granted for each in held[:-MAX_PASSES]]
+        return Passes(tuple(held[-MAX_PASSES:]), tuple([*self.spent, *too_many][-MAX_SPENT:]))
+
+    def reports(self, now: float) -> Tuple[PassReport, ...]:
+        """As the coordinator is told."""
+        return tuple(_pass_report(each, now - each.granted_at) for each in self.held)
+
+
+def with_figures(known: Tuple[Measured, ...], new: Iterable[Measured]) -> Tuple[Measured, ...]:
+    """The newest figure of each probe and transport, the newest of them last."""
+    by_key = {(each.probe, each.transport): each for each in known}
+    for each in new:
+        by_key.pop((each.probe, each.transport), None)
+        by_key[each.probe, each.transport] = each
+    return tuple(list(by_key.values())[-MAX_FIGURES:])
+
+
+def figure_reports(known: Iterable[Measured], facts: Facts, now: float) -> Tuple[FigureReport, ...]:
+    """Those that belong to the present model and libraries, as the coordinator is told."""
+    return tuple(
+        _report(each, now - each.measured_at)
+        for each in known
+        if (each.model, each.library, each.version) == (facts.model, facts.library, facts.version)
+    )
+
+
+def _report(each: Measured, age: float) -> FigureReport:
+    return FigureReport(each.probe, each.figure, _age(age), each.unit, each.transport, each.namespace)
+
+
+def _pass_report(each: Pass, age: float) -> PassReport:
+    return PassReport(each.profile, _age(age), each.granted, each.gpus)
+
+
+def _age(seconds: float) -> float:
+    return round(min(max(0.0, seconds), LONGEST_SECONDS), 3)
+
+
+def passes_to_json(passes: Passes) -> Dict[str, Any]:
+    """What the file of passes holds."""
+    return {"passes": [dataclasses.asdict(each) for each in passes.held], "spent": list(passes.spent)}
+
+
+def passes_from_json(data: Any, now: float) -> Passes:
+    """What was kept; a time that has not come yet is of another boot.
+
+    Raises:
+        ValueError: it is not what this program writes.
+    """
+    try:
+        held = [_checked(Pass(**each)) for each in data["passes"]]
+        for each in held:
+            decode(PassReport, encode(_pass_report(each, 0.0)), "pass")
+        spent = [_text(each) for each in data["spent"]]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError("no passes: %s" % error) from error
+    return Passes(tuple(each for each in held if each.granted_at <= now)[-MAX_PASSES:], tuple(spent[-MAX_SPENT:]))
+
+
+def figures_to_json(figures: Iterable[Measured], now: float, wall: float) -> Dict[str, Any]:
+    """What the file of figures holds; `wall` is the wall clock's reading now, in seconds."""
+    return {"figures": [_at(each, wall - (now - each.measured_at)) for each in figures]}
+
+
+def _at(measured: Measured, seconds: float) -> Dict[str, Any]:
+    return {**dataclasses.asdict(measured), "measured_at": round(seconds, 3)}
+
+
+def figures_from_json(data: Any, now: float, wall: float) -> Tuple[Measured, ...]:
+    """What was kept. A wall clock that was set back makes figures young, not unborn.
+
+    Raises:
+        ValueError: it is not what this program writes.
+    """
+    try:
+        found = [_checked(Measured(**each)) for each in data["figures"]]
+        for each in found:  # one that the coordinator would not take would cost it the whole report
+            decode(FigureReport, encode(_report(each, 0.0)), "figure")
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError("no figures: %s" % error) from error
+    ages = [max(0.0, wall - each.measured_at) for each in found]
+    known = tuple(dataclasses.replace(each, measured_at=now - age) for each, age in zip(found, ages))
+    return known[-MAX_FIGURES:]
+
+
+def _checked(item: Any) -> Any:
+    for field in dataclasses.fields(item):
+        value = getattr(item, field.name)
+        if field.type in ("float", "int"):
+            numbers = (int, float) if field.type == "float" else int
+            if isinstance(value, bool) or not isinstance(value, numbers) or not math.isfinite(value):
+                raise ValueError("%s is no number: %r" % (field.name, value))
+        else:
+            _text(value)
+    return item
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text: %r" % (value,))
+    value.encode()  # half of a surrogate pair is no text, and a UnicodeEncodeError is a ValueError
+    return value

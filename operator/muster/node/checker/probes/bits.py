@@ -1,0 +1,117 @@
+"""Silent corruption: the same sums again and again must give the same bits, here and on every device of the same kind.
+
+Results stay on the device; a fingerprint of 16 bytes leaves it. Faults depend on the data (the same product 200 times is
+one test), hence several types, sizes and seeds. That this finds all bad devices nobody claims: the effects of real
+ones differ by device and by operation (arXiv 2502.12340).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from typing import Any, Dict, List, Tuple
+
+from muster.node.checker.probes.bursts import significant
+from muster.node.checker.probes.outcome import DONE, WRONG, ProblemError
+from muster.node.checker.probes.worker import Worker
+
+ALIKE = ("model", "instructions", "multiprocessors", "driver", "threads")
+"""Devices of which these are equal owe the same bits; their libraries are the same, being in one image."""
+_ERRORS_AT_95_PERCENT = 3.0
+"""The rule of three: none in T seconds says at 95 % that there are fewer than 3 / T a second."""
+
+
+def bits(worker: Worker) -> Dict[str, Any]:
+    """Fingerprints for each type and size of `shapes` over `seeds` seeds, repeated for `seconds`, at least twice.
+
+    `shapes`: [type, rows, inner, columns]. Equal fingerprints are due from the same model, library, instruction set and
+    version of the probes alone.
+    """
+    worker.open_device()
+    worker.phase("bits")
+    torch = worker.torch
+    torch.use_deterministic_algorithms(True)
+    shapes, seeds = worker.order["shapes"], range(worker.order["seeds"])
+    first: Dict[str, List[Tuple[int, ...]]] = {}
+    differing: Dict[str, int] = {}
+    worker.meet("load")
+    began, passes, tried = time.monotonic(), 0, 0
+    while passes < 2 or time.monotonic() - began < worker.order["seconds"]:
+        for shape in shapes:
+            name = "%s %dx%dx%d" % tuple(shape)
+            found = [_fingerprint(worker, shape, seed) for seed in seeds]
+            tried += len(found)
+            wanted = first.setdefault(name, found)
+            differ = sum(one != other for one, other in zip(found, wanted))
+            if differ:
+                differing[name] = differing.get(name, 0) + differ
+        passes += 1
+    seconds = time.monotonic() - began
+    figures: Dict[str, Any] = {
+        "fingerprints": {name: _digest(found) for name, found in first.items()},
+        "passes": passes,
+        "results": tried,
+        "differing": sum(differing.values()),
+        "errors_per_second_below": significant(_ERRORS_AT_95_PERCENT / seconds),
+    }
+    if differing:
+        what = ", ".join("%d of %s" % (count, name) for name, count in sorted(differing.items()))
+        raise ProblemError(WRONG, "the same sums gave other bits: %s (of %d results)" % (what, tried), figures)
+    return figures
+
+
+def conclude(parts: List[Dict[str, Any]]) -> None:
+    """Compare the devices of the node: who differs from the majority is wrong; without one, who differs is not known.
+
+    Writes into the parts. Devices of other models are compared with their like alone.
+    """
+    for name in sorted({name for part in parts for name in part["figures"].get("fingerprints", {})}):
+        by_model: Dict[str, List[Dict[str, Any]]] = {}
+        for part in parts:
+            if name in part["figures"].get("fingerprints", {}):
+                by_model.setdefault(str([part["mark"].get(what) for what in ALIKE]), []).append(part)
+        for alike in by_model.values():
+            _vote(name, alike)
+
+
+def _vote(name: str, alike: List[Dict[str, Any]]) -> None:
+    votes = Counter(part["figures"]["fingerprints"][name] for part in alike).most_common()
+    if len(votes) == 1:
+        return
+    majority = votes[0][0] if votes[0][1] * 2 > len(alike) else None
+    for part in alike:
+        if part["figures"]["fingerprints"][name] == majority:
+            continue
+        if part["outcome"] == DONE:
+            part["outcome"] = WRONG
+            part["message"] = (
+                "%s: other bits than %d of %d devices" % (name, votes[0][1], len(alike))
+                if majority is not None
+                else "%s: the devices differ, and no majority tells which is wrong" % name
+            )
+
+
+def _fingerprint(worker: Worker, shape: "list[Any]", seed: int) -> Tuple[int, ...]:
+    """A product, then what training does with one: exponentials, sums and norms along rows."""
+    torch, (kind, rows, inner, columns) = worker.torch, shape
+    dtype = getattr(torch, kind)
+    generator = torch.Generator(device=worker.device).manual_seed(seed)
+    left = torch.randn(rows, inner, generator=generator, device=worker.device).to(dtype)
+    right = torch.randn(inner, columns, generator=generator, device=worker.device).to(dtype)
+    product = torch.mm(left, right)
+    wide = product.to(torch.float32) / inner**0.5
+    after = torch.nn.functional.layer_norm(torch.softmax(wide, dim=-1), (columns,))
+    return (*_sums(torch, product), *_sums(torch, after))
+
+
+def _sums(torch: Any, tensor: Any) -> Tuple[int, int]:
+    """Plain and weighted by position, of the bits as whole numbers: wraps around, and is the same in any order."""
+    kind = torch.int16 if tensor.element_size() == 2 else torch.int32
+    words = tensor.contiguous().view(kind).flatten().to(torch.int64)
+    weights = torch.arange(1, 2 * words.numel(), 2, dtype=torch.int64, device=words.device)
+    return int(words.sum()), int((words * weights).sum())
+
+
+def _digest(found: List[Tuple[int, ...]]) -> str:
+    return hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,52 @@
+"""Rates of short bursts: what disturbs a burst makes it slower, never faster, so that the best one tells most.
+
+Each burst is timed from outside, with one wait for the device at its end.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any, Callable, Dict, List
+
+from muster.node.checker.probes.worker import Worker
+
+_DIGITS = 6
+
+
+def rates(worker: Worker, step: Callable[[], Any], size: float) -> List[float]:
+    """How much a second, burst by burst, for the order's `seconds`; one step does `size`.
+
+    A burst is as many steps as `burst_seconds` need, found with the first ones, which also warm up.
+    """
+    step()
+    worker.wait()
+    began = time.monotonic()
+    step()
+    worker.wait()
+    steps = max(1, round(worker.order["burst_seconds"] / max(time.monotonic() - began, 1e-6)))
+    found = []
+    end = time.monotonic() + worker.order["seconds"]
+    while True:
+        began = time.monotonic()
+        for _ in range(steps):
+            step()
+        worker.wait()
+        now = time.monotonic()
+        found.append(steps * size / max(now - began, 1e-9))
+        if now >= end:
+            return found
+
+
+def summary(found: List[float], unit: str, scale: float) -> Dict[str, Any]:
+    """Best and median, and of how many."""
+    return {
+        "best_%s" % unit: significant(max(found) / scale),
+        "median_%s" % unit: significant(statistics.median(found) / scale),
+        "bursts": len(found),
+    }
+
+
+def significant(number: float) -> float:
+    """Without digits that mean nothing."""
+    return float("%.*g" % (_DIGITS, number))

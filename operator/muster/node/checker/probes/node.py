@@ -1,0 +1,158 @@
+"""The node's part of a profile: which orders, one after the other, and what they come to together."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from muster.node.checker.probes import outcome
+from muster.node.checker.probes.prober import Prober
+from muster.protocol.profiles import STORAGE, Profile, Step
+
+_DEVICES = Step("Devices", 10)
+_ANSWER_SECONDS = 30.0
+"""Beyond a probe's deadline: it has to die, and its GPUs have to be free."""
+
+
+@dataclasses.dataclass
+class Findings:
+    """What a node's probes said.
+
+    Attributes:
+        key: with what the figures may be compared.
+        answers: of every probe that was to run, in order.
+        problems: what is not right, in words.
+    """
+
+    device: str
+    key: Dict[str, Any]
+    answers: List[Dict[str, Any]]
+    seconds: float
+
+    @property
+    def problems(self) -> List[str]:
+        """One line each."""
+        return [
+            "%s: %s%s" % (answer["probe"], answer["outcome"], ": " + answer["message"] if answer["message"] else "")
+            for answer in self.answers
+            if answer["outcome"] != outcome.DONE
+        ]
+
+
+def order_of(step: Step, order_id: str, device: str, devices: List[int], **more: Any) -> Dict[str, Any]:
+    """The order for a step; `more` adds to its parameters or changes them."""
+    order = {
+        "id": order_id,
+        "probe": step.probe,
+        "device": device,
+        "devices": devices,
+        "deadline_seconds": step.deadline_seconds,
+    }
+    return {**order, **step.parameters, **more}
+
+
+def steps_of(profile: Profile, device: str, directory: Optional[str]) -> List[Step]:
+    """The node's steps after the devices have been counted."""
+    return [
+        dataclasses.replace(step, parameters={**step.parameters, "directory": directory})
+        if step.probe == STORAGE
+        else step
+        for step in profile.node[device]
+        if step.probe != STORAGE or directory is not None
+    ]
+
+
+def run(
+    prober: Prober,
+    profile: Profile,
+    expected: Optional[int] = None,
+    directory: Optional[str] = None,
+    tell: Callable[[Dict[str, Any]], None] = lambda answer: None,
+) -> Findings:
+    """Run it on this machine. On GPUs where the driver shows some, else on the CPU.
+
+    Args:
+        prober: a ready zygote.
+        profile: its node part is run.
+        expected: how many GPUs there should be; None: whatever there is.
+        directory: where storage is tried; None: nowhere.
+        tell: called with each answer as it comes.
+
+    Raises:
+        ZygoteError: the zygote has ended.
+    """
+    began = time.monotonic()
+    assert prober.ready is not None
+    key = dict(prober.ready["key"])
+    answers: List[Dict[str, Any]] = []
+
+    def ask(step: Step, device: str, devices: List[int]) -> Dict[str, Any]:
+        left = profile.limit_seconds - (time.monotonic() - began)
+        if left <= 0:
+            answer = _not_run(step, outcome.NO_TIME, "the profile's %g s are over" % profile.limit_seconds)
+        else:
+            bounded = dataclasses.replace(step, deadline_seconds=min(step.deadline_seconds, left))
+            answer = in_time(
+                _ask(prober, order_of(bounded, str(len(answers)), device, devices)), profile, cut=bounded != step
+            )
+        answers.append(answer)
+        tell(answer)
+        return answer
+
+    counted = ask(_DEVICES, "cpu", []) if expected is None else ask(_expecting(expected), "cpu", [])
+    figures = counted["parts"][0]["figures"] if counted["parts"] else {}
+    devices = [gpu["index"] for gpu in figures.get("gpus", [])]
+    device = "cuda" if devices else "cpu"
+    if counted["outcome"] == outcome.DONE:
+        if devices and key["cuda"] is None:
+            answers.append(_not_run(Step("Context", 0), outcome.UNFIT, "the torch of this image has no CUDA"))
+            tell(answers[-1])
+        else:
+            for step in steps_of(profile, device, directory):
+                ask(step, device, devices)
+    key.update(_marks(answers, device), driver=figures.get("driver"), backend="nccl" if devices else "gloo")
+    return Findings(device, key, answers, round(time.monotonic() - began, 3))
+
+
+def in_time(answer: Mapping[str, Any], profile: Profile, cut: bool) -> Dict[str, Any]:
+    """The answer of a probe, or that it had no time: to be ended at the profile's end, before its own deadline, proves nothing.
+
+    Args:
+        cut: whether it had less time than its own deadline.
+    """
+    if not cut or answer["outcome"] != outcome.HUNG:
+        return dict(answer)
+    message = "it was still running when the profile's %g s were over" % profile.limit_seconds
+    return {**answer, "outcome": outcome.NO_TIME, "message": message, "parts": []}
+
+
+def _expecting(expected: int) -> Step:
+    return dataclasses.replace(_DEVICES, parameters={"expected": expected})
+
+
+def _ask(prober: Prober, order: Dict[str, Any]) -> Dict[str, Any]:
+    prober.send(order)
+    limit = order["deadline_seconds"] + _ANSWER_SECONDS
+    until = time.monotonic() + limit
+    while True:
+        answer = prober.receive(until - time.monotonic())
+        if answer is None:
+            step = Step(order["probe"], 0)
+            return {**_not_run(step, outcome.HUNG, "the zygote has not answered"), "seconds": limit}
+        if answer.get("id") == order["id"]:
+            return {"probe": order["probe"], **answer}
+
+
+def _not_run(step: Step, name: str, message: str) -> Dict[str, Any]:
+    return {"probe": step.probe, "device": "node", "outcome": name, "message": message, "seconds": 0.0, "parts": []}
+
+
+def _marks(answers: List[Dict[str, Any]], device: str) -> Dict[str, Any]:
+    """Model, instruction set and transports; of models that differ, all."""
+    found: Dict[str, Any] = {}
+    marks = [part["mark"] for answer in answers if answer["device"] == device for part in answer["parts"]]
+    for name in ("model", "instructions"):
+        found[name] = " + ".join(sorted({str(mark[name]) for mark in marks if name in mark})) or None
+    found["transports"] = sorted({name for answer in answers for name in answer.get("transports", ())})
+    return found

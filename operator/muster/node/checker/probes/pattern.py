@@ -1,0 +1,104 @@
+"""The pattern test: free memory is filled, all of it, and only then compared, so that cells that share an address show."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List
+
+from muster.node.checker.probes import machine
+from muster.node.checker.probes.bursts import significant
+from muster.node.checker.probes.outcome import UNFIT, WRONG, ProblemError
+from muster.node.checker.probes.worker import Worker
+
+_WORD_BYTES = 4
+_ALTERNATING = (0x55555555, -0x55555556)
+"""Each bit once set and once not, unlike its neighbours; the second is 0xAAAAAAAA as int32."""
+ADDRESSES = "addresses"
+"""Each word holds its own number: tells a word that was written to the wrong place."""
+_MAX_SHOWN = 8
+
+
+def pattern(worker: Worker) -> Dict[str, Any]:
+    """Fill and compare memory with `patterns` (2: alternating bits; 3: addresses as well), `rounds` times.
+
+    At most `bytes` (None: no limit), and `reserve_bytes` stay free. In chunks of `chunk_bytes`: comparing needs more
+    beside them.
+    """
+    worker.open_device()
+    worker.phase("allocate")
+    chunks = _allocate(worker)
+    total_bytes = sum(chunk.numel() for chunk in chunks) * _WORD_BYTES
+    wanted: List[Any] = [*_ALTERNATING, ADDRESSES][: worker.order["patterns"]]
+    worker.meet("load")
+    began, wrong = time.monotonic(), 0
+    where: List[Dict[str, Any]] = []
+    for what in wanted * worker.order["rounds"]:
+        worker.phase("write %s" % _name(what))
+        for number, chunk in enumerate(chunks):
+            _write(worker, chunk, number, what)
+        worker.wait()
+        worker.phase("compare %s" % _name(what))
+        for number, chunk in enumerate(chunks):
+            count, first = _compare(worker, chunk, number, what)
+            wrong += count
+            if count and len(where) < _MAX_SHOWN:
+                where.append(
+                    {"pattern": _name(what), "byte": number * worker.order["chunk_bytes"] + first, "words": count}
+                )
+    seconds = time.monotonic() - began
+    passes = 2 * len(wanted) * worker.order["rounds"]
+    figures = {
+        "bytes": total_bytes,
+        "patterns": [_name(what) for what in wanted],
+        "wrong_words": wrong,
+        "gb_per_s": significant(passes * total_bytes / max(seconds, 1e-9) / 1e9),
+    }
+    if wrong:
+        message = "%d words of %.1f GiB were not as written" % (wrong, total_bytes / 1024**3)
+        raise ProblemError(WRONG, message, {**figures, "where": where})
+    return figures
+
+
+def _allocate(worker: Worker) -> List[Any]:
+    torch, order = worker.torch, worker.order
+    free = torch.cuda.mem_get_info(worker.index)[0] if worker.cuda else machine.available_memory_bytes()
+    limit = free - order["reserve_bytes"]
+    if order["bytes"] is not None:
+        limit = min(limit, order["bytes"])
+    words = order["chunk_bytes"] // _WORD_BYTES
+    chunks = []
+    for _ in range(limit // order["chunk_bytes"]):
+        try:
+            chunks.append(torch.empty(words, dtype=torch.int32, device=worker.device))
+        except torch.cuda.OutOfMemoryError:  # the free memory is in pieces
+            break
+    if not chunks:
+        raise ProblemError(UNFIT, "only %.2f GiB of memory are free" % (free / 1024**3))
+    return chunks
+
+
+def _name(what: Any) -> str:
+    return what if what == ADDRESSES else "0x%08x" % (what & 0xFFFFFFFF)
+
+
+def _addresses(worker: Worker, chunk: Any, number: int) -> Any:
+    """The words of a chunk, numbered through all chunks; from 16 GiB on the numbers wrap around."""
+    torch = worker.torch
+    first = (number * chunk.numel()) & 0xFFFFFFFF
+    first -= (first & 0x80000000) << 1
+    return torch.arange(chunk.numel(), dtype=torch.int32, device=worker.device).add_(first)
+
+
+def _write(worker: Worker, chunk: Any, number: int, what: Any) -> None:
+    if what == ADDRESSES:
+        chunk.copy_(_addresses(worker, chunk, number))
+    else:
+        chunk.fill_(what)
+
+
+def _compare(worker: Worker, chunk: Any, number: int, what: Any) -> "tuple[int, int]":
+    """How many words differ, and at which byte of the chunk the first of them is."""
+    wanted = _addresses(worker, chunk, number) if what == ADDRESSES else what
+    differs = worker.torch.ne(chunk, wanted)
+    count = int(differs.sum())
+    return count, int(differs.to(worker.torch.uint8).argmax()) * _WORD_BYTES if count else 0

@@ -1,0 +1,203 @@
+"""All-reduces inside a node, between two nodes, or over a whole gang: one probe, told apart by `nodes`.
+
+Each node runs one process per device. Statistics as measured with gloo on busy machines: of a size the best of many
+small repeats separates a slow link best (its median needs a fault three times worse), and segments that TCP sends
+again tell a lossy one, which no time shows below 5 % loss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import statistics
+import struct
+import time
+from datetime import timedelta
+from typing import Any, Dict, Tuple
+
+from muster.node.checker.probes import ways
+from muster.node.checker.probes.bursts import significant
+from muster.node.checker.probes.meeting import Meeting, store_of
+from muster.node.checker.probes.outcome import COULD_NOT_CONNECT, WRONG, ProblemError, of_network
+from muster.node.checker.probes.worker import Worker
+
+_SIOCGIFADDR = 0x8915
+_FLOAT_BYTES = 4
+_PERIOD = 7
+_PAIR = 2
+_LONG_SECONDS = 3600.0
+_MAX_MESSAGE_CHARACTERS = 300
+CONNECT = "connect"
+GROUP = "group"
+REDUCE = "all-reduce"
+LEAVE = "leave"
+CONNECTED = (GROUP, REDUCE, LEAVE)
+"""Phases in which the members had met: an end there is no failure to connect."""
+
+
+def all_reduce(worker: Worker) -> Dict[str, Any]:
+    """Rates of all-reduces by size.
+
+    `sizes`: [bytes, repeats]; `nodes` and `node_rank`; for more than one node `master`, an address of node rank 0, by which the
+    interface is found, and `port`, at which two nodes connect to each other once (ways.py); `meeting` is the file through which
+    they find each other (meeting.py). `wait_seconds` bounds each wait of gloo (not the whole: data that trickle in never
+    end it); `rendezvous` is a file of this node's own where it is alone.
+    """
+    order = worker.order
+    phase = CONNECT
+    worker.open_device()
+    group: Any = None
+    listener = None
+    try:
+        world, rank = order["nodes"] * worker.crew, order["node_rank"] * worker.crew + _local_rank(worker)
+        began = time.monotonic()
+        worker.phase(CONNECT)
+        store, interface = _store(worker, rank, world)
+        speaks = order["nodes"] == _PAIR and rank % worker.crew == 0
+        if speaks:
+            listener = ways.listen(store, order["node_rank"], order["master"], order["port"])
+        worker.phase(GROUP)
+        phase = GROUP
+        group = worker.torch.distributed
+        backend = "nccl" if worker.cuda else "gloo"
+        # NCCL's own watchdog would end the process at its time: the deadline from outside is the better witness.
+        limit = _LONG_SECONDS if worker.cuda else float(order["wait_seconds"])
+        group.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=limit))
+        unreached = ways.problem(store, 1 - order["node_rank"], order["port"]) if speaks else ""
+        # All of them learn of it: one that just went away would make the other its victim.
+        anybody = worker.torch.zeros(1, device=worker.device).add_(1.0 if unreached else 0.0)
+        group.all_reduce(anybody)
+        worker.wait()
+        if float(anybody[0]) and not unreached:
+            unreached = "the other node of the pair cannot connect to this one"
+        met = time.monotonic() - began
+        worker.phase(REDUCE)
+        phase = REDUCE
+        rows = [] if unreached else order["sizes"]
+        sizes = [_measure(worker, group, rank, world, size, repeats) for size, repeats in rows]
+        worker.phase(LEAVE)
+        # Whoever is done first must not pull the connection away from under the others.
+        with contextlib.suppress(RuntimeError):
+            group.barrier()
+            worker.wait()
+    except RuntimeError as error:  # every error of torch's communication is one
+        message = "%s: %s" % (phase, str(error)[:_MAX_MESSAGE_CHARACTERS])
+        raise ProblemError(of_network(str(error), phase in CONNECTED), message) from error
+    finally:
+        if listener is not None:
+            listener.close()
+    if unreached:
+        raise ProblemError(COULD_NOT_CONNECT, "%s: %s" % (CONNECT, unreached))
+    figures = {
+        "backend": backend,
+        "interface": interface,
+        "world": world,
+        "rank": rank,
+        "met_seconds": significant(met),
+        "sizes": sizes,
+    }
+    wrong = sum(size["wrong_words"] for size in sizes)
+    if wrong:
+        raise ProblemError(WRONG, "%d words of the sums are wrong" % wrong, figures)
+    return figures
+
+
+def _local_rank(worker: Worker) -> int:
+    devices = worker.order["devices"]
+    return int(devices.index(worker.index)) if devices else worker.index
+
+
+def _store(worker: Worker, rank: int, world: int) -> Tuple[Any, str]:
+    """Where the members find each other, and the interface that they use."""
+    order, distributed = worker.order, worker.torch.distributed
+    if order["nodes"] == 1:
+        interface = "lo"
+        store = distributed.FileStore(order["rendezvous"], world)
+    else:
+        interface = interface_to(order["master"], order["port"])
+        meeting = Meeting(worker.say, order["meeting"], rank, float(order["wait_seconds"]))
+        meeting.gather(world)
+        store = store_of(worker.torch, meeting)
+    if interface:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + interface)
+    return store, interface
+
+
+def _measure(worker: Worker, group: Any, rank: int, world: int, size_bytes: int, repeats: int) -> Dict[str, Any]:
+    """The same all-reduce again and again, each time from fresh data; the first and the last sum are looked at.
+
+    The sums are of small whole numbers, exact in float32 up to millions of ranks.
+    """
+    torch, count = worker.torch, max(1, size_bytes // _FLOAT_BYTES)
+    base = torch.arange(count, device=worker.device).remainder_(_PERIOD).to(torch.float32)
+    extra = sum(other % 4 for other in range(world))
+    data, seconds, wrong = torch.empty_like(base), [], 0
+    before = segments()
+    for turn in range(repeats):
+        torch.add(base, rank % 4, out=data)
+        worker.wait()
+        began = time.monotonic()
+        group.all_reduce(data)
+        worker.wait()
+        seconds.append(time.monotonic() - began)
+        if turn in (0, repeats - 1):
+            wrong += int(torch.ne(data, base * world + extra).sum())
+    after = segments()
+    best = min(seconds)
+    # What crosses the slowest link (nccl-tests, doc/PERFORMANCE.md): 2 (n - 1) / n of the data.
+    bus = 2 * (world - 1) / world * size_bytes / best / 1e9
+    ordered = sorted(seconds)
+    return {
+        "bytes": size_bytes,
+        "repeats": repeats,
+        "best_seconds": significant(best),
+        "median_seconds": significant(statistics.median(seconds)),
+        "p95_seconds": significant(ordered[int(0.95 * (len(ordered) - 1))]),
+        "best_bus_gb_per_s": significant(bus),
+        "segments": after[0] - before[0],
+        "segments_again": after[1] - before[1],
+        "wrong_words": wrong,
+    }
+
+
+def segments() -> Tuple[int, int]:
+    """TCP segments that this network namespace has sent, and has sent again. Zeros where the kernel does not tell."""
+    try:
+        with open("/proc/net/snmp", encoding="ascii") as file:
+            head, values = (line.split() for line in file if line.startswith("Tcp:"))
+    except (OSError, ValueError):
+        return 0, 0
+    found = dict(zip(head, values))
+    return int(found["OutSegs"]), int(found["RetransSegs"])
+
+
+def interface_to(address: str, port: int) -> str:
+    """The network interface by which this machine reaches an address, its own included; "" where none has the address.
+
+    Raises:
+        RuntimeError: there is no way.
+    """
+    own = ways.address_to(address, port)
+    for _, name in socket.if_nameindex():
+        if own in _addresses(name):
+            return name
+    return ""
+
+
+def _addresses(interface: str) -> "list[str]":
+    found = []
+    # It may have no address of this family.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        found.append(socket.inet_ntoa(answer[20:24]))
+    try:
+        with open("/proc/net/if_inet6", encoding="ascii") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return found
+    return found + [
+        socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0])) for fields in lines if fields[-1] == interface
+    ]

@@ -1,0 +1,135 @@
+"""One process of a probe: forked from the zygote, bound to one device, speaking to the zygote by two pipes.
+
+It writes lines of JSON: {"phase": ...}, {"meet": ...} (then waits for a byte until all of its crew are there),
+{"mark": {...}} (what it is, for the key) and, last, {"outcome", "figures", "message"}.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, Optional
+
+from muster.node.checker.probes import machine, nvml
+from muster.node.checker.probes.outcome import DONE, FAILED, IN_USE, MIG, UNFIT, ProblemError
+
+MAX_LINE_BYTES = 48 * 1024
+_MAX_MESSAGE_CHARACTERS = 400
+_PR_SET_PDEATHSIG = 1
+# torch on CUDA, torch on a CPU.
+_NO_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
+
+
+class Worker:
+    """What a probe is given.
+
+    Attributes:
+        torch: the module; never imported by a probe.
+        order: the order's parameters.
+        index: of the device, as NVML and CUDA count them by bus; on a CPU that of the process.
+        crew: how many processes run this probe on this node.
+    """
+
+    def __init__(self, torch: Any, order: Dict[str, Any], index: int, crew: int, tell: int, hear: int) -> None:
+        self.torch = torch
+        self.order = order
+        self.index = index
+        self.crew = crew
+        self.cuda = order["device"] == "cuda"
+        self._tell = tell
+        self._hear = hear
+
+    @property
+    def device(self) -> str:
+        """As torch names it."""
+        return "cuda:%d" % self.index if self.cuda else "cpu"
+
+    def say(self, message: Dict[str, Any]) -> None:
+        """One line to the zygote."""
+        data = (json.dumps(message, separators=(",", ":")) + "\n").encode()
+        while data:
+            data = data[os.write(self._tell, data) :]
+
+    def phase(self, name: str) -> None:
+        """What begins now: if it hangs, this is where."""
+        self.say({"phase": name})
+
+    def meet(self, name: str) -> None:
+        """Wait until the whole crew is here: loads begin at the same moment."""
+        self.say({"meet": name})
+        if not os.read(self._hear, 1):
+            raise ProblemError(FAILED, "the zygote has gone")
+
+    def wait(self) -> None:
+        """Until the device has done what it was given."""
+        if self.cuda:
+            self.torch.cuda.synchronize()
+
+    def open_device(self) -> float:
+        """Make the device ready; seconds that its context took."""
+        self.phase("context")
+        began = time.monotonic()
+        if self.cuda:
+            self.torch.cuda.set_device(self.index)
+            self.torch.zeros(1, device=self.device)
+            self.wait()
+            self.say({"mark": machine.mark(self.torch, self.index)})
+        return time.monotonic() - began
+
+
+def run(worker: Worker, probe: Callable[[Worker], Dict[str, Any]], check_device: bool) -> None:
+    """Run a probe to its last line."""
+    answer: Dict[str, Any]
+    try:
+        if not worker.cuda:
+            worker.say({"mark": machine.mark(worker.torch, None)})
+        elif check_device:
+            worker.phase("look")
+            _refuse_what_is_not_ours_alone(worker)
+        answer = {"outcome": DONE, "figures": probe(worker)}
+    except ProblemError as problem:
+        answer = {"outcome": problem.outcome, "figures": problem.figures, "message": str(problem)}
+    except Exception as error:  # noqa: BLE001 # whatever the library answers is the finding
+        traceback.print_exc()
+        # More was asked than there is, or somebody else took it meanwhile.
+        name = UNFIT if _NO_MEMORY.search(str(error)) else FAILED
+        answer = {"outcome": name, "figures": {}, "message": "%s: %s" % (type(error).__name__, error)}
+    if "message" in answer:
+        answer["message"] = answer["message"][:_MAX_MESSAGE_CHARACTERS]
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # the process ends without Python's own tidying, or the C library's
+    ctypes.CDLL(None).fflush(None)
+    worker.say(answer)
+
+
+def _refuse_what_is_not_ours_alone(worker: Worker) -> None:
+    """Before CUDA is touched. Whoever has the GPU must not be disturbed, and would make it look slow."""
+    library = nvml.load()
+    if library is None:
+        return
+    gpu = nvml.look(library, worker.index)
+    worker.say({"mark": {"model": gpu.model, "uuid": gpu.uuid, "driver": nvml.driver(library)}})
+    if gpu.mig:
+        raise ProblemError(MIG, "GPU %d is cut into MIG slices" % gpu.index)
+    if gpu.used_by_others:
+        raise ProblemError(IN_USE, "GPU %d is in use: %s" % (gpu.index, gpu.use))
+
+
+def settle_in(parent: int, group: Optional[int], keep: "set[int]", known: "set[int]", out: int) -> None:
+    """First of all in the forked child: a group of its own, no descriptor of the zygote's, and no life without it."""
+    os.setpgid(0, group or 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    for descriptor in (known | {null, out}) - keep - {0, 1, 2}:
+        os.close(descriptor)

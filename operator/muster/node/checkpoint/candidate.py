@@ -1,0 +1,152 @@
+"""What may be a checkpoint, as the rules of the formats see it: its files by name, size and time, and small reads."""
+
+from __future__ import annotations
+
+import os
+from typing import Callable, Dict, List, Mapping, Tuple, TypeVar, Union
+
+from muster.node.checkpoint.listing import File, Files
+from muster.node.checkpoint.untrusted_json import MAX_BYTES
+from muster.protocol.checkpoint_names import joined
+
+# Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves over
+# an older checkpoint begins later: it was used since, or the training went back behind it.
+CLOCKS_DIFFER_NS = 2_000_000_000
+_MAX_REMEMBERED = 65536  # files; what is found in most is a word or nothing
+
+MAX_TEXT_BYTES = 4096  # of a file that holds a name or a number
+
+T = TypeVar("T")
+
+
+def ask_rule(rule: Callable[[], T]) -> T:
+    """What a rule of a format says of files that a tenant wrote, whatever these hold.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is not what it should be. Any other error of a rule becomes one: a single file must not end the
+            listing of all others.
+    """
+    try:
+        return rule()
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a file makes of a rule
+        raise ValueError("%s: %s" % (type(error).__name__, error)) from None
+
+
+class Reading:
+    """Reads files for candidates, and remembers what was found in them for as long as their size and time stay the same."""
+
+    def __init__(self, files: Files, sign: Callable[[], None]) -> None:
+        self.files = files
+        self.sign = sign
+        self._found: Dict[Tuple[str, object], Tuple[File, Union[object, ValueError]]] = {}
+
+    def remembered(self, path: str, file: File, compute: Callable[[], T], what: object) -> T:
+        """What `compute` finds in a file, or the ValueError that it raised; asked again only where the file has changed."""
+        known = self._found.get((path, what))
+        if known is None or known[0] != file:
+            if len(self._found) > _MAX_REMEMBERED:
+                self._found.clear()
+            try:
+                found: Union[object, ValueError] = ask_rule(compute)
+            except ValueError as error:
+                found = error
+            self._found[(path, what)] = known = (file, found)
+        if isinstance(known[1], ValueError):
+            raise known[1].with_traceback(None)
+        return known[1]  # type: ignore[return-value]
+
+
+class Candidate:
+    """One directory, or one file, that may be a checkpoint.
+
+    Attributes:
+        path: absolute; of the directory, also where the checkpoint is a single file in it.
+        name: of the checkpoint.
+        files: by path relative to the directory, `../` for one beside it that belongs to it; before it was listed only
+            those that made it a candidate.
+    """
+
+    def __init__(self, path: str, name: str, files: Mapping[str, File], reading: Reading) -> None:
+        self.path = path
+        self.name = name
+        self.files = dict(files)
+        self._reading = reading
+
+    def below(self, directory: str) -> "Candidate":
+        """What is in one directory of it."""
+        prefix = directory + "/"
+        inner = {name[len(prefix) :]: file for name, file in self.files.items() if name.startswith(prefix)}
+        return Candidate(os.path.join(self.path, directory), directory, inner, self._reading)
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it lies in an object store, where a directory is renamed file by file."""
+        return self._reading.files.is_store
+
+    def content(self, name: str) -> bytes:
+        """All of a file of moderate size.
+
+        Raises:
+            OSError: it cannot be read, or is too large.
+        """
+        return self._reading.files.content(joined(self.path, name), self._reading.sign)
+
+    def document(self, name: str) -> bytes:
+        """All of a file that is to be parsed as JSON.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is larger than such a file can be.
+        """
+        if self.files[name].size_bytes > MAX_BYTES:
+            raise ValueError("%s is larger than %d bytes" % (name, MAX_BYTES))
+        return self.content(name)
+
+    def text(self, name: str) -> str:
+        """What a file of one line says, without space around it.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self.part(name, 0, MAX_TEXT_BYTES).decode("utf-8", "replace").strip()
+
+    def part(self, name: str, start: int, length: int) -> bytes:
+        """So many bytes of a file, or what of them is there.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self._reading.files.part(joined(self.path, name), start, length, self._reading.sign)
+
+    def look_at(self, name: str) -> bool:
+        """Whether there is a file of this name, also before anything was listed; it is one of `files` then.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        status = self._reading.files.status(joined(self.path, name))
+        if status is not None:
+            self.files[name] = status.file
+        return status is not None
+
+    def remembered(self, name: str, compute: Callable[["Candidate", str], T]) -> T:
+        """What a function of this and the name of a file finds in that file, computed once for each version of it.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is not what it should be.
+        """
+        path = joined(self.path, name)
+        return self._reading.remembered(path, self.files[name], lambda: compute(self, name), compute)
+
+    def sign(self) -> None:
+        """Give a sign of life."""
+        self._reading.sign()
+
+    def later_than(self, marker: str) -> List[str]:
+        """The files that were written after the marker by more than clocks differ."""
+        newest_ns = self.files[marker].modified_ns + CLOCKS_DIFFER_NS
+        return [name for name, file in self.files.items() if file.modified_ns > newest_ns]

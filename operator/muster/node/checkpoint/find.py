@@ -1,0 +1,774 @@
+"""Looks into a checkpoint directory: reads as little as possible, remembers what it judged, and answers in parts.
+
+A large checkpoint has a thousand files, and a metadata file of a hundred megabytes. Which checkpoints there are takes
+three or four looks at files for each; whether one is complete takes a look at every file, and for one that nobody has
+judged before the metadata. The newest is judged first, and the answer so far is there after each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+import re
+import time
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+
+from muster.node.checkpoint.candidate import MAX_TEXT_BYTES, Candidate, Reading, ask_rule
+from muster.node.checkpoint.formats.base import NO_OPTIMIZER, WEIGHTS_ONLY, Format
+from muster.node.checkpoint.formats.table import FORMATS
+from muster.node.checkpoint.listing import THIS_MACHINE, Children, Files, Listing, Status, StorageError, no_sign
+from muster.node.checkpoint.pointers import POINTERS, Pointer, Problem, pointer_problem
+from muster.node.checkpoint.verdict import Verdict, digest, saving_ns, stamp
+from muster.protocol.checkpoint_names import absolute, joined, order_candidates, readable, step_in_name
+from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Checkpoint, Lineage, Stamp, newest_first
+from muster.protocol.messages import MAX_NUMBER
+
+MAX_EXAMINED = 64
+MAX_PASSED_IN_STORE = 512  # directories that prove to be no checkpoint: each costs a request
+MAX_WITHOUT_STEP = 16
+MAX_WISHED = 64  # directories that may be what a person asked for
+MAX_UNORDERED = 32  # of which only what is in them tells the step, before those whose names tell it
+MAX_STEPPED = 4096  # looked into for stamps: most may hold no checkpoint
+_MAX_REMEMBERED = 4 * MAX_EXAMINED
+SETTLE_SECONDS = 5.0  # what has no atomic marker stays the same for so long before it counts
+_PAUSE_SECONDS = 0.25  # between two signs of life while nothing is left to do but to wait for that
+_STILL_WRITTEN = (
+    "it may still be written: no marker of it tells when it is whole, and its files have not been seen twice"
+)
+_LESS = "files that were in it are gone: it is being removed, or was until something stopped that"
+DOUBT_SECONDS = 60.0  # while a save is under way, something newer is not complete, and a pointer not written yet
+TOO_MANY_FILES = "too many files"
+_STRANGE = (
+    "%s is a link to another file system and is not followed: whether all workers see the same there is not known. Let the checkpoints "
+    "lie in %s itself, or name their directory in spec.checkpoint.directory"
+)
+_DEEPER = (
+    "no checkpoint lies in %s itself, and %s (%s) is deeper, where none is looked for: name its directory in spec.checkpoint.directory. "
+    "Where each rank saves to a directory of its own, nothing tells whether all have: let all save to one"
+)
+_DEEPER_UNRECOGNIZED = (
+    "no checkpoint lies in %s itself. %s is deeper, where none is looked for, and is of no format that Muster knows, or was not finished: "
+    "name its directory in spec.checkpoint.directory, and in spec.checkpoint.pattern what the program writes"
+)
+_UNRECOGNIZED = (
+    "%s is of no format that Muster knows, or was not finished: it does not count%s. If the program has finished it, name in "
+    "spec.checkpoint.pattern what it writes (state-{step}.pt, run_{step}/DONE), or let it write muster-checkpoint.json last"
+)
+_UNRECOGNIZED_SECONDS = 600.0  # as long as NoCheckpointSeen takes
+_STEPLESS = (
+    "%s is a checkpoint (%s), and nothing tells its step: it does not count. Save to a directory with the step in its name, or let the "
+    "program write muster-checkpoint.json last"
+)
+_MAX_UNRECOGNIZED = 8  # directories of which none is known
+# Endings of the files that programs keep weights in.
+_WEIGHT_FILES = (
+    ".pt",
+    ".pth",
+    ".bin",
+    ".ckpt",
+    ".safetensors",
+    ".distcp",
+    ".h5",
+    ".keras",
+    ".msgpack",
+    ".pdparams",
+    ".npz",
+    ".pkl",
+    ".index",
+    ".zarr",
+    ".tar",
+)
+_ONE_OF_SEVERAL = re.compile(r"\d-of-\d")  # files of weights alone
+# What is a checkpoint itself by its name has parts in it that are called so, too, and may be under way.
+_CALLED_SO = re.compile(r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|step|iter|epoch|ep|ba)s?[=_.-]?\d", re.IGNORECASE)
+_DEEPER_AGAIN_SECONDS = 600.0  # they may be large
+_MAX_DEEPER = 8  # directories that are looked into, and checkpoints in each
+_DEEPER_LEVELS = 2  # of directories: programs save to PROJECT/RUN/, too
+_MAX_PROBLEM_CHARS = 1000
+_ABOUT_UNRECOGNIZED = "what is of no format"
+_UNREADABLE = "a file cannot be read now: "
+_NAMES_SHARE = (
+    0.1  # of the time goes into reading the names in a directory, at most: beside checkpoints a million files may lie
+)
+_LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seems to change: from, to
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How to look.
+
+    Attributes:
+        thorough: at every file, whatever was known before; else only where something seems to have changed.
+        judges: False: only which checkpoints there are.
+        lineage: leave out what belongs to another history.
+        limit: so many checkpoints, the newest.
+        wish: a step or a path; what is there of it comes in addition.
+        stamps: tell of all that there are, too, those of other histories included.
+    """
+
+    thorough: bool = True
+    judges: bool = True
+    lineage: Optional[Lineage] = None
+    limit: int = MAX_LISTED
+    stamps: bool = False
+    wish: str = ""
+
+    def wishes(self, checkpoint: Checkpoint) -> bool:
+        """Whether it is what was asked for."""
+        return bool(self.wish) and self.wish in (str(checkpoint.step), checkpoint.path)
+
+    def may_wish(self, path: str) -> bool:
+        """The same, by the name alone."""
+        return bool(self.wish) and self.wish in (str(step_in_name(os.path.basename(path))), path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The answer so far.
+
+    Attributes:
+        checkpoints: newest step first, and after them older ones that were asked for.
+        torn: the newest of those that have their marker and of which not all is there.
+        done: nothing is left to judge.
+        note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
+        stamps: of all that have their marker, MAX_STAMPS at most; None: not known (yet).
+        doubt: why what is there may not be what people think: newer ones stay incomplete, or a pointer leads elsewhere.
+        trap: why a framework that follows its pointer would not go on at all, or from what is torn; known once settled.
+    """
+
+    checkpoints: Tuple[Checkpoint, ...]
+    done: bool
+    note: str = ""
+    torn: Tuple[Checkpoint, ...] = ()
+    stamps: Optional[Tuple[Stamp, ...]] = None
+    doubt: str = ""
+    trap: str = ""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the newest complete checkpoint is known: what may come will be older."""
+        return self.done or (bool(self.checkpoints) and self.checkpoints[0].judged)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """What has a marker, before anything else was looked at.
+
+    Attributes:
+        directory: that its files are in: the checkpoint itself, unless that is a single file.
+    """
+
+    checkpoint: Checkpoint
+    format: Format
+    directory: str
+    marker: str
+    marker_stamp: str
+    directory_stamp: str
+
+
+@dataclasses.dataclass
+class _Search:
+    """One look, as far as it has come.
+
+    Attributes:
+        candidates: that are left: a directory, and whether it counts among the newest.
+        found: what may be complete, by path.
+        counted: of these, those that count.
+        examined: candidates with a step that may be of this history.
+        passed: names with a step that are no checkpoints.
+        stamps: of what has its marker.
+        unrecognized: directories with a step that no format knows, the highest first.
+        blind: something could not be seen.
+        settling: by path, until when its files have to stay the same.
+    """
+
+    candidates: Iterator[Tuple[str, bool]]
+    found: Dict[str, _Seen] = dataclasses.field(default_factory=dict)
+    counted: Set[str] = dataclasses.field(default_factory=set)
+    torn: List[Checkpoint] = dataclasses.field(default_factory=list)
+    examined: int = 0
+    passed: int = 0
+    stamps: List[Stamp] = dataclasses.field(default_factory=list)
+    unrecognized: List[str] = dataclasses.field(default_factory=list)
+    blind: bool = False
+    settling: Dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+class Finder:
+    """Finds the newest complete checkpoints in one directory, again and again.
+
+    Args:
+        settle_seconds: for so long what has no atomic marker has to stay the same, None: SETTLE_SECONDS; 0 where
+            nobody can be writing.
+        formats: that it may be of, in the order in which it is asked for them.
+
+    Attributes:
+        looks: at single files and directories so far.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        sign: Callable[[], None] = no_sign,
+        judged: Callable[[Verdict], None] = lambda verdict: None,
+        now: Callable[[], float] = time.monotonic,
+        files: Files = THIS_MACHINE,
+        pause: Callable[[float], None] = time.sleep,
+        settle_seconds: Optional[float] = None,
+        formats: Sequence[Format] = FORMATS,
+    ) -> None:
+        self.looks = 0
+        self._formats = formats
+        self._singles = [kind for kind in formats if not kind.markers]
+        self._settle_seconds = max(SETTLE_SECONDS if settle_seconds is None else settle_seconds, files.settle_seconds)
+        self._directory = absolute(directory)
+        self._sign = sign
+        self._judged = judged
+        self._now = now
+        self._files = files
+        self._pause = pause
+        self._verdicts: Dict[str, Verdict] = {}
+        self._reading = Reading(files, sign)
+        self._again: Dict[str, Tuple[float, float]] = {}  # when to look at it again, and how long to wait then
+        # What has to settle: the digest of its files, and since when.
+        self._first_seen: Dict[str, Tuple[str, float]] = {}
+        # What it was, for as long as the directory's own stamp is the same.
+        self._kinds: Dict[str, _Seen] = {}
+        self._doubted = ("", 0.0)  # and since when
+        self._deeper_seen, self._deeper_until = "", 0.0  # what was, and until when it is not looked for again
+        self._single: Set[str] = set()  # candidates that are files
+        self._names = Children([], [])  # that were there
+        self._names_until = 0.0  # a light look takes them as they were
+        self._times: Dict[str, int] = {}  # of what no name orders, since the last thorough look
+        self._note = ""
+        self._strays: Set[str] = set()  # single files of no format that have weights by their names
+        self._stepless = ""  # the message about a checkpoint whose step is not known
+        # Whether a directory of no format has files of weights, and until when that counts.
+        self._with_weights: Dict[str, Tuple[bool, float]] = {}
+        self._misread = ""  # what is left out because a file in it is not what it should be
+
+    def remember(self, verdicts: Iterable[Verdict]) -> None:
+        """Take over what another process judged."""
+        self._verdicts.update((verdict.path, verdict) for verdict in verdicts)
+
+    def find(self, limit: int = MAX_LISTED) -> List[Checkpoint]:
+        """The newest complete checkpoints among the directory itself and its children, newest step first.
+
+        Raises:
+            OSError: the directory cannot be read; a missing one holds nothing.
+        """
+        found: Tuple[Checkpoint, ...] = ()
+        for answer in self.look(Look(limit=limit)):
+            found = answer.checkpoints
+        return list(found)
+
+    def look(self, how: Look) -> Iterator[Found]:
+        """The same in parts: the answer so far, whenever one more is judged.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        self._note = self._misread = self._stepless = ""
+        self._files.refresh()
+        if how.thorough:
+            self._kinds.clear()
+            self._times.clear()
+        search = _Search(self._candidates(how))
+        complete: Dict[str, Checkpoint] = {}
+        stamps: Optional[Tuple[Stamp, ...]] = None
+        while True:
+            self._fill(search, how)
+            there = [complete.get(path, seen.checkpoint) for path, seen in search.found.items()]
+            originals = {(one.format, one.step) for one in there}
+            made_of = {one.path: (search.found[one.path].format.made_of, one.step) for one in there}
+            there = [one for one in there if made_of[one.path] not in originals or one.path == how.wish]
+            newest = newest_first(there, how.limit)
+            newest += [one for one in there if how.wishes(one) and one not in newest][: how.limit]
+            open_ones = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
+            if not open_ones and how.stamps and stamps is None:
+                stamps = self._stamps(search)
+            torn = tuple(newest_first(search.torn, how.limit))
+            found = Found(tuple(newest), not open_ones, self._note or self._misread, torn, stamps)
+            if how.judges and found.is_settled:
+                pointed = self._pointed_elsewhere(newest, torn)
+                unrecognized = self._unrecognized(search.unrecognized, newest, torn) if found.done else ""
+                doubt = self._doubt(newest, torn, pointed, unrecognized, how.thorough) if found.done else ""
+                trap = pointed.words if pointed is not None and pointed.is_trap else ""
+                found = dataclasses.replace(found, doubt=doubt, trap=trap)
+            yield found
+            if not open_ones:
+                return
+            if found.is_settled and how.stamps and stamps is None:
+                stamps = self._stamps(search)
+            ready = [one for one in open_ones if self._now() >= search.settling.get(one.path, 0.0)]
+            if not ready:
+                self._pause(_PAUSE_SECONDS)
+                self._sign()
+                continue
+            path = next(filter(how.wishes, ready), ready[0]).path
+            if self._is_complete(search.found[path]):
+                complete[path] = _complete(search.found[path].checkpoint, self._verdicts[path])
+            elif how.thorough and path not in search.settling and self._settles(path):
+                search.settling[path] = self._first_seen[path][1] + self._settle_seconds
+            else:
+                search.torn.append(search.found.pop(path).checkpoint)
+
+    def _settles(self, path: str) -> bool:
+        verdict = self._verdicts.get(path)
+        return verdict is not None and verdict.problem == _STILL_WRITTEN and path in self._first_seen
+
+    def free_bytes(self) -> Optional[int]:
+        """What may still be written into the directory; None: nobody knows."""
+        return self._files.free_bytes(self._directory)
+
+    def _doubt(
+        self,
+        complete: Sequence[Checkpoint],
+        torn: Sequence[Checkpoint],
+        pointed: Optional[Problem],
+        unrecognized: str,
+        thorough: bool,
+    ) -> str:
+        """What has been doubtful for so long that no save under way explains it; "" = nothing.
+
+        A start gets the message about what is of no format at once, because no save is under way then, and later listings repeat it.
+        While ranks run, that message comes later than the others: the first save of a run may take long.
+        """
+        newest = complete[0].step if complete else -1
+        newer = [one for one in torn if one.step > newest]
+        if len(newer) == 1 and complete:  # what a save that a fault cut short has left: the next will be whole
+            newer = []
+        text = next(filter(None, map(self._why, newer)), "") or (pointed.words if pointed is not None else "")
+        deeper = self._deeper(thorough) if not complete and not torn else ""
+        about, after = text or deeper, DOUBT_SECONDS
+        if not about and unrecognized:  # the newest of them is another one after each save
+            about, after = _ABOUT_UNRECOGNIZED, _UNRECOGNIZED_SECONDS
+        if about != self._doubted[0]:
+            self._doubted = about, self._now()
+        if thorough and not text:
+            self._doubted = about, -math.inf
+        return (text or deeper or unrecognized) if self._now() >= self._doubted[1] + after else ""
+
+    def _unrecognized(self, paths: Sequence[str], complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> str:
+        """The message about what has a higher step than every checkpoint, and is of no format; "" = there is none.
+
+        A single one beside a complete checkpoint is a save that a fault cut short: the next save will be whole.
+        """
+        newest = max((one.step for one in (*complete, *torn)), default=-1)
+        newer = [path for path in paths if (step_in_name(os.path.basename(path)) or 0) > newest]
+        few = 1 if complete else 0
+        found = list(itertools.islice(filter(self._has_weights, newer), 2)) if len(newer) > few else []
+        if len(found) > few:
+            behind = "" if not complete else ", and the newest that does is %s" % complete[0].path
+            return _UNRECOGNIZED % (readable(found[0]), behind)
+        if complete or torn:
+            return ""
+        stray = max(self._strays, key=lambda name: (step_in_name(name) or 0, name), default="")
+        return _UNRECOGNIZED % (readable(os.path.join(self._directory, stray)), "") if stray else self._stepless
+
+    def _has_weights(self, path: str) -> bool:
+        """Whether a directory, or one in it, has files of weights. A "no" is checked again after a while."""
+        known = self._with_weights.get(path)
+        if known is not None and (known[0] or self._now() < known[1]):
+            return known[0]
+        if len(self._with_weights) >= MAX_STEPPED:
+            self._with_weights.clear()
+        has = self._holds_weights(path, 1 if self._files.is_store else 2)
+        self._with_weights[path] = has, self._now() + _DEEPER_AGAIN_SECONDS
+        return has
+
+    def _holds_weights(self, path: str, depth: int) -> bool:
+        try:
+            inner = self._files.children(path, lambda name: name.endswith(_WEIGHT_FILES), self._sign)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return False
+        if inner.files or not depth:
+            return bool(inner.files)
+        return any(self._holds_weights(os.path.join(path, name), depth - 1) for name in inner.directories[:_MAX_DEEPER])
+
+    def _deeper(self, thorough: bool) -> str:
+        """What lies in directories of this one, where nobody looks for checkpoints; "" = nothing. Looked for now and then."""
+        if self._now() < self._deeper_until and not thorough:
+            return self._deeper_seen
+        self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
+        names = [name for name in order_candidates(self._names.directories) if not _CALLED_SO.match(name)]
+        paths = list(self._stepped_below(self._directory, names, _DEEPER_LEVELS))
+        seen = next(filter(None, map(self._see, paths)), None)
+        if seen is not None:
+            self._deeper_seen = _DEEPER % (self._directory, seen.checkpoint.path, seen.format.name)
+        else:
+            named = (path for path in paths if _CALLED_SO.match(os.path.basename(path)))
+            unknown = next(filter(self._has_weights, named), "")
+            self._deeper_seen = _DEEPER_UNRECOGNIZED % (self._directory, readable(unknown)) if unknown else ""
+        return self._deeper_seen
+
+    def _stepped_below(self, directory: str, names: Sequence[str], levels: int) -> Iterator[str]:
+        """Directories with a step in their names, below these ones of a directory; those of each the highest first."""
+        for name in names[:_MAX_DEEPER]:
+            path = os.path.join(directory, name)
+            try:
+                inner = self._files.children(path, lambda _: False, self._sign)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+            stepped = [name for name in order_candidates(inner.directories) if step_in_name(name) is not None]
+            yield from (os.path.join(path, name) for name in stepped[:_MAX_DEEPER])
+            if levels > 1 and not stepped:
+                yield from self._stepped_below(path, sorted(inner.directories), levels - 1)
+
+    def _why(self, torn: Checkpoint) -> str:
+        problem = self._verdict_of(torn)
+        return "checkpoint %d (%s) is not complete: %s" % (torn.step, torn.path, problem) if problem else ""
+
+    def _verdict_of(self, torn: Checkpoint) -> str:
+        verdict = self._verdicts.get(torn.path)
+        return verdict.problem if verdict is not None else ""
+
+    def _pointed_elsewhere(self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> Optional[Problem]:
+        cut_short = [one for one in torn if not self._verdict_of(one).startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
+        known_torn = {one.path for one in torn}
+
+        def is_whole(name: str) -> bool:
+            path = os.path.join(self._directory, name)
+            return path not in known_torn and self._stat(path) is not None
+
+        for pointer in POINTERS:
+            if any(map(pointer.is_for, complete or torn)):
+                problem = pointer_problem(pointer, self._said(pointer), complete, is_whole, cut_short)
+                if problem is not None:
+                    return problem
+        return None
+
+    def _said(self, pointer: Pointer) -> Optional[str]:
+        """What is in it, or where it leads; None: there is none."""
+        path = os.path.join(self._directory, pointer.name)
+        self.looks += 1
+        try:
+            if pointer.is_link:
+                return self._files.link(path)
+            return self._files.part(path, 0, MAX_TEXT_BYTES, self._sign).decode("utf-8", "replace")
+        except StorageError:
+            raise
+        except OSError:
+            return None
+        except ValueError:  # no regular file: nothing in it names a checkpoint
+            return ""
+
+    def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
+        """Directories that may hold a checkpoint, and whether they are among those that are looked at from the newest on."""
+        try:
+            directories, files, strange = self._children(how)
+        except FileNotFoundError:
+            self._note = "%s does not exist" % self._directory
+            return
+        odd = next((name for name in order_candidates(strange) if step_in_name(name) is not None), None)
+        if odd is not None and _is_text(odd):
+            self._note = _STRANGE % (os.path.join(self._directory, odd), self._directory)
+        self._single = {os.path.join(self._directory, name) for name in files}
+        names = order_candidates(directories + files)
+        yield self._directory, False
+        wished = [name for name in names if how.may_wish(os.path.join(self._directory, name))][:MAX_WISHED]
+        others = [name for name in names if name not in wished] if wished else names
+        unordered = self._by_both([name for name in others if any(kind.hides_step(name) for kind in self._formats)])
+        hidden = set(unordered)
+        nameless = [name for name in others if name not in hidden and step_in_name(name) is None]
+        stepped = [name for name in others if name not in hidden and step_in_name(name) is not None]
+        # They do not count among the newest: whether they are is known once they were looked into.
+        for name in nameless[:MAX_WITHOUT_STEP] + unordered[:MAX_UNORDERED] + wished:
+            yield os.path.join(self._directory, name), False
+        for name in stepped[:MAX_STEPPED] + unordered[MAX_UNORDERED:MAX_STEPPED]:
+            yield os.path.join(self._directory, name), True
+        if len(stepped) > MAX_STEPPED or len(unordered) > MAX_STEPPED:
+            self._note = "%s has more than %d directories" % (self._directory, MAX_STEPPED)
+
+    def _by_both(self, names: Sequence[str]) -> List[str]:
+        """From the highest number down and from the newest down in turn, as neither alone tells the highest step.
+
+        Where all of them are looked into anyway their times are not asked for.
+        """
+        if len(names) <= MAX_UNORDERED:
+            return list(names)
+        by_time = sorted(names[: 2 * MAX_STEPPED], key=self._time, reverse=True)
+        return list(dict.fromkeys(name for pair in zip(by_time, names) for name in pair))
+
+    def _time(self, name: str) -> int:
+        if name not in self._times:
+            try:
+                status = self._stat(os.path.join(self._directory, name))
+            except PermissionError:
+                status = None
+            self._times[name] = status.modified_ns if status is not None else 0
+        return self._times[name]
+
+    def _is_single(self, name: str) -> bool:
+        """Whether a file may be a checkpoint by itself."""
+        for kind in self._singles:  # noqa: SIM110 - beside checkpoints a million files may lie, and this is the fastest
+            if kind.claims(name):
+                return True
+        return False
+
+    def _is_single_or_stray(self, name: str) -> bool:
+        """Whether a file may be a checkpoint by itself. One of no format that has weights by its name is noted for the message."""
+        if self._is_single(name):
+            return True
+        if (
+            name.endswith(_WEIGHT_FILES)
+            and len(self._strays) < MAX_STEPPED
+            and step_in_name(name) is not None
+            and not _ONE_OF_SEVERAL.search(name)
+        ):
+            self._strays.add(name)
+        return False
+
+    def _children(self, how: Look) -> Children:
+        """The names there. A light look does without a new one for a while, the longer it takes to read them."""
+        began = self._now()
+        if how.thorough or began >= self._names_until:
+            self._strays.clear()
+            self._names = self._files.children(self._directory, self._is_single_or_stray, self._sign)
+            self._names_until = self._now() + (self._now() - began) / _NAMES_SHARE
+        return self._names
+
+    def _fill(self, search: _Search, how: Look) -> None:
+        """Look at candidates until there are enough, not counting those that need not be among the newest."""
+        with_step = len(search.counted.intersection(search.found))
+        most_passed = MAX_PASSED_IN_STORE if self._files.is_store else MAX_STEPPED
+        while with_step < how.limit and search.examined < MAX_EXAMINED:
+            path, counts = next(search.candidates, ("", False))
+            if not path:
+                return
+            seen = self._note_stamp(search, path)
+            if seen is not None and how.lineage is not None and not how.lineage.has(*seen.checkpoint.stamp):
+                continue
+            # What proves to be no checkpoint is passed over until there is one: samples, profiles and the like may be many.
+            search.passed += counts and seen is None
+            search.examined += counts and (seen is not None or with_step > 0 or search.passed >= most_passed)
+            if seen is None:
+                if counts and len(search.unrecognized) < _MAX_UNRECOGNIZED and path not in self._single:
+                    search.unrecognized.append(path)
+                continue
+            if not how.thorough and how.judges and self._is_known_bad(seen):
+                search.torn.append(seen.checkpoint)
+                continue
+            search.found[path] = self._known(seen) if not how.thorough else seen
+            if counts:
+                search.counted.add(path)
+                with_step += 1
+
+    def _stamps(self, search: _Search) -> Optional[Tuple[Stamp, ...]]:
+        """Of all that there are, those of the highest steps first; None where something could not be seen."""
+        note = self._note
+        for path, _ in search.candidates:
+            self._note_stamp(search, path)
+            # Those that do not count come first, whatever their step.
+            if len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + MAX_UNORDERED + MAX_WISHED + 1:
+                break
+        if search.blind or self._note != note:
+            return None
+        return tuple(sorted(search.stamps, reverse=True)[:MAX_STAMPS])
+
+    def _note_stamp(self, search: _Search, path: str) -> Optional[_Seen]:
+        note = self._note
+        seen = self._see(path)
+        search.blind = search.blind or self._note != note  # may be there, and is not told
+        if seen is not None:
+            search.stamps.append(seen.checkpoint.stamp)
+        return seen
+
+    def _see(self, path: str) -> Optional[_Seen]:
+        """Of which format it is, by the marker in it; None without one, or without a step."""
+        name = os.path.basename(path)
+        try:
+            itself = self._stat(path)
+            if itself is None:
+                return None
+            for kind, marker in self._likely(path, name, stamp(itself)):
+                directory = path if kind.markers else self._directory
+                status = self._stat(joined(directory, marker))
+                if status is not None and not any(self._stat(joined(directory, other)) for other in kind.unless):
+                    return self._of_format(kind, path, directory, marker, status, stamp(itself))
+        except PermissionError as error:  # lost+found and the like have no step in their names
+            if step_in_name(name) is not None:
+                self._note = "%s cannot be read: %s" % (path, error.strerror)
+        return None
+
+    def _likely(self, path: str, name: str, itself: str) -> Iterator[Tuple[Format, str]]:
+        """Formats that it may be of, each with a marker: what it was before while no name in it has changed, then all."""
+        known = self._kinds.get(path)
+        if known is not None and known.directory_stamp == itself:
+            yield known.format, known.marker
+        for kind in self._formats:
+            if (path in self._single) != bool(kind.markers) and kind.claims(name):
+                yield from ((kind, marker) for marker in kind.markers or (name,))
+
+    def _of_format(
+        self, kind: Format, path: str, directory: str, marker: str, status: Status, itself: str
+    ) -> Optional[_Seen]:
+        known, marker_stamp = self._kinds.get(path), stamp(status)
+        if known is not None and (known.directory_stamp, known.marker, known.marker_stamp) == (
+            itself,
+            marker,
+            marker_stamp,
+        ):
+            return known
+        name, problem = os.path.basename(path), ""
+        candidate = Candidate(directory, name, {marker: status.file}, self._reading)
+        try:
+            step = ask_rule(lambda: kind.step(candidate))
+        except (FileNotFoundError, IsADirectoryError):
+            step = None
+        except ValueError as error:  # by its name it is one that is not complete
+            step, problem = step_in_name(name), str(error)
+        if step is None or not 0 <= step <= MAX_NUMBER:
+            if problem:
+                self._misread = "%s is left out: %s" % (readable(path), _in_words(problem))
+            elif step is None:
+                self._stepless = self._stepless or _STEPLESS % (readable(path), kind.name)
+            return None
+        if not _is_text(path):  # it could neither be told nor be put on record
+            self._note = "%r is left out: its name is no UTF-8, rename it" % path
+            return None
+        checkpoint = Checkpoint(step, path, status.modified_ns, judged=False, format=kind.name)
+        seen = _Seen(checkpoint, kind, directory, marker, marker_stamp, itself)
+        if len(self._kinds) >= MAX_STEPPED:
+            self._kinds.clear()
+        self._kinds[path] = seen
+        return seen
+
+    def _stat(self, path: str) -> Optional[Status]:
+        self.looks += 1
+        self._sign()
+        return self._files.status(path)
+
+    def _glance(self, seen: _Seen, probe: str) -> str:
+        """What changes first."""
+        names = filter(None, (probe, seen.format.beside(os.path.basename(seen.checkpoint.path))))
+        there = [self._stat(joined(seen.directory, name)) for name in names]
+        stamps = [stamp(status) if status else "-" for status in there] or ["-"]
+        return " ".join([seen.marker_stamp, seen.directory_stamp, *stamps])
+
+    def _known(self, seen: _Seen) -> _Seen:
+        """With the verdict of before, if nothing has changed since."""
+        verdict = self._verdicts.get(seen.checkpoint.path)
+        if verdict is None or verdict.problem or verdict.glance != self._glance(seen, verdict.probe):
+            return seen
+        return dataclasses.replace(seen, checkpoint=_complete(seen.checkpoint, verdict))
+
+    def _is_known_bad(self, seen: _Seen) -> bool:
+        """Whether it was not complete a moment ago, and still looks the same."""
+        path = seen.checkpoint.path
+        verdict = self._verdicts.get(path)
+        if verdict is None or not verdict.problem or self._now() >= self._again.get(path, (0.0, 0.0))[0]:
+            return False
+        return verdict.glance == self._glance(seen, verdict.probe)
+
+    def _is_complete(self, seen: _Seen) -> bool:
+        path = seen.checkpoint.path
+        try:
+            verdict = self._judge(seen)
+        except PermissionError as error:
+            self._note = "%s cannot be read: %s" % (path, error.strerror)
+            return False
+        known = self._verdicts.get(path)
+        if verdict != known and not _may_pass(verdict.problem):
+            self._judged(verdict)
+        self._remember(verdict, unchanged=known is not None and known.files == verdict.files)
+        return not verdict.problem
+
+    def _judge(self, seen: _Seen) -> Verdict:
+        """Look at every file, and at what the marker says unless all are the same as before."""
+        path, name = seen.checkpoint.path, os.path.basename(seen.checkpoint.path)
+        listing = self._listing(seen)
+        self.looks += len(listing.files)
+        files, known = digest(listing), self._verdicts.get(path)
+        probe = min((name for name in listing.files if name != seen.marker and not name.startswith("../")), default="")
+        if known is not None and known.files == files and not _may_pass(known.problem):
+            problem = known.problem
+        elif listing.truncated:
+            problem = TOO_MANY_FILES
+        else:
+            problem = self._problem(seen, Candidate(listing.path, name, listing.files, self._reading))
+            if not problem and seen.format.settles and not self._is_settled(path, files):
+                problem = _STILL_WRITTEN
+        own = [file for name, file in listing.files.items() if not name.startswith("../")]
+        size_bytes = sum(file.size_bytes for file in own)
+        newest_ns = max((file.modified_ns for file in own), default=0)
+        # No save makes it smaller and writes nothing: somebody removes it, or did until something stopped him.
+        if seen.format.is_open and known is not None and known.size_bytes > size_bytes and known.newest_ns >= newest_ns:
+            problem, size_bytes, newest_ns = problem or _LESS, known.size_bytes, known.newest_ns
+        return Verdict(
+            path, files, self._glance(seen, probe), probe, problem, size_bytes, saving_ns(listing), newest_ns
+        )
+
+    def _listing(self, seen: _Seen) -> Listing:
+        """All files of it, and the one beside it on which it depends."""
+        if seen.format.markers:
+            listing = self._files.listing(seen.directory, self._sign, seen.format.depth)
+        else:
+            listing = Listing(seen.directory, {})
+        name = os.path.basename(seen.checkpoint.path)
+        more = seen.format.beside(name) if seen.format.markers else name
+        status = self._stat(joined(seen.directory, more)) if more else None
+        if status is None:
+            return listing
+        files = {**listing.files, more: status.file}
+        return dataclasses.replace(listing, files=files)
+
+    def _is_settled(self, path: str, files: str) -> bool:
+        """Whether all files were the same for long enough."""
+        before, since = self._first_seen.get(path, ("", 0.0))
+        if before != files:
+            if len(self._first_seen) >= _MAX_REMEMBERED:
+                self._first_seen.clear()
+            self._first_seen[path] = files, self._now()
+            return self._settle_seconds <= 0
+        return self._now() >= since + self._settle_seconds
+
+    def _remember(self, verdict: Verdict, unchanged: bool) -> None:
+        if len(self._verdicts) >= _MAX_REMEMBERED and verdict.path not in self._verdicts:
+            self._verdicts.clear()
+            self._again.clear()
+        self._verdicts[verdict.path] = verdict
+        shortest, longest = _LOOK_AGAIN_SECONDS
+        wait = self._again.get(verdict.path, (0.0, shortest))[1] if unchanged else shortest
+        self._again[verdict.path] = (self._now() + wait, min(2 * wait, longest))
+
+    @staticmethod
+    def _problem(seen: _Seen, candidate: Candidate) -> str:
+        """Why it is not complete; "" = it is."""
+        if seen.marker not in candidate.files:
+            return "its marker vanished"
+        try:
+            return _in_words(ask_rule(lambda: seen.format.problem(candidate)))
+        except (PermissionError, StorageError):
+            raise
+        except ValueError as error:
+            return _in_words(str(error))
+        except OSError as error:  # of a file that is gone meanwhile, or on storage that fails: others may be whole
+            return _UNREADABLE + _in_words(str(error))
+
+
+def _complete(checkpoint: Checkpoint, verdict: Verdict) -> Checkpoint:
+    """As it is told of once it was found complete."""
+    seconds = round(verdict.saving_ns / 1e9, 3)
+    return dataclasses.replace(checkpoint, judged=True, size_bytes=verdict.size_bytes, save_seconds=seconds)
+
+
+def _in_words(problem: str) -> str:
+    """As it can be told, and passed on in one line: it may repeat what a torn file says."""
+    return readable(problem[:_MAX_PROBLEM_CHARS])
+
+
+def _may_pass(problem: str) -> bool:
+    """Whether it may be gone although no file has changed."""
+    return problem == _STILL_WRITTEN or problem.startswith(_UNREADABLE)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name from the file system, which takes any bytes, is Unicode."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""What every format tells: how it is recognized, which step it holds, and whether all of it is there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, NamedTuple, Optional, Tuple
+
+from muster.node.checkpoint.candidate import Candidate
+from muster.node.checkpoint.listing import MAX_DEPTH
+from muster.node.checkpoint.untrusted_json import parse_json
+from muster.protocol.checkpoint_names import step_in_name
+
+NO_OPTIMIZER = "there are no optimizer states"  # of a save that is under way, or of weights alone: nothing tells
+WEIGHTS_ONLY = "there are weights only: nobody can go on from them with the same optimizer"
+
+
+def json_object(candidate: Candidate, name: str) -> "dict[str, Any]":
+    """What a small JSON file says.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is torn, or no object.
+    """
+    try:
+        document = parse_json(candidate.document(name))
+    except ValueError as error:
+        raise ValueError("%s is torn: %s" % (name, error)) from error
+    if not isinstance(document, dict):
+        raise ValueError("%s is no JSON object" % name)  # noqa: TRY004 - the file is wrong, not the caller
+    return document
+
+
+class Words(NamedTuple):
+    """What people read of a format in docs/reference/checkpoints.md.
+
+    Attributes:
+        written_by: the frameworks.
+        place: below the checkpoint directory.
+        step: where it is read.
+        complete: what has to be there.
+    """
+
+    written_by: str
+    place: str
+    step: str
+    complete: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """One way in which checkpoints are written.
+
+    `step` and `problem` may raise ValueError: a file is not what it should be; it says what is wrong.
+
+    Attributes:
+        name: as people are told it.
+        markers: the first of these files that is there makes a directory one of these. Its time is when the checkpoint was
+            written, so it is one that is written late and once.
+        problem: why not all of it is there, or nobody can go on from it; "" = complete. Asked with all files listed.
+        step: that it holds, None: not known; asked before anything was listed but the marker.
+        claims: whether a directory of this name may be one; without markers: a file. Asked of every name, of which there may be a
+            million that are none: what is cheap to see comes first.
+        unless: names of files beside the marker that another framework writes: with one of them it is not of this format.
+        beside: by the name, a file outside of it on which it depends (`../latest`); "" = none.
+        hides_step: whether no number in a name of this kind orders it among others: its step is in the file alone.
+        made_of: the format of what people make such a one of: beside that one, of the same step, it does not count. "" = none.
+        settles: it has no marker that is there whole or not at all: it is complete once two looks, SETTLE_SECONDS apart,
+            have found the same files.
+        is_open: nothing in it names all files that belong to it, or tells how many these are: it is not complete once there is less
+            of it than there was, and nothing newer.
+        depth: of directories within one another whose files belong to it, itself included.
+    """
+
+    name: str
+    words: Words
+    markers: Tuple[str, ...]
+    problem: Callable[[Candidate], str]
+    step: Callable[[Candidate], Optional[int]] = lambda candidate: step_in_name(candidate.name)
+    claims: Callable[[str], bool] = lambda name: True
+    unless: Tuple[str, ...] = ()
+    beside: Callable[[str], str] = lambda name: ""
+    hides_step: Callable[[str], bool] = lambda name: False
+    made_of: str = ""
+    settles: bool = False
+    is_open: bool = False
+    depth: int = MAX_DEPTH

@@ -1,0 +1,244 @@
+"""DeepSpeed, ZeRO 0 to 3: `<tag>/` with a file of each rank.
+
+Rank 0 writes `latest` beside it once its own files are there, so that says nothing about those of others. How many
+there have to be stands in the model's states (deepspeed/runtime/engine.py, `_common_checkpoint_state`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Dict, FrozenSet, NamedTuple, Optional, Sequence, Set, Tuple
+
+from muster.node.checkpoint.candidate import Candidate
+from muster.node.checkpoint.formats.base import NO_OPTIMIZER, WEIGHTS_ONLY, Format, Words
+from muster.node.checkpoint.formats.parts import files_problem, named
+from muster.node.checkpoint.whole import pickled
+from muster.protocol.checkpoint_names import named_step, step_in_name
+
+MARKERS = ("mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt")
+_MODEL = re.compile(r"(?:zero_pp_rank_(\d{1,6})_)?mp_rank_(\d{1,6})_model_states\.pt\Z")
+_STATES = re.compile(r"[^/]+[_-](?:model|optim)_states\.pt\Z")
+_OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(\d{1,6})_mp_rank_(\d{1,6})_optim_states\.pt\Z")
+_LATEST = "../latest"
+# Of a PipelineModule: each layer that has a state, for each rank of the other axes (deepspeed/runtime/pipe/module.py,
+# ckpt_layer_path).
+_LAYER = re.compile(r"layer_(\d{1,6})(-[^/]+)?-model_states\.pt\Z")
+_LAYER_OF_PARAMETER = rb"(\d{1,6})\.[A-Za-z_]"
+# Of a mixture of experts (deepspeed/runtime/engine.py, _save_moe_checkpoint).
+_EXPERT = re.compile(r"layer_(\d{1,6})_expert_(\d{1,6})_mp_rank_(\d{1,6})_model_states\.pt\Z")
+_EXPERTS_OPTIMIZER = re.compile(r"expp_rank_(\d{1,6})_mp_rank_(\d{1,6})_optim_states\.pt\Z")
+# Of what `ds_to_universal.py` makes (deepspeed/checkpoint/ds_to_universal.py).
+_UNIVERSAL_STATE = "zero/optimizer_state.pt"
+_PARAMETER = re.compile(r"zero/([^/]+)/([^/]+)\.pt\Z")
+
+
+class _Said(NamedTuple):
+    """What the model's states say of the save; None: nothing.
+
+    Attributes:
+        has_optimizer: the state of an optimizer is in them, so that no file of its own is needed.
+        experts: how many each layer with experts has.
+        layers: of a PipelineModule those that the parameters of this rank are called by, where they are told.
+    """
+
+    step: Optional[int]
+    data_ranks: Optional[int]
+    model_ranks: Optional[int]
+    has_optimizer: bool
+    experts: Tuple[int, ...]
+    layers: FrozenSet[int]
+
+
+def _said(candidate: Candidate, name: str) -> _Said:
+    states = pickled(candidate, name)
+    return _Said(
+        step=states.number("global_steps"),
+        data_ranks=states.number("dp_world_size"),
+        model_ranks=states.number("mp_world_size"),
+        has_optimizer=states.has("optimizer") and not states.is_none("optimizer"),
+        experts=states.numbers("num_experts"),
+        layers=frozenset(map(int, states.found(_LAYER_OF_PARAMETER))),
+    )
+
+
+def tag_problem(candidate: Candidate) -> str:
+    """Why a directory with the files of ranks is not complete; "" = it is."""
+    marker = next((name for name in MARKERS if name in candidate.files), None)
+    if marker is None:
+        return "%s does not exist" % MARKERS[0]
+    problem = files_problem(candidate, named(candidate, _STATES))
+    if problem:
+        return problem
+    states = candidate.remembered(marker, _said)
+    models, optimizers = _ranks(candidate, _MODEL), _ranks(candidate, _OPTIMIZER)
+    of_experts = _ranks(candidate, _EXPERTS_OPTIMIZER)
+    ranks = states.data_ranks or max((len(found) for found in optimizers.values()), default=1)
+    for model_rank in range(max(states.model_ranks or 1, len(models), len(optimizers))):
+        if model_rank not in models:
+            return "mp_rank_%02d_model_states.pt does not exist" % model_rank
+        if marker == MARKERS[1] and not _is_each(models[model_rank], ranks):
+            return "model states of %d ranks are there, %d are needed" % (len(models[model_rank]), ranks)
+        if optimizers and not _is_each(optimizers.get(model_rank, set()), ranks):
+            return "optimizer states of %d ranks are there, %d are needed" % (
+                len(optimizers.get(model_rank, ())),
+                ranks,
+            )
+    problem = _layers_problem(candidate) or _experts_problem(candidate, states.experts, len(models))
+    if not problem and not optimizers and (of_experts or states.experts):
+        problem = _experts_optimizers_problem(candidate, states.experts, len(models))
+    if problem:
+        return problem
+    if not optimizers and not of_experts and (marker == MARKERS[1] or not states.has_optimizer):
+        return NO_OPTIMIZER
+    return ""
+
+
+def _is_each(there: Set[int], ranks: int) -> bool:
+    """Whether all ranks are there, and no other: how many these are is what a file says, and may be any number."""
+    return len(there) == ranks and max(there, default=-1) == ranks - 1
+
+
+def _layers_problem(candidate: Candidate) -> str:
+    """Why not all layers of a PipelineModule are there; "" = they are, as far as anything tells, or it is none.
+
+    A layer without a state has no file, so numbers may be missing. Each has one for all ranks of the other axes, and each whose
+    parameters are named has one.
+    """
+    layers: Dict[int, Set[str]] = {}
+    for match in filter(None, map(_LAYER.match, candidate.files)):
+        layers.setdefault(int(match[1]), set()).add(match[2] or "")
+    axes = sorted(set().union(*layers.values()))
+    if layers:
+        for name in named(candidate, _MODEL):
+            for layer in candidate.remembered(name, _said).layers:
+                layers.setdefault(layer, set())
+    missing = ((layer, axis) for layer, there in sorted(layers.items()) for axis in axes if axis not in there)
+    return next(("layer_%02d%s-model_states.pt does not exist" % one for one in missing), "")
+
+
+def _experts_problem(candidate: Candidate, told: Sequence[int], model_ranks: int) -> str:
+    """Why not all experts are there; "" = they are, or there are none.
+
+    Args:
+        told: how many each layer has.
+    """
+    there: Dict[int, Set[Tuple[int, int]]] = {}
+    for match in filter(None, map(_EXPERT.match, candidate.files)):
+        there.setdefault(int(match[1]), set()).add((int(match[2]), int(match[3])))
+    counts = dict(enumerate(told))
+    for layer, found in there.items():
+        counts[layer] = max(counts.get(layer, 0), *(expert + 1 for expert, _ in found))
+    for layer, count in sorted(counts.items()):
+        for expert in range(count):
+            for model_rank in range(model_ranks):
+                if (expert, model_rank) not in there.get(layer, ()):
+                    return "layer_%d_expert_%d_mp_rank_%02d_model_states.pt does not exist" % (
+                        layer,
+                        expert,
+                        model_rank,
+                    )
+    return ""
+
+
+def _experts_optimizers_problem(candidate: Candidate, told: Sequence[int], model_ranks: int) -> str:
+    """The same of the optimizers, which without ZeRO each rank that has experts of its own writes.
+
+    How many ranks these are is not told, but that their number divides that of the experts of some layer, and how many the save
+    has that `latest` names.
+    """
+    found, before = _ranks(candidate, _EXPERTS_OPTIMIZER), _before(candidate)
+    for model_rank in range(model_ranks):
+        there = found.get(model_rank, set())
+        missing = next(rank for rank in itertools.count() if rank not in there)
+        name = "expp_rank_%d_mp_rank_%02d_optim_states.pt" % (missing, model_rank)
+        is_odd = len(there) != missing or not missing or (told and all(experts % missing for experts in told))
+        if is_odd or (before and candidate.look_at("../%s/%s" % (before, name))):
+            return "%s does not exist" % name
+    return ""
+
+
+def _before(candidate: Candidate) -> str:
+    """The directory beside this one that `latest` names, which rank 0 writes at the end of a save; "" = none."""
+    if not candidate.look_at(_LATEST):
+        return ""
+    tag = candidate.text(_LATEST)
+    return tag if tag not in ("", ".", "..", candidate.name) and "/" not in tag else ""
+
+
+def _universal_problem(candidate: Candidate) -> str:
+    """Why not each parameter is there with all that an optimizer keeps for it; "" = it is."""
+    if MARKERS[0] not in candidate.files:  # those are copied last
+        return "%s does not exist" % MARKERS[0]
+    states = candidate.remembered(MARKERS[0], _said)
+    models = _ranks(candidate, _MODEL)
+    for model_rank in range(max(states.model_ranks or 1, len(models))):
+        if model_rank not in models:
+            return "mp_rank_%02d_model_states.pt does not exist" % model_rank
+    parameters: Dict[str, Set[str]] = {}
+    for match in filter(None, map(_PARAMETER.match, candidate.files)):
+        parameters.setdefault(match[1], set()).add(match[2])
+    kept = set().union(*parameters.values())
+    if not kept - {"fp32", "step"}:
+        return WEIGHTS_ONLY
+    for parameter, there in sorted(parameters.items()):
+        if there != kept:
+            return "zero/%s/%s.pt does not exist" % (parameter, min(kept - there))
+    whole = [name for name in candidate.files if _PARAMETER.match(name)]
+    return files_problem(candidate, [*named(candidate, _MODEL), _UNIVERSAL_STATE, *whole])
+
+
+def _ranks(candidate: Candidate, pattern: "re.Pattern[str]") -> Dict[int, Set[int]]:
+    """Data-parallel ranks with such a file, by model-parallel rank."""
+    found: Dict[int, Set[int]] = {}
+    for match in filter(None, map(pattern.match, candidate.files)):
+        found.setdefault(int(match[2]), set()).add(int(match[1] or 0))
+    return found
+
+
+def _step(candidate: Candidate) -> Optional[int]:
+    """By the tag, where it says a step; else what DeepSpeed itself would read."""
+    told = named_step(candidate.name)
+    if told is not None:
+        return told
+    marker = next(name for name in (*MARKERS, *candidate.files) if name in candidate.files)
+    try:
+        inside = candidate.remembered(marker, _said).step
+    except ValueError:
+        inside = None
+    return step_in_name(candidate.name) if inside is None else inside
+
+
+def _universal_step(candidate: Candidate) -> Optional[int]:
+    return _step(candidate) if candidate.look_at(MARKERS[0]) else named_step(candidate.name)
+
+
+DEEPSPEED = Format(
+    "DeepSpeed",
+    Words(
+        written_by="DeepSpeed, ZeRO 0 to 3",
+        place="`global_step500/`, or any tag",
+        step="the tag, where it says `step`; else `global_steps` in the model's states",
+        complete="files of all ranks are there and whole: as many as `dp_world_size` and `mp_world_size` in the model's states say; each layer of a `PipelineModule` for each rank that has a part of it, and those of each parameter that is named; each expert that `num_experts` counts",
+    ),
+    MARKERS,
+    tag_problem,
+    _step,
+    settles=True,
+)
+DEEPSPEED_UNIVERSAL = Format(
+    "DeepSpeedUniversal",
+    Words(
+        written_by="DeepSpeed's `ds_to_universal.py`",
+        place="`global_step500_universal/`, or any other name with `universal`, with `zero/optimizer_state.pt` in it",
+        step="the tag, where it says `step`; else `global_steps` in the model's states",
+        complete="each directory below `zero/` has the same files, all of them whole, and model states of all `mp_world_size` ranks are there. Beside the directory that it was made of, of the same step, it is passed over: only a program that is told so loads it (`load_universal`)",
+    ),
+    (_UNIVERSAL_STATE,),
+    _universal_problem,
+    _universal_step,
+    claims=lambda name: "universal" in name,  # as its documents call them: to look for it in any other costs a request
+    settles=True,
+    is_open=True,
+    made_of=DEEPSPEED.name,
+)

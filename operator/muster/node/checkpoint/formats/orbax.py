@@ -1,0 +1,100 @@
+"""Orbax, and MaxText with it: `N/` or `prefix_N/`, renamed from a temporary name, or ended by `commit_success.txt`.
+
+orbax/checkpoint/_src/path/atomicity.py, `finalize`: `_CHECKPOINT_METADATA` is told the time of the commit before either.
+Each item is a directory with `_METADATA`, or, where it is none of arrays, with `metadata`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import List
+
+from muster.node.checkpoint.candidate import Candidate
+from muster.node.checkpoint.formats.base import Format, Words, json_object
+
+# tensorstore/kvstore/ocdbt/format/manifest.h: of other versions nothing is known.
+_MANIFEST_HEAD, _MANIFEST_MAGIC = struct.Struct("<4sQ"), b"\x0c\xdb\x3a\x2a"
+COMMITTED = "commit_success.txt"
+STEP_METADATA = "_CHECKPOINT_METADATA"
+_ARRAYS = re.compile(r"((?:(?!ocdbt\.process)[^/]+/)?)(?:_METADATA|d/.+|ocdbt\.process_\d+/.+)\Z")
+
+
+def _problem(candidate: Candidate) -> str:
+    if candidate.in_store:
+        problem = _store_problem(candidate)
+        if problem:
+            return problem
+    if STEP_METADATA in candidate.files:
+        told = json_object(candidate, STEP_METADATA)
+        if not told.get("commit_timestamp_nsecs") and COMMITTED not in candidate.files:
+            return "%s tells of no commit" % STEP_METADATA
+        handlers = told.get("item_handlers")
+        items = {name.partition("/")[0] for name in candidate.files if "/" in name}
+        for item in handlers if isinstance(handlers, dict) else ():
+            if item not in items:
+                return "its item %s does not exist" % item
+    for prefix in _arrays(candidate):
+        for name in (prefix + "_METADATA", prefix + "manifest.ocdbt"):
+            if name not in candidate.files:
+                return "%s does not exist" % name
+            if not candidate.files[name].size_bytes:
+                return "%s is empty" % name
+        if not candidate.remembered(prefix + "manifest.ocdbt", _is_whole):
+            return "%smanifest.ocdbt is cut short" % prefix
+        if not any(name.startswith(prefix) and "/d/" in "/" + name for name in candidate.files):
+            return "the files that %smanifest.ocdbt leads to are gone" % prefix
+    if not any("/" in name or name == "_METADATA" for name in candidate.files):
+        return "there are no arrays"
+    return ""
+
+
+def _temporary(name: str) -> str:
+    """Beside a checkpoint: what it is renamed from (atomicity_types.py, TMP_DIR_SUFFIX)."""
+    return "../%s.orbax-checkpoint-tmp" % name
+
+
+def _store_problem(candidate: Candidate) -> str:
+    """The same where a rename is a copy of one file after the other, the commit file among them."""
+    if COMMITTED not in candidate.files:
+        return "%s does not exist, and in a store no directory is renamed at once" % COMMITTED
+    if _temporary(candidate.name) in candidate.files:
+        return "%s is still there" % _temporary(candidate.name)[3:]
+    later = candidate.later_than(COMMITTED)
+    return "%s is newer than %s" % (later[0], COMMITTED) if later else ""
+
+
+def _is_whole(candidate: Candidate, name: str) -> bool:
+    """Whether a manifest is as long as it says: a magic number, its length, and what it names."""
+    head = candidate.part(name, 0, _MANIFEST_HEAD.size)
+    if len(head) < _MANIFEST_HEAD.size:
+        return False
+    magic, length = _MANIFEST_HEAD.unpack(head)
+    return bool(magic != _MANIFEST_MAGIC or length == candidate.files[name].size_bytes)
+
+
+def _arrays(candidate: Candidate) -> List[str]:
+    """Directories of arrays in OCDBT, each with a slash at its end; "" = the checkpoint itself."""
+    found = {match[1] for match in map(_ARRAYS.match, candidate.files) if match}
+    return sorted(
+        prefix
+        for prefix in found
+        if any(
+            name.startswith((prefix + "d/", prefix + "ocdbt.", prefix + "manifest.ocdbt")) for name in candidate.files
+        )
+    )
+
+
+ORBAX = Format(
+    "Orbax",
+    Words(
+        written_by="Orbax, MaxText",
+        place="`500/`, `prefix_500/`",
+        step="the last whole number in the name",
+        complete="renamed from its temporary name, or `commit_success.txt` is there; each item is, and in each of arrays `_METADATA` and `manifest.ocdbt`. The arrays' own files are not looked at. In an object store `commit_success.txt` has to be there, as the last",
+    ),
+    (STEP_METADATA, COMMITTED, "default/_METADATA", "items/_METADATA", "_METADATA"),
+    _problem,
+    beside=_temporary,
+    is_open=True,
+)

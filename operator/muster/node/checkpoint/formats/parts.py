@@ -1,0 +1,155 @@
+"""Rules that several formats share: parts that are checkpoints of their own, and files that are numbered."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, List, Pattern, Sequence, Set
+
+from muster.node.checkpoint.candidate import Candidate
+from muster.node.checkpoint.dcp import METADATA_NAME
+from muster.node.checkpoint.formats.base import json_object
+from muster.node.checkpoint.formats.torch_dcp import dcp_problem
+from muster.node.checkpoint.whole import file_problem, own_file_problem
+
+FSDP_MODEL = re.compile(r"pytorch_model_fsdp_\d+\Z")  # what accelerate.utils.save_fsdp_model and
+FSDP_OPTIMIZER = re.compile(r"optimizer_\d+\Z")  # save_fsdp_optimizer call a DCP of sharded ranks
+# PEFT gives each adapter that is not called `default` a directory (peft/peft_model.py, save_pretrained).
+_ADAPTER = r"[^/]{1,128}"
+_CONFIG = re.compile(r"(?:(%s)/)?adapter_config\.json\Z" % _ADAPTER)
+_WEIGHTS = re.compile(
+    r"(?:model(?:_\d+)?\.safetensors|pytorch_model(?:_fsdp)?(?:_\d+)?\.bin|(?:%s/)?adapter_model\.(?:safetensors|bin))\Z"
+    % _ADAPTER
+)
+# Weights under names and in directories that a program chooses: what saves them lets it.
+_OWN = re.compile(r".*\.(?:safetensors|bin|pt|pth|ckpt)\Z")
+_OWN_INDEX = re.compile(r".*\.(?:safetensors|bin)\.index\.json\Z")
+_ONE_OF_SEVERAL = re.compile(
+    r"-\d{5}-of-\d{5}\.[a-z]+\Z"
+)  # as `save_pretrained` of transformers and diffusers calls them
+# What each rank saves for itself without DCP (accelerate/utils/fsdp_utils.py: LOCAL_STATE_DICT, `use_dcp=False`).
+_OF_RANK = re.compile(r"((?:pytorch_model_fsdp|optimizer)(?:_\d+)?)_rank(\d{1,6})\.bin\Z")
+_ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+
+
+def directories(candidate: Candidate, pattern: Pattern[str]) -> List[str]:
+    """The directories in it whose names match."""
+    names = {name.partition("/")[0] for name in candidate.files if "/" in name}
+    return sorted(name for name in names if pattern.match(name))
+
+
+def dcp_parts_problem(candidate: Candidate, parts: Iterable[str], marker: str) -> str:
+    """Why not each of these directories is a whole DCP that was there before the marker was written; "" = they are."""
+    later = candidate.later_than(marker)
+    for part in parts:
+        metadata = "%s/%s" % (part, METADATA_NAME)
+        if metadata not in candidate.files:
+            return "%s does not exist" % metadata
+        if metadata in later:
+            return "%s is newer than %s" % (part, marker)
+        problem = dcp_problem(candidate.below(part))
+        if problem:
+            return "%s: %s" % (part, problem)
+    return ""
+
+
+def files_problem(candidate: Candidate, names: Iterable[str]) -> str:
+    """Why not each of these files is whole; "" = they are."""
+    return next(filter(None, (file_problem(candidate, name) for name in names)), "")
+
+
+def weights(candidate: Candidate) -> List[str]:
+    """The files that hold all weights; none where not all of them are there.
+
+    Raises:
+        ValueError: an index of them is torn, or names a file that does not exist; an adapter has a configuration only.
+    """
+    found = [name for name in candidate.files if _WEIGHTS.match(name)]
+    for config in filter(None, map(_CONFIG.match, candidate.files)):
+        adapter = config[1] + "/" if config[1] else ""
+        if not any(adapter + name in candidate.files for name in _ADAPTERS):
+            raise ValueError("%s is there, and no %sadapter_model.safetensors" % (config[0], adapter))
+    for index in _INDEXES:
+        found += indexed(candidate, index) if index in candidate.files else []
+    return found
+
+
+def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Sequence[str]) -> List[str]:
+    """Files that may hold weights under names of a program's own, and those that an index of them names.
+
+    Args:
+        states: what the names of files with other things match.
+        parts: directories that have rules of their own.
+
+    Raises:
+        ValueError: an index is torn, or names a file that does not exist; a file is one of several, and no index names it.
+    """
+
+    def is_own(name: str) -> bool:
+        return name.partition("/")[0] not in parts and not any(pattern.match(name) for pattern in states)
+
+    indexes = filter(is_own, named(candidate, _OWN_INDEX))
+    listed = {name for index in indexes for name in indexed(candidate, index)}
+    found = listed.union(filter(is_own, named(candidate, _OWN)))
+    alone = min((name for name in found if name not in listed and _ONE_OF_SEVERAL.search(name)), default="")
+    if alone:
+        raise ValueError("%s is one of several, and no index names them" % alone)
+    return sorted(found)
+
+
+def own_problem(candidate: Candidate, names: Iterable[str]) -> str:
+    """Why not each of these files, whose names a program has chosen, is whole; "" = they are, as far as they tell."""
+    return next(filter(None, (own_file_problem(candidate, name) for name in names)), "")
+
+
+def missing_rank(candidate: Candidate, random: Pattern[str]) -> str:
+    """The file that is missing of those that each rank saves for itself; "" = none.
+
+    Args:
+        random: what the random states of a rank are called, its number as the first group: each rank saves them later.
+    """
+    ranks: Dict[str, Set[int]] = {}
+    for found in filter(None, map(_OF_RANK.match, candidate.files)):
+        ranks.setdefault(found[1], set()).add(int(found[2]))
+    if not ranks:
+        return ""
+    states = {int(found[1]) for found in filter(None, map(random.match, candidate.files))}
+    count = max(states.union(*ranks.values())) + 1
+    for part, there in sorted(ranks.items()):
+        missing = next((rank for rank in range(len(there) + 1) if rank not in there), count)
+        if missing < count:
+            return "%s_rank%d.bin" % (part, missing)
+    return ""
+
+
+def indexed(candidate: Candidate, index: str) -> List[str]:
+    """The files that an index of weights names, which lie beside it.
+
+    Raises:
+        ValueError: it is torn, or one of them does not exist.
+    """
+    shards = json_object(candidate, index).get("weight_map")
+    place = index[: index.rfind("/") + 1]
+    names = sorted({place + str(name) for name in shards.values()}) if isinstance(shards, dict) else []
+    missing = [name for name in names if name not in candidate.files]
+    if missing or not names:
+        raise ValueError("%s names %s, which does not exist" % (index, missing[0] if missing else "no file"))
+    return names
+
+
+def named(candidate: Candidate, pattern: Pattern[str]) -> List[str]:
+    """The files in it whose names match; what a program keeps beside them is its own."""
+    return [name for name in candidate.files if pattern.match(name)]
+
+
+def gap(names: Iterable[str], numbered: str) -> str:
+    """The first file that is missing of those that are numbered from 0 on; "" = none.
+
+    Args:
+        numbered: with %d for the number.
+    """
+    before, _, behind = numbered.partition("%d")
+    pattern = re.compile(re.escape(before) + r"(\d{1,9})" + re.escape(behind) + r"\Z")
+    numbers = {int(found[1]) for found in map(pattern.match, names) if found}
+    missing = next((n for n in range(len(numbers)) if n not in numbers), None)
+    return "" if missing is None else numbered % missing

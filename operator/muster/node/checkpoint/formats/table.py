@@ -1,0 +1,58 @@
+"""All formats, in the order in which a directory is asked whether it is one of them: the first that it is, it is."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from muster.node.checkpoint.formats.accelerate import ACCELERATE
+from muster.node.checkpoint.formats.base import Format
+from muster.node.checkpoint.formats.composer import COMPOSER
+from muster.node.checkpoint.formats.deepspeed import DEEPSPEED, DEEPSPEED_UNIVERSAL
+from muster.node.checkpoint.formats.dlrover import DLROVER
+from muster.node.checkpoint.formats.hugging_face import HUGGING_FACE
+from muster.node.checkpoint.formats.lightning import LIGHTNING, LIGHTNING_DEEPSPEED, LIGHTNING_SHARDED
+from muster.node.checkpoint.formats.manifest import MANIFEST
+from muster.node.checkpoint.formats.megatron import MEGATRON, MEGATRON_DCP, MEGATRON_LEGACY, MEGATRON_SWIFT, NEMO
+from muster.node.checkpoint.formats.nemo_framework import NEMO_AUTO, NEMO_RL
+from muster.node.checkpoint.formats.orbax import ORBAX
+from muster.node.checkpoint.formats.own import own
+from muster.node.checkpoint.formats.torch_dcp import TORCH_DCP
+from muster.node.checkpoint.formats.torchtune import TORCHTUNE
+from muster.node.checkpoint.formats.verl import SKYRL, VERL
+
+FORMATS: Tuple[Format, ...] = (
+    MANIFEST,
+    LIGHTNING_SHARDED,
+    LIGHTNING_DEEPSPEED,
+    TORCH_DCP,
+    HUGGING_FACE,
+    ACCELERATE,
+    DEEPSPEED_UNIVERSAL,
+    DEEPSPEED,
+    MEGATRON,
+    MEGATRON_LEGACY,
+    MEGATRON_DCP,
+    MEGATRON_SWIFT,
+    NEMO,
+    SKYRL,
+    VERL,
+    NEMO_RL,
+    NEMO_AUTO,
+    ORBAX,
+    TORCHTUNE,
+    DLROVER,
+    LIGHTNING,
+    COMPOSER,
+)
+
+
+def formats_by(pattern: str) -> Tuple[Format, ...]:
+    """Those that count in a job's own directories: what its pattern describes and nothing else, or all that are known.
+
+    Args:
+        pattern: spec.checkpoint.pattern; "" = none.
+
+    Raises:
+        ValueError: it is no pattern.
+    """
+    return (own(pattern),) if pattern else FORMATS

@@ -1,0 +1,113 @@
+"""Checkpoints on a node's own disk: which of them this node holds whole, and which attempt has saved them.
+
+Such a checkpoint is worth something only where every node holds its share of the very same save, and a disk keeps what was there
+before: after going back the same step is saved anew, and a node may have had another rank. So each launcher keeps a small file
+beside them, `.muster-<gang>`, with a line for each attempt: since when, by this disk's own clock, and as which share of the gang. It
+is written while no rank is alive here, after the look; whatever lies there by then was saved earlier. Nothing of it is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+from muster.node.checkpoint.find import Finder, Found, Look
+from muster.node.checkpoint.formats.base import Format
+from muster.node.checkpoint.formats.table import FORMATS
+from muster.node.checkpoint.listing import THIS_MACHINE, no_sign
+from muster.node.checkpoint.untrusted_json import parse_json
+from muster.protocol.checkpoints import MAX_LISTED
+
+MAX_ERAS = 64
+_MAX_FILE_BYTES = 64 * 1024
+
+
+class Era(NamedTuple):
+    """An attempt as this disk has seen it begin.
+
+    Attributes:
+        share: which part of the gang its ranks here were, as the coordinator calls it.
+        began_ns: nothing of it was saved before, by the clock of the file system.
+    """
+
+    attempt: int
+    share: str
+    began_ns: int
+
+
+class Held(NamedTuple):
+    """A checkpoint of which this node holds its whole share."""
+
+    step: int
+    path: str
+    attempt: int
+    format: str
+
+
+def held(
+    directory: str,
+    gang: str,
+    attempt: int,
+    share: str,
+    sign: Callable[[], None] = no_sign,
+    formats: Sequence[Format] = FORMATS,
+) -> Tuple[List[Held], str]:
+    """What is there, the highest step first, and why the next attempt's saves will not be told from these ("" = they will).
+
+    No rank may be alive that writes there: nothing has to be looked at twice then.
+
+    Args:
+        attempt: that will begin next, as this share.
+        formats: that count there.
+
+    Raises:
+        OSError: the directory cannot be made or read.
+    """
+    os.makedirs(directory, exist_ok=True)
+    path = os.path.join(directory, ".muster-" + gang)
+    eras = [era for era in _eras(path) if era.attempt < attempt]
+    found = Found((), False)
+    for found in Finder(directory, sign, settle_seconds=0.0, formats=formats).look(Look(limit=MAX_LISTED)):  # noqa: B007 - the last answer
+        pass
+    there = []
+    for one in found.checkpoints:
+        era = _era_of(eras, one.written_ns)
+        if one.judged and era is not None and era.share == share:
+            there.append(Held(one.step, one.path, era.attempt, one.format))
+    try:
+        _write(path, eras, attempt, share)
+    except OSError as error:
+        return there, "%s cannot be written: %s" % (path, error.strerror or error)
+    return there, ""
+
+
+def _era_of(eras: Sequence[Era], written_ns: int) -> Optional[Era]:
+    """The attempt that had begun last when it was written; None: none that is known."""
+    before = [era for era in eras if era.began_ns <= written_ns]
+    return max(before, key=lambda era: (era.began_ns, era.attempt), default=None)
+
+
+def _eras(path: str) -> List[Era]:
+    """What is written down; nothing where it is torn or somebody else's: then nothing there counts."""
+    try:
+        items = parse_json(THIS_MACHINE.part(path, 0, _MAX_FILE_BYTES))["eras"]
+        return [Era(int(attempt), str(share), int(began_ns)) for attempt, share, began_ns in items]
+    except (FileNotFoundError, ValueError, LookupError, TypeError):
+        return []
+
+
+def _write(path: str, eras: Sequence[Era], attempt: int, share: str) -> None:
+    own = "%s.%d" % (path, os.getpid())
+    try:
+        with open(own, "w", encoding="utf-8") as stream:
+            era = Era(attempt, share, os.fstat(stream.fileno()).st_mtime_ns)
+            json.dump({"eras": [*eras, era][-MAX_ERAS:]}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(own, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(own)
+        raise

@@ -1,0 +1,201 @@
+"""Files that tell a framework which checkpoint is its newest, and what it would make of them: pure over what they say.
+
+Megatron-LM goes on from what `latest_checkpointed_iteration.txt` names. It writes that in place; where it finds it empty it
+ends with code 0, where there is none it begins anew, and where it says `release` with the weights that lie there (megatron/training/checkpointing.py, `read_metadata`). DeepSpeed
+does the same with `latest`, or `latest_universal` (deepspeed/runtime/engine.py, `load_checkpoint`), Composer with a link (`autoresume`), DLRover with a
+file of its own (full_ckpt_engine.py, `_load_from_storage`), verl (verl/utils/checkpoint/checkpoint_manager.py, `find_latest_ckpt_path`) and SkyRL
+(skyrl/train/trainer.py, `load_checkpoints`) with one of a number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from typing import Callable, NamedTuple, Optional, Pattern, Sequence, Tuple
+
+from muster.node.checkpoint.dcp import FLASH_TRACKER
+from muster.node.checkpoint.formats.composer import COMPOSER
+from muster.node.checkpoint.formats.deepspeed import DEEPSPEED, DEEPSPEED_UNIVERSAL
+from muster.node.checkpoint.formats.dlrover import DLROVER, is_step
+from muster.node.checkpoint.formats.megatron import MEGATRON, MEGATRON_LEGACY, TRACKER
+from muster.node.checkpoint.formats.torch_dcp import TORCH_DCP
+from muster.node.checkpoint.formats.verl import SKYRL, SKYRL_TRACKER, VERL
+from muster.protocol.checkpoint_names import readable
+from muster.protocol.checkpoints import Checkpoint
+
+_MAX_TOLD_CHARS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Pointer:
+    """One kind of them.
+
+    Attributes:
+        framework: who follows it.
+        name: in the checkpoint directory.
+        formats: of the checkpoints that it names.
+        called: how these are called, where others write that format, too.
+        is_link: it names by where it leads; else by what is in it.
+        target: the name of a checkpoint by what is in it; "" = it is none.
+        text: what has to be in it, by the name of a checkpoint.
+        torn: what becomes of a start that finds nothing in it that names a checkpoint.
+        missing: the same where there is no such file; "" = that is a user's choice.
+        anew: the name of weights that it begins from at step 0; "" = there are none.
+    """
+
+    framework: str
+    name: str
+    formats: Tuple[str, ...]
+    is_link: bool
+    target: Callable[[str], str]
+    text: Callable[[str], str]
+    torn: str
+    missing: str
+    anew: str = ""
+    called: Pattern[str] = re.compile("")
+
+    def is_for(self, checkpoint: Checkpoint) -> bool:
+        """Whether it may name this one."""
+        return checkpoint.format in self.formats and bool(self.called.search(os.path.basename(checkpoint.path)))
+
+
+def _iteration(text: str) -> str:
+    return "iter_%07d" % int(text) if re.match(r"\d{1,15}\Z", text) else ""
+
+
+POINTERS: Tuple[Pointer, ...] = (
+    Pointer(
+        framework="Megatron-LM",
+        name=TRACKER[3:],
+        formats=(MEGATRON.name, MEGATRON_LEGACY.name),
+        is_link=False,
+        target=_iteration,
+        text=lambda name: str(int(name.rpartition("_")[2])),
+        torn="end with code 0 as if it had finished",
+        missing="begin from scratch",
+        anew="release",
+    ),
+    Pointer(
+        framework="DeepSpeed",
+        name="latest",
+        formats=(DEEPSPEED.name,),
+        is_link=False,
+        target=lambda text: text,
+        text=lambda name: name,
+        torn="fail to load",
+        missing="begin from scratch",
+    ),
+    Pointer(
+        framework="DeepSpeed (load_universal)",
+        name="latest_universal",
+        formats=(DEEPSPEED_UNIVERSAL.name,),
+        is_link=False,
+        target=lambda text: text,
+        text=lambda name: name,
+        torn="fail to load",
+        missing="",
+    ),
+    Pointer(
+        framework="Composer",
+        name="latest-rank0.pt",
+        formats=(COMPOSER.name, TORCH_DCP.name),  # the latter of sharded ranks
+        called=re.compile(r"ep\d+-ba\d+"),
+        is_link=True,
+        target=os.path.basename,
+        text=lambda name: name,
+        torn="begin from scratch",
+        missing="",
+    ),
+    Pointer(
+        framework="DLRover",
+        name=FLASH_TRACKER[3:],
+        formats=(DLROVER.name,),
+        is_link=False,
+        target=lambda text: text if is_step(text) else "",
+        text=lambda name: name,
+        torn="begin from scratch",
+        missing="begin from scratch",
+    ),
+    *(
+        Pointer(
+            framework=framework,
+            name=name,
+            formats=(framework,),
+            is_link=False,
+            target=lambda text: "global_step_%d" % int(text) if re.match(r"\d{1,15}\Z", text) else "",
+            text=lambda name: name.rpartition("_")[2],
+            torn="fail to load",
+            missing="begin from scratch",
+        )
+        for framework, name in ((VERL.name, TRACKER[3:]), (SKYRL.name, SKYRL_TRACKER[3:]))
+    ),
+)
+
+
+class Problem(NamedTuple):
+    """What a framework that follows its pointer would do other than go on from the newest.
+
+    Attributes:
+        words: that, and the remedy.
+        is_trap: it would begin from scratch, end, or load what is torn or gone; else it would go on, from an older one.
+    """
+
+    words: str
+    is_trap: bool
+
+
+def pointer_problem(
+    pointer: Pointer,
+    said: Optional[str],
+    complete: Sequence[Checkpoint],
+    is_whole: Callable[[str], bool],
+    torn: Sequence[Checkpoint] = (),
+) -> Optional[Problem]:
+    """What is wrong with a pointer; None: it names the newest, or a user's choice.
+
+    Args:
+        said: what is in the file, or where the link leads; None: there is none.
+        complete: checkpoints that were found complete, the newest first.
+        is_whole: whether there is something of this name that is not known to be torn.
+        torn: checkpoints that were cut short; such a one is the first that was saved, where none is complete.
+    """
+    own = list(filter(pointer.is_for, complete))
+    if not own:
+        return None if complete else _of_a_first_save(pointer, said, torn)
+    names = [os.path.basename(one.path) for one in own]
+    remedy = "Let it lead to %s" if pointer.is_link else "Write %s into it"
+    remedy %= pointer.text(names[0])
+    if said is None:
+        if not pointer.missing:
+            return None
+        would = "%s by itself would %s. %s" % (pointer.framework, pointer.missing, remedy)
+        return Problem("there is no %s: %s" % (pointer.name, would), is_trap=True)
+    if pointer.anew and said.strip() == pointer.anew:
+        would = "%s would begin at step 0 with those weights, and a new optimizer. %s" % (pointer.framework, remedy)
+        return Problem("%s names %s: %s" % (pointer.name, pointer.anew, would), is_trap=True)
+    target = pointer.target(said.strip())
+    if not target:
+        would = "%s would %s. %s" % (pointer.framework, pointer.torn, remedy)
+        return Problem("%s names no checkpoint: %s" % (pointer.name, would), is_trap=True)
+    if target not in names:
+        which = "%s names %s, which is none of the newest complete ones" % (
+            pointer.name,
+            readable(target[:_MAX_TOLD_CHARS]),
+        )
+        words = "%s: %s would go on from it. %s" % (which, pointer.framework, remedy)
+        return Problem(words, is_trap=not is_whole(target))
+    if target != names[0] and own[names.index(target)].step < own[0].step:
+        which = "%s names %s: %s would go on from there" % (pointer.name, target, pointer.framework)
+        return Problem("%s and not from %s. %s" % (which, names[0], remedy), is_trap=False)
+    return None
+
+
+def _of_a_first_save(pointer: Pointer, said: Optional[str], torn: Sequence[Checkpoint]) -> Optional[Problem]:
+    """The same where there is none to go on from: DeepSpeed's rank 0 may have written `latest` when the others were cut short."""
+    target = pointer.target((said or "").strip())
+    names = {os.path.basename(one.path) for one in filter(pointer.is_for, torn)}
+    if target not in names:
+        return None
+    would = "%s would fail to load it. Remove %s, and it begins from scratch" % (pointer.framework, pointer.name)
+    return Problem("%s names %s, which is not complete: %s" % (pointer.name, target, would), is_trap=True)

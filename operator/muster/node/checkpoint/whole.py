@@ -1,0 +1,214 @@
+"""Whether single files are whole, as far as their own form tells: PyTorch's `torch.save` and `.safetensors`.
+
+`torch.save` writes a zip archive from its beginning to its end, and what makes it one stands at the end. A `.safetensors`
+file begins with a header that says how long the rest is. Nothing is unpickled: of the values in an archive only those
+are read whose key stands before them as a string.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zipfile
+from typing import Optional, Set, Tuple
+
+from muster.node.checkpoint.candidate import Candidate
+from muster.node.checkpoint.dcp import integer_of
+from muster.node.checkpoint.untrusted_json import MAX_BYTES, parse_json
+from muster.protocol.messages import MAX_NUMBER
+
+_END = struct.Struct("<4s4H2LH")  # of a zip archive: the last 22 bytes, as torch writes no comment
+_END_MAGIC, _DIRECTORY_MAGIC = b"PK\x05\x06", b"PK\x01\x02"
+ARCHIVE_MAGIC = b"PK\x03\x04"
+_LOCAL = struct.Struct("<26x2H")
+_ELSEWHERE = 0xFFFFFFFF  # the archive is too long for these fields
+_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.save until 1.5: the pickle of its magic number
+_MAX_DIRECTORY_BYTES = 32 * 1024 * 1024  # of an archive: zipfile makes twenty times that of it
+_MAX_PICKLE_BYTES = 256 * 1024 * 1024
+ARCHIVES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # what frameworks call what torch.save wrote
+_MEMOIZED = rb"(?:q.|r.{4}|\x94)?"
+_INTEGER = rb"(?:K.|M..|J.{4}|\x8a\x05.{5}|\x8a\x06.{6})"
+_VALUE = rb"(%s|N)" % _INTEGER
+_TRUE = rb"\x88"
+_LIST = rb"\]%s((?:%s)a|\((?:%s)+e)" % (_MEMOIZED, _INTEGER, _INTEGER)
+
+
+def file_problem(candidate: Candidate, name: str) -> str:
+    """Why a file is not whole; "" = it is, or its form tells nothing of it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if name.endswith(".safetensors"):
+        return candidate.remembered(name, _safetensors_problem)
+    if name.endswith(ARCHIVES):
+        return candidate.remembered(name, archive_problem)
+    return "" if candidate.files[name].size_bytes else "%s is empty" % name
+
+
+def _safetensors_problem(candidate: Candidate, name: str) -> str:
+    size = candidate.files[name].size_bytes
+    start = candidate.part(name, 0, 8)
+    length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+    if not 2 <= length <= MAX_BYTES:
+        return "%s has no header" % name
+    try:
+        header = parse_json(candidate.part(name, 8, length))
+        ends = [_natural(item["data_offsets"][1]) for key, item in header.items() if key != "__metadata__"]
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return "%s has a torn header" % name
+    needed = 8 + length + max(ends, default=0)
+    return "" if size >= needed else "%s has %d bytes, %d are needed" % (name, size, needed)
+
+
+def _natural(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_NUMBER:
+        raise ValueError("a whole number is expected")
+    return value
+
+
+def archive_problem(candidate: Candidate, name: str) -> str:
+    """Why what torch.save wrote is not whole, whatever it is called; "" = it is.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    size = candidate.files[name].size_bytes
+    start = candidate.part(name, 0, len(_LEGACY))
+    if start == _LEGACY:
+        return ""  # nothing in it tells its length
+    if not start.startswith(ARCHIVE_MAGIC):
+        return "%s is empty" % name if not start else "%s does not begin as torch.save begins" % name
+    end = candidate.part(name, max(0, size - _END.size), _END.size)
+    if len(end) < _END.size or not end.startswith(_END_MAGIC):
+        return "%s is cut short: its archive has no end" % name
+    offset = _END.unpack(end)[6]
+    if offset != _ELSEWHERE and candidate.part(name, offset, 4) != _DIRECTORY_MAGIC:
+        return "%s is torn: its archive has no directory" % name
+    return ""
+
+
+def own_file_problem(candidate: Candidate, name: str) -> str:
+    """Why a file is not whole of which only a program knows what wrote it; "" = nothing tells that it is not.
+
+    A zip archive, as torch and numpy write them, has an end; what else is called `.pt` need not be one.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if name.endswith(".safetensors"):
+        return candidate.remembered(name, _safetensors_problem)
+    if candidate.remembered(name, _start) == ARCHIVE_MAGIC:
+        return candidate.remembered(name, archive_problem)
+    return "" if candidate.files[name].size_bytes else "%s is empty" % name
+
+
+def _start(candidate: Candidate, name: str) -> bytes:
+    return candidate.part(name, 0, len(ARCHIVE_MAGIC))
+
+
+class Pickled:
+    """A pickle whose values are looked up without unpickling it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def mentions(self, word: str) -> bool:
+        """Whether this text is in it anywhere."""
+        return word.encode() in self._data
+
+    def number(self, key: str) -> Optional[int]:
+        """The whole number that is written right behind a key; None without one."""
+        value = self._value(key)
+        return integer_of(value) if value[1:] else None
+
+    def numbers(self, key: str) -> Tuple[int, ...]:
+        """The whole numbers in the list that is written right behind a key; none without one."""
+        found = re.search(_string(key) + _MEMOIZED + _LIST, self._data, re.DOTALL)
+        return tuple(map(integer_of, re.findall(_INTEGER, found[1], re.DOTALL))) if found else ()
+
+    def has(self, key: str) -> bool:
+        """Whether this whole text is in it, as a key or a value."""
+        return re.search(_string(key), self._data) is not None
+
+    def found(self, pattern: bytes) -> "Set[bytes]":
+        """The first group of a pattern wherever it matches from the beginning of a text on."""
+        texts = re.finditer(rb"(?:X.{3}\x00|\x8c.)(?=%s)" % pattern, self._data, re.DOTALL)
+        return {match[1] for match in texts}
+
+    def is_none(self, key: str) -> bool:
+        """Whether None is written right behind a key."""
+        return self._value(key) == b"N"
+
+    def is_true(self, key: str) -> bool:
+        """Whether True is written right behind a key."""
+        return re.search(_string(key) + _MEMOIZED + _TRUE, self._data, re.DOTALL) is not None
+
+    def _value(self, key: str) -> bytes:
+        found = re.search(_string(key) + _MEMOIZED + _VALUE, self._data, re.DOTALL)
+        return found[1] if found else b""
+
+
+def _string(key: str) -> bytes:
+    """The opcodes that put a text on the stack, as a pattern."""
+    text = key.encode()
+    lengths = re.escape(struct.pack("<I", len(text))), re.escape(struct.pack("<B", len(text)))
+    return rb"(?:X%s|\x8c%s)%s" % (*lengths, re.escape(text))
+
+
+def pickled(candidate: Candidate, name: str) -> Pickled:
+    """What torch.save wrote, without the tensors. It may be long: whoever asks keeps what he has found, not this.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no archive of torch.save.
+    """
+    try:
+        with zipfile.ZipFile(_Stream(candidate, name)) as archive:
+            member = next((item for item in archive.infolist() if item.filename.endswith("/data.pkl")), None)
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError, OverflowError) as error:
+        raise ValueError("%s is torn: %s" % (name, error)) from error
+    if member is None or member.compress_type != zipfile.ZIP_STORED or member.file_size > _MAX_PICKLE_BYTES:
+        raise ValueError("%s was not written by torch.save" % name)
+    # zipfile would also compare a checksum, which torch can be told not to write.
+    local = candidate.part(name, member.header_offset, _LOCAL.size)
+    if len(local) < _LOCAL.size:
+        raise ValueError("%s is torn" % name)
+    start = member.header_offset + _LOCAL.size + sum(_LOCAL.unpack(local))
+    return Pickled(candidate.part(name, start, member.file_size))
+
+
+class _Stream(io.RawIOBase):
+    """A file of a candidate, for zipfile: read in parts, where it asks for them."""
+
+    def __init__(self, candidate: Candidate, name: str) -> None:
+        super().__init__()
+        self._candidate = candidate
+        self._name = name
+        self._size = candidate.files[name].size_bytes
+        self._position = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if position < 0:
+            raise ValueError("a negative position")
+        self._position = position
+        return position
+
+    def read(self, size: Optional[int] = -1) -> bytes:
+        length = self._size - self._position if size is None or size < 0 else size
+        if length > _MAX_DIRECTORY_BYTES:
+            raise ValueError("its directory is longer than %d bytes" % _MAX_DIRECTORY_BYTES)
+        data = self._candidate.part(self._name, self._position, length)
+        self._position += len(data)
+        return data

@@ -1,0 +1,72 @@
+"""Has directories moved aside that could be taken for newer checkpoints: by a child, since storage may hang for ever.
+
+Only while no rank of the gang can be alive, and by one worker, as the coordinator's order says; the start of the ranks waits
+for the answer. So it is told as done only once no child is left that could still move anything.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, FrozenSet, Optional
+
+from muster.node.launcher.children import Child, converse
+from muster.node.launcher.errand import Errand, Order
+from muster.protocol.messages import WAIT, Directive
+
+DEADLINE_SECONDS = 60.0  # without a sign of life
+
+
+class Aside:
+    """Follows the order, and never waits. Used from the supervisor's thread only.
+
+    Attributes:
+        attempt: the newest for which all was done, or given up; 0 = none yet.
+        words: what was moved for it, "" = nothing.
+        error: why not all could be, "" = it was.
+    """
+
+    def __init__(self, directory: str, converse: Callable[..., Child] = converse) -> None:
+        self.attempt = 0
+        self.words = ""
+        self.error = ""
+        self._errand = Errand("--set-aside", directory, converse, DEADLINE_SECONDS)
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """The child, which is no rank's."""
+        return self._errand.pids
+
+    @property
+    def descriptor(self) -> Optional[int]:
+        """What to wait on."""
+        return self._errand.descriptor
+
+    def turn(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
+        """Begin what is ordered, take in what is said, and give up a child that gives no sign of life.
+
+        Args:
+            ended: children that were reaped.
+            directive: that counts now; None: none.
+        """
+        if not self._errand.turn(now, ended, _ordered(directive)):
+            return
+        answer, error = self._errand.answer, self._errand.error
+        if answer is not None:
+            self.words, self.error = str(answer.get("moved", "")), str(answer["error"])
+        elif error:
+            self.words, self.error = "", "nothing was moved aside: %s" % error
+        else:
+            self.words, self.error = "", "moving directories aside was given up: does the file system answer?"
+        self.attempt = self._errand.done[0] if self._errand.done else 0
+
+    def stop(self) -> None:
+        """The launcher leaves."""
+        self._errand.stop()
+
+
+def _ordered(directive: Optional[Directive]) -> Optional[Order]:
+    if directive is None or directive.kind != WAIT or not directive.aside:
+        return None
+    lineage = None
+    if directive.lineage_step is not None:
+        lineage = (directive.lineage_step, directive.disowned or "", bool(directive.lineage_shut))
+    return Order((directive.attempt,), {"path": directive.aside, "lineage": lineage})

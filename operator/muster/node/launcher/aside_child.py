@@ -1,0 +1,40 @@
+"""The other end of `aside.py`: moves directories aside once, for the line of JSON on stdin, and tells what it has done.
+
+In: `{"path", "lineage": [step, sinceNs, disowned, shut] or null}`. Out, on lines: `{"sign": true}`, a sign of life; last
+`{"moved": for people, "error"}`.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any, BinaryIO, Callable, Dict
+
+from muster.node.checkpoint.aside import move_aside
+from muster.node.checkpoint.find import Finder
+from muster.node.checkpoint.formats.table import formats_by
+from muster.node.launcher.errand_child import answer_once
+from muster.protocol.checkpoints import lineage_of
+
+
+def move_on_request(
+    directory: str,
+    requests: BinaryIO,
+    say: Callable[[str], None],
+    now: Callable[[], float] = time.monotonic,
+    pattern: str = "",
+) -> None:
+    """Do what the first line asks for; nothing where it is closed before.
+
+    Args:
+        pattern: of the job's own checkpoints; "" = any format that is known.
+    """
+    finder_of = functools.partial(Finder, formats=formats_by(pattern))
+
+    def move(request: Dict[str, Any], sign: Callable[[], None]) -> Dict[str, Any]:
+        lineage = request["lineage"]
+        history = lineage_of(int(lineage[0]), str(lineage[1]), bool(lineage[2])) if lineage else None
+        moved = move_aside(directory, str(request["path"]), history, sign, finder_of)
+        return {"moved": moved.words, "error": moved.error}
+
+    answer_once(requests, say, move, now)

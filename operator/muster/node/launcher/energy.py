@@ -1,0 +1,123 @@
+"""How much energy the accelerators of this worker have used while its ranks ran, as the driver's own counters tell.
+
+Asked now and then by a child that may hang; what it does not tell is not known, and nothing waits for it. A worker without an
+NVIDIA driver has no such child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Callable, Dict, FrozenSet, Optional, Tuple
+
+from muster.node.launcher.children import Child, converse
+
+ASK_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
+_MAX_FAILURES = 3
+_DRIVER = "/dev/nvidiactl"
+_MAX_ANSWER_BYTES = 4096
+
+_Reading = Tuple[float, int, int]  # when it came, millijoules, GPUs
+
+
+def has_driver() -> bool:
+    """Whether this container has been given an accelerator of NVIDIA's."""
+    return os.path.exists(_DRIVER)
+
+
+class Energy:
+    """Keeps what the child tells of the attempt that runs; never waits. Used from the supervisor's thread only.
+
+    Attributes:
+        joules: that all accelerators have used in it together; None: not known.
+        gpu_milliseconds: the time in which they did, times how many they are.
+    """
+
+    def __init__(self, converse: Callable[..., Child] = converse, is_there: Callable[[], bool] = has_driver) -> None:
+        self.joules: Optional[int] = None
+        self.gpu_milliseconds: Optional[int] = None
+        self._converse = converse
+        self._is_on = is_there()
+        self._child: Optional[Child] = None
+        self._attempt: Optional[int] = None
+        self._first: Optional[_Reading] = None
+        self._asked_at: Optional[float] = None
+        self._next_at = 0.0
+        self._said = b""
+        self._failures = 0
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """The child, which is no rank's."""
+        return frozenset([self._child.pid]) if self._child is not None else frozenset()
+
+    @property
+    def descriptor(self) -> Optional[int]:
+        """What to wait on for the answer."""
+        return self._child.descriptor if self._child is not None and self._asked_at is not None else None
+
+    def turn(self, now: float, ended: Dict[int, int], attempt: Optional[int]) -> None:
+        """Take in an answer, and ask on.
+
+        Args:
+            ended: children that were reaped.
+            attempt: whose ranks run now; None: none do.
+        """
+        if self._child is not None:
+            self._hear(self._child, now)
+            if self._child.pid in ended:
+                self._child.hang_up()
+                self._child, self._asked_at = None, None
+                self._failures += 1
+                self._is_on = self._is_on and self._failures < _MAX_FAILURES
+            elif self._asked_at is not None and now >= self._asked_at + DEADLINE_SECONDS:
+                self._child.kill()
+        if attempt is None:
+            return
+        if attempt != self._attempt:
+            self._attempt, self._first, self._next_at = attempt, None, now
+            self.joules = self.gpu_milliseconds = None
+        if self._is_on and self._asked_at is None and now >= self._next_at:
+            self._ask(now)
+
+    def stop(self) -> None:
+        """The launcher leaves: end the child, and do not wait for it."""
+        if self._child is not None:
+            self._child.kill()
+
+    def _ask(self, now: float) -> None:
+        self._next_at = now + ASK_SECONDS
+        try:
+            if self._child is None:
+                self._child = self._converse("--energy", "")
+            self._child.write(b"\n")
+        except OSError:  # it cannot be started, or has ended and is about to be reaped
+            self._is_on = self._child is not None
+            return
+        self._said, self._asked_at = b"", now
+
+    def _hear(self, child: Child, now: float) -> None:
+        if self._asked_at is None:
+            return
+        try:
+            self._said += child.read(_MAX_ANSWER_BYTES)
+        except BlockingIOError:
+            return
+        line, end, _ = self._said.partition(b"\n")
+        if not end:
+            return
+        self._asked_at = None
+        try:
+            told = json.loads(line)
+            self._take((now, int(told["millijoules"]), int(told["gpus"])))
+        except (ValueError, KeyError, TypeError):  # it says why there are no counters
+            self._is_on = False
+            child.kill()
+
+    def _take(self, reading: _Reading) -> None:
+        if self._first is None or reading[2] != self._first[2] or reading[1] < self._first[1]:
+            self._first = reading  # another GPU, or one whose counter began anew
+            return
+        self.joules = (reading[1] - self._first[1]) // 1000
+        self.gpu_milliseconds = int((reading[0] - self._first[0]) * 1000) * reading[2]

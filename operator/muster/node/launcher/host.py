@@ -1,0 +1,151 @@
+"""The machine as the supervisor sees it: clock, signals, processes and shared memory behind one thin port."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import threading
+import time
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set
+
+from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, OWN_SHARED_MEMORY
+from muster.node.launcher.ranks import Starting, rank_starts
+from muster.node.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
+from muster.protocol.messages import Directive
+from muster.protocol.resuming import added
+
+_USERS = "/etc/passwd"
+# Where Python's getpass.getuser looks before it asks for the uid's name.
+_NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
+_KEPT_ATTEMPTS = 3  # directories of attempts, with the traces that ranks dumped
+
+
+class Wakeup:
+    """A pipe that ends the supervisor's wait; signals write into it, and so do other threads."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._write = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write, False)
+
+    def take_signals(self, handlers: Mapping[int, Callable[[], None]]) -> None:
+        """From now on these signals wake the loop; call from the main thread."""
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number, handler in handlers.items():
+            signal.signal(number, lambda _number, _frame, handler=handler: handler())  # type: ignore[misc]
+
+    def __call__(self) -> None:
+        """Wake the loop."""
+        try:
+            os.write(self._write, b"\0")
+        except BlockingIOError:  # full: it will wake anyway
+            return
+
+    def clear(self) -> None:
+        """Forget the wake-ups so far."""
+        try:
+            while os.read(self.descriptor, 4096):
+                pass
+        except BlockingIOError:
+            return
+
+
+def user_name(inherited: Mapping[str, str], uid: int, users: str) -> Dict[str, str]:
+    """A name for a uid that the image does not know, as OpenShift gives to each namespace.
+
+    Without one getpass.getuser raises, which torch.compile asks for the name of its cache.
+
+    Args:
+        users: path of the image's passwd file; no service of names is asked, which may hang.
+    """
+    if any(inherited.get(name) for name in _NAMES):
+        return {}
+    try:
+        with open(users, encoding="utf-8", errors="replace") as lines:
+            known = any(line.split(":")[2:3] == [str(uid)] for line in lines)
+    except OSError:
+        known = False
+    return {} if known else {"USER": str(uid)}
+
+
+class Host:
+    """What the supervisor needs of the operating system; a simulator has one of its own."""
+
+    tick_seconds = 0.2  # how often to read progress files: nobody tells of what is written there
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        resume_argument: Sequence[str],
+        inherited: Mapping[str, str],
+        directory: str,
+        subreaper: bool,
+        wake: Wakeup,
+    ) -> None:
+        self._command = command
+        self._resume_argument = resume_argument
+        self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
+        self._inherited = dict(inherited, **{MARK: self._mark}, **user_name(inherited, os.getuid(), _USERS))
+        self._owns_shared_memory = bool(inherited.get(OWN_SHARED_MEMORY))
+        self._directory = directory
+        self._subreaper = subreaper
+        self.wake = wake
+
+    def now(self) -> float:
+        """Seconds by a clock that only goes on."""
+        return time.monotonic()
+
+    def wait(self, descriptors: Sequence[Optional[int]], timeout_seconds: float) -> Set[int]:
+        """Until one of the descriptors can be read, somebody calls `wake`, a signal comes, or so long; returns which woke it."""
+        poller = select.poll()
+        for descriptor in (self.wake.descriptor, *descriptors):
+            if descriptor is not None:
+                poller.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poller.poll(max(0.0, timeout_seconds) * 1000)}
+        self.wake.clear()
+        return ready
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, whatever happens."""
+        time.sleep(seconds)
+
+    def reap(self) -> Dict[int, int]:
+        """Children that have ended: wait status by pid."""
+        return reap()
+
+    def start_ranks(self, directive: Directive, keeps_lines: bool) -> Starting:
+        """Begin to start the local ranks of an attempt.
+
+        Args:
+            keeps_lines: what they print, for somebody who looks for steps in it.
+        """
+        old = self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS)
+        threading.Thread(target=shutil.rmtree, args=(old, True), name="tidy", daemon=True).start()
+        directory = self._attempt_directory(directive.attempt)
+        resuming = self._resuming(directive)
+        starts = rank_starts(self._command, resuming, self._inherited, directive, directory, keeps_lines, self.now)
+        return Starting(starts, self.wake)
+
+    def _resuming(self, directive: Directive) -> List[str]:
+        """What ends the command of an attempt and tells it where to go on."""
+        name, path = directive.resume_preset or "", directive.resume_path
+        by_preset = added(name, self._command, path, self._inherited.get(CHECKPOINT_DIRECTORY, "")).words
+        return [*(self._resume_argument if path else ()), *by_preset]
+
+    def reclaim(self) -> Reclaim:
+        """Begin to end everything that the ranks have left."""
+        return Reclaim(self._mark, self._subreaper)
+
+    def shared_memory(self) -> FrozenSet[Leftover]:
+        """What lies in shared memory now, where that is the container's own."""
+        return shared_memory() if self._owns_shared_memory else frozenset()
+
+    def remove_shared_memory(self, before: FrozenSet[Leftover]) -> None:
+        """Remove what was not there before, unless somebody else may have put it there."""
+        if self._owns_shared_memory:
+            remove_shared_memory(before)
+
+    def _attempt_directory(self, attempt: int) -> str:
+        return os.path.join(self._directory, "attempt-%d" % attempt)

@@ -1,0 +1,87 @@
+"""Has a child look for checkpoints on this node's own disk before each start, since a disk may hang for ever.
+
+While no rank is alive here, and anew where the coordinator asks for another listing. A disk that does not answer holds no start: the
+job goes on from its shared checkpoints then, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, FrozenSet, Optional, Tuple
+
+from muster.node.launcher.children import Child, converse
+from muster.node.launcher.errand import Errand, Order
+from muster.protocol.messages import MAX_NUMBER, MAX_PATH_CHARS, WAIT, Directive, LocalReport
+
+
+class Local:
+    """Follows the directive, and never waits. Used from the supervisor's thread only.
+
+    Attributes:
+        scanned_for: attempt and listing for which it was looked; (0, 0) = none yet.
+        found: what this node holds whole of its share.
+    """
+
+    def __init__(
+        self, directory: str, gang: str, deadline_seconds: float, converse: Callable[..., Child] = converse
+    ) -> None:
+        self.scanned_for = (0, 0)
+        self.found: Tuple[LocalReport, ...] = ()
+        self._directory = directory
+        self._gang = gang
+        self._error = ""
+        self._ordered: Tuple[int, ...] = ()
+        self._errand = Errand("--look-locally", directory, converse, deadline_seconds)
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """The child, which is no rank's."""
+        return self._errand.pids
+
+    @property
+    def descriptor(self) -> Optional[int]:
+        """What to wait on."""
+        return self._errand.descriptor
+
+    @property
+    def error(self) -> str:
+        """Why nothing there counts, "" if it may; told also while a child that hangs cannot be ended."""
+        return "no answer from %s" % self._directory if self._errand.is_overdue else self._error
+
+    def turn(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
+        """Begin what is ordered, take in what is said, and give up a child that gives no sign of life.
+
+        Args:
+            ended: children that were reaped.
+            directive: that counts now, while no rank is alive; None: none.
+        """
+        order = self._order(directive)
+        if order is not None and order.number != self._ordered:
+            self._ordered, self._error = order.number, ""
+        if not self._directory or not self._errand.turn(now, ended, order):
+            return
+        answer = self._errand.answer
+        if answer is None:
+            self.found, self._error = (), self._errand.error or "no answer from %s" % self._directory
+        else:
+            self.found, self._error = _reports(answer), str(answer["error"])
+            attempt, listing = self._errand.done
+            self.scanned_for = attempt, listing
+
+    def stop(self) -> None:
+        """The launcher leaves."""
+        self._errand.stop()
+
+    def _order(self, directive: Optional[Directive]) -> Optional[Order]:
+        if directive is None or directive.kind != WAIT or not directive.local_share:
+            return None
+        request = {"gang": self._gang, "attempt": directive.attempt, "share": directive.local_share}
+        return Order((directive.attempt, directive.listing or 0), request)
+
+
+def _reports(answer: Dict[str, object]) -> Tuple[LocalReport, ...]:
+    items = answer.get("held")
+    found = [
+        LocalReport(int(step), str(path), int(attempt), str(kind))
+        for step, path, attempt, kind in (items if isinstance(items, list) else [])
+    ]
+    return tuple(one for one in found if len(one.path) <= MAX_PATH_CHARS and max(one.step, one.attempt) <= MAX_NUMBER)

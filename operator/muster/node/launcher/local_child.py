@@ -1,0 +1,38 @@
+"""The other end of `local.py`: looks at a node's own disk once, for the line of JSON on stdin, and tells what is there.
+
+In: `{"gang", "attempt", "share"}`. Out, on lines: `{"sign": true}`, a sign of life; last `{"held": [[step, path, attempt, format]],
+"error"}`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, BinaryIO, Callable, Dict
+
+from muster.node.checkpoint.formats.table import formats_by
+from muster.node.checkpoint.local import held
+from muster.node.launcher.errand_child import answer_once
+
+
+def look_on_request(
+    directory: str,
+    requests: BinaryIO,
+    say: Callable[[str], None],
+    now: Callable[[], float] = time.monotonic,
+    pattern: str = "",
+) -> None:
+    """Do what the first line asks for; nothing where it is closed before.
+
+    Args:
+        pattern: of the job's own checkpoints; "" = any format that is known.
+    """
+    formats = formats_by(pattern)
+
+    def look(request: Dict[str, Any], sign: Callable[[], None]) -> Dict[str, Any]:
+        try:
+            found, error = held(directory, request["gang"], int(request["attempt"]), request["share"], sign, formats)
+        except OSError as failed:
+            found, error = [], str(failed)
+        return {"held": found, "error": error}
+
+    answer_once(requests, say, look, now)

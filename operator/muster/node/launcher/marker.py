@@ -1,0 +1,261 @@
+"""The marker: a small file in the shared checkpoint directory that names the newest attempt that may save there.
+
+A gang that is cut off as a whole misses nobody, so no fence ends it. But it needs the directory to do harm, and there
+its successor says that it comes: it writes its attempt before it starts, and waits. Whoever trains without his
+coordinator reads the marker, and ends his ranks when a later attempt stands there, or when it cannot be read.
+
+That is proof only where both see the same directory, and a volume that is missing in one pod looks like an empty directory.
+So whoever writes the first marker gives it a lineage, a random name, which all who write later ones keep. Each launcher
+tells the lineage that it has read: where it is the same the directory is. Every attempt is written, whether or not it has
+anything to wait for, so that its launchers have something to read.
+
+Storage may hang for ever, so a small process looks, asked by a thread, and is killed when it has not answered after a time.
+One in the D state cannot be killed; no second one is sent after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import threading
+from typing import Callable, Collection, Dict, FrozenSet, Optional
+
+from muster.node.launcher.children import start
+from muster.protocol.checkpoint_names import is_url
+
+SILENT_SECONDS = 5.0  # without the coordinator, before the marker is asked
+PERIOD_SECONDS = 5.0
+DEADLINE_SECONDS = 10.0
+# An attempt is looked for when it is about to start, then ever more seldom until it is seen: directories are shown late.
+FIRST_SEEK_SECONDS = 1.0
+LAST_SEEK_SECONDS = 320.0
+_MAX_ANSWER_BYTES = 64 * 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """What one look has found: the attempt that stands there (0 = none), the marker's lineage, why it failed."""
+
+    attempt: int = 0
+    lineage: str = ""
+    error: str = ""
+
+
+class Storage:
+    """The file behind a thin port: one look at a time, by a process that is kept, since to start one takes seconds where
+    processors are busy.
+    """
+
+    def __init__(self, path: str, wake: Callable[[], None]) -> None:
+        self.path = path
+        self._wake = wake
+        self._process: "Optional[subprocess.Popen[bytes]]" = None
+        self._look: Optional[_Look] = None
+        self._is_open = False
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """The process that looks, which is no rank's."""
+        process = self._look.process if self._look is not None else self._process
+        return frozenset([process.pid]) if process is not None else frozenset()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a look is under way, be it one that was killed."""
+        return self._look is not None
+
+    def read(self) -> None:
+        """Begin to read; the directory is made before it was ever read."""
+        self._begin({"makes": not self._is_open})
+
+    def claim(self, attempt: int) -> None:
+        """Begin to write the attempt, unless a later one stands there."""
+        self._begin({"claim": attempt})
+
+    def take(self) -> Optional[Standing]:
+        """What was found, once."""
+        if self._look is None or not self._look.is_over:
+            return None
+        look, self._look = self._look, None
+        self._process = look.process
+        self._is_open = self._is_open or not look.standing.error
+        return look.standing
+
+    def kill(self) -> None:
+        """Give the look up, and the process with it; it is busy until that is gone."""
+        if self._look is not None and self._look.process is not None and not self._look.is_over:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                os.kill(self._look.process.pid, signal.SIGKILL)
+
+    def note_ended(self, pids: Collection[int]) -> None:
+        """These have ended: their numbers may be others' from now on."""
+        if self._process is not None and self._process.pid in pids:
+            self._process = None
+        if self._look is not None:
+            self._look.note_ended(pids)
+
+    def _begin(self, request: Dict[str, object]) -> None:
+        self._look = _Look(self._process, self.path, request, self._wake)
+
+
+class _Look:
+    """One question and its answer, in a thread.
+
+    Attributes:
+        process: that was asked; None before there is one, and once it has ended.
+    """
+
+    def __init__(
+        self,
+        process: "Optional[subprocess.Popen[bytes]]",
+        path: str,
+        request: Dict[str, object],
+        wake: Callable[[], None],
+    ) -> None:
+        self.process = process
+        self.is_over = False
+        self.standing = Standing()
+        self._path = path
+        self._request = request
+        self._wake = wake
+        threading.Thread(target=self._run, name="marker", daemon=True).start()
+
+    def note_ended(self, pids: Collection[int]) -> None:
+        """See Storage."""
+        if self.process is not None and self.process.pid in pids:
+            self.process = None
+
+    def _run(self) -> None:
+        try:
+            process = self.process = self.process or start("--marker", self._path)
+            answer = _asked(process, self._request)
+            if answer is None:
+                self.process = None  # its number may soon be another's
+            self.standing = answer or Standing(error="the process that looks at the marker ended unexpectedly")
+        except OSError as error:
+            self.standing = Standing(error="cannot look at the marker: %s" % error)
+        self.is_over = True
+        self._wake()
+
+
+def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Optional[Standing]:
+    """The answer; None from a process that has ended, or does soon."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        document = json.loads(process.stdout.readline(_MAX_ANSWER_BYTES))
+        return Standing(int(document["attempt"]), str(document["lineage"]), str(document["error"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        return None
+
+
+def path_of(directory: str, gang: str) -> str:
+    """Where the marker of a gang stands, "" where there can be none: a store is not written to."""
+    return os.path.join(directory, ".muster-" + gang) if directory and gang and not is_url(directory) else ""
+
+
+class Marker:
+    """What this launcher knows of the marker. Used from the supervisor's thread only.
+
+    Attributes:
+        standing: what the last look has found.
+        claimed_at: since when the claimed attempt has stood there; None while none is claimed, or another is found.
+        has_looked: whether a look has come to an end, or there is nothing to look at.
+        is_readable: whether it has ever been read: only then this launcher may be told to obey it.
+    """
+
+    def __init__(self, storage: Optional[Storage]) -> None:
+        self._storage = storage
+        self._asked_at: Optional[float] = None  # a look that still counts is under way since
+        self._asked_for = 0  # the attempt that it is to write, 0 = none
+        self._next_at = 0.0
+        self._claim = 0
+        self._read_at = float("-inf")  # when the last look that succeeded began
+        self._sought = 0  # the attempt that is looked for
+        self._seek_at = 0.0
+        self._seek_pause = FIRST_SEEK_SECONDS
+        self.standing = Standing()
+        self.claimed_at: Optional[float] = None
+        self.has_looked = storage is None
+        self.is_readable = False
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """Processes that are no rank's."""
+        return self._storage.pids if self._storage is not None else frozenset()
+
+    def note_ended(self, pids: Collection[int]) -> None:
+        """These have been reaped."""
+        if self._storage is not None:
+            self._storage.note_ended(pids)
+
+    def unread_seconds(self, now: float, since: float) -> float:
+        """For how long nobody knows what stands there, counted from `since` at the earliest."""
+        return now - max(since, self._read_at)
+
+    def next_at(self) -> Optional[float]:
+        """When a look under way is given up."""
+        return self._asked_at + DEADLINE_SECONDS if self._asked_at is not None else None
+
+    def turn(self, now: float, claim: int, reads: bool, attempt: int = 0) -> None:
+        """Take in what was found, and look again when it is time.
+
+        Args:
+            claim: the attempt that is to stand there by order, 0 = none.
+            reads: whether to read it otherwise.
+            attempt: the one that is to start or runs here, to be looked for now and then until it is seen; 0 = none.
+        """
+        if self._storage is None:
+            return
+        if attempt != self._sought:
+            self._sought, self._seek_at, self._seek_pause = attempt, now + FIRST_SEEK_SECONDS, FIRST_SEEK_SECONDS
+        if claim != self._claim:
+            self._claim, self._next_at, self.claimed_at = claim, 0.0, None
+        self._take(self._storage, now)
+        seeks = self.standing.attempt < self._sought and now >= self._seek_at
+        if not self._storage.is_busy and (seeks or (now >= self._next_at and (claim or reads))):
+            if seeks:
+                self._seek_pause = min(2 * self._seek_pause, LAST_SEEK_SECONDS)
+                self._seek_at = now + self._seek_pause
+            self._asked_at, self._asked_for, self._next_at = now, claim, now + PERIOD_SECONDS
+            if claim:
+                self._storage.claim(claim)
+            else:
+                self._storage.read()
+
+    def stop(self) -> None:
+        """The launcher leaves: end the look, and do not wait for it."""
+        if self._storage is not None:
+            self._storage.kill()
+
+    def _take(self, storage: Storage, now: float) -> None:
+        found = storage.take()
+        if self._asked_at is None:
+            return
+        if found is None and now >= self._asked_at + DEADLINE_SECONDS:
+            storage.kill()
+            text = "no answer about the marker %s within %g s: is the file system stalled?"
+            found = Standing(error=text % (storage.path, DEADLINE_SECONDS))
+        if found is not None:
+            self._note(found, self._asked_at, now)
+            self._asked_at = None
+
+    def _note(self, found: Standing, asked_at: float, now: float) -> None:
+        self.has_looked = True
+        if found.error:  # what stood there may stand there still
+            self.standing = dataclasses.replace(self.standing, error=found.error)
+            return
+        lowered = found.attempt < self.standing.attempt
+        self.standing, self._read_at, self.is_readable = found, asked_at, True
+        if lowered:
+            self.claimed_at = None
+        if self._asked_for and self._asked_for == self._claim and found.attempt >= self._claim:
+            self.claimed_at = now if self.claimed_at is None else self.claimed_at

@@ -1,0 +1,244 @@
+"""Looks for steps in the ranks' output, in a child process: a pattern that takes for ever stops only the child.
+
+Any pattern is somebody's: one like `(a+)+$` takes years for some lines, and while the regular expression engine works no
+thread of its process does, a launcher's fence among them. So the child ends itself when a line takes too long
+(`match_child.py`), and after a few of these the pattern is given up and people are told.
+
+Output that comes faster than it is looked through is left out, the oldest first.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import signal
+import threading
+from typing import Callable, Deque, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from muster.node.launcher.children import Child, converse
+from muster.node.launcher.match_child import LINE_SECONDS, MAX_STEPS
+from muster.node.launcher.progress import MAX_MATCHED_BYTES
+from muster.protocol.messages import LONGEST_SECONDS
+
+_MAX_KEPT_BYTES = 64 * 1024  # of each rank's output that waits
+_BATCH_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
+_BETWEEN_SECONDS = 0.02  # between batches, however much is printed
+_PAUSE_SECONDS = 1.0  # before a child that has ended is replaced
+_MAX_FAILURES = 3
+_FORGIVEN_SECONDS = 3600.0
+_MAX_ANSWER_BYTES = 64 * 1024
+
+
+class Printed:
+    """What a rank has printed and nobody has looked through yet, and the steps in what was. Filled by output threads."""
+
+    def __init__(self, resumed_step: int = 0) -> None:
+        """Of a rank that went on from the checkpoint of this step, 0 = from none."""
+        self.resumed_step = resumed_step
+        self.preset = ""  # by which its steps were found; "" where by a pattern, or none was
+        self.loss = ""  # beside the newest of them that has one
+        self.figures: Dict[str, float] = {}  # likewise, by what muster.node.launcher.printed calls them
+        self.seconds: Dict[str, float] = {}  # that its steps have spent otherwise than computing, as it prints
+        self._has_steps = False
+        self._is_taken = False  # some lines are being looked through
+        self._steps: List[int] = []
+        self._lock = threading.Lock()
+        self._lines: Deque[bytes] = collections.deque()
+        self._bytes = 0
+
+    def put(self, lines: Sequence[bytes]) -> None:
+        """Add these lines; the oldest go where it is too much."""
+        with self._lock:
+            for line in lines:
+                self._lines.append(line[:MAX_MATCHED_BYTES])
+                self._bytes += len(self._lines[-1]) + 1
+                while self._bytes > _MAX_KEPT_BYTES:
+                    self._bytes -= len(self._lines.popleft()) + 1
+
+    def take_lines(self, least_bytes: int) -> List[bytes]:
+        """The oldest lines, until they have this length together."""
+        taken: List[bytes] = []
+        length = 0
+        with self._lock:
+            while self._lines and length < least_bytes:
+                taken.append(self._lines.popleft())
+                length += len(taken[-1]) + 1
+            self._bytes -= length
+            self._is_taken = bool(taken)
+        return taken
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are lines of which it is not known yet what is in them."""
+        return self._is_taken or bool(self._lines)
+
+    def note_answer(self) -> None:
+        """What was taken has been looked through, or is lost."""
+        self._is_taken = False
+
+    def note_steps(
+        self,
+        steps: Sequence[int],
+        preset: str,
+        loss: str,
+        figures: Mapping[str, float],
+        seconds: Mapping[str, float],
+    ) -> None:
+        """These were found in lines that were taken. Of seconds before its first step only the names count: that time is part of the start."""
+        self._has_steps |= bool(steps)
+        for name, more in seconds.items():
+            so_far = self.seconds.get(name, 0.0) + (more if self._has_steps else 0.0)
+            self.seconds[name] = min(so_far, LONGEST_SECONDS)
+        self._steps = [*self._steps, *steps][-MAX_STEPS:]
+        self.preset = preset or self.preset
+        self.loss = loss or self.loss
+        self.figures.update(figures)
+
+    def take_steps(self) -> List[int]:
+        """The steps that were found since the last call."""
+        steps, self._steps = self._steps, []
+        return steps
+
+
+class Matcher:
+    """Passes lines to the child and takes in what it has found; never waits. Used from the supervisor's thread only.
+
+    Attributes:
+        error: why steps in the output are not counted any more, "" while they are.
+        looks_like: a preset that does not count unless people name it, and whose lines have come; "" = none.
+    """
+
+    def __init__(self, pattern: str, log: Callable[[str], None], preset: str = "") -> None:
+        """Look by a pattern, else by a preset (muster.protocol.presets), else not at all."""
+        self.error = ""
+        self.looks_like = ""
+        self._asked_by = ("--match-steps", pattern) if pattern else ("--match-preset", preset)
+        self._what = "progress.stepPattern %r" % pattern if pattern else "progress.preset %s" % preset
+        self._log = log
+        self._child: Optional[Child] = None
+        self._asked: Tuple[Printed, ...] = ()  # whose lines the child looks through
+        self._unsent = b""
+        self._answer = b""
+        self._next_at = 0.0
+        self._has_more = False
+        self._failures = 0
+        self._failed_at = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether output is looked through at all."""
+        return bool(self._asked_by[1]) and not self.error
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """The child, which is no rank's."""
+        return frozenset([self._child.pid]) if self._child is not None else frozenset()
+
+    @property
+    def descriptor(self) -> Optional[int]:
+        """What to wait on for the answer."""
+        return self._child.descriptor if self._child is not None and self._asked else None
+
+    def next_at(self) -> Optional[float]:
+        """When `turn` has something to do, as far as the clock is concerned; new output it is told of by nobody."""
+        return self._next_at if self._has_more and not self._asked else None
+
+    def turn(self, now: float, ended: Dict[int, int], printed: Sequence[Printed]) -> None:
+        """Take in an answer, and ask on."""
+        self._take()
+        if self._child is not None and self._child.pid in ended:
+            self._note_end(now, ended[self._child.pid])
+        if self.is_on and not self._asked and now >= self._next_at:
+            self._ask(now, printed)
+        self._send()
+
+    def stop(self) -> None:
+        """The launcher leaves: end the child, and do not wait for it."""
+        if self._child is not None:
+            self._child.kill()
+
+    def _ask(self, now: float, printed: Sequence[Printed]) -> None:
+        share = _BATCH_BYTES // max(1, len(printed))
+        batch = [(place, one.resumed_step, line) for place, one in enumerate(printed) for line in one.take_lines(share)]
+        self._has_more = bool(batch)
+        if not batch:
+            return
+        self._next_at, self._asked = now + _BETWEEN_SECONDS, tuple(printed)
+        if self._child is None:
+            try:
+                self._child = self._spawn()
+            except OSError as error:
+                self._failed(now, "the process that looks for it cannot be started: %s" % error)
+                self._looked_through()
+                return
+        self._unsent = b"".join([b"%d %d %s\n" % item for item in batch]) + b"\n"
+
+    def _spawn(self) -> Child:
+        child = converse(*self._asked_by)
+        self._answer = b""
+        return child
+
+    def _send(self) -> None:
+        if self._child is None or not self._unsent:
+            return
+        try:
+            self._unsent = self._unsent[self._child.write(self._unsent) :]
+        except BlockingIOError:  # full: later
+            return
+        except OSError:  # it has ended, and is about to be reaped
+            self._unsent = b""
+
+    def _take(self) -> None:
+        if self._child is None or not self._asked:
+            return
+        try:
+            self._answer += self._child.read(_MAX_ANSWER_BYTES)
+        except BlockingIOError:
+            return
+        line, end, _ = self._answer.partition(b"\n")
+        if not end:
+            return
+        self._answer = b""
+        try:
+            message = json.loads(line)
+            if "error" in message:
+                self._give_up("%s is ignored: %s" % (self._what, message["error"]))
+                return
+            for place, *found in message["steps"]:
+                self._asked[place].note_steps(*found)
+            self.looks_like = message["looksLike"]
+        except (ValueError, KeyError, IndexError, TypeError):  # nothing that the child has written
+            self.stop()
+        self._looked_through()
+
+    def _note_end(self, now: float, status: int) -> None:
+        if self._child is not None:
+            self._child.hang_up()
+        self._child = None
+        self._looked_through()
+        if self.error:
+            return
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
+            self._failed(now, "a line of output takes more than %g s of processor time" % LINE_SECONDS)
+        else:
+            self._failed(now, "the process that looks for it has ended unexpectedly, with status %d" % status)
+
+    def _looked_through(self) -> None:
+        for printed in self._asked:
+            printed.note_answer()
+        self._asked, self._unsent = (), b""
+
+    def _failed(self, now: float, why: str) -> None:
+        if now >= self._failed_at + _FORGIVEN_SECONDS:
+            self._failures = 0
+        self._failures, self._failed_at, self._next_at = self._failures + 1, now, now + _PAUSE_SECONDS
+        if self._failures >= _MAX_FAILURES:
+            self._give_up("%s is given up after %d failures: %s" % (self._what, _MAX_FAILURES, why))
+
+    def _give_up(self, why: str) -> None:
+        self.error = "%s; steps in the output are not counted" % why
+        self._has_more = False
+        self._looked_through()
+        self._log(self.error)
+        self.stop()

@@ -1,0 +1,204 @@
+"""Asks the neighbours whether they are there, past the coordinator, and passes on what they know: small UDP packets.
+
+Silence is counted from the moment a ping was sent that got an answer, so that it is never too short. An answer names
+the newest attempt that the neighbour knows of, by the coordinator or by its own neighbours, and how long ago somebody
+last found the gang broken: a member silent for the length of the fence, or fenced. So whoever is cut off together with
+all its neighbours learns it too. The news is asked for, not sent: an answer carries a number that only the one who was
+asked knows, a ping does not. Who has news says so in its pings (`!`), and is asked at once.
+
+    ping  muster-ping <16 bytes>[ ?|! <gang>]
+    pong  muster-pong <the 16 bytes> <newest attempt>[ <attempt> <milliseconds since it was found broken>]
+
+What is in brackets of a pong is sent to those alone who ask for it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Callable, Dict, List, Optional, Tuple
+
+from muster.node.launcher.datagrams import Address, Datagrams
+from muster.protocol.messages import Peer
+
+_PING, _PONG = b"muster-ping ", b"muster-pong "
+_ASKS, _HAS_NEWS = b" ?", b" !"
+_NONCE_BYTES = 16
+_PERIOD_SECONDS = 1.0
+_PACKETS_PER_TURN = 64
+_MAX_OPEN_PINGS = 32  # per neighbour; an answer to an older one is too late
+_SHORTEST_PERIOD_SECONDS = 0.05  # between pings of one neighbour, however often it says that it has news
+_OLD_NEWS_SECONDS = 3.0  # what is newer by this than all before is told at once
+_MAX_DIGITS = 15
+
+
+class Peers:
+    """Answers pings, sends them to the neighbours of the current attempt, and keeps the news of that attempt."""
+
+    def __init__(self, datagrams: Datagrams, gang: str = "", nonce: Callable[[int], bytes] = os.urandom) -> None:
+        self._datagrams = datagrams
+        self._gang = gang.encode("ascii", "replace")
+        self._nonce = nonce
+        self._running = 0  # the attempt whose ranks are here, 0 = none
+        self._asked_for: Tuple[Peer, ...] = ()
+        self._peers: Tuple[Peer, ...] = ()
+        self._count = 0  # of the neighbours, those of whom nobody has told yet among them
+        self._began_at = self._told_at = 0.0
+        self._heard_at: Dict[int, float] = {}
+        self._pinged_at: Dict[int, float] = {}
+        self._open: Dict[int, Dict[bytes, float]] = {}
+        self._next_ping_at = 0.0
+        self._has_news = False  # that the neighbours may not know yet
+        self._known = 0  # the newest attempt that the coordinator has named
+        self.port = datagrams.port
+        self.descriptor = datagrams.descriptor
+        self.newest_heard = 0  # the newest attempt that an answer has named
+        self.broken_at: Optional[float] = None  # when somebody last found the gang of this attempt broken
+
+    def know(self, attempt: int) -> None:
+        """The coordinator has named this attempt: told in each answer from now on."""
+        if attempt > max(self._known, self.newest_heard):
+            self._spread()
+        self._known = max(self._known, attempt)
+
+    def begin(
+        self, attempt: int, peers: Tuple[Peer, ...], count: int, now: float, told_at: Optional[float] = None
+    ) -> None:
+        """The ranks of an attempt start here, or with 0 there are none any more: forget old silence and news.
+
+        Args:
+            told_at: when the report was sent that was answered with the go; whoever never answers counts as silent since.
+        """
+        self._running = attempt
+        self.broken_at = None
+        self._peers = ()
+        self._count = 0
+        self._began_at, self._told_at = now, now if told_at is None else told_at
+        self._heard_at = {}
+        self._open = {}
+        self._asked_for = ()
+        self.watch(peers, count, now)
+
+    def watch(self, peers: Tuple[Peer, ...], count: int, now: float) -> None:
+        """Ping these from now on.
+
+        Within an attempt none is forgotten: a coordinator that is new knows fewer, and silence must go on counting, be it
+        at another address.
+
+        Args:
+            count: how many neighbours there are in all, 0 = not told.
+        """
+        self._count = max(self._count, count)
+        if peers == self._asked_for:
+            return
+        self._asked_for = peers
+        known = {peer.index: peer for peer in self._peers}
+        named = {peer.index for peer in peers}
+        self._peers = peers + tuple(peer for index, peer in known.items() if index not in named)
+        self._heard_at = {peer.index: self._heard_at.get(peer.index, now) for peer in self._peers}
+        self._open = {
+            peer.index: self._open[peer.index] if known.get(peer.index) == peer else {} for peer in self._peers
+        }
+        self._pinged_at = {}
+        self._next_ping_at = now
+
+    def silent_seconds(self, now: float) -> List[float]:
+        """For how long each neighbour cannot be said to answer; one that never did, or of whom nobody has told, since the go.
+
+        A coordinator that is new cannot tell of one that is cut off from it. It gets no answer here either, and whoever
+        judges by its complaint counts on it that silence between two is noticed by both.
+        """
+        found = [now - (at if at > self._began_at else self._told_at) for at in self._heard_at.values()]
+        return [*found, now - self._told_at] if len(found) < self._count else found
+
+    def heard(self) -> Tuple[Tuple[int, float], ...]:
+        """For each neighbour: index and since when it can be said to answer."""
+        return tuple((peer.index, self._heard_at[peer.index]) for peer in self._peers)
+
+    def found_broken(self, moment: float) -> None:
+        """Somebody found the gang of this attempt broken at this moment."""
+        before = self.broken_at
+        if before is None or moment > before:
+            self.broken_at = moment
+            if before is None or moment > before + _OLD_NEWS_SECONDS:
+                self._spread()
+
+    def turn(self, now: float) -> bool:
+        """Answer what came in, and ping when it is time; returns whether there is news of the gang."""
+        before = self.newest_heard, self.broken_at
+        for _ in range(_PACKETS_PER_TURN):
+            packet = self._datagrams.receive()
+            if packet is None:
+                break
+            self._receive(packet[0], packet[1], now)
+        if now >= self._next_ping_at and self._peers:
+            self._next_ping_at = now + _PERIOD_SECONDS
+            kind = _HAS_NEWS if self._has_news else _ASKS
+            self._has_news = False
+            for peer in self._peers:
+                self._ping(peer, kind, now)
+        return before != (self.newest_heard, self.broken_at)
+
+    def next_at(self) -> Optional[float]:
+        """When `turn` has something to send."""
+        return self._next_ping_at if self._peers else None
+
+    def _spread(self) -> None:
+        self._has_news = True
+        self._next_ping_at = 0.0
+
+    def _receive(self, data: bytes, sender: Address, now: float) -> None:
+        kind, nonce, rest = data[: len(_PING)], data[len(_PING) :][:_NONCE_BYTES], data[len(_PING) + _NONCE_BYTES :]
+        if len(nonce) != _NONCE_BYTES:
+            return
+        if kind == _PING:
+            self._answer(nonce, rest, sender, now)
+        elif kind == _PONG:
+            self._take(nonce, rest)
+
+    def _answer(self, nonce: bytes, rest: bytes, sender: Address, now: float) -> None:
+        asks, gang = rest[: len(_ASKS)], rest[len(_ASKS) + 1 :]
+        if gang and self._gang and gang != self._gang:
+            return  # the address is another's by now, and the one who was there is gone
+        text = b" %d" % max(self._known, self.newest_heard)
+        if asks in (_ASKS, _HAS_NEWS) and self.broken_at is not None:
+            text += b" %d %d" % (self._running, max(0, int((now - self.broken_at) * 1000)))
+        self._datagrams.send(_PONG + nonce + text, sender)
+        if asks == _HAS_NEWS:
+            for peer in self._peers:
+                if peer.address == sender[0] and now - self._pinged_at.get(peer.index, 0.0) > _SHORTEST_PERIOD_SECONDS:
+                    self._ping(peer, _ASKS, now)
+
+    def _take(self, nonce: bytes, rest: bytes) -> None:
+        for index, sent in self._open.items():
+            if nonce in sent:
+                sent_at = sent.pop(nonce)
+                self._heard_at[index] = max(self._heard_at[index], sent_at)
+                self._learn(_numbers(rest), sent_at)
+
+    def _learn(self, numbers: Tuple[int, ...], sent_at: float) -> None:
+        """What an answer says. Its age counts from when it was asked for: news never gets younger by being told."""
+        if numbers and numbers[0] > self.newest_heard:
+            self.newest_heard = numbers[0]
+            if self.newest_heard > self._known:
+                self._spread()
+        if len(numbers) >= 3 and numbers[1] == self._running:
+            self.found_broken(sent_at - numbers[2] / 1000.0)
+
+    def _ping(self, peer: Peer, kind: bytes, now: float) -> None:
+        nonce = self._nonce(_NONCE_BYTES)
+        sent = self._open[peer.index]
+        sent[nonce] = self._pinged_at[peer.index] = now
+        while len(sent) > _MAX_OPEN_PINGS:
+            sent.pop(next(iter(sent)))
+        gang = b" " + self._gang if self._gang else b""
+        self._datagrams.send(_PING + nonce + kind + gang, (peer.address, peer.port))
+
+
+def _numbers(text: bytes) -> Tuple[int, ...]:
+    """The numbers at the beginning of an answer, up to the first word that is none."""
+    found = []
+    for word in text.split():
+        if not word.isdigit() or len(word) > _MAX_DIGITS:
+            break
+        found.append(int(word))
+    return tuple(found)

@@ -1,0 +1,227 @@
+"""Steps in what a framework prints, by its preset (muster.protocol.presets): the part that runs in the child of `matcher.py`.
+
+Without the name of a preset all that are distinct count: those that print together, as Hugging Face's Trainer and DeepSpeed do,
+number their steps alike. Those that are not distinct are only noticed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Dict, Mapping, Match, NamedTuple, Optional, Pattern, Tuple
+
+from muster.node.launcher.progress import MAX_MATCHED_BYTES
+from muster.protocol.messages import INPUT_WAIT, LONGEST_SECONDS, MAX_NUMBER, MAX_VALUE_CHARS
+from muster.protocol.presets import AUTO, PRESETS, Preset, Timer
+
+# What a line may print beside its step.
+TOKENS = "tokens"  # that each accelerator trains in a second
+STEP_SECONDS = "stepSeconds"  # what a step takes
+TFLOPS = "tflops"  # of each accelerator
+MFU = "mfu"  # the share of its peak
+
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+_Kinds = Tuple[Tuple[str, Pattern[str]], ...]
+
+
+class Found(NamedTuple):
+    """A finished step, or what steps have spent otherwise than computing.
+
+    Attributes:
+        step: over the whole training; None: the line finishes none.
+        preset: whose line it is.
+        loss: of it, as it is printed; "" = not there.
+        figures: the numbers that the line prints besides, by TOKENS, STEP_SECONDS, TFLOPS and MFU.
+        seconds: that went elsewhere, by INPUT_WAIT and COMMUNICATION of muster.protocol.messages.
+    """
+
+    step: Optional[int]
+    preset: str
+    loss: str = ""
+    figures: Mapping[str, float] = {}
+    seconds: Mapping[str, float] = {}
+
+
+class _Compiled(NamedTuple):
+    preset: Preset
+    lines: _Kinds
+    confirms: _Kinds
+    loss: Optional[Pattern[str]]
+    figures: Tuple[Tuple[str, Pattern[str]], ...]
+    timers: Tuple[Tuple[Timer, Pattern[str]], ...]
+
+    @classmethod
+    def of(cls, preset: Preset) -> "_Compiled":
+        lines, confirms = (
+            tuple((line.holds, re.compile(line.pattern)) for line in kind) for kind in (preset.lines, preset.confirms)
+        )
+        figures = (
+            (TOKENS, preset.tokens),
+            (STEP_SECONDS, preset.pace),
+            (TFLOPS, preset.tflops),
+            (MFU, preset.mfu),
+        )
+        timers = tuple((timer, re.compile(timer.pattern)) for timer in preset.timers)
+        patterns = tuple((name, re.compile(pattern)) for name, pattern in figures if pattern)
+        return cls(preset, lines, confirms, re.compile(preset.loss) if preset.loss else None, patterns, timers)
+
+
+class _Rank:
+    """Which of its bars counts, where that has to be confirmed, and where it went on."""
+
+    def __init__(self) -> None:
+        self.bar: Optional[Tuple[int, int]] = None  # step and total of the newest bar
+        self.total: Optional[int] = None  # of the bar that counts
+        self.resumed_step = 0  # of the checkpoint that it went on from, 0 = none
+        self.before: Optional[int] = None  # steps before the epoch in whose middle that was
+        self.told: Dict[str, Tuple[int, int]] = {}  # by preset: the newest step, and how many its line has told
+
+    def note(self, preset: str, step: int) -> None:
+        """A line tells of all steps since the one before; of the first one nobody knows how many these are."""
+        newest, count = self.told.get(preset, (step, 0))
+        if step != newest:
+            count = max(step - newest, 0)
+        self.told[preset] = step, count
+
+
+class Reader:
+    """Looks for steps in lines of several ranks.
+
+    Attributes:
+        looks_like: a preset that is not distinct, and whose lines came; "" = none.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Read by the preset of this name, or by any that is distinct (AUTO).
+
+        Raises:
+            ValueError: there is none.
+        """
+        chosen = [preset for preset in PRESETS if name in (AUTO, preset.name)]
+        if not chosen:
+            raise ValueError("there is no preset %s" % name)
+        self.looks_like = ""
+        self._asked = [_Compiled.of(preset) for preset in chosen if preset.is_distinct or name != AUTO]
+        self._noticed = [_Compiled.of(preset) for preset in chosen if not preset.is_distinct and name == AUTO]
+        self._ranks: Dict[int, _Rank] = {}
+
+    def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[Found]:
+        """What this line of a rank tells, None if nothing.
+
+        Args:
+            resumed_step: of the checkpoint that the rank went on from, 0 = none.
+        """
+        text = _COLOURS.sub("", line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
+        rank = self._ranks.setdefault(place, _Rank())
+        if rank.resumed_step != resumed_step:
+            rank.resumed_step, rank.before, rank.told = resumed_step, None, {}
+        for one in self._asked:
+            step = _step_of(one, rank, text)
+            if step is not None:
+                rank.note(one.preset.name, step)
+                return Found(step, one.preset.name, _value(one.loss, text), _figures(one, text))
+            seconds = _seconds(one, rank, text)
+            if seconds:
+                return Found(None, one.preset.name, seconds=seconds)
+        if not self.looks_like:
+            self.looks_like = next((one.preset.name for one in self._noticed if _match(one.lines, text)), "")
+        return None
+
+
+def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
+    found = _match(one.lines, text)
+    if not one.confirms:
+        return _number(found, rank) if found else None
+    if found is not None:
+        rank.bar = int(found.group("step")), int(found.group("total"))
+    else:
+        confirmed = _match(one.confirms, text)
+        if confirmed is None:
+            return None
+        if "total" in confirmed.re.groupindex:
+            rank.total = int(confirmed.group("total").replace(",", ""))
+        elif rank.bar is not None:
+            rank.total = rank.bar[1]
+    if rank.bar is None or rank.bar[1] != rank.total:
+        return None
+    return _finished(rank.bar[0])
+
+
+def _value(pattern: Optional[Pattern[str]], text: str) -> str:
+    found = pattern.search(text) if pattern is not None else None
+    return found.group("value")[:MAX_VALUE_CHARS] if found is not None else ""
+
+
+def _figures(one: _Compiled, text: str) -> Dict[str, float]:
+    """The numbers in a line, in units of one second; what is no quantity is left out."""
+    read: Dict[str, float] = {}
+    for name, pattern in one.figures:
+        found = pattern.search(text)
+        if found is None:
+            continue
+        unit, printed = next((unit, text) for unit, text in found.groupdict().items() if text is not None)
+        number = float(printed.replace(",", ""))
+        if unit == "milliseconds":
+            number /= 1000.0
+        elif unit == "percent":
+            number /= 100.0
+        elif unit == "rate":
+            number = 1.0 / number if number else math.inf
+        if unit == "value" or 0 < number <= LONGEST_SECONDS:
+            read[name] = number
+    return read
+
+
+def _seconds(one: _Compiled, rank: _Rank, text: str) -> Dict[str, float]:
+    """What the steps have spent otherwise than computing that this line tells of; 0 of those up to the first line: that is start."""
+    seconds: Dict[str, float] = {}
+    for timer, pattern in one.timers:
+        found = pattern.search(text) if timer.holds in text else None
+        if found is None:
+            continue
+        groups = found.groupdict()
+        printed = groups["value"] or groups["most" if timer.spent_on == INPUT_WAIT else "least"]
+        _, count = rank.told.get(one.preset.name, (0, 0))
+        times = count if timer.is_mean else int(one.preset.name in rank.told)
+        spent = times * float(printed.replace(",", "")) / 1000.0
+        if spent <= LONGEST_SECONDS:
+            seconds[timer.spent_on] = seconds.get(timer.spent_on, 0.0) + spent
+    return seconds
+
+
+def _match(kinds: _Kinds, text: str) -> Optional[Match[str]]:
+    for holds, pattern in kinds:
+        if holds in text:
+            found = pattern.search(text)
+            if found is not None:
+                return found
+    return None
+
+
+def _number(found: Match[str], rank: _Rank) -> Optional[int]:
+    groups = found.groupdict()
+    before: Optional[int] = 0  # this epoch
+    if "unnamed" in groups:
+        before = _before_the_epoch(rank, int(groups["step"]))
+    elif "epoch" in groups:
+        before = int(groups["epoch"]) * int(groups["total"])
+    elif "next_epoch" in groups:
+        before = (int(groups["next_epoch"]) - 1) * int(groups["total"])
+    step = None if before is None else _finished(int(groups["step"]), before)
+    return None if groups.get("restored") and step == rank.resumed_step else step
+
+
+def _before_the_epoch(rank: _Rank, batch: int) -> Optional[int]:
+    """Steps before the epoch in whose middle the rank went on, from the first batch that it prints; None: nobody knows.
+
+    In the first epoch batches are steps. A later one is not longer than the steps before it, and the first batch that is
+    printed is the next step, or one of the next where not every one is printed: then steps are told too low until the epoch ends.
+    """
+    if rank.before is None and rank.resumed_step and batch:
+        rank.before = 0 if batch > rank.resumed_step else rank.resumed_step + 1 - batch
+    return rank.before
+
+
+def _finished(step: int, before: int = 0) -> Optional[int]:
+    """The step over the whole training. Bars begin with 0, also those that go on from 300: nothing is finished then."""
+    return before + step if step and before + step <= MAX_NUMBER else None

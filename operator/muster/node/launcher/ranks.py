@@ -1,0 +1,403 @@
+"""The rank processes of one attempt: start, output, progress, end."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import subprocess
+import threading
+from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_environment
+from muster.node.launcher.log import write_whole
+from muster.node.launcher.matcher import Printed
+from muster.node.launcher.progress import Corruption, ProgressFile
+from muster.node.launcher.snapshot import RankView
+from muster.node.launcher.stepclock import StepClock
+from muster.protocol.expansion import expanded, resolved, with_identity
+from muster.protocol.messages import MAX_TAIL_CHARS, Directive, RankReport, limits, readable
+from muster.protocol.resuming import BY_NAME, link, pointer, tracker
+
+_CHUNK_BYTES = 64 * 1024
+_MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
+_IDLE_FLUSH_SECONDS = 0.2
+_MAX_POINTER_CHARS = 4096
+_DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output, and for the steps in it
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell reports them
+
+
+class Output:
+    """Passes one stream of a rank through, whole lines at a time, and keeps the rank's tail and step.
+
+    It reads only as fast as it can write: when nobody reads the container's log the rank blocks, as it would without a
+    launcher, and no memory is used.
+    """
+
+    def __init__(self, source: int, target: int, rank: "Rank") -> None:
+        self._source = source
+        self._target = target
+        self._rank = rank
+        self._line = b""  # the beginning of the line that is still being written
+        self._thread = threading.Thread(target=self._pump, name="output", daemon=True)
+        self._thread.start()
+
+    def is_drained(self) -> bool:
+        """Whether the stream has ended and everything is written."""
+        return not self._thread.is_alive()
+
+    def join(self, timeout_seconds: float) -> None:
+        """Wait for the end of the stream."""
+        self._thread.join(max(0.0, timeout_seconds))
+
+    def _pump(self) -> None:
+        pending = b""
+        try:
+            while True:
+                if pending and not _readable(self._source, _IDLE_FLUSH_SECONDS):
+                    pending = self._pass_on(pending)  # a progress bar or a prompt without a line end
+                data = os.read(self._source, _CHUNK_BYTES)
+                if not data:
+                    break
+                pending += data
+                end = max(pending.rfind(b"\n"), pending.rfind(b"\r")) + 1
+                if len(pending) - end > _CHUNK_BYTES:
+                    end = len(pending)
+                if end:
+                    self._pass_on(pending[:end])
+                    pending = pending[end:]
+        finally:
+            self._pass_on(pending)
+            os.close(self._source)
+
+    def _pass_on(self, data: bytes) -> bytes:
+        if data:
+            *lines, self._line = (self._line + data).replace(b"\r", b"\n").split(b"\n")
+            self._line = self._line[-_MAX_LINE_BYTES:]
+            self._rank.note_output(data, lines)
+            write_whole(self._target, data)
+        return b""
+
+
+def _readable(descriptor: int, timeout_seconds: float) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(timeout_seconds * 1000))
+
+
+class Rank:
+    """One rank process."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        local_rank: int,
+        progress_path: str,
+        keeps_lines: bool,
+        clock: Callable[[], float],
+        problem: Optional[OSError] = None,  # why it cannot even be tried
+    ) -> None:
+        self.rank = int(environment["RANK"])
+        self.local_rank = local_rank
+        self.clock = StepClock()
+        self._now = clock
+        self.heard_at = clock()  # when it last printed, or wrote of its progress
+        self.printed = Printed(int(environment.get("MUSTER_RESUME_STEP") or 0))
+        self._keeps_lines = keeps_lines
+        self._progress = ProgressFile(progress_path)
+        self._lock = threading.Lock()
+        self._tail = b""
+        self._exit_code: Optional[int] = None
+        self._signal: Optional[int] = None
+        self._ended_at: Optional[float] = None
+        self._ended_by_launcher = False
+        self._outputs: List[Output] = []
+        self.pid = 0
+        if problem is None:
+            self._start(command, environment)
+        else:
+            self._cannot_start(command, problem)
+
+    def _start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        try:
+            process = subprocess.Popen(
+                list(command),
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out_write,
+                stderr=err_write,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            os.close(out_read)
+            os.close(err_read)
+            self._cannot_start(command, error)
+        else:
+            self.pid = process.pid
+            process.returncode = 0  # this launcher reaps by itself; Popen must never wait for the pid
+            self._outputs = [Output(out_read, 1, self), Output(err_read, 2, self)]
+        finally:
+            os.close(out_write)
+            os.close(err_write)
+
+    def _cannot_start(self, command: Sequence[str], error: Exception) -> None:
+        self._exit_code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+        self._ended_at = self._now()
+        self._tail = ("muster: cannot start %r: %s" % (command[0], error)).encode("utf-8", "replace")
+
+    def note_output(self, data: bytes, lines: Sequence[bytes]) -> None:
+        """Called by the output threads: what was printed, and the lines that this completed."""
+        self.heard_at = self._now()
+        with self._lock:
+            self._tail = (self._tail + data[-2 * MAX_TAIL_CHARS :])[-2 * MAX_TAIL_CHARS :]
+        if self._keeps_lines:
+            self.printed.put(lines)
+
+    def note_exit(self, status: int, by_launcher: bool) -> None:
+        """The process was reaped with this wait status."""
+        self._ended_at = self._now()
+        self._note_steps(self._progress.read_rest())
+        if os.WIFSIGNALED(status):
+            self._signal = os.WTERMSIG(status)
+            self._ended_by_launcher = by_launcher and self._signal == signal.SIGKILL
+        else:
+            self._exit_code = os.WEXITSTATUS(status)
+
+    def update_progress(self) -> None:
+        """Read the progress file and what was found in the output."""
+        before = self._progress.position
+        printed, written = self.printed.take_steps(), self._progress.read()
+        if self._progress.position != before:
+            self.heard_at = self._now()
+        # What it writes there goes before what is found in its output, and comes at another time.
+        self._note_steps(written if self.has_progress_file else printed)
+
+    def _note_steps(self, steps: Sequence[int]) -> None:
+        now = self._now()
+        for step in steps:
+            self.clock.note(step, now)
+
+    @property
+    def corruption(self) -> Optional[Corruption]:
+        """What it says that it has found wrong with its own results."""
+        return self._progress.corruption
+
+    @property
+    def told_seconds(self) -> Mapping[str, float]:
+        """What of its steps went elsewhere than into computing, as it says, else as it prints."""
+        return dict(self.printed.seconds, **self._progress.seconds)
+
+    @property
+    def progress_problem(self) -> str:
+        """What people should know of what it wrote into its progress file, "" if nothing."""
+        return self._progress.problem
+
+    @property
+    def preset(self) -> str:
+        """By which its steps are read from its output, "" where in another way."""
+        return "" if self.has_progress_file else self.printed.preset
+
+    @property
+    def has_progress_file(self) -> bool:
+        """Whether it tells its steps in its progress file."""
+        return self._progress.tells_steps
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process was reaped, and its last output had time to arrive and to be looked through."""
+        if self._ended_at is None:
+            return False
+        if self._now() - self._ended_at > _DRAIN_SECONDS:
+            return True
+        return all(output.is_drained() for output in self._outputs) and not self.printed.is_waiting
+
+    def drain(self, until: float) -> None:
+        """Wait for the rest of the output, at most until this moment."""
+        for output in self._outputs:
+            output.join(until - self._now())
+
+    @property
+    def is_reaped(self) -> bool:
+        """Whether the process is gone, its output perhaps not yet read."""
+        return self._ended_at is not None
+
+    def view(self) -> RankView:
+        """What to report of a rank that may be alive."""
+        return self._view(alive=not self.has_ended)
+
+    def last_view(self) -> RankView:
+        """What to report of a rank that was reclaimed."""
+        return self._view(alive=not self.is_reaped)
+
+    def _view(self, *, alive: bool) -> RankView:
+        failed = not alive and (self._exit_code != 0 or self._signal is not None)
+        with self._lock:
+            tail = _readable_tail(self._tail) if failed else ""
+        found = self.corruption or Corruption("")
+        return RankView(
+            rank=self.rank,
+            local_rank=self.local_rank,
+            alive=alive,
+            exit_code=None if alive else self._exit_code,
+            signal=None if alive else self._signal,
+            ended_by_launcher=self._ended_by_launcher and not alive,
+            exited_at=None if alive else self._ended_at,
+            tail=tail,
+            corruption=found.reason,
+            found_at=found.found_at,
+            last_good=found.last_good,
+        )
+
+
+def _readable_tail(data: bytes) -> str:
+    return readable(data.decode("utf-8", "replace"), limits(RankReport)["tail"])
+
+
+class Starting:
+    """Starts ranks one after the other in a thread: a program on stalled storage then holds up nothing else.
+
+    Attributes:
+        ranks: those that are up, or that cannot be started; in order.
+        is_over: whether none will come any more.
+    """
+
+    def __init__(self, starts: Iterable[Callable[[], Rank]], wake: Callable[[], None]) -> None:
+        self.ranks: Tuple[Rank, ...] = ()
+        self.is_over = False
+        self._is_stopped = False
+        self._starts = starts
+        self._wake = wake
+        threading.Thread(target=self._run, name="start", daemon=True).start()
+
+    def stop(self) -> None:
+        """Start no more; the one that is being started may still come."""
+        self._is_stopped = True
+
+    def _run(self) -> None:
+        try:
+            for start in self._starts:
+                if self._is_stopped:
+                    break
+                self.ranks += (start(),)
+                self._wake()
+        finally:
+            self.is_over = True
+            self._wake()
+
+
+def rank_starts(
+    command: Sequence[str],
+    resuming: Sequence[str],
+    inherited: Mapping[str, str],
+    directive: Directive,
+    attempt_directory: str,
+    keeps_lines: bool,
+    clock: Callable[[], float],
+) -> Iterator[Callable[[], Rank]]:
+    """What starts each local rank of an attempt; one that cannot be started counts as ended.
+
+    Args:
+        resuming: words that end the command.
+    """
+    for local_rank in range(directive.processes_per_node):
+        yield functools.partial(
+            _start, command, resuming, inherited, directive, local_rank, attempt_directory, keeps_lines, clock
+        )
+
+
+def _start(
+    command: Sequence[str],
+    resuming: Sequence[str],
+    inherited: Mapping[str, str],
+    directive: Directive,
+    local_rank: int,
+    attempt_directory: str,
+    keeps_lines: bool,
+    clock: Callable[[], float],
+) -> Rank:
+    files = RankFiles.within(attempt_directory, local_rank)
+    problem = _create(files.progress) or _point(inherited, directive)
+    environment = with_identity(rank_environment(inherited, directive, local_rank, files, command))
+    command = [*expanded(command, environment), *resolved(resuming, environment)]
+    try:
+        return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, problem)
+    except OSError as error:  # no descriptor is left for its output
+        return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, error)
+
+
+def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSError]:
+    """Let the framework's own file name the checkpoint, where it goes by that or would end by it; what stands in the way of it.
+
+    Each node does so before its ranks start, so that none reads what was there before: all write the same.
+    """
+    directory = inherited.get(CHECKPOINT_DIRECTORY, "")
+    name = directive.resume_preset or ""
+    path, text = pointer(name, directive.resume_path, directory)
+    try:
+        if not path and name in BY_NAME and BY_NAME[name].tracker and directory and directive.resume_path:
+            said = _said(os.path.join(directory, BY_NAME[name].tracker))
+            path, text = tracker(name, directive.resume_path, directory, said)
+        if path and _said(path) != text:
+            _write(path, text, directive.node_rank)
+        if name in BY_NAME and BY_NAME[name].link and directory and directive.resume_path:
+            leads_to = _leads_to(os.path.join(directory, BY_NAME[name].link))
+            path = link(name, directive.resume_path, directory, leads_to)
+            if path:
+                _lead(path, os.path.basename(directive.resume_path), directive.node_rank)
+    except OSError as error:
+        return error
+    return None
+
+
+def _aside(path: str, node_rank: int) -> str:
+    """A name that no scanner takes for a checkpoint, and that no other node uses."""
+    return os.path.join(os.path.dirname(path), ".muster-%s-%d" % (os.path.basename(path), node_rank))
+
+
+def _write(path: str, text: str, node_rank: int) -> None:
+    own = _aside(path, node_rank)
+    with open(own, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(own, path)
+
+
+def _lead(path: str, to: str, node_rank: int) -> None:
+    own = _aside(path, node_rank)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(own)
+    os.symlink(to, own)
+    os.replace(own, path)
+
+
+def _leads_to(path: str) -> Optional[str]:
+    """Where a link leads; None: there is none, or something that is no link."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.islink(path):
+            return os.readlink(path)
+    return None
+
+
+def _said(path: str) -> Optional[str]:
+    """What is in such a file, without what is around it; None: there is none."""
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(_MAX_POINTER_CHARS).strip()
+    return None
+
+
+def _create(path: str) -> Optional[OSError]:
+    """An empty file, whatever a rank of before has put there; what stands in the way of it."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with open(path, "xb"):
+            return None
+    except OSError as error:
+        return error

@@ -1,0 +1,277 @@
+"""What to say to the coordinator, and when: the state machine of the reporter. It knows no thread, socket or clock.
+
+Two lines lead to the coordinator. One polls: its answer is held by the coordinator until the directive changes, for as
+long as the coordinator asks, so each poll carries progress at its pace; and what the launcher does upon a new directive
+the next poll tells, which waits a moment for it. The other line speaks only when that one cannot: of news while an
+answer is held, and when the poll is overdue. Thousands of launchers talk to one coordinator: each report that says
+nothing new costs it as much as one that does. Trouble of any kind (refused, timeout, 401, 503, an unreadable answer)
+changes nothing but the time of the next try.
+
+Whoever drives it asks `next_action` for each line, does it, and says how it went. A replica that does not lead names the
+one that does, and the launcher follows, by its address; when nobody answers there it asks the Service again. While the
+one that is named stays silent the lines look in different places: the first tries that address and whoever the Service
+gives, the other stays with a replica that is there and may lead next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, Dict, Optional, Set, Tuple, Union
+
+from muster.node.launcher.snapshot import Snapshot
+from muster.protocol.channel import Target
+from muster.protocol.messages import EXIT, EXITED, IDLE, RECLAIMING, RUN, RUNNING, WAIT, Directive, Report
+
+POLL, TELL = "poll", "tell"
+
+OVERDUE_SECONDS = 1.0  # silence of a coordinator beyond its pace, of which notice is taken
+_ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
+_MAX_BACKOFF_SECONDS = 1.0
+_FIRST_BACKOFF_SECONDS = 0.1
+_BETWEEN_POLLS_SECONDS = 0.05
+_DONE_SECONDS = 0.25  # to do what the directive says, before the next poll tells how far that has come
+_LATE_SECONDS = 0.5  # after the moment at which the poll was to speak again
+_SHORTEST_PACE_SECONDS = 0.05
+_MAX_REASONS = 4  # that are logged until the next answer
+_AVOIDED_SECONDS = 30.0  # by one line: an address that did not answer, whoever says that it leads
+_MAX_REDIRECTIONS = 2  # in a row without a pause
+_ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
+
+
+def supersedes(new: Directive, old: Optional[Directive]) -> bool:
+    """Whether a directive that arrives now is not older than the one in force.
+
+    Two connections may deliver answers out of order. Attempts only grow, and within one it goes Wait, Run, Exit.
+    """
+    if new.kind not in _ORDER:
+        return False
+    if old is None or new.kind == EXIT:
+        return True
+    if old.kind == EXIT:
+        return False
+    return (new.attempt, _ORDER[new.kind]) >= (old.attempt, _ORDER[old.kind])
+
+
+def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> bool:
+    """Whether there is nothing to report soon that the coordinator waits for.
+
+    Args:
+        scans: whether this launcher looks for checkpoints, whose list belongs to being ready for an attempt.
+    """
+    if directive is None:
+        return True
+    here = snapshot.attempt == directive.attempt
+    if directive.kind == WAIT:
+        counts = snapshot.checkpoints_scanned_for_attempt == directive.attempt and snapshot.listing >= (
+            directive.listing or 0
+        )
+        listed = not scans or counts
+        claimed = not directive.claim or snapshot.marker_at is not None or snapshot.marker_error != ""
+        locally = (snapshot.local_attempt, snapshot.local_listing) >= (directive.attempt, directive.listing or 0)
+        looked = not directive.local_share or locally or snapshot.local_error != ""
+        return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "") and claimed and looked
+    if directive.kind == RUN:
+        return here and snapshot.state in (RUNNING, EXITED) and not snapshot.is_starting
+    return directive.kind != EXIT
+
+
+@dataclasses.dataclass(frozen=True)
+class Contact:
+    """The last report that was answered.
+
+    Attributes:
+        sent_at: when it was sent: the coordinator has not heard this launcher earlier than then.
+        fence_seconds: the length of the fence that it told.
+        next_due_at: when, by the coordinator's pace, the next answer is there at the latest; silence begins then.
+    """
+
+    sent_at: float
+    fence_seconds: float
+    next_due_at: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Send:
+    """Send this report, and wait so long for the answer."""
+
+    report: Report
+    target: Target
+    timeout_seconds: float
+    sent_at: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Pause:
+    """Say nothing for so long, or until something changes; None: until something changes."""
+
+    seconds: Optional[float]
+
+
+@dataclasses.dataclass
+class _Line:
+    failures: int = 0
+    redirections: int = 0
+    not_before: float = 0.0  # a pause after trouble, or between polls
+
+
+class ReporterCore:
+    """What the reporter knows. Times are readings of one monotonic clock, handed in."""
+
+    def __init__(
+        self, identity: Report, scans: bool, now: float, log: Callable[[str], None], chance: Callable[[], float]
+    ) -> None:
+        self.directive: Optional[Directive] = None
+        self.contact: Optional[Contact] = None
+        self.leader: Target = None  # as a replica has named it, while it answers
+        self._identity = identity
+        self._scans = scans
+        self._log = log
+        self._chance = chance
+        self._snapshot = Snapshot()
+        self._lines: Dict[str, _Line] = {POLL: _Line(), TELL: _Line()}
+        self._urgent = True  # there is news that no report has carried
+        self._poll_speaks_next = True  # the next report is the poll's, and it carries the news
+        self._poll_speaks_at = 0.0  # when it does so at the latest; in the past while it has trouble
+        self._settling: Optional[Tuple[Send, bool, float]] = None  # an answered poll, whether it was new, until when
+        self._sequence = 0
+        self._seen = ""
+        self._pace = Directive(kind="")  # poll_seconds and hold_seconds of the last answer
+        self._sent_at = now
+        self._silent_leader: Optional[Tuple[str, int]] = None
+        self._avoided_until = now
+        self._reasons: Set[str] = set()  # why there has been no answer since the last one
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        """Take over a new state; returns whether it is news, which is sent at once."""
+        is_news = snapshot.is_news(self._snapshot)
+        self._urgent = self._urgent or is_news
+        self._snapshot = snapshot
+        return is_news
+
+    def next_action(self, name: str, now: float) -> Union[Send, Pause]:
+        """What this line is to do now."""
+        line = self._lines[name]
+        if name == POLL:
+            self._settle(now)
+        if now < line.not_before:
+            return Pause(line.not_before - now)
+        if name == TELL:
+            seconds = self._until_due(now)
+            if not (self._urgent and not self._poll_speaks_next) and seconds != 0.0:
+                return Pause(seconds)
+            sent = self.send(now, 0.0, _ANSWER_SECONDS)
+            return dataclasses.replace(sent, target=None) if self._is_avoided(name, sent.target, now) else sent
+        if self._settling is not None:
+            return Pause(self._settling[2] - now)
+        hold_seconds = max(0.0, self._pace.hold_seconds) if self._seen else 0.0
+        self._poll_speaks_next, self._poll_speaks_at = False, now + hold_seconds
+        return self.send(now, hold_seconds, hold_seconds + _ANSWER_SECONDS)
+
+    def send(self, now: float, hold_seconds: float, timeout_seconds: float) -> Send:
+        """The next report, with all the news."""
+        self._sequence += 1
+        self._sent_at = now
+        self._urgent = False
+        report = self._snapshot.report(
+            now,
+            self._sequence,
+            directive_seen=self._seen,
+            hold_seconds=hold_seconds,
+            peer_port=self._identity.peer_port,
+            address=self._identity.address,
+            launcher_version=self._identity.launcher_version,
+            passes_news=self._identity.passes_news,
+        )
+        return Send(report, self.leader, timeout_seconds, now)
+
+    def on_answer(self, name: str, sent: Send, directive: Directive, seen: str, now: float) -> bool:
+        """A report was answered with a directive, `seen` being its digest; whether there is anything to do now.
+
+        There is not where it says the same in time: most answers do.
+        """
+        line = self._lines[name]
+        line.failures = line.redirections = 0
+        self._seen, self._pace = seen, directive
+        if sent.target == self._silent_leader:
+            self._silent_leader = None
+        contact, before = self.contact, self.directive
+        is_awaited = contact is None or now - contact.next_due_at >= OVERDUE_SECONDS
+        if contact is None or sent.sent_at > contact.sent_at:
+            contact = Contact(sent.sent_at, sent.report.fence_seconds, 0.0)
+        self.contact = dataclasses.replace(contact, next_due_at=now + directive.poll_seconds)
+        if name == POLL:
+            self._poll_speaks_next, self._poll_speaks_at = True, now + _DONE_SECONDS
+            self._settling = (sent, seen != sent.report.directive_seen, now + _DONE_SECONDS)
+        if supersedes(directive, self.directive):
+            self.directive = directive
+        if self._reasons:
+            self._reasons.clear()
+            self._log("the coordinator answers again")
+        return is_awaited or self.directive != before
+
+    def on_error(self, name: str, sent: Send, why: str, now: float) -> None:
+        """No usable answer."""
+        line = self._lines[name]
+        line.failures += 1
+        line.redirections = 0
+        line.not_before = now + self._backoff(line.failures)
+        if sent.target is not None and sent.target == self.leader:
+            self.leader = None
+            self._silent_leader, self._avoided_until = sent.target, now + _AVOIDED_SECONDS
+        self._keep_news(name)
+        if why not in self._reasons and len(self._reasons) < _MAX_REASONS:
+            self._reasons.add(why)
+            self._log("no answer from the coordinator (%s); carrying on and trying again" % why)
+
+    def on_redirection(self, name: str, sent: Send, leader: Tuple[str, int], now: float) -> None:
+        """The one that was asked does not lead, and names the one that does."""
+        line = self._lines[name]
+        line.redirections += 1
+        if self._is_avoided(name, leader, now) or leader == sent.target or line.redirections > _MAX_REDIRECTIONS:
+            self.on_error(name, sent, "%s:%d is said to lead and does not answer" % leader, now)
+            return
+        self.leader = leader
+        self._keep_news(name)
+
+    def _is_avoided(self, name: str, leader: Target, now: float) -> bool:
+        return name == TELL and leader == self._silent_leader and now < self._avoided_until
+
+    def _keep_news(self, name: str) -> None:
+        self._urgent = True  # both lines look for the coordinator then
+        if name == POLL:
+            self._poll_speaks_next, self._poll_speaks_at = False, 0.0
+
+    def _settle(self, now: float) -> None:
+        """Let the supervisor do what the directive says, for a moment: the next poll then tells the outcome."""
+        if self._settling is None:
+            return
+        sent, is_new, until = self._settling
+        if now < until and not is_done(self.directive, self._snapshot, self._scans):
+            return
+        self._settling = None
+        if is_new:
+            return
+        hold_seconds, elapsed = sent.report.hold_seconds, now - sent.sent_at
+        if hold_seconds == 0:
+            self._pause_polls(now + max(_SHORTEST_PACE_SECONDS, self._pace.poll_seconds - elapsed))
+        elif elapsed < hold_seconds:  # let go early: be there again for the next directive, but do not hurry
+            self._pause_polls(now + _BETWEEN_POLLS_SECONDS)
+
+    def _pause_polls(self, until: float) -> None:
+        """Poll later; what happens until then the other line tells."""
+        self._poll_speaks_next = False
+        self._lines[POLL].not_before = until
+
+    def _until_due(self, now: float) -> Optional[float]:
+        """Seconds until there is to be a report even without news and even if no poll gets through; None: never."""
+        if self._snapshot.state not in (RUNNING, RECLAIMING):
+            return None
+        due_at = self._sent_at + max(_SHORTEST_PACE_SECONDS, self._pace.poll_seconds)
+        late_at = self._poll_speaks_at + _LATE_SECONDS
+        if due_at < late_at < due_at + 2 * _LATE_SECONDS:  # the poll is about to speak
+            due_at = late_at
+        return max(0.0, due_at - now)
+
+    def _backoff(self, failures: int) -> float:
+        longest = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10))
+        return longest * (0.5 + 0.5 * self._chance())

@@ -1,0 +1,316 @@
+"""The other end of `scanner.py`: looks into a directory as it is asked to, and tells what it finds while it goes on.
+
+One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
+"judges": true, "stamps": false, "lineage": [step, sinceNs, disowned, shut] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
+`{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
+"checkpoints": [{"step", "path", "writtenNs", "judged", "format", "sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done",
+"looks", "note", "doubt", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError", "errorKind", "elsewhereErrorKind": of muster.protocol.checkpoints.ERROR_KINDS}`. A scan is over once it is done, or has an error.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from muster.node.checkpoint.find import Finder, Found, Look
+from muster.node.checkpoint.formats.table import FORMATS, formats_by
+from muster.node.checkpoint.listing import THIS_MACHINE, Files, StorageError
+from muster.node.checkpoint.verdict import Verdict, verdict_from
+from muster.protocol.checkpoint_names import is_url
+from muster.protocol.checkpoints import Checkpoint, lineage_of, write_stamps
+
+_BETWEEN_SIGNS_SECONDS = 0.5
+_BETWEEN_ANSWERS_SECONDS = 0.5  # that tell nothing but how far it has come
+_INPUT = 0
+
+
+def finder_of(directory: str, pattern: str = "") -> Finder:
+    """What looks into a directory, or below a URL.
+
+    Args:
+        pattern: of the job's own checkpoints; "" = any format that is known.
+
+    Raises:
+        ValueError: it is no pattern.
+    """
+    return Finder(directory, files=files_at(directory), formats=formats_by(pattern))
+
+
+def files_at(directory: str) -> Files:
+    """What sees a directory, or what is below a URL. Only a URL needs more than the standard library, and more time to begin."""
+    if not is_url(directory):
+        return THIS_MACHINE
+    from muster.node.checkpoint.store import Store
+
+    return Store(directory)
+
+
+def scan_once(finder: Finder) -> str:
+    """`{"checkpoints": [{"step", "path"}], "error": ""}`, newest first."""
+    try:
+        found = finder.find()
+    except (OSError, ValueError) as error:
+        return json.dumps({"checkpoints": [], "error": str(error)})
+    return json.dumps({"checkpoints": [{"step": c.step, "path": c.path} for c in found], "error": ""})
+
+
+def tree_once(files: Files, directory: str) -> str:
+    """The files below a directory by size, what was written first in front, as a file of tests/data/reports/trees.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    listing = files.listing(directory)
+    written = sorted(listing.files.items(), key=lambda each: (each[1].modified_ns, each[0]))
+    case = {"input": {name: file.size_bytes for name, file in written}, "right": ""}
+    return json.dumps({"source": "", "meaning": "", "cases": [case]}, indent=1)
+
+
+def scan_on_request(directory: str, pattern: str) -> None:
+    """Scan as often as it is asked for on stdin, until that is closed.
+
+    Raises:
+        ValueError: that is no pattern.
+    """
+    asked = _Asked()
+    collect_seldom()
+    _keep_output_to_itself()
+    looks = Looks(directory, _say, asked.is_waiting, pattern=pattern)
+    while True:
+        lines = asked.lines()
+        if asked.closed:
+            return
+        looks.hear(lines)
+
+
+def collect_seldom() -> None:
+    """A look at many files makes as many objects that stay: Python's search for cycles would go through all of them again and again."""
+    gc.set_threshold(100_000, 20, 20)
+
+
+class _Room:
+    """What is free. A file system may never tell, and nothing waits for that: each scan has what was known before it.
+
+    Attributes:
+        free_bytes: as it was found last; None: not yet, or nobody knows.
+    """
+
+    def __init__(self, ask: Callable[[], Optional[int]], aside: Callable[[Callable[[], None]], None]) -> None:
+        self._ask = ask
+        self._aside = aside
+        self._is_under_way = False
+        self.free_bytes: Optional[int] = None
+
+    def look(self) -> None:
+        """Have it looked up, unless that is still under way."""
+        if self._is_under_way:
+            return
+        self._is_under_way = True
+        try:
+            self._aside(self._find)
+        except RuntimeError:  # no thread is to be had now: it is asked for again with the next scan
+            self._is_under_way = False
+
+    def _find(self) -> None:
+        try:
+            self.free_bytes = self._ask()
+        finally:
+            self._is_under_way = False
+
+
+def in_a_thread(call: Callable[[], None]) -> None:
+    """Call it, and do not wait for its end.
+
+    Raises:
+        RuntimeError: no thread is to be had.
+    """
+    threading.Thread(target=call, name="aside", daemon=True).start()
+
+
+class Looks:
+    """Scans as it is asked to, and says nothing but whole lines.
+
+    Args:
+        say: takes one line.
+        is_asked_again: whether somebody has said something that was not heard yet.
+        now: seconds by a clock that only goes on.
+        files_at: what sees the directory, or another one that is asked for.
+        aside: calls what may never end.
+        pattern: of the job's own checkpoints. Another directory may be another job's: there it counts beside all that are known.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        say: Callable[[bytes], None],
+        is_asked_again: Callable[[], bool],
+        now: Callable[[], float] = time.monotonic,
+        files_at: Callable[[str], Files] = files_at,
+        aside: Callable[[Callable[[], None]], None] = in_a_thread,
+        pattern: str = "",
+    ) -> None:
+        own = formats_by(pattern)
+        self._finder = Finder(directory, self._sign, self._tell_verdict, now, files_at(directory), formats=own)
+        self._formats_elsewhere = (*own, *FORMATS) if pattern else FORMATS
+        self._say = say
+        self._is_asked_again = is_asked_again
+        self._now = now
+        self._said_at = 0.0
+        self._files_at = files_at
+        self._elsewhere: Tuple[str, Optional[Finder]] = ("", None)
+        self._room = _Room(self._finder.free_bytes, aside)
+
+    def hear(self, lines: Iterable[bytes]) -> None:
+        """Do what these lines ask for; of several scans only the last is still wanted."""
+        request = None
+        for item in map(json.loads, lines):
+            if "verdicts" in item:
+                self._finder.remember(verdict_from(verdict) for verdict in item["verdicts"])
+            else:
+                request = item
+        if request is not None:
+            self._scan(request)
+
+    def _scan(self, request: Mapping[str, Any]) -> None:
+        looks, told, told_at = self._finder.looks, (False, False), self._now()
+        answer: Dict[str, Any] = {"scan": request["scan"], "error": ""}
+        # Before the rest: who has heard that this directory was looked through may decide by both.
+        if request.get("wishDirectory"):
+            answer.update(self._look_elsewhere(str(request["wishDirectory"]), request))
+            if self._is_asked_again():
+                return
+        try:
+            for found in self._finder.look(_look(request)):
+                now = self._now()
+                answer.update(_answer(found), looks=self._finder.looks - looks)
+                if found.done:
+                    answer["freeBytes"] = self._room.free_bytes
+                news = (found.is_settled, found.stamps is not None)
+                if found.done or news != told or now >= told_at + _BETWEEN_ANSWERS_SECONDS:
+                    self._write(answer)
+                    told, told_at = news, now
+                if found.done:
+                    self._room.look()
+                if not found.done and self._is_asked_again():
+                    return
+        except (OSError, ValueError) as error:
+            answer.update(checkpoints=[], torn=[], stamps=None, settled=False, done=False, note="", doubt="", trap="")
+            answer.update(looks=self._finder.looks - looks, error=str(error) or type(error).__name__)
+            answer.update(errorKind=_kind(error))
+            self._write(answer)
+
+    def _look_elsewhere(self, directory: str, request: Mapping[str, Any]) -> Dict[str, Any]:
+        """The newest in another directory, and the one that was asked for."""
+        known, finder = self._elsewhere
+        if finder is None or known != directory:
+            files, formats = self._files_at(directory), self._formats_elsewhere
+            finder = Finder(directory, self._sign, self._tell_verdict, self._now, files, formats=formats)
+            self._elsewhere = directory, finder
+        how = Look(bool(request["thorough"]), bool(request["judges"]), limit=1, wish=str(request["wish"]))
+        try:
+            found = Found((), False)
+            for found in finder.look(how):  # noqa: B007 - the last answer
+                if self._is_asked_again():
+                    break
+        except (OSError, ValueError) as error:
+            text = str(error) or type(error).__name__
+            return {"elsewhere": [], "elsewhereError": text, "elsewhereErrorKind": _kind(error)}
+        return {"elsewhere": _told(found.checkpoints), "elsewhereError": found.note, "elsewhereErrorKind": ""}
+
+    def _sign(self) -> None:
+        if self._now() >= self._said_at + _BETWEEN_SIGNS_SECONDS:
+            self._write({"sign": True})
+
+    def _tell_verdict(self, verdict: Verdict) -> None:
+        self._write({"verdict": verdict.to_json()})
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        self._said_at = self._now()
+        self._say(json.dumps(message).encode() + b"\n")
+
+
+class _Asked:
+    """What comes on stdin, by lines.
+
+    Attributes:
+        closed: nothing will come any more.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._buffer = b""
+
+    def is_waiting(self) -> bool:
+        """Whether something is there."""
+        return bool(select.select([_INPUT], [], [], 0)[0])
+
+    def lines(self) -> List[bytes]:
+        """The lines that are there, once there is one."""
+        while b"\n" not in self._buffer and not self.closed:
+            data = os.read(_INPUT, 65536)
+            self.closed = not data
+            self._buffer += data
+        lines = self._buffer.split(b"\n")
+        self._buffer = lines.pop()
+        return lines
+
+
+def _keep_output_to_itself() -> None:
+    """What the user's packages print is no answer."""
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = os.fdopen(answers, "w")
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def _look(request: Mapping[str, Any]) -> Look:
+    lineage: Optional[List[Any]] = request["lineage"]
+    return Look(
+        thorough=bool(request["thorough"]),
+        judges=bool(request["judges"]),
+        stamps=bool(request["stamps"]),
+        lineage=lineage_of(int(lineage[0]), str(lineage[1]), bool(lineage[2])) if lineage else None,
+        wish=str(request["wish"]),
+    )
+
+
+def _kind(error: Exception) -> str:
+    return error.kind if isinstance(error, StorageError) else ""
+
+
+def _answer(found: Found) -> Dict[str, Any]:
+    return {
+        "checkpoints": _told(found.checkpoints),
+        "torn": _told(found.torn),
+        "stamps": None if found.stamps is None else write_stamps(found.stamps),
+        "settled": found.is_settled,
+        "done": found.done,
+        "note": found.note,
+        "doubt": found.doubt,
+        "trap": found.trap,
+    }
+
+
+def _told(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
+    return [
+        {
+            "step": c.step,
+            "path": c.path,
+            "writtenNs": c.written_ns,
+            "judged": c.judged,
+            "format": c.format,
+            "sizeBytes": c.size_bytes,
+            "saveSeconds": c.save_seconds,
+        }
+        for c in items
+    ]

@@ -1,0 +1,393 @@
+"""Scans the checkpoint directory in a child process: a stalled filesystem then stalls only the child.
+
+The child lives on between scans, because it remembers what it judged; what it judged is kept here, too, and handed to
+the next child when one dies. It answers in parts (`scan_child.py`), and gives signs of life while it reads: only one
+that gives none for the length of the deadline is killed. A process in the D state cannot be, and then no second one is
+sent after it.
+
+Many workers share one file system. While ranks run only a few of a gang scan, and a scan that looked at many files is
+followed by a longer pause. An object store is asked more seldom still, by a child that sees the packages of the image; after
+each scan of it that failed the pause is longer, and what was told last stays. The same holds while the directory that a person
+asks to go on from is in a store, wherever the job's own is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+
+from muster.node.launcher.children import Child, converse, converse_in_image
+from muster.protocol.checkpoint_names import is_url
+from muster.protocol.checkpoints import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
+from muster.protocol.messages import (
+    LONGEST_SECONDS,
+    MAX_NANOSECONDS,
+    MAX_NUMBER,
+    MAX_PATH_CHARS,
+    CheckpointReport,
+    Directive,
+)
+
+_MAX_LINE_BYTES = 256 * 1024
+_MAX_VERDICTS = 64
+_MAX_HANDED_ON_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
+LOOKS_PER_SECOND = 30.0  # at files and directories, by each worker that scans while ranks run
+_LONGEST_PAUSE_SECONDS = 30.0
+_TOLD_FAILURES = 3  # of a store while ranks run: one that answers now and then is well
+# A store is asked by few and seldom: it charges for each request, and one that is throttling is not helped by more of them.
+_STORE_PERIOD_SECONDS = 10.0
+_STORE_DEADLINE_SECONDS = 60.0  # the packages of the image are imported, and try again themselves
+_STORE_LONGEST_PAUSE_SECONDS = 60.0
+_STORE_REST = 10.0  # while ranks run, for each second of a scan
+_LOOKER_PERIODS = 4  # between two looks of a worker that judges nothing, while it waits for its start
+
+
+@dataclasses.dataclass(frozen=True)
+class ScanResult:
+    """The outcome of a scan, or what is known of it so far.
+
+    Attributes:
+        attempt: the attempt for which nothing ran when it began; 0 = something may have run, or the newest complete
+            checkpoint is not known yet.
+        error: why nothing, or not all, could be seen; with an attempt the rest counts nevertheless.
+        error_kind: what of `muster.protocol.checkpoints.ERROR_KINDS` it is; "" = none of them.
+        done: nothing is left to judge.
+        stamps: of all that are there (muster.protocol.checkpoints); None where that was not looked for.
+        doubt: why what is there may not be what people think (muster.node.checkpoint.find.Found).
+        trap: why a framework that follows its own pointer would not go on, or from what is torn (likewise).
+        elsewhere: what was asked for, in another directory, and the newest there.
+        elsewhere_error: why that directory cannot be seen.
+        elsewhere_error_kind: likewise.
+        free_bytes: what may still be written into the directory; None: not known, or not yet.
+    """
+
+    attempt: int
+    checkpoints: Tuple[CheckpointReport, ...]
+    error: str = ""
+    done: bool = True
+    stamps: Optional[str] = None
+    doubt: str = ""
+    elsewhere: Tuple[CheckpointReport, ...] = ()
+    elsewhere_error: str = ""
+    elsewhere_error_kind: str = ""
+    free_bytes: Optional[int] = None
+    trap: str = ""
+    error_kind: str = ""
+
+
+class Scanner:
+    """Asks the child for a scan when it is time, and never waits for it. Used from the supervisor's thread only.
+
+    Args:
+        converse: begins to talk with a child.
+        converse_in_image: the same with one that sees the packages of the image.
+        clock: the wall clock, for people.
+
+    Attributes:
+        scans: that were begun.
+        looks: at files and directories, in scans that have told.
+        scanned_at: when the first scan that counts for the attempt of `scan_for` had found the newest checkpoint.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        period_seconds: float,
+        deadline_seconds: float,
+        converse: Callable[..., Child] = converse,
+        converse_in_image: Callable[..., Child] = converse_in_image,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.scans = 0
+        self.looks = 0
+        self.scanned_at: Optional[float] = None
+        self._directory = directory
+        self._converse = converse
+        self._converse_in_image = converse_in_image
+        self._period_seconds = period_seconds
+        self._deadline_seconds = deadline_seconds
+        self._is_store = is_url(directory)
+        self._clock = clock
+        self._failures = 0  # one after the other
+        self._listed_at: Optional[float] = None  # by the wall clock
+        self._child: Optional[Child] = None
+        self._sees_packages = False  # the child
+        self._dying = False  # the child was killed and is not reaped yet
+        self._answer = b""
+        self._verdicts: Dict[str, Dict[str, Any]] = {}  # by path, the newest last
+        self._heard_at: Optional[float] = None  # a scan is under way; when the child last said something
+        self._asked_for = 0
+        self._asked_at = 0.0
+        self._looks_before = 0  # this scan's own that are counted already
+        self._next_at = 0.0
+        self._idle_attempt = 0  # no rank is alive, ready for this attempt; 0 = ranks may be alive
+        self._wanted = False  # scan as soon as possible, and thoroughly
+        self._stamped = False  # of all that are there it has been told, for the attempt of `scan_for`
+        self._judges = True
+        self._lineage: Optional[Tuple[int, str, bool]] = None
+        self._wish = ""
+        self._wish_directory = ""
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """The child, which is no rank's."""
+        return frozenset([self._child.pid]) if self._child is not None else frozenset()
+
+    @property
+    def descriptor(self) -> Optional[int]:
+        """What to wait on for the answer."""
+        return self._child.descriptor if self._child is not None and self._heard_at is not None else None
+
+    def follow(self, directive: Directive) -> None:
+        """Take over who judges, which history counts and what is asked for; that is looked for at once."""
+        step, lineage = directive.lineage_step, None
+        if step is not None:
+            lineage = (step, directive.disowned or "", bool(directive.lineage_shut))
+        looked_for = lineage, directive.wish or "", directive.wish_directory or ""
+        if looked_for != (self._lineage, self._wish, self._wish_directory) or (directive.scans and not self._judges):
+            self._wanted = self._idle_attempt != 0
+        (self._lineage, self._wish, self._wish_directory), self._judges = looked_for, directive.scans
+        if self._asks_store and self._child is not None and not self._sees_packages and not self._dying:
+            self._heard_at = None  # whatever it is doing: another one does it
+            self._kill()
+
+    def scan_for(self, attempt: int) -> Optional[ScanResult]:
+        """No rank is alive: scans that begin from now on count for the attempt. Without a directory that is at once."""
+        if not self._directory:
+            return ScanResult(attempt, ())
+        self._asked_for = 0  # one under way counts no more, whichever it was for
+        self._idle_attempt, self._wanted, self.scanned_at, self._stamped = attempt, True, None, False
+        return None
+
+    def scan_last(self) -> int:
+        """The ranks have ended well: scan once more, thoroughly; returns the scan's number, 0 where this worker scans nothing."""
+        if not self._directory or not self._judges:
+            return 0
+        self._wanted = True
+        return self.scans + 1
+
+    def is_over(self, scan: int) -> bool:
+        """Whether the scan of this number is done, or has failed."""
+        return self.scans > scan or (self.scans == scan and self._heard_at is None) or not scan
+
+    def ranks_start(self) -> None:
+        """Ranks are about to run: a scan that begins later counts for no attempt."""
+        self._idle_attempt = 0
+
+    def next_at(self) -> Optional[float]:
+        """When `turn` has something to do, as far as the clock is concerned."""
+        if not self._directory:
+            return None
+        if self._wanted and not self._dying:
+            return 0.0
+        if self._heard_at is not None:
+            return self._heard_at + self.deadline_seconds
+        return None if self._dying or not self._scans_again else self._next_at
+
+    def turn(self, now: float, ended: Dict[int, int]) -> Optional[ScanResult]:
+        """Begin, take in or give up a scan; returns the newest that is known of it, if there is something new."""
+        if not self._directory:
+            return None
+        result = self._take(now)
+        if self._child is not None and self._child.pid in ended:
+            if self._heard_at is not None and not self._dying:
+                result = self._failed(now, "the process that scans %s ended unexpectedly" % self._directory)
+            self._forget()
+        if self._heard_at is not None and now >= self._heard_at + self.deadline_seconds:
+            self._kill()
+            behind = "does the store answer?" if self._asks_store else "is the filesystem stalled?"
+            where = " or ".join(filter(None, (self._directory, self._wish_directory)))
+            result = self._failed(now, "no answer from %s within %g s: %s" % (where, self.deadline_seconds, behind))
+        if not self._dying and (
+            self._wanted or (self._heard_at is None and self._scans_again and now >= self._next_at)
+        ):
+            result = self._ask(now) or result
+        return result
+
+    @property
+    def period_seconds(self) -> float:
+        """Between two scans, at least."""
+        return max(self._period_seconds, _STORE_PERIOD_SECONDS) if self._asks_store else self._period_seconds
+
+    @property
+    def deadline_seconds(self) -> float:
+        """After which a child that gives no sign of life is killed."""
+        return max(self._deadline_seconds, _STORE_DEADLINE_SECONDS) if self._asks_store else self._deadline_seconds
+
+    def stop(self) -> None:
+        """The launcher leaves: end the child, and do not wait for it."""
+        self._kill()
+
+    @property
+    def _scans_again(self) -> bool:
+        """Whether there is another scan without being asked."""
+        return self._judges or self._idle_attempt != 0
+
+    @property
+    def _asks_store(self) -> bool:
+        """Whether a store is looked into: the job's own directory, or the one that is asked for besides."""
+        return self._is_store or is_url(self._wish_directory)
+
+    def _ask(self, now: float) -> Optional[ScanResult]:
+        self.scans += 1
+        self._asked_for, self._looks_before = self._idle_attempt, 0
+        thorough = self._wanted or (self._idle_attempt != 0 and self.scanned_at is None)
+        request = {
+            "scan": self.scans,
+            "thorough": thorough,
+            "judges": self._judges,
+            "stamps": self._judges and self._idle_attempt != 0 and (thorough or not self._stamped),
+            "lineage": self._lineage,
+            "wish": self._wish,
+            "wishDirectory": self._wish_directory,
+        }
+        self._heard_at, self._wanted = now, False
+        self._asked_at = now
+        message = _line(request)
+        try:
+            if self._child is None:
+                self._child = self._spawn()
+                message = self._handed_on() + message
+            self._child.write(message)
+        except OSError as error:
+            return self._failed(now, "cannot scan %s: %s" % (self._directory, error))
+        return None
+
+    def _handed_on(self) -> bytes:
+        """What earlier children judged, the oldest left out where it is too much."""
+        verdicts = list(self._verdicts.values())
+        while len(_line({"verdicts": verdicts})) > _MAX_HANDED_ON_BYTES:
+            del verdicts[0]
+        return _line({"verdicts": verdicts})
+
+    def _spawn(self) -> Child:
+        self._sees_packages = self._asks_store
+        begin = self._converse_in_image if self._sees_packages else self._converse
+        child = begin("--scan-on-request", self._directory)
+        self._answer = b""
+        return child
+
+    def _take(self, now: float) -> Optional[ScanResult]:
+        """What the child has said."""
+        if self._child is None or self._heard_at is None or self._dying:
+            return None
+        try:
+            data = self._child.read(_MAX_LINE_BYTES)
+        except BlockingIOError:
+            return None
+        if data:
+            self._heard_at = now
+        lines = (self._answer + data).split(b"\n")
+        self._answer = lines.pop()
+        result = None
+        try:
+            for line in lines:
+                result = self._heard(json.loads(line), now) or result
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._kill()
+            return self._failed(now, "the scan of %s answered nonsense: %s" % (self._directory, error))
+        if len(self._answer) > _MAX_LINE_BYTES:
+            self._kill()
+            return self._failed(now, "the scan of %s answered too much" % self._directory)
+        return result
+
+    def _heard(self, message: Dict[str, Any], now: float) -> Optional[ScanResult]:
+        verdict = message.get("verdict")
+        if verdict is not None and len(verdict["path"]) <= MAX_PATH_CHARS:
+            self._verdicts.pop(verdict["path"], None)
+            self._verdicts[verdict["path"]] = verdict
+            while len(self._verdicts) > _MAX_VERDICTS:
+                del self._verdicts[next(iter(self._verdicts))]
+        if message.get("scan") != self.scans or self._heard_at is None:
+            return None
+        self.looks += message["looks"] - self._looks_before
+        self._looks_before = message["looks"]
+        if message["error"]:
+            return self._failed(now, str(message["error"]), str(message.get("errorKind", "")))
+        if message["done"]:
+            unseen = message.get("elsewhereErrorKind", "") in ERROR_KINDS
+            self._failures, self._listed_at = self._failures + 1 if unseen else 0, self._clock()
+            self._over(now)
+        items = list(message["checkpoints"])
+        if self._idle_attempt == 0:
+            items = [item for item in items if item["judged"]]
+        else:  # what is not judged yet, or torn, matters to a start, where some worker may not see it
+            items += [dict(item, torn=True) for item in message.get("torn", ())]
+        found = tuple(_report(item) for item in items if len(item["path"]) <= MAX_PATH_CHARS)
+        counts = message["settled"] or not self._judges
+        attempt = self._asked_for if counts and self._asked_for == self._idle_attempt else 0
+        if attempt and self.scanned_at is None:
+            self.scanned_at = now
+        stamps = message.get("stamps") if self._asked_for and self._asked_for == self._idle_attempt else None
+        self._stamped = self._stamped or stamps is not None
+        return ScanResult(
+            attempt,
+            found,
+            str(message["note"]),
+            bool(message["done"]),
+            stamps,
+            str(message.get("doubt", "")),
+            tuple(_report(item) for item in message.get("elsewhere", ()) if len(item["path"]) <= MAX_PATH_CHARS),
+            str(message.get("elsewhereError", "")),
+            str(message.get("elsewhereErrorKind", "")),
+            message.get("freeBytes"),
+            str(message.get("trap", "")),
+        )
+
+    def _failed(self, now: float, error: str, kind: str = "") -> Optional[ScanResult]:
+        self._failures += 1
+        self._over(now)
+        if not self._is_store:
+            return ScanResult(0, (), error)
+        if kind not in ERROR_KINDS:
+            error, kind = ERROR_KINDS[UNVERIFIED_FOR_NOW] % error, UNVERIFIED_FOR_NOW
+        if self._idle_attempt == 0 and self._failures < _TOLD_FAILURES and kind != UNVERIFIED:
+            return None
+        if self._listed_at is not None:
+            error += time.strftime(" (listed last at %Y-%m-%d %H:%M:%S UTC)", time.gmtime(self._listed_at))
+        return ScanResult(0, (), error, error_kind=kind)
+
+    def _over(self, now: float) -> None:
+        self._heard_at = None
+        pause = self.period_seconds * (1 if self._judges else _LOOKER_PERIODS)
+        if self._idle_attempt == 0:
+            pause = max(pause, min(self._looks_before / LOOKS_PER_SECOND, _LONGEST_PAUSE_SECONDS))
+            if self._is_store:  # which lists by the thousand: that takes a processor, for as long as it lasts
+                pause = max(pause, min(_STORE_REST * (now - self._asked_at), _STORE_LONGEST_PAUSE_SECONDS))
+        if self._asks_store and self._failures:
+            longer = self.period_seconds * 2.0 ** min(self._failures, 30)
+            pause = max(pause, min(longer, _STORE_LONGEST_PAUSE_SECONDS))
+        self._next_at = now + pause
+
+    def _kill(self) -> None:
+        if self._child is not None and not self._dying:
+            self._child.kill()
+            self._dying = True
+
+    def _forget(self) -> None:
+        if self._child is not None:
+            self._child.hang_up()
+        self._child = None
+        self._dying = False
+
+
+def _line(message: Dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _report(item: Dict[str, Any]) -> CheckpointReport:
+    return CheckpointReport(
+        step=int(item["step"]),
+        path=str(item["path"]),
+        written_ns=min(max(int(item["writtenNs"]), 0), MAX_NANOSECONDS),  # a file may have any time
+        judged=bool(item["judged"]),
+        torn=bool(item.get("torn")),
+        format=str(item.get("format", "")),
+        size_bytes=None if item.get("sizeBytes") is None else min(int(item["sizeBytes"]), MAX_NUMBER),
+        save_seconds=None if item.get("saveSeconds") is None else min(float(item["saveSeconds"]), LONGEST_SECONDS),
+    )
+
+
+__all__: List[str] = ["LOOKS_PER_SECOND", "ScanResult", "Scanner"]

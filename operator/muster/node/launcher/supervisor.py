@@ -1,0 +1,687 @@
+"""The loop that never blocks: it watches the ranks, reports, and converges to the directive."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import signal
+from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
+
+from muster.node.launcher.aside import Aside
+from muster.node.launcher.collectives import Collectives
+from muster.node.launcher.energy import Energy
+from muster.node.launcher.environment import Settings
+from muster.node.launcher.host import Host
+from muster.node.launcher.local import Local
+from muster.node.launcher.marker import SILENT_SECONDS, Marker
+from muster.node.launcher.matcher import Matcher
+from muster.node.launcher.peers import Peers
+from muster.node.launcher.printed import MFU, STEP_SECONDS, TFLOPS, TOKENS
+from muster.node.launcher.ranks import Rank, Starting
+from muster.node.launcher.reclaim import Leftover, Reclaim
+from muster.node.launcher.reporter import Reporter
+from muster.node.launcher.reporter_core import OVERDUE_SECONDS
+from muster.node.launcher.saves import Saves
+from muster.node.launcher.scanner import Scanner, ScanResult
+from muster.node.launcher.snapshot import RankView, Snapshot
+from muster.node.launcher.stepclock import StepClock, lowest
+from muster.protocol.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
+from muster.protocol.messages import (
+    CHECKPOINT_STALL,
+    COMMUNICATION,
+    EXIT,
+    EXITED,
+    IDLE,
+    INPUT_WAIT,
+    LEAVING,
+    RECLAIMING,
+    RUN,
+    RUNNING,
+    WAIT,
+    CheckpointReport,
+    Directive,
+)
+
+_SHORT_TICK_SECONDS = 0.01  # while processes are ending
+_IDLE_TICK_SECONDS = 1.0
+_STANDSTILL_SECONDS = 5.0  # without a turn: the node or the container was frozen, and the ranks with it
+_LEAVE_SECONDS = 0.8  # to end the ranks and to say so
+_LEAVE_RECLAIM_SECONDS = 0.5
+_LEAVE_REPORT_SECONDS = 0.5
+_LEAVE_DRAIN_SECONDS = 0.1
+_EXIT_REPORT_SECONDS = 2.0
+_LAST_SCAN_SECONDS = 30.0  # the end of a job waits no longer for it
+_EXIT_DRAIN_SECONDS = 5.0
+TERMINATED = 128 + signal.SIGTERM
+
+
+@dataclasses.dataclass
+class LocalGang:
+    """The ranks of one attempt on this worker.
+
+    Attributes:
+        count: of ranks.
+        told_at: when the report was sent whose answer was the go. The coordinator may have heard nothing later, so from
+            here on the fence counts, however long the answer took.
+        obeys_marker: the coordinator may count on it, since it was told that the marker is read here.
+        served_fence_seconds: as the coordinator has told it for this attempt; 0 = it has not.
+        last_scan: number of the scan that was begun once all ranks had ended well, 0 = there is none; None: they have not ended.
+        ended_at: when they had.
+    """
+
+    attempt: int
+    count: int
+    starting: Starting
+    started_at: float
+    shared_memory_before: FrozenSet[Leftover]
+    told_at: float
+    fenced: bool = False
+    obeys_marker: bool = False
+    served_fence_seconds: float = 0.0
+    last_scan: Optional[int] = None
+    ended_at: float = 0.0
+
+    @property
+    def ranks(self) -> Tuple[Rank, ...]:
+        """Those that are up."""
+        return self.starting.ranks
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every rank has come up and ended."""
+        return len(self.ranks) == self.count and all(rank.has_ended for rank in self.ranks)
+
+
+class Supervisor:
+    """Owns all processes. Everything here runs in the main thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        host: Host,
+        reporter: Reporter,
+        peers: Peers,
+        marker: Marker,
+        scanner: Scanner,
+        matcher: Matcher,
+        log: Callable[[str], None],
+        aside: Optional[Aside] = None,
+        energy: Optional[Energy] = None,
+        local: Optional[Local] = None,
+        collectives: Optional[Collectives] = None,
+    ) -> None:
+        self._local = local or Local(settings.local_directory, settings.gang, settings.scan_deadline_seconds)
+        self._energy = energy or Energy()
+        self._collectives = collectives or Collectives()
+        self._aside = aside or Aside(settings.checkpoint_directory)
+        self._settings = settings
+        self._host = host
+        self._reporter = reporter
+        self._peers = peers
+        self._marker = marker
+        self._log = log
+        self._now = host.now
+        self._scanner = scanner
+        self._matcher = matcher
+        self._gang: Optional[LocalGang] = None
+        self._reclaim: Optional[Reclaim] = None
+        self._fencing = False
+        self._idle_attempt = 0
+        self._listing = 0  # as it was last asked for
+        # Attempt, its ranks, its newest step, whether they were fenced.
+        self._previous: Tuple[int, Tuple[RankView, ...], Optional[int], bool] = (0, (), None, False)
+        self._checkpoints: Tuple[CheckpointReport, ...] = ()
+        self._stamps: Optional[str] = None
+        self._elsewhere: Tuple[CheckpointReport, ...] = ()
+        self._elsewhere_error = self._elsewhere_error_kind = ""
+        self._scanned_for = (0, 0)  # attempt and listing
+        self._scan_error = self._scan_error_kind = ""
+        self._scan_doubt = ""
+        self._scan_trap = ""
+        self._saves = Saves()
+        self._free_bytes: Optional[int] = None
+        self._logged_ranks: FrozenSet[int] = frozenset()
+        self._logged_words: FrozenSet[Tuple[int, str]] = frozenset()
+        self._ended: Dict[int, int] = {}  # statuses of children that may belong to a rank that is not up yet
+        self._scanned_at: Optional[float] = None
+        self._told_to_leave = False
+        self._started_at = self._turned_at = self._now()
+        self._standstills: Deque[Tuple[float, float]] = collections.deque(maxlen=64)  # when one ended, and its seconds
+
+    def leave(self) -> None:
+        """SIGTERM: the loop ends the ranks and returns soon."""
+        self._told_to_leave = True
+
+    def run(self) -> int:
+        """Supervise until told to leave; returns the exit code."""
+        turn_at = self._now()
+        while True:
+            descriptors = (
+                part.descriptor
+                for part in (self._peers, self._scanner, self._matcher, self._aside, self._energy, self._local)
+            )
+            ready = self._host.wait(tuple(descriptors), min(turn_at, self.hears_at()) - self._now())
+            if ready <= {self._peers.descriptor} and self._now() < turn_at and not self.hear():
+                continue
+            code = self.turn()
+            if code is not None:
+                return code
+            turn_at = self._now() + self.timeout_seconds()
+
+    def hears_at(self) -> float:
+        """When to hear the neighbours although they have sent nothing: they are to be asked then."""
+        moment = self._peers.next_at()
+        return math.inf if moment is None else moment
+
+    def hear(self) -> bool:
+        """Answer the neighbours, and ask them: where nothing else has happened that is all; returns whether a turn is due."""
+        return self._peers.turn(self._now())
+
+    def turn(self) -> Optional[int]:
+        """Look, act and report once; returns the exit code when that was the last time."""
+        if self._told_to_leave:
+            return self._leave()
+        self._turn(self._now())
+        directive = self._reporter.directive()
+        if directive is not None and directive.kind == EXIT and self._is_clean():
+            return self._exit(directive)
+        self._reporter.publish(self._snapshot())
+        return None
+
+    def timeout_seconds(self) -> float:
+        """After how long to turn again although nothing happens."""
+        if self._reclaim is not None:
+            return _SHORT_TICK_SECONDS
+        tick = _IDLE_TICK_SECONDS
+        if self._gang is not None:
+            tick = self._host.tick_seconds
+            ends = self._gang.has_ended and self._gang.last_scan is None
+            if ends or any(rank.is_reaped and not rank.has_ended for rank in self._gang.ranks):
+                tick = _SHORT_TICK_SECONDS
+        moments = [
+            moment
+            for moment in (part.next_at() for part in (self._scanner, self._marker, self._matcher))
+            if moment is not None
+        ]
+        return min([tick] + [moment - self._now() for moment in moments])
+
+    def _turn(self, now: float) -> None:
+        if now - self._turned_at > _STANDSTILL_SECONDS:
+            self._standstills.append((now, now - self._turned_at))
+        self._turned_at = now
+        ended = self._host.reap()
+        self._note_ended(ended)
+        self._peers.turn(now)
+        ranks = self._gang.ranks if self._gang is not None else ()
+        self._matcher.turn(now, ended, [rank.printed for rank in ranks])
+        for rank in ranks:
+            rank.update_progress()
+            self._log_words(rank)
+        self._note_step()
+        self._look_for_missing(now)
+        self._look_at_marker(now)
+        self._converge(now)
+        self._set_aside(now, ended)
+        self._look_locally(now, ended)
+        self._begin_last_scan(now)
+        self._take_scan(self._scanner.turn(now, ended))
+        self._energy.turn(now, ended, self._gang.attempt if self._gang is not None else None)
+        trains = self._gang is not None and any(rank.clock.first_step is not None for rank in self._gang.ranks)
+        self._collectives.turn(now, ended, self._gang.attempt if self._gang is not None and trains else None)
+
+    def _begin_last_scan(self, now: float) -> None:
+        """Once the ranks have ended well, see what they have saved last: the job may be over by it."""
+        gang = self._gang
+        if gang is None or gang.last_scan is not None or self._reclaim is not None or not gang.has_ended:
+            return
+        well = all(rank.view().exit_code == 0 for rank in gang.ranks)
+        gang.last_scan, gang.ended_at = self._scanner.scan_last() if well else 0, now
+
+    def _lists_last(self, gang: LocalGang) -> bool:
+        """Whether the scan that shows what the ranks have saved last is under way."""
+        if gang.last_scan is None or self._scanner.is_over(gang.last_scan):
+            return False
+        return self._now() < gang.ended_at + _LAST_SCAN_SECONDS
+
+    def _set_aside(self, now: float, ended: Dict[int, int]) -> None:
+        before = self._aside.attempt
+        self._aside.turn(now, ended, self._reporter.directive() if self._is_clean() else None)
+        told = "; ".join(filter(None, (self._aside.words, self._aside.error)))
+        if self._aside.attempt != before and told:
+            self._log("attempt %d: checkpoints: %s" % (self._aside.attempt, told))
+
+    def _look_locally(self, now: float, ended: Dict[int, int]) -> None:
+        before = self._local.error
+        self._local.turn(now, ended, self._reporter.directive() if self._is_clean() else None)
+        if self._local.error and self._local.error != before:
+            self._log("checkpoints on this node's own disk: %s" % self._local.error)
+
+    def _note_step(self) -> None:
+        last = lowest([rank.clock for rank in self._telling(self._gang)]) if self._gang is not None else None
+        if last is not None and last.step is not None and last.finished_at is not None:
+            self._saves.stepped(last.step, last.finished_at)
+
+    def _log_words(self, rank: Rank) -> None:
+        """Once for each attempt: what a rank says of its own results, and what it meant to say."""
+        found = rank.corruption
+        words = [rank.progress_problem] if rank.progress_problem else []
+        if found is not None:
+            at = "" if found.found_at is None else " at step %d" % found.found_at
+            words.append("it has found %s%s: the attempt will be ended, and its nodes tested" % (found.reason, at))
+        for text in words:
+            if self._gang is not None and (rank.rank, text) not in self._logged_words:
+                self._logged_words |= {(rank.rank, text)}
+                self._log("attempt %d: rank %d: %s" % (self._gang.attempt, rank.rank, text))
+
+    def _note_ended(self, ended: Dict[int, int]) -> None:
+        """Tell the ranks of children that have ended; one that is not up yet is told later."""
+        self._marker.note_ended(ended)
+        self._ended.update(ended)
+        gang, none_comes = self._gang, self._gang is None or self._gang.starting.is_over
+        for rank in gang.ranks if gang is not None else ():
+            if rank.pid in self._ended:
+                rank.note_exit(self._ended.pop(rank.pid), by_launcher=self._reclaim is not None)
+            if gang is not None and rank.has_ended and rank.rank not in self._logged_ranks and self._reclaim is None:
+                self._logged_ranks |= {rank.rank}
+                self._log("attempt %d: rank %d %s" % (gang.attempt, rank.rank, _end_of(rank.view())))
+        if none_comes:
+            self._ended.clear()
+
+    def _take_scan(self, result: Optional[ScanResult]) -> None:
+        if result is None:
+            return
+        if result.error and result.error != self._scan_error:
+            self._log("checkpoints: %s" % result.error)
+        self._scan_error, self._scan_error_kind = result.error, result.error_kind
+        if result.error and not result.attempt:
+            return
+        self._checkpoints = result.checkpoints
+        if self._gang is not None:
+            self._checkpoints = self._saves.told(result.checkpoints, self._now(), _step_seconds(self._gang))
+        self._elsewhere, self._elsewhere_error = result.elsewhere, result.elsewhere_error
+        self._elsewhere_error_kind = result.elsewhere_error_kind
+        if result.done or result.attempt:
+            self._scan_trap = result.trap
+        if result.done:
+            self._scan_doubt, self._free_bytes = result.doubt, result.free_bytes
+        if result.stamps is not None:
+            self._stamps = result.stamps
+        if result.attempt and (result.attempt, self._listing) > self._scanned_for:
+            self._scanned_for, self._scanned_at = (result.attempt, self._listing), self._now()
+
+    # Converging
+
+    def _converge(self, now: float) -> None:
+        if self._reclaim is not None:
+            if not self._is_reclaimed(self._reclaim):
+                return
+            self._finish_reclaim()
+        directive = self._reporter.directive()
+        if directive is not None:
+            self._peers.know(directive.attempt)
+            self._scanner.follow(directive)
+        why = self._why_to_fence(now)
+        if why:
+            self._fencing = True
+            self._begin_reclaim(why)
+        elif directive is None:
+            return
+        elif directive.kind == RUN:
+            self._converge_to_run(directive, now)
+        elif self._gang is not None:
+            self._begin_reclaim(directive.reason or "attempt %d is next" % directive.attempt)
+        # Answers that overtake each other may ask for less than was asked for before.
+        elif directive.kind == WAIT and (directive.attempt, directive.listing or 0) > (
+            self._idle_attempt,
+            self._listing,
+        ):
+            self._idle_attempt, self._listing = directive.attempt, directive.listing or 0
+            self._stamps = None
+            self._take_scan(self._scanner.scan_for(directive.attempt))
+
+    def _converge_to_run(self, directive: Directive, now: float) -> None:
+        if self._gang is None and (self._aside.pids or (self._local.pids and not self._local.error)):
+            return  # nothing may be moved under the ranks, and what they save is of no attempt before
+        if self._gang is None:
+            # A launcher that was frozen in between may find its gang gone on: then the coordinator has to say it again.
+            if self._overdue_seconds(now) < OVERDUE_SECONDS:
+                self._start(directive, now)
+        elif self._gang.attempt == directive.attempt:
+            self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
+            self._peers.watch(directive.peers, directive.neighbours, now)
+        else:
+            self._begin_reclaim("attempt %d is next" % directive.attempt)
+
+    def _start(self, directive: Directive, now: float) -> None:
+        self._scanner.ranks_start()
+        self._saves.begin()
+        self._stamps = None
+        self._announce(directive)
+        before = self._host.shared_memory()
+        self._gang = LocalGang(
+            directive.attempt,
+            directive.processes_per_node,
+            self._host.start_ranks(directive, self._matcher.is_on),
+            now,
+            before,
+            self._answered_at(),
+            obeys_marker=self._marker.is_readable,
+            served_fence_seconds=max(0.0, directive.fence_seconds),
+        )
+        self._logged_ranks = frozenset()
+        self._logged_words = frozenset()
+        self._peers.begin(directive.attempt, directive.peers, directive.neighbours, now, self._gang.told_at)
+        self._host.wake()
+
+    def _begin_reclaim(self, why: str) -> None:
+        if self._gang is not None:
+            self._gang.starting.stop()
+        if self._gang is not None and any(not rank.is_reaped for rank in self._gang.ranks):
+            self._log("attempt %d: ending its processes: %s" % (self._gang.attempt, why))
+        self._reclaim = self._host.reclaim()
+        self._host.wake()
+
+    def _is_reclaimed(self, reclaim: Reclaim) -> bool:
+        """One round; what comes up later, because its start was under way, takes rounds of its own."""
+        none_comes = self._gang is None or self._gang.starting.is_over
+        clean = reclaim.step(
+            self._scanner.pids
+            | self._marker.pids
+            | self._matcher.pids
+            | self._aside.pids
+            | self._energy.pids
+            | self._local.pids
+            | self._collectives.pids
+        )
+        if not none_comes:
+            self._reclaim = self._host.reclaim()
+        return clean and none_comes
+
+    def _finish_reclaim(self) -> None:
+        self._reclaim = None
+        gang = self._gang
+        if gang is None:
+            return
+        self._host.remove_shared_memory(gang.shared_memory_before)
+        if self._fencing:
+            self._fencing = False
+            gang.fenced = True
+            return
+        last = lowest([rank.clock for rank in self._telling(gang)])
+        views = tuple(rank.last_view() for rank in gang.ranks)
+        self._previous = (gang.attempt, views, last.step if last is not None else None, gang.fenced)
+        self._gang = None
+        self._peers.begin(0, (), 0, self._now())
+
+    def _look_for_missing(self, now: float) -> None:
+        """Find out by one's own eyes whether the gang is broken, and let the neighbours know."""
+        gang = self._gang
+        if gang is None:
+            return
+        missing = misses_somebody(self._fence_seconds(gang), self._peers.silent_seconds(now))
+        if gang.fenced or self._fencing or missing:
+            self._peers.found_broken(now)
+
+    def _look_at_marker(self, now: float) -> None:
+        directive, gang = self._reporter.directive(), self._gang
+        claim = 0
+        if directive is not None and directive.kind == WAIT and directive.claim and self._is_clean():
+            claim = directive.attempt
+        reads = self._is_alone(now) and not gang.fenced if gang is not None else not self._marker.is_readable
+        attempt = gang.attempt if gang is not None else self._idle_attempt
+        self._marker.turn(now, claim, reads, 0 if gang is not None and gang.fenced else attempt)
+        if gang is not None and self._marker.standing.attempt >= gang.attempt:
+            gang.obeys_marker = True
+
+    def _answered_at(self) -> float:
+        """When the last report was sent that the coordinator has answered; the start if none was."""
+        contact = self._reporter.contact()
+        return contact.sent_at if contact is not None else self._started_at
+
+    def _overdue_seconds(self, now: float) -> float:
+        """For how long the coordinator has been silent that was to answer; negative while it need not have."""
+        contact = self._reporter.contact()
+        return now - (contact.next_due_at if contact is not None else self._started_at)
+
+    def _is_alone(self, now: float) -> bool:
+        """Whether the coordinator is overdue and has not been heard for long enough to ask the marker instead."""
+        return now - self._answered_at() >= SILENT_SECONDS and self._overdue_seconds(now) >= OVERDUE_SECONDS
+
+    def _why_to_fence(self, now: float) -> str:
+        """Why the ranks must end although nobody says so, "" if they need not."""
+        gang = self._gang
+        if gang is None or gang.fenced or gang.has_ended:
+            return ""
+        overdue_seconds = self._overdue_seconds(now)
+        if is_superseded(gang.attempt, self._peers.newest_heard, overdue_seconds):
+            return "cut off: the coordinator does not answer, and the gang has gone on without"
+        if self._is_cut_off(gang, now):
+            return "cut off: the coordinator does not answer, and the gang stands still"
+        if self._is_alone(now) and self._marker.standing.attempt > gang.attempt:
+            return "the coordinator does not answer, and attempt %d has the checkpoints" % self._marker.standing.attempt
+        # It is read by whoever is alone: before that nobody needs it.
+        unread_seconds = self._marker.unread_seconds(now, max(now - overdue_seconds, gang.started_at))
+        limit_seconds = max(self._told_fence_seconds(gang), 2 * SILENT_SECONDS)
+        if gang.obeys_marker and unread_seconds >= limit_seconds:
+            return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (
+                self._marker.standing.error or "no answer"
+            )
+        return ""
+
+    def _is_cut_off(self, gang: LocalGang, now: float) -> bool:
+        steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
+        broken_at = self._peers.broken_at
+        return is_cut_off(
+            self._told_fence_seconds(gang),
+            now - self._answered_at(),
+            self._peers.silent_seconds(now),
+            now - max([gang.told_at, *steps]),
+            now - broken_at if broken_at is not None else None,
+        )
+
+    def _is_clean(self) -> bool:
+        return self._gang is None and self._reclaim is None
+
+    # Telling
+
+    def _snapshot(self) -> Snapshot:
+        gang = self._gang
+        told: Dict[str, Any] = {
+            "state": RECLAIMING if self._reclaim is not None else IDLE,
+            "attempt": self._idle_attempt,
+            "fence_seconds": self._settings.fence_seconds,
+            "previous_attempt": self._previous[0],
+            "previous_ranks": self._previous[1],
+            "previous_step": self._previous[2],
+            "previous_fenced": self._previous[3],
+            "peers": self._peers.heard(),
+            "checkpoints": self._checkpoints,
+            "stamps": self._stamps,
+            "elsewhere": self._elsewhere,
+            "elsewhere_error": self._elsewhere_error,
+            "elsewhere_error_kind": self._elsewhere_error_kind,
+            # The go waits for it, and with the go it is fixed what the gang obeys.
+            "checkpoints_scanned_for_attempt": self._scanned_for[0] if self._marker.has_looked else 0,
+            "listing": self._scanned_for[1],
+            "scanned_at": self._scanned_at,
+            "checkpoint_error": self._scan_error,
+            "checkpoint_error_kind": self._scan_error_kind,
+            "checkpoint_doubt": self._scan_doubt,
+            "checkpoint_trap": self._scan_trap,
+            "free_bytes": self._free_bytes,
+            "turned_at": self._now(),
+            "reads_marker": self._marker.is_readable,
+            "marker_attempt": self._marker.standing.attempt,
+            "marker_at": self._marker.claimed_at,
+            "marker_lineage": self._marker.standing.lineage,
+            "marker_error": self._marker.standing.error,
+            "aside_attempt": self._aside.attempt,
+            "aside": self._aside.words,
+            "aside_error": self._aside.error,
+            "local": self._local.found,
+            "local_attempt": self._local.scanned_for[0],
+            "local_listing": self._local.scanned_for[1],
+            "local_error": self._local.error,
+        }
+        return Snapshot(**told) if gang is None else Snapshot(**dict(told, **self._of_gang(gang)))
+
+    def _of_gang(self, gang: LocalGang) -> Dict[str, Any]:
+        """What there is to tell besides while there are ranks."""
+        views = tuple(rank.view() for rank in gang.ranks)
+        uncounted = self._uncounted(gang)
+        clocks = [rank.clock for rank in gang.ranks]
+        last = lowest([rank.clock for rank in self._telling(gang)])
+        ended = self._reclaim is None and gang.has_ended and gang.last_scan is not None
+        running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
+        step_at = last.finished_at if last is not None and not uncounted else None
+        return {
+            "state": RECLAIMING if self._reclaim is not None else running,
+            "attempt": gang.attempt,
+            "lists_last": self._lists_last(gang),
+            "ranks": views,
+            "is_starting": not gang.starting.is_over,
+            "started_at": gang.started_at,
+            "first_step": min((clock.first_step for clock in clocks if clock.first_step is not None), default=None),
+            "first_step_at": max(
+                (clock.first_step_at for clock in clocks if clock.first_step_at is not None), default=None
+            ),
+            **_told_seconds(gang),
+            "measured_stall_seconds": self._saves.stall_seconds,
+            "measured_saves": self._saves.count,
+            "collectives": self._collectives.version if self._collectives.attempt == gang.attempt else "",
+            "energy_joules": self._energy.joules,
+            "energy_gpu_milliseconds": self._energy.gpu_milliseconds,
+            **_taken_back(last),
+            "step": last.step if last is not None else None,
+            # What nobody counts any more is no hang.
+            "step_at": step_at,
+            "standstill_seconds": self._stood_still_since(gang.started_at if step_at is None else step_at),
+            "progress_error": uncounted,
+            "progress_preset": next((rank.preset for rank in gang.ranks if rank.preset), ""),
+            "printed_loss": next((rank.printed.loss for rank in gang.ranks if rank.printed.loss), ""),
+            "printed_tokens": _highest([rank.printed.figures.get(TOKENS) for rank in gang.ranks]),
+            "printed_step_seconds": _highest([rank.printed.figures.get(STEP_SECONDS) for rank in gang.ranks]),
+            "printed_tflops": _highest([rank.printed.figures.get(TFLOPS) for rank in gang.ranks]),
+            "printed_mfu": _highest([rank.printed.figures.get(MFU) for rank in gang.ranks]),
+            "looks_like": self._matcher.looks_like,
+            "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
+            "step_seconds": _step_seconds(gang),
+            "step_p90_seconds": _highest([rank.clock.step_p90_seconds() for rank in gang.ranks]),
+            "fence_seconds": self._fence_seconds(gang),
+            "fenced": gang.fenced or self._fencing,
+        }
+
+    def _stood_still_since(self, moment: float) -> float:
+        return sum(seconds for ended_at, seconds in self._standstills if ended_at > moment)
+
+    def _telling(self, gang: LocalGang) -> Tuple[Rank, ...]:
+        """The ranks whose steps count: once output is no longer looked through, those that write to their file."""
+        writing = tuple(rank for rank in gang.ranks if rank.has_progress_file) if self._matcher.error else ()
+        return writing or gang.ranks
+
+    def _uncounted(self, gang: LocalGang) -> str:
+        """Why nobody knows any more which step is finished, "" while it is known."""
+        return "" if any(rank.has_progress_file for rank in gang.ranks) else self._matcher.error
+
+    def _fence_seconds(self, gang: LocalGang) -> float:
+        return gang.served_fence_seconds or fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
+
+    def _told_fence_seconds(self, gang: LocalGang) -> float:
+        """The length that the coordinator knows of: what it has served, else what it was last told."""
+        contact = self._reporter.contact()
+        if gang.served_fence_seconds or contact is None:
+            return self._fence_seconds(gang)
+        return contact.fence_seconds
+
+    def _announce(self, directive: Directive) -> None:
+        first = directive.node_rank * directive.processes_per_node
+        last = first + directive.processes_per_node - 1
+        world = directive.node_count * directive.processes_per_node
+        which = "rank %d" % first if first == last else "ranks %d to %d" % (first, last)
+        start = "from scratch"
+        if directive.resume_path:
+            start = "resuming from %s" % directive.resume_path
+        self._log("attempt %d: %s of %d starting, %s" % (directive.attempt, which, world, start))
+
+    # Ending
+
+    def _leave(self) -> int:
+        """Told to terminate: no grace for the ranks, one last report, and out within a second."""
+        began = self._now()
+        self._scanner.stop()
+        self._marker.stop()
+        self._matcher.stop()
+        self._aside.stop()
+        self._energy.stop()
+        self._local.stop()
+        self._collectives.stop()
+        was_reclaiming = self._reclaim is not None
+        if self._gang is not None:
+            self._gang.starting.stop()
+        self._reclaim = self._reclaim or self._host.reclaim()
+        clean = False
+        while not clean and self._reclaim is not None and self._now() < began + _LEAVE_RECLAIM_SECONDS:
+            clean = self._is_reclaimed(self._reclaim)
+            self._note_ended(self._host.reap())
+            if not clean:
+                self._host.pause(0.002)
+        if self._gang is not None and not was_reclaiming:
+            self._log("attempt %d: told to terminate, its processes are ended" % self._gang.attempt)
+        report_seconds = min(_LEAVE_REPORT_SECONDS, began + _LEAVE_SECONDS - self._now())
+        self._last_report(clean, report_seconds, _LEAVE_DRAIN_SECONDS)
+        return TERMINATED
+
+    def _exit(self, directive: Directive) -> int:
+        text = ": " + directive.reason if directive.reason else ""
+        self._log("exiting with code %d%s" % (directive.exit_code, text))
+        self._last_report(True, _EXIT_REPORT_SECONDS, _EXIT_DRAIN_SECONDS)
+        return directive.exit_code
+
+    def _last_report(self, clean: bool, report_seconds: float, drain_seconds: float) -> None:
+        snapshot = self._snapshot()
+        ranks = tuple(rank.last_view() for rank in self._gang.ranks) if self._gang is not None else ()
+        state = LEAVING if clean else RECLAIMING
+        self._reporter.send_last(dataclasses.replace(snapshot, state=state, ranks=ranks), report_seconds)
+        until = self._now() + drain_seconds
+        for rank in self._gang.ranks if self._gang is not None else []:
+            rank.drain(until)
+
+
+def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
+    """What of the steps went elsewhere than into computing: as the rank tells or prints that says most of it."""
+    told = max((rank.told_seconds for rank in gang.ranks), key=lambda seconds: sum(seconds.values()), default={})
+    return {
+        "input_wait_seconds": told.get(INPUT_WAIT),
+        "communication_seconds": told.get(COMMUNICATION),
+        "checkpoint_stall_seconds": told.get(CHECKPOINT_STALL),
+    }
+
+
+def _taken_back(clock: Optional[StepClock]) -> Dict[str, Any]:
+    """What the rank that is furthest behind has made and taken back by itself, and how far its lines lie apart."""
+    if clock is None:
+        return {}
+    return {
+        "lost_steps": clock.lost_steps,
+        "lost_seconds": clock.lost_seconds,
+        "back_to": clock.back_to,
+        "stride": clock.stride(),
+    }
+
+
+def _step_seconds(gang: LocalGang) -> Optional[float]:
+    return _highest([rank.clock.step_seconds() for rank in gang.ranks])
+
+
+def _highest(told: List[Optional[float]]) -> Optional[float]:
+    return max((seconds for seconds in told if seconds is not None), default=None)
+
+
+def _end_of(view: RankView) -> str:
+    if view.signal is None:
+        return "ended with exit code %s" % view.exit_code
+    try:
+        return "was ended by %s" % signal.Signals(view.signal).name
+    except ValueError:
+        return "was ended by signal %d" % view.signal
