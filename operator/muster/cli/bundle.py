@@ -23,13 +23,13 @@ from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.lists import PAGE_SIZE
 from muster.api.base import ApiModel, Time
 from muster.cli import show
 from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
 from muster.cli.explain import read_job
-from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.lists import PAGE_SIZE
 from muster.cli.pieces import FOLDER, pieces
 from muster.cli.printed import container_of
 from muster.cli.session import (

@@ -13,6 +13,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import BurnIn, BurnInFailure, CorruptionStatus, Gang, GangSpec
@@ -21,7 +22,6 @@ from muster.api.trainingjob import TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError
 from muster.cli.explain import job_of
-from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import (
     ContextOption,
     JobArgument,

@@ -14,12 +14,13 @@ from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers import clock
+from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel
 from muster.api.nodehealth import CheckOutcome, CheckResult, CheckWish, NodeHealth
 from muster.api.preflight import Profile
-from muster.cli import clock, show
+from muster.cli import show
 from muster.cli.decide import NodesArgument, account_of, nodes_there, who_am_i, write
-from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
 from muster.protocol.profiles import PROFILES

@@ -15,13 +15,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers import clock
+from muster.answers.decision import DecidedNode, Known, NodeDecisions, follows, groups, next_steps
+from muster.answers.health import HealthRow, health_row
+from muster.answers.roles import FLEET_EDIT_ROLE
 from muster.api.base import API_VERSION, NAME_LENGTH
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Decision, HumanDecision, NodeHealth
-from muster.cli import clock, show
-from muster.cli.decision import DecidedNode, Known, NodeDecisions, follows, groups, next_steps
-from muster.cli.errors import FLEET_EDIT_ROLE, CliError, one_line, told
-from muster.cli.health import HealthRow, health_row
+from muster.cli import show
+from muster.cli.errors import CliError, one_line, told
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,

@@ -1,10 +1,8 @@
 """What a user is told when a command fails: one line that says what to do, in place of a traceback."""
 
+from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.kube import errors
 
-VIEW_ROLE = "muster-view"
-FLEET_ROLE = "muster-fleet-view"
-FLEET_EDIT_ROLE = "muster-fleet-edit"
 _INSTALL = "install Muster with kubectl apply -k manifests/overlays/default, or choose another cluster with --context"
 
 

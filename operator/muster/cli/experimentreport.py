@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from muster.cli import fleetwords, show
+from muster.answers import fleetwords
+from muster.answers.experimentreported import ExperimentJob, ExperimentReport, experiment_report
+from muster.answers.fleetlives import lives
+from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.experimentreported import ExperimentJob, ExperimentReport, experiment_report
-from muster.cli.fleetlives import lives
 from muster.cli.fleetreport import tell_progress
 from muster.cli.prices import prices_for
 

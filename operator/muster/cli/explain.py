@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.explanation import JobEvent, JobExplanation, explain
 from muster.api.trainingjob import TrainingJob, Waiting
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.explanation import JobEvent, JobExplanation, explain
 from muster.cli.session import (
     ContextOption,
     JobArgument,

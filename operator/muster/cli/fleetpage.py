@@ -5,9 +5,9 @@ Names and reasons were written by others. In either form they are text and nothi
 
 import html
 
+from muster.answers.fleetreported import FleetReport
+from muster.answers.fleetwords import CUT, figures, period, remarks, share, tables
 from muster.cli import show
-from muster.cli.fleetreported import FleetReport
-from muster.cli.fleetwords import CUT, figures, period, remarks, share, tables
 
 LISTED_JOBS = 100
 LISTED_NODES = 50

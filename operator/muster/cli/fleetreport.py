@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.fleethours import hours
+from muster.answers.fleetlives import Progress, lives
+from muster.answers.fleetreported import FleetReport, fleet_report
+from muster.answers.fleetwords import CUT, figures, period, remarks, tables
+from muster.answers.lists import PAGE_SIZE
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.fleethours import hours
-from muster.cli.fleetlives import Progress, lives
-from muster.cli.fleetreported import FleetReport, fleet_report
-from muster.cli.fleetwords import CUT, figures, period, remarks, tables
-from muster.cli.lists import PAGE_SIZE
 from muster.cli.prices import prices_for
 
 if TYPE_CHECKING:

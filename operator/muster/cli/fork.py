@@ -8,12 +8,12 @@ from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel
 from muster.cli import show
 from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
 from muster.cli.explain import read_job
-from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.forked import forked
 from muster.cli.session import (
     ContextOption,

@@ -7,11 +7,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.inquiry import JobIncident, inquire, numbers
+from muster.answers.roles import FLEET_ROLE
 from muster.api.nodehealth import NodeHealth
 from muster.cli import show
-from muster.cli.errors import FLEET_ROLE, CliError
+from muster.cli.errors import CliError
 from muster.cli.explain import events_of, job_of
-from muster.cli.inquiry import JobIncident, inquire, numbers
 from muster.cli.reading import record_of
 from muster.cli.session import (
     ContextOption,

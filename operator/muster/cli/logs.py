@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.standing import pod_state
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError, one_line
@@ -44,7 +45,6 @@ from muster.cli.session import (
     job_argument,
     run,
 )
-from muster.cli.standing import pod_state
 from muster.kube import paths
 from muster.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
 from muster.world.views import PodView

@@ -15,12 +15,13 @@ from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers import clock
+from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel, Time
 from muster.api.nodehealth import LostNode
-from muster.cli import clock, show
+from muster.cli import show
 from muster.cli.decide import MAX_REASON, NodesArgument, account_of, ask, no_such_nodes, who_am_i, write
 from muster.cli.errors import CliError
-from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound

@@ -9,15 +9,16 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.lists import listed
+from muster.answers.nodelife import NodeLife, evidence_name, life
+from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth, RecommendedAction
 from muster.api.repairrequest import RepairRequest
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
-from muster.cli.errors import FLEET_ROLE, VIEW_ROLE, CliError, told
-from muster.cli.lists import listed
-from muster.cli.nodelife import NodeLife, evidence_name, life
+from muster.cli.errors import CliError, told
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,

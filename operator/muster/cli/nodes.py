@@ -9,19 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from muster.cli import show
-from muster.cli.errors import CliError
-from muster.cli.health import verdict
-from muster.cli.session import (
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    Options,
-    OutputOption,
-    Session,
-    run_with_ages,
-)
-from muster.cli.tree import (
+from muster.answers.health import verdict
+from muster.answers.tree import (
     NO_LABEL,
     DomainRow,
     FleetTree,
@@ -31,6 +20,17 @@ from muster.cli.tree import (
     UnknownLevelError,
     Wanted,
     tree_of,
+)
+from muster.cli import show
+from muster.cli.errors import CliError
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    run_with_ages,
 )
 from muster.health.maintenance import REASONS
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from muster.answers.health import HealthRow, health_row
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.cli.health import HealthRow, health_row
 from muster.kube import decode, informer, paths
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable, custom

@@ -22,11 +22,11 @@ from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel
 from muster.cli import kubeconfig as config
 from muster.cli import show
 from muster.cli.errors import CliError, one_line
-from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,

@@ -11,11 +11,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.inquiry import split
 from muster.api.base import ApiModel
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Role
 from muster.api.trainingjob import Incident, TrainingJob
-from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.inquiry import split
 from muster.world.views import PodView
 
 MAX_WORKERS = 16  # that are printed together

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.answers.health import HealthRow, health_row
+from muster.answers.lists import items, listed
+from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.api.gang import Gang, GangSpec
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.cli.errors import FLEET_ROLE, VIEW_ROLE
-from muster.cli.health import HealthRow, health_row
-from muster.cli.lists import items, listed
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Forbidden, NotFound

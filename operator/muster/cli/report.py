@@ -9,14 +9,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers import fleetwords
+from muster.answers.fleetreported import FleetReport
+from muster.answers.reported import Cost, EnergyUsed, JobIncidents, JobReport, Share, Yield, incidents, report
 from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
-from muster.cli import experimentreport, fleetpage, fleetreport, fleetwords, show
+from muster.cli import experimentreport, fleetpage, fleetreport, show
 from muster.cli.errors import CliError
 from muster.cli.explain import REPAIRS, job_of
-from muster.cli.fleetreported import FleetReport
 from muster.cli.prices import price_of, prices_for
-from muster.cli.reported import Cost, EnergyUsed, JobIncidents, JobReport, Share, Yield, incidents, report
 from muster.cli.session import (
     ContextOption,
     JobArgument,

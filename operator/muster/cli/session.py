@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.console import Console
 
+from muster.answers import clock
 from muster.api.base import ApiModel
-from muster.cli import clock, kubeconfig, show
+from muster.cli import kubeconfig, show
 from muster.cli.errors import CliError, told
 from muster.kube.errors import ApiError
 

@@ -18,17 +18,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from muster.answers.words import UNSEEN
+from muster.answers.words import age as age
+from muster.answers.words import count as count
+from muster.answers.words import duration as duration
+from muster.answers.words import folded as folded
+from muster.answers.words import largest as largest
+from muster.answers.words import moment as moment
+from muster.answers.words import on_one_line as on_one_line
+from muster.answers.words import printable as printable
+from muster.answers.words import rate as rate
 from muster.api.base import ApiModel
-from muster.cli.words import UNSEEN
-from muster.cli.words import age as age
-from muster.cli.words import count as count
-from muster.cli.words import duration as duration
-from muster.cli.words import folded as folded
-from muster.cli.words import largest as largest
-from muster.cli.words import moment as moment
-from muster.cli.words import on_one_line as on_one_line
-from muster.cli.words import printable as printable
-from muster.cli.words import rate as rate
 
 UNFOLDED_COLUMNS = 10_000
 STATE_STYLES = {

@@ -7,10 +7,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.explanation import ENDED
+from muster.answers.health import verdict
+from muster.answers.standing import JobStanding, WorkerRow, standing
 from muster.cli import show
 from muster.cli.explain import REPAIRS, SAID_BELOW, job_of
-from muster.cli.explanation import ENDED
-from muster.cli.health import verdict
 from muster.cli.reading import healths_of, pods_of, record_of
 from muster.cli.report import NOT_KNOWN_TO_BE_KEPT, UNTIMED
 from muster.cli.session import (
@@ -24,7 +25,6 @@ from muster.cli.session import (
     job_argument,
     run,
 )
-from muster.cli.standing import JobStanding, WorkerRow, standing
 
 MAX_WORKERS = 12
 """Of a larger gang only those are listed of whom there is something to say."""

@@ -19,11 +19,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from muster.answers.lists import listed
+from muster.answers.overview import JobsTop, TopRow, overview
+from muster.answers.roles import FLEET_ROLE
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
-from muster.cli.errors import FLEET_ROLE
-from muster.cli.lists import listed
-from muster.cli.overview import JobsTop, TopRow, overview
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,

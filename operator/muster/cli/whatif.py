@@ -18,11 +18,11 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel
 from muster.api.trainingjob import Recovery, TrainingJobSpec
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import Field
 
+from muster.answers.health import HealthRow, health_row, verdict
 from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import TopologyLevel
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.cli.health import HealthRow, health_row, verdict
 from muster.world.views import NodeView
 
 MAX_WORDS = 300

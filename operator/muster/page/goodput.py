@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from muster.answers.fleetreported import FleetReport, Life, fleet_report
+from muster.answers.fleetwords import CUT, figures, period, remarks, tables
 from muster.api.fleethours import FleetHours
-from muster.cli.fleetreported import FleetReport, Life, fleet_report
-from muster.cli.fleetwords import CUT, figures, period, remarks, tables
 from muster.goodput.prices import Prices
 from muster.kube.access import Remembered
 

@@ -10,11 +10,11 @@ from itertools import pairwise
 
 from pydantic import Field
 
+from muster.answers.explanation import ENDED
+from muster.answers.training import still_since
 from muster.api.base import ApiModel, Time
 from muster.api.goodput import Bucket
 from muster.api.trainingjob import ConditionStatus, TrainingJob
-from muster.cli.explanation import ENDED
-from muster.cli.training import still_since
 from muster.goodput.opened import TRAINS, ahead
 
 MAX_SECONDS = 100 * 365 * 86400

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
-from muster.cli import clock
-from muster.cli.fleethours import hours
-from muster.cli.fleetlives import lives
+from muster.answers import clock
+from muster.answers.fleethours import hours
+from muster.answers.fleetlives import lives
 from muster.coordinator.probes import Beat
 from muster.kube.access import Access
 from muster.kube.client import Client

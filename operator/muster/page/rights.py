@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
+from muster.answers.fleetlives import SYSTEM
 from muster.api.endedjob import PLURAL
-from muster.cli.fleetlives import SYSTEM
 from muster.kube.access import Access, Right, User
 
 NODES = Right("list", "nodes", group="")

@@ -17,10 +17,10 @@ import structlog
 from aiohttp import web
 from prometheus_client import generate_latest
 
+from muster.answers.overview import overview
+from muster.answers.reported import report
+from muster.answers.words import printable
 from muster.api.trainingjob import TrainingJob
-from muster.cli.overview import overview
-from muster.cli.reported import report
-from muster.cli.words import printable
 from muster.coordinator.probes import Beat
 from muster.goodput.prices import NO_PRICES, Prices
 from muster.kube.access import Access, RefusedError, Right, User

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from muster.api.base import ApiModel
-from muster.cli.bundle import Bundle
-from muster.cli.experimentreported import ExperimentJob, ExperimentReport
-from muster.cli.fleetreported import (
+from muster.answers.experimentreported import ExperimentJob, ExperimentReport
+from muster.answers.fleetreported import (
     FleetBucket,
     FleetCause,
     FleetJob,
@@ -18,15 +16,17 @@ from muster.cli.fleetreported import (
     FleetOffender,
     FleetReport,
 )
-from muster.cli.inquiry import JobIncident
+from muster.answers.inquiry import JobIncident
+from muster.answers.nodelife import NodeJob, NodeLife, NodeRepair
+from muster.answers.overview import JobsTop, TopRow
+from muster.answers.reported import Cost, JobReport, Yield
+from muster.answers.standing import JobStanding, Saved, WorkerRow
+from muster.answers.training import OpenIncident
+from muster.api.base import ApiModel
+from muster.cli.bundle import Bundle
 from muster.cli.main import app
-from muster.cli.nodelife import NodeJob, NodeLife, NodeRepair
-from muster.cli.overview import JobsTop, TopRow
 from muster.cli.page import PageWay
 from muster.cli.printed import JobLogs, PodLog, Remains
-from muster.cli.reported import Cost, JobReport, Yield
-from muster.cli.standing import JobStanding, Saved, WorkerRow
-from muster.cli.training import OpenIncident
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from tests.unit.cli.test_fleetreport import DAY, EVIL, NOW, RECORDS, a_job, a_record, a_spec, found, listed, lives
 from typer.testing import Result
 
+from muster.answers.experimentreported import ExperimentReport, experiment_report
+from muster.answers.fleetreported import Life
 from muster.api.endedjob import EndedJobSpec
 from muster.cli.experimentreport import label_of, render
-from muster.cli.experimentreported import ExperimentReport, experiment_report
-from muster.cli.fleetreported import Life
 from muster.goodput.prices import NO_PRICES, Prices
 from muster.kube.errors import Forbidden
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from muster.answers.explanation import MAX_EVENTS, NEXT_BY_REASON, JobEvent, explain
 from muster.api.trainingjob import TrainingJob
 from muster.cli.explain import render
-from muster.cli.explanation import MAX_EVENTS, NEXT_BY_REASON, JobEvent, explain
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "troubleshooting.md").read_text()

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
+from muster.answers.fleetreported import FleetReport, Life, fleet_report
+from muster.answers.fleetwords import figures, remarks
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleethours import FleetHours
 from muster.api.goodput import Bucket
 from muster.cli.fleetpage import markdown, page
 from muster.cli.fleetreport import moment_of, render
-from muster.cli.fleetreported import FleetReport, Life, fleet_report
-from muster.cli.fleetwords import figures, remarks
 from muster.goodput.prices import Prices
 from muster.kube.errors import Forbidden
 

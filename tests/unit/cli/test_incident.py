@@ -9,11 +9,11 @@ import yaml
 from tests.unit.cli.test_status import GANG, JOBS, PODS, a_gang, a_job, health_path, incident, no_such
 from typer.testing import Result
 
+from muster.answers.inquiry import inquire
 from muster.api.gang import FaultClass
 from muster.api.goodput import Fingerprint, Goodput
 from muster.api.trainingjob import TrainingJob
 from muster.cli.incident import ran_with
-from muster.cli.inquiry import inquire
 from muster.kube.errors import Forbidden
 from muster.recovery.failure import Kind
 
@@ -161,8 +161,8 @@ def test_a_number_that_is_not_there_is_answered_with_those_that_are(api: Any, co
 
 
 def test_every_kind_of_failure_has_somebody_who_saw_it_and_every_class_a_budget() -> None:
+    from muster.answers import inquiry
     from muster.api.trainingjob import Recovery
-    from muster.cli import inquiry
 
     assert set(inquiry._SEEN_BY) == set(Kind)
     assert all(inquiry._paid(each, Recovery()) for each in FaultClass)

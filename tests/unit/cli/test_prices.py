@@ -9,8 +9,8 @@ from tests.unit.cli.test_fleetreport import NOW, a_spec, lives
 from tests.unit.cli.test_report import PATH, a_job
 from typer.testing import Result
 
+from muster.answers.fleetreported import fleet_report
 from muster.api.prices import PriceList
-from muster.cli.fleetreported import fleet_report
 from muster.cli.prices import price_of
 from muster.goodput.prices import NO_PRICES, Prices, listed
 from muster.kube.errors import Forbidden

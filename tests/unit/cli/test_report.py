@@ -10,9 +10,9 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from muster.answers.reported import report
 from muster.api.trainingjob import TrainingJob
 from muster.cli.report import BAR_WIDTH, bar, render
-from muster.cli.reported import report
 from muster.goodput.figures import whole_seconds
 from muster.goodput.prices import Prices
 from muster.whatif.formula import ettr

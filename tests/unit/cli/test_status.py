@@ -8,10 +8,10 @@ from typing import Any
 import yaml
 from typer.testing import Result
 
+from muster.answers.standing import standing
 from muster.api.base import rfc3339
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJob
-from muster.cli.standing import standing
 from muster.cli.status import render
 from muster.kube.errors import Forbidden, NotFound
 from muster.world.names import gang_name

@@ -7,18 +7,18 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.unit.cli.test_status import NOW, a_job, ago
 
+from muster.answers.fleetreported import Life, fleet_report
+from muster.answers.fleetwords import figures as fleet_figures
+from muster.answers.fleetwords import remarks
+from muster.answers.overview import overview
+from muster.answers.reported import report
+from muster.answers.standing import standing
+from muster.answers.words import duration, hours
 from muster.api.endedjob import Ending
 from muster.api.throughput import Throughput
 from muster.api.trainingjob import TrainingJob
-from muster.cli.fleetreported import Life, fleet_report
-from muster.cli.fleetwords import figures as fleet_figures
-from muster.cli.fleetwords import remarks
-from muster.cli.overview import overview
 from muster.cli.report import render as render_report
-from muster.cli.reported import report
-from muster.cli.standing import standing
 from muster.cli.status import render as render_status
-from muster.cli.words import duration, hours
 from muster.controller.jobfigures import JobFigures
 from muster.goodput.history import record
 from muster.goodput.opened import as_of

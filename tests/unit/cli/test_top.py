@@ -14,10 +14,10 @@ from rich.console import Console
 from tests.unit.cli.test_status import NOW, a_job, ago, fresh, incident, rfc3339
 from typer.testing import Result
 
+from muster.answers.fleetreported import Life, fleet_report
+from muster.answers.overview import overview
 from muster.api.endedjob import Ending
 from muster.api.trainingjob import TrainingJob
-from muster.cli.fleetreported import Life, fleet_report
-from muster.cli.overview import overview
 from muster.cli.session import Session
 from muster.cli.top import screen, watch
 from muster.goodput.history import record

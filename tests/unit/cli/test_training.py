@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.unit.cli.test_status import NOW, a_job, ago, incident
 
+from muster.answers.reported import report
+from muster.answers.training import open_incident, step_rate, still_since
 from muster.api.trainingjob import TrainingJob
-from muster.cli.reported import report
-from muster.cli.training import open_incident, step_rate, still_since
 from muster.goodput.opened import as_of
 from muster.page.life import life
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, at, tainted
 
+from muster.answers.health import HealthRow
+from muster.answers.tree import DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Wanted, tree_of
 from muster.api.nodehealth import Decision, HumanDecision, VerdictState
-from muster.cli.health import HealthRow
 from muster.cli.nodes import render
-from muster.cli.tree import DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Wanted, tree_of
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView
 

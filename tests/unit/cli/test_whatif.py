@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Api
 from tests.unit.whatif.builders import a_plan
 from typer.testing import Result
 
-from muster.cli.explanation import OUTPUT_VERSION
+from muster.answers.explanation import OUTPUT_VERSION
 from muster.cli.whatif import MAX_FAILURES, Waiting
 from muster.kube.errors import Forbidden
 

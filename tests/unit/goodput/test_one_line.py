@@ -8,10 +8,10 @@ from rich.console import Console
 from tests.unit.goodput.test_account import broken, counted
 from tests.unit.lifecycle.builders import Scene, a_job, at, running
 
+from muster.answers.reported import report
 from muster.api.gang import GangSpec, Go, Resume
 from muster.api.goodput import Account
 from muster.cli.report import UNTIMED, render, step_text
-from muster.cli.reported import report
 from muster.goodput.account import carried
 from muster.goodput.figures import KeptWork, figures, progress_share
 from muster.goodput.told import told

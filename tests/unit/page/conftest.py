@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 from tests.unit.clock import Clock
 
+from muster.answers.fleetreported import Life
 from muster.api.fleethours import FleetHours
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.cli.fleetreported import Life
 from muster.kube.access import Access
 from muster.kube.errors import ApiError
 from muster.page.main import serving_page

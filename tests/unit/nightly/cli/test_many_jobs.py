@@ -10,9 +10,9 @@ from tests.unit.cli.test_fleetreport import DAY, a_spec, lives
 from tests.unit.cli.test_status import NOW, incident
 from tests.unit.cli.test_top import named
 
+from muster.answers.fleetreported import fleet_report
+from muster.answers.overview import overview
 from muster.api.trainingjob import TrainingJob
-from muster.cli.fleetreported import fleet_report
-from muster.cli.overview import overview
 from muster.cli.top import screen
 
 

@@ -3,9 +3,9 @@
 import json
 from typing import TYPE_CHECKING
 
+from muster.answers.fleetlives import SYSTEM
+from muster.answers.roles import FLEET_ROLE
 from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours
-from muster.cli.errors import FLEET_ROLE
-from muster.cli.fleetlives import SYSTEM
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
 

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from muster.answers.explanation import OUTPUT_VERSION, JobEvent
+from muster.answers.words import count, duration
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass, GangIncident, GangSpec
 from muster.api.goodput import Fingerprint
 from muster.api.nodehealth import NodeHealth, Severity
 from muster.api.trainingjob import Incident, Recovery, TrainingJob
-from muster.cli.explanation import OUTPUT_VERSION, JobEvent
-from muster.cli.words import count, duration
 from muster.goodput.fingerprint import at_attempt
 from muster.recovery.exits import BETWEEN_LINES, LAST_LINES_FOLLOW
 from muster.recovery.failure import Kind

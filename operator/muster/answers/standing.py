@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from muster.answers.explanation import ENDED, OUTPUT_VERSION, explain
+from muster.answers.health import HealthRow
+from muster.answers.reported import has_untimed_steps
+from muster.answers.training import OpenIncident, open_incident, step_rate
+from muster.answers.words import count, duration, folded
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting
-from muster.cli.explanation import ENDED, OUTPUT_VERSION, explain
-from muster.cli.health import HealthRow
-from muster.cli.reported import has_untimed_steps
-from muster.cli.training import OpenIncident, open_incident, step_rate
-from muster.cli.words import count, duration, folded
 from muster.goodput.opened import TRAINS, as_of
 from muster.world.views import ContainerView, PodView
 

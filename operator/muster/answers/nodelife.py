@@ -8,6 +8,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.health import HealthRow, health_row
+from muster.answers.inquiry import split
+from muster.answers.words import duration
 from muster.api.base import ApiModel, Time
 from muster.api.gang import Gang
 from muster.api.nodehealth import (
@@ -22,10 +26,6 @@ from muster.api.nodehealth import (
 )
 from muster.api.repairrequest import RepairRequest
 from muster.api.trainingjob import Incident, TrainingJob
-from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.health import HealthRow, health_row
-from muster.cli.inquiry import split
-from muster.cli.words import duration
 from muster.health.maintenance import REASONS
 from muster.world.views import NodeView
 

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from pydantic import Field
 
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.fleetreported import HOUR, Life
+from muster.answers.words import count
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
-from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.fleetreported import HOUR, Life
-from muster.cli.words import count
 from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
 from muster.goodput.figures import progress_share
 from muster.goodput.fingerprint import SEVERAL

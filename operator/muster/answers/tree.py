@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.health import HealthRow, excluded_for
 from muster.api.base import ApiModel
-from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.health import HealthRow, excluded_for
 from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, Requirements, unusable
 from muster.placement.natural import natural
 from muster.placement.where import domain_path

@@ -10,11 +10,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.health import HealthRow, verdict
 from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision
-from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.health import HealthRow, verdict
 from muster.health.assess import CORDONED
 
 MAX_NAMES = 8  # nodes that a command to be copied names

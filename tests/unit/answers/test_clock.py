@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from tests.unit.lifecycle.builders import at
 
-from muster.cli.clock import agreed
+from muster.answers.clock import agreed
 
 
 def test_the_api_servers_clock_counts_where_this_one_is_wrong() -> None:

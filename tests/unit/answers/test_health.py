@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.lifecycle.builders import at
 
+from muster.answers.health import HealthRow, excluded_for, health_row
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import (
@@ -16,7 +17,6 @@ from muster.api.nodehealth import (
     Severity,
     VerdictState,
 )
-from muster.cli.health import HealthRow, excluded_for, health_row
 from muster.health.story import LAST_CHOICE
 
 CORDON = HumanDecision(decision=Decision.CORDON, reason="liquid", by="ann", time=at(0))

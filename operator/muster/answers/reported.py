@@ -7,13 +7,13 @@ from datetime import datetime
 
 from pydantic import Field
 
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.training import still_since
+from muster.answers.words import count, duration, hours
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass
 from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
 from muster.api.trainingjob import Incident, TrainingJob
-from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.training import still_since
-from muster.cli.words import count, duration, hours
 from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, job_efficiency, speed
 from muster.goodput.energy import energy
 from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.answers.fleetreported import Life
+from muster.answers.lists import items
+from muster.answers.roles import FLEET_ROLE
+from muster.answers.words import count as count_of
 from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import TrainingJob
-from muster.cli.errors import FLEET_ROLE
-from muster.cli.fleetreported import Life
-from muster.cli.lists import items
-from muster.cli.words import count as count_of
 from muster.goodput.history import record
 from muster.goodput.opened import ahead, as_of
 from muster.kube import decode, paths

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 from pydantic import Field
 
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.reported import ClassFailures, classes_of
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleethours import IDLE, FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
-from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.reported import ClassFailures, classes_of
 from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import progress_share
 from muster.goodput.fleethours import between

@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from muster.answers.explanation import ENDED, OUTPUT_VERSION, explain
+from muster.answers.training import open_incident, step_rate, still_since
+from muster.answers.words import duration
 from muster.api.base import ApiModel, Time
 from muster.api.goodput import Bucket
 from muster.api.trainingjob import TrainingJob
-from muster.cli.explanation import ENDED, OUTPUT_VERSION, explain
-from muster.cli.training import open_incident, step_rate, still_since
-from muster.cli.words import duration
 from muster.goodput.figures import progress_share
 from muster.goodput.opened import TRAINS, as_of
 from muster.kube.decode import Undecodable

@@ -4,9 +4,9 @@ from datetime import datetime
 
 from pydantic import Field
 
+from muster.answers.explanation import ENDED
 from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import TrainingJob
-from muster.cli.explanation import ENDED
 from muster.goodput.opened import TRAINS, ahead, late
 
 

@@ -1,9 +1,9 @@
 """The report of the fleet in words and tables, for a terminal, a file or the page alike."""
 
+from muster.answers.fleetreported import FleetReport
+from muster.answers.reported import JobReport
+from muster.answers.words import count, duration, hours, moment
 from muster.api.fleethours import GpuState
-from muster.cli.fleetreported import FleetReport
-from muster.cli.reported import JobReport
-from muster.cli.words import count, duration, hours, moment
 
 THOUSAND = 1000
 CUT = "* an estimate: a part of the job's life lies outside this time"

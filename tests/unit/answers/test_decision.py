@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import at
 
+from muster.answers.decision import DecidedNode, Known, NodeDecisions, follows, groups, next_steps
+from muster.answers.health import HealthRow
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision, HumanDecision, VerdictState
-from muster.cli.decision import DecidedNode, Known, NodeDecisions, follows, groups, next_steps
-from muster.cli.health import HealthRow
 
 CORDON, RELEASE = Decision.CORDON, Decision.RELEASE
 BY_ANN = HumanDecision(decision=CORDON, reason="liquid", by="ann", time=at(0))

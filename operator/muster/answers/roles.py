@@ -1,0 +1,5 @@
+"""The ClusterRoles that an answer names where the reader lacks a right (manifests/base/rbac)."""
+
+VIEW_ROLE = "muster-view"
+FLEET_ROLE = "muster-fleet-view"
+FLEET_EDIT_ROLE = "muster-fleet-edit"
