@@ -25,6 +25,7 @@ T = TypeVar("T")
 MAX_DERIVED = 64
 # Small fleets have room for more: so many nodes in all of them together.
 MAX_DERIVED_NODES = 1 << 20
+_DEFAULTS = FleetPolicySpec()  # takes longer to make than all else of a small fleet
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
@@ -148,7 +149,7 @@ class Fleet:
 
     def __init__(self, policy: FleetPolicySpec | None = None, heartbeats: Heartbeats | None = None) -> None:
         self.nodes: dict[str, NodeView] = {}
-        self.policy = policy or FleetPolicySpec()
+        self.policy = policy or _DEFAULTS
         self.heartbeats: Heartbeats = heartbeats or KnownAges({})
         self.names: dict[str, str] = {}
         self.version = 0
