@@ -64,6 +64,10 @@ _ahead = Gauge(
 DARK_SECONDS = 12.0
 # Nodes that are held for longer without a start, and then let go of, count as a reservation that came to nothing.
 UNUSED_SECONDS = 60.0
+# Shorter ones add up in a namespace: so much together counts as one, as much as a gang is given to assemble. A day
+# without any of them forgets their sum.
+UNUSED_TOGETHER_SECONDS = 300.0
+UNUSED_FORGOTTEN_SECONDS = 86400.0
 # A tenant may make thousands of ResourceQuotas. Beyond these its own jobs get no nodes, so that it hides none among them.
 MAX_QUOTAS, MAX_QUOTA_NAMES = 64, 1024
 # An unbound pod that no record names any more may be bound already: a watch shows that late, but not so late.
@@ -168,6 +172,9 @@ class Cluster:
         self._refused: dict[str, dict[str, frozenset[str]]] = {}
         self._met: set[Key] = set()  # those of them that were there at the start
         self._reservations: dict[Key, _Reservation] = {}
+        self._unused: dict[
+            str, tuple[float, float]
+        ] = {}  # namespace -> its short ones in seconds, and when the last was
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
         self._uids: dict[str, set[str]] = {}  # namespace -> uids of its jobs
@@ -817,9 +824,21 @@ class Cluster:
             memory.unused_seconds = 0.0
             return
         memory.unused_seconds += now - mine.since
-        if memory.unused_seconds > UNUSED_SECONDS:
+        if memory.unused_seconds > UNUSED_SECONDS or self._adds_up(key[0], now - mine.since):
             memory.unused_seconds = 0.0
             self.reservation_unused(key[0], uid)
+
+    def _adds_up(self, namespace: str, seconds: float) -> bool:
+        """Whether a namespace has had so many short reservations for nothing that together they count as one."""
+        now = self._clock()
+        for name, (_, last) in list(self._unused.items()):
+            if now - last >= UNUSED_FORGOTTEN_SECONDS:
+                del self._unused[name]
+        total = self._unused.pop(namespace, (0.0, now))[0] + seconds
+        if total >= UNUSED_TOGETHER_SECONDS:
+            return True
+        self._unused[namespace] = total, now
+        return False
 
     def _reconsider_met(self, pod: PodView) -> None:
         """A record that was refused at the start is believed once its pods are on most of its nodes."""

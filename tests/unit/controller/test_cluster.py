@@ -19,6 +19,7 @@ from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
 from muster.protocol.checks import NODE, READY, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.protocol.messages import RankReport, Report
+from muster.queueing.charges import Charges
 from muster.queueing.quotas import NamespaceQuotas
 from muster.recovery.silence import FRESH_SECONDS
 from muster.world import written
@@ -1006,6 +1007,38 @@ class TestAReservationThatIsNotUsed:
             self.give_back(scene, make, job, "Suspended", version=15 + 10 * times)
             assert charged == ([] if times < 2 else [("ns", "uid-j")])
             scene.clock.now += 1000
+
+    def test_short_ones_of_many_jobs_add_up_and_their_namespace_pays_after_the_third_sum(
+        self, scene: Any, make: Any
+    ) -> None:
+        """A thousand jobs made in advance would hold the fleet for 59 s each, one after the other."""
+        charges, passed = Charges(), 0
+        scene.cluster.reservation_unused = lambda namespace, uid: charges.charge(namespace, uid, scene.clock.now)
+        begun = scene.clock.now
+        for number in range(1000):
+            if scene.clock.now - begun >= 86400:
+                break
+            if charges.charged(scene.clock.now).namespaces:
+                scene.clock.now += 600  # a neighbour has its turn
+                continue
+            job = make.job(f"j{number}")
+            scene.cluster.jobs.store.assume(job)
+            self.place(scene, make, job, version=10 + 10 * number)
+            scene.clock.now += 59
+            scene.cluster.jobs.store.assume_deleted(("ns", f"j{number}"), f"uid-j{number}")
+            passed += 1
+        assert passed <= 42, "three sums, then one after each pause of an hour, two, four, eight"
+        assert scene.clock.now - begun >= 86400
+
+    def test_a_day_without_short_ones_forgets_their_sum(self, scene: Any, make: Any, charged: list[Any]) -> None:
+        for number in range(12):
+            job = make.job(f"j{number}")
+            scene.cluster.jobs.store.assume(job)
+            self.place(scene, make, job, version=10 + 10 * number)
+            scene.clock.now += 40
+            scene.cluster.jobs.store.assume_deleted(("ns", f"j{number}"), f"uid-j{number}")
+            scene.clock.now += 86400 if number == 5 else 0
+        assert charged == []
 
     @pytest.mark.parametrize("reason", ["AssemblyTimedOut", "BurnInFailed", "GaveWay", "NamespaceLimit"])
     def test_is_not_counted_here_where_muster_gives_it_back(
