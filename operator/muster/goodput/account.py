@@ -485,13 +485,13 @@ def _within(found: Seen, elapsed: int) -> Seen:
 def _base(record: GangSpec, account: Account, found: Seen) -> int:
     """The step after which those of this attempt were made: the program may have gone back further than it was told.
 
-    One that was told nothing may have found a checkpoint itself. Where steps were made before, its first line tells where it goes on from;
-    else it has begun with step 1 only if there was time for all steps since.
+    One that was told nothing may have found a checkpoint itself. Where its lines lie apart is known, or steps were made before, its first
+    line tells where it goes on from; else it has begun with step 1 only if there was time for all steps since.
     """
     if record.go is not None and record.go.resume is not None:
         resume = record.go.resume.step
         return resume if found.first_step > resume else max(found.first_step - 1, 0)
-    if account.stretches:
+    if account.stretches or found.stride:
         return max(found.first_step - max(found.stride, 1), 0)
     from_nothing = found.pace_milliseconds * found.first_step <= found.first - found.started
     return 0 if from_nothing else max(found.first_step - 1, 0)

@@ -601,6 +601,25 @@ def test_one_rank_of_three_that_says_it_has_gone_back_is_not_believed() -> None:
     assert (account.lost_steps, account.amount(Bucket.LOST_WORK)) == (0, 0)
 
 
+def test_a_program_that_found_its_own_checkpoint_after_a_long_load_has_made_no_steps_before_it() -> None:
+    """It loads for 3,000 s, goes on after step 2,000 by itself, makes ten steps of a second each, and begins anew from nothing."""
+    scene = trains(now=3100, first_step=2001, step=2010)
+    view = running(
+        1,
+        2010,
+        first_step=2001,
+        started_age_seconds=3050,
+        first_step_age_seconds=50,
+        step_age_seconds=41,
+        step_seconds=1.0,
+        stride=1,
+    )
+    account = account_of(broken(scene.all(view)))
+    assert [(each.after, each.step) for each in account.stretches] == [(2000, 2010)]
+    assert account.milliseconds["compute"] == 10_000
+    assert cut(account, 0)[0].lost_steps == 10
+
+
 @pytest.mark.parametrize(
     ("first_step", "stride", "lost"), [(102, 1, 0), (102, 0, 0), (110, 10, 1), (1, 1, 101), (10, 10, 101), (61, 1, 41)]
 )
