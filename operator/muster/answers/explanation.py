@@ -40,7 +40,9 @@ NEXT_BY_STATE: Mapping[str, Sequence[str]] = {
 _SEE_IMAGE = ("see the image, its pull secret and the registry's answer: {pods}",)
 NEXT_BY_REASON: Mapping[str, Sequence[str]] = {
     "QuotaExceeded": ("see the quota: {inside} describe resourcequota",),
+    "ErrImageNeverPull": _SEE_IMAGE,
     "ErrImagePull": _SEE_IMAGE,
+    "ImageInspectError": _SEE_IMAGE,
     "ImagePullBackOff": _SEE_IMAGE,
     "InvalidImageName": ("correct the image in spec.template: delete the job and create it again",),
     "Unschedulable": ("see why the scheduler refuses: {pods}",),

@@ -53,5 +53,5 @@ def listed(prices: PriceList) -> Prices:
     )
 
 
-def _amount(text: str) -> float | None:
-    return float(text) if re.fullmatch(PRICE, text, re.ASCII) else None
+def _amount(price: str) -> float | None:
+    return float(price) if re.fullmatch(PRICE, price, re.ASCII) else None

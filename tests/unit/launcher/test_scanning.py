@@ -116,7 +116,8 @@ def test_another_history_is_left_out(coordinator, run_python, tmp_path):
     coordinator.wait_to_run(1)
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
     assert steps(report) == [30, 20, 10]
-    coordinator.wait_to_run(1, lineage_step=10, disowned=report.stamps)
+    beyond = ",".join(f"{each.step}:{each.written_ns}" for each in report.checkpoints if each.step > 10)
+    coordinator.wait_to_run(1, lineage_step=10, disowned=beyond)
     coordinator.wait_for(lambda r: steps(r) == [10])
     write_checkpoint(tmp_path / "ckpt", 20)
     coordinator.wait_for(lambda r: steps(r) == [20, 10])
