@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 import re
+import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,14 +36,37 @@ def watched(bed: Bed, folder: Path) -> Iterator[Prometheus]:
 
 @contextmanager
 def forwarded(bed: Bed, namespace: str, pod: str, port: int) -> Iterator[int]:
-    """A port of this machine that leads to a pod's. The API server's proxy would take the token for itself."""
-    arguments = ("port-forward", "--address=127.0.0.1", "-n", namespace, f"pod/{pod}", f":{port}")
-    with bed.kubectl.stream(*arguments) as process:
-        assert process.stdout is not None
-        said = process.stdout.readline()
-        found = re.match(r"Forwarding from 127\.0\.0\.1:(\d+)", said)
-        assert found, f"port {port} of pod {namespace}/{pod} is not forwarded: {said}"
-        yield int(found[1])
+    """A port of this machine that leads to a pod's. The API server's proxy would take the token for itself.
+
+    kubectl ends when a connection through it breaks; it is started again with the same port of this machine.
+    """
+    closing, opened = threading.Event(), queue.SimpleQueue[int]()
+    processes: list[subprocess.Popen[str]] = []
+
+    def keep() -> None:
+        local = ""
+        while not closing.is_set():
+            ports = f"{local}:{port}"
+            arguments = ("port-forward", "--address=127.0.0.1", "-n", namespace, f"pod/{pod}", ports)
+            with bed.kubectl.stream(*arguments) as process:
+                processes.append(process)
+                assert process.stdout is not None
+                for line in process.stdout:
+                    found = re.match(r"Forwarding from 127\.0\.0\.1:(\d+)", line)
+                    if found and not local:
+                        local = found[1]
+                        opened.put(int(local))
+            closing.wait(0.2)
+
+    keeper = threading.Thread(target=keep, name=f"port-forward {pod}", daemon=True)
+    keeper.start()
+    try:
+        yield opened.get(timeout=60)
+    finally:
+        closing.set()
+        while keeper.is_alive():
+            processes[-1].kill()
+            keeper.join(0.2)
 
 
 def _all_scrapes(bed: Bed, forwards: ExitStack) -> list[dict[str, Any]]:
