@@ -71,15 +71,13 @@ def as_of(job: TrainingJob, now: datetime) -> Goodput | None:
 
 
 def _waiting(job: TrainingJob) -> Goodput | None:
-    """The figures of a job that has never had nodes, whose account begins with them: since its creation it waits."""
+    """The figures of a job that has never had nodes, whose account begins with them: it waits since its creation, and has kept nothing."""
     created, status = job.metadata.creation_timestamp, job.status
     if created is None or status.completion is not None or status.attempt > 0:
         return None
     bucket = Bucket.SUSPENDED if status.state == "Suspended" else Bucket.QUEUED
     phase = OpenPhase(bucket=bucket, since=created, gpus=0)
-    return Goodput(
-        begun=created, time=created, progress_unknown=job.spec.checkpoint.directory is None, open_phase=phase
-    )
+    return Goodput(begun=created, time=created, open_phase=phase)
 
 
 def ahead(goodput: Goodput | None) -> timedelta:
