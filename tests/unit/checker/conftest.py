@@ -239,7 +239,7 @@ class Nodes:
         }
         log = (home / "log").open("ab")
         self._processes[name] = subprocess.Popen(
-            [sys.executable, "-m", "muster.node.checker", *self._arguments],
+            [os.environ.get("MUSTER_TEST_PYTHON", sys.executable), "-m", "muster.node.checker", *self._arguments],
             env={**os.environ, **own, **environment},
             stderr=log,
         )
