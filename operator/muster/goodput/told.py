@@ -56,16 +56,20 @@ def told(
 def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
     """The figures of all that is counted, and while steps are made also of these.
 
-    They are worked out anew only where the record has changed, or the step has and what was told is no longer fresh: a
-    status is not written more often for a step. So the account alone is no reason to write; and they never tell of less
-    time than before.
+    They are worked out anew only where the record or the newest checkpoint has changed, or the step has and what was told
+    is no longer fresh: a status is not written more often for a step. So the account alone is no reason to write; and they
+    never tell of less time than before.
     """
     record, before = world.gang.spec if world.gang else None, world.job.status.goodput
     if record is None or record.account is None or world.job.status.completion is not None:
         return before
     account = record.account
     known = before is not None and before.begun == account.begun and before.time >= account.time
-    if known and not kept.ended and world.job.status.attempt == record.attempt and before is not None:
+    saved = world.job.status.checkpoint
+    saved_since = kept.step is not None and (
+        saved is None or saved.step != kept.step
+    )  # the status is written for it anyway
+    if known and not (kept.ended or saved_since) and world.job.status.attempt == record.attempt and before is not None:
         fresh = before.seen is not None and timedelta(0) <= world.now - before.time < FRESH
         if fresh or world.job.status.step == step:
             return before
@@ -76,7 +80,9 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
     if not found.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
         found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
     if before is not None and before.begun == found.begun and before.time > found.time:
-        return before.model_copy(update={"seen": split.seen})
+        return before.model_copy(
+            update={"seen": split.seen, "first_checkpoint_seconds": found.first_checkpoint_seconds}
+        )
     return found
 
 

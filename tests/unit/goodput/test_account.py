@@ -10,7 +10,7 @@ from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Resume
 from muster.api.goodput import MAX_STRETCHES, Account, Bucket, Seen, Stretch
-from muster.api.trainingjob import Condition, ConditionStatus, Incident
+from muster.api.trainingjob import CheckpointStatus, Condition, ConditionStatus, Incident
 from muster.goodput.account import carried, closed
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
@@ -19,6 +19,7 @@ from muster.goodput.told import incidents, told
 from muster.lifecycle import record as records
 from muster.node.launcher.progress import ProgressFile
 from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport
+from muster.protocol.messages import CheckpointReport
 from muster.recovery.failure import Failure, Kind
 from muster.world.checks import CheckerView
 from muster.world.turn import Placed
@@ -704,3 +705,37 @@ def test_a_checkpoint_found_after_the_last_crash_is_told_at_the_end() -> None:
     found = told(scene.all(idle(2)).world(), step=101, saved=100, ended=True, succeeded=False)
     assert found is not None
     assert (found.first_checkpoint_seconds, found.ettr_permille) == (210, 476)
+
+
+@pytest.mark.parametrize("later", [5, 40])
+def test_the_first_checkpoint_is_known_when_it_is_listed_and_not_a_step_later(later: int) -> None:
+    """Steps take a minute: the checkpoint of the second one is listed while the third is made."""
+    view = running(1, 2, first_step=1, started_age_seconds=130, first_step_age_seconds=60, step_seconds=60.0)
+    scene = trains(now=180).all(replace(view, step_age_seconds=0.0))
+    before = told(scene.world(), step=2, ended=False, succeeded=False)
+    assert before is not None
+    assert before.first_checkpoint_seconds is None
+    scene.job = scene.job.model_copy(
+        update={"status": scene.job.status.model_copy(update={"goodput": before, "step": 2, "attempt": 1})}
+    )
+    scene.seconds = 180 + later
+    ages: dict[str, Any] = {
+        "started_age_seconds": 130 + later,
+        "first_step_age_seconds": 60 + later,
+        "step_age_seconds": later,
+    }
+    scene.all(replace(view, **ages, checkpoints=(CheckpointReport(2, "/ckpt/2"),)))
+    found = told(scene.world(), step=2, saved=2, ended=False, succeeded=False)
+    assert found is not None
+    assert found.first_checkpoint_seconds == 180 + later
+    scene.job = scene.job.model_copy(
+        update={
+            "status": scene.job.status.model_copy(
+                update={"goodput": found, "checkpoint": CheckpointStatus(step=2, path="/ckpt/2", time=at(0))}
+            )
+        }
+    )
+    scene.seconds += 5
+    assert told(scene.world(), step=2, saved=2, ended=False, succeeded=False) == found, (
+        "nothing is written because time passes"
+    )
