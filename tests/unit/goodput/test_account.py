@@ -739,3 +739,20 @@ def test_the_first_checkpoint_is_known_when_it_is_listed_and_not_a_step_later(la
     assert told(scene.world(), step=2, saved=2, ended=False, succeeded=False) == found, (
         "nothing is written because time passes"
     )
+
+
+def test_a_leader_whose_clock_is_behind_at_the_end_counts_all_steps() -> None:
+    """58 of 150 steps are in the figures when another leader follows, whose clock is two minutes behind, and sees the end."""
+    scene = trains(now=118, step=58)
+    before = told(scene.world(), step=58, saved=None, ended=False, succeeded=False)
+    assert before is not None
+    assert before.steps == 58
+    status = scene.job.status.model_copy(update={"goodput": before, "step": 58, "attempt": 1})
+    scene.job = scene.job.model_copy(update={"status": status})
+    ended = trains(now=210, step=150)
+    scene.launchers, scene.seconds = ended.launchers, 210 - 120
+    found = told(scene.world(), step=150, saved=150, ended=True, succeeded=True)
+    assert found is not None
+    assert found.steps == 150
+    assert found.time >= before.time
+    assert sum(found.seconds.values()) == (found.time - found.begun).total_seconds()
