@@ -261,14 +261,16 @@ class CheckerHub:
         return next(order.node_rank for order in self._told[node].orders if order.id == meeting)
 
     def _processes_on_a_node(self, nodes: Collection[str], meeting: str) -> int:
-        """How many processes of an order each node has: one for each GPU, and one on a CPU. The first node's count holds."""
+        """How many processes of an order each node has: one for each GPU that it has, and one on a CPU.
+
+        The first node's count holds. The order's GPUs are the least that the job needs; a test runs on all of them.
+        """
         first = min(nodes, key=lambda node: self._node_rank(node, meeting))
         speaker = self._speaker(first)
         report = self._heard[first][speaker].report if speaker is not None else None
         if report is None or report.device != "cuda":
             return 1
-        gpus = next(order.gpus for order in self._told[first].orders if order.id == meeting)
-        return max(gpus or report.gpus, 1)
+        return max(report.gpus, 1)
 
     def _puts(self, node: str, meeting: str) -> tuple[Put, ...] | None:
         """What a node has put into a meeting; None: it has not come yet. More than a checker puts is handed to nobody."""

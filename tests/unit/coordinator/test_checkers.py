@@ -24,7 +24,7 @@ from muster.protocol.checks import (
 )
 from muster.world.checks import NodeChecks
 
-READY = replace(CHECKED, sequence=1, answers=CHECKED.answers[:1], figures=CHECKED.figures[:1], running="")
+READY = replace(CHECKED, sequence=1, gpus=1, answers=CHECKED.answers[:1], figures=CHECKED.figures[:1], running="")
 
 
 def caller(node: str = "n1", pod: str = "") -> Caller:
@@ -372,7 +372,9 @@ def test_nobody_reads_or_fills_a_meeting_of_others(hub: CheckerHub) -> None:
 @pytest.mark.parametrize(("device", "processes"), [("cpu", 1), ("cuda", 8)])
 def test_a_node_puts_nothing_in_the_name_of_another_ones_process(hub: CheckerHub, device: str, processes: int) -> None:
     for rank, node in enumerate(("n1", "n2", "n3")):
-        order = CheckOrder("gang", checks.GANG, gpus=8 if device == "cuda" else None, node_rank=rank, nodes=3)
+        order = CheckOrder(
+            "gang", checks.GANG, gpus=1, node_rank=rank, nodes=3
+        )  # of the node's eight the job needs one
         hub.give(f"job-of-{node}", {node: NodeChecks((order,))})
     own = [
         tuple(put for rank in range(at * processes, (at + 1) * processes) for put in puts(rank, "key"))
