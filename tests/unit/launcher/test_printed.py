@@ -15,6 +15,7 @@ import pytest
 
 from muster.node.launcher.children import own_command
 from muster.node.launcher.printed import Reader
+from muster.protocol.messages import LONGEST_SECONDS
 from muster.protocol.presets import AUTO, BY_NAME, PRESETS, Line, Timer
 
 LOGS = Path(__file__).parent / "printed"
@@ -212,6 +213,15 @@ def test_a_bar_tells_its_pace_by_either_of_its_rates(rate: str, seconds: float |
     line = f"Epoch 0:  10%|█         | 100/1000 [00:10<01:30,  {rate}, v_num=0, train_loss=2.310]"
     found = Reader("Lightning").read(0, line.encode())
     assert (found.figures.get("stepSeconds") if found else None) == seconds
+
+
+@pytest.mark.parametrize("printed", ["nan", "inf", "-5.0", "200,000,000"])
+@pytest.mark.parametrize(("figure", "shown"), [("tps", "tps: 3,000"), ("tflops", "tflops: 140.60")])
+def test_what_no_report_may_carry_is_not_read(figure: str, shown: str, printed: str) -> None:
+    line = "step:  5  loss:  7.1  memory: 21.60GiB(27.28%)  tps: 3,000  tflops: 140.60  mfu: 14.22%"
+    assert shown in line
+    found = Reader("TorchTitan").read(0, line.replace(shown, f"{figure}: {printed}").encode())
+    assert found is None or all(0 < number <= LONGEST_SECONDS for number in found.figures.values())
 
 
 @pytest.mark.parametrize("name", BY_NAME)

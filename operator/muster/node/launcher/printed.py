@@ -167,7 +167,7 @@ def _figures(one: _Compiled, text: str) -> Dict[str, float]:
             number /= 100.0
         elif unit == "rate":
             number = 1.0 / number if number else math.inf
-        if unit == "value" or 0 < number <= LONGEST_SECONDS:
+        if 0 < number <= LONGEST_SECONDS:  # as a report takes them; neither NaN nor infinity is
             read[name] = number
     return read
 
