@@ -19,6 +19,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from muster.protocol import checks, messages
+from muster.protocol.checkpoints import kind_in_text
 from muster.protocol.checks import CheckReport
 from muster.protocol.messages import Limit, Report
 
@@ -32,7 +33,16 @@ def decode_report(data: bytes) -> Report:
     Raises:
         ProtocolError: as muster.protocol.messages.decode_report does, for the same bytes.
     """
-    return _reports.decode(data, messages.decode_report)
+    return _with_error_kinds(_reports.decode(data, messages.decode_report))
+
+
+def _with_error_kinds(report: Report) -> Report:
+    """The report with the kinds of its store's errors: a launcher of 8a74c8e begins the text with it instead."""
+    kind = report.checkpoint_error_kind or kind_in_text(report.checkpoint_error)
+    elsewhere = report.elsewhere_error_kind or kind_in_text(report.elsewhere_error)
+    if (kind, elsewhere) == (report.checkpoint_error_kind, report.elsewhere_error_kind):
+        return report
+    return dataclasses.replace(report, checkpoint_error_kind=kind, elsewhere_error_kind=elsewhere)
 
 
 def decode_check_report(data: bytes) -> CheckReport:

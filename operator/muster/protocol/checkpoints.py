@@ -86,6 +86,11 @@ def read_stamps(text: str) -> List[Stamp]:
     return [(int(step), int(written_ns)) for step, written_ns in _STAMP.findall(text)]
 
 
+def kind_in_text(error: str) -> str:
+    """The kind of a store's error that begins with it; "" = none of ERROR_KINDS."""
+    return next((kind for kind, text in ERROR_KINDS.items() if error.startswith(text % "")), "")
+
+
 def newest_first(checkpoints: Iterable[Checkpoint], limit: int) -> List[Checkpoint]:
     """The `limit` checkpoints of the highest steps."""
     return sorted(checkpoints, key=lambda checkpoint: (-checkpoint.step, checkpoint.path))[:limit]

@@ -14,6 +14,7 @@ from fuzz.samples import CHECKED
 from muster.coordinator import reports
 from muster.coordinator.reports import decode_check_report, decode_report
 from muster.protocol import checks, messages
+from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.protocol.checks import CheckReport
 from muster.protocol.messages import (
     MAX_PARTS,
@@ -139,6 +140,19 @@ def verdict(decode: Any, data: bytes) -> Report | CheckReport | str:
 def test_every_field_arrives() -> None:
     assert unset(FULL) == [("protocol",)], "the report of this test sets every field"
     assert decode_report(messages.encode(FULL)) == FULL
+
+
+def test_a_launcher_of_before_tells_the_kind_of_a_stores_error_in_the_text() -> None:
+    found = decode_report(
+        messages.encode(
+            Report(1, "Idle", checkpoint_error="unverified: no", elsewhere_error="unverified for now: away")
+        )
+    )
+    assert (found.checkpoint_error_kind, found.elsewhere_error_kind) == (UNVERIFIED, UNVERIFIED_FOR_NOW)
+    assert (
+        decode_report(messages.encode(Report(1, "Idle", checkpoint_error="no such directory"))).checkpoint_error_kind
+        == ""
+    )
 
 
 def test_what_is_left_out_has_the_protocols_default() -> None:
