@@ -11,9 +11,11 @@ from muster.answers.lists import items
 from muster.answers.roles import FLEET_ROLE
 from muster.answers.words import count as count_of
 from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
+from muster.api.fleetpolicy import FleetPolicy, History
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import TrainingJob
 from muster.goodput.history import record
+from muster.goodput.kept import Kept, missing
 from muster.goodput.opened import ahead, as_of
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
@@ -49,7 +51,7 @@ async def lives(
     """
     # Jobs first: one that ends meanwhile is in both rather than in none.
     living, notes = await _living(client, now, namespace, experiment, progress)
-    ended, more = await _ended(client, since, progress)
+    ended, more = await _ended(client, now, since, progress)
     found = dict(ended)
     for uid, life in living.items():
         kept = found.get(uid)
@@ -92,9 +94,12 @@ async def _living(
     return found, [f"{count_of(unreadable, 'job')} cannot be read by this version"] if unreadable else []
 
 
-async def _ended(client: "Client", since: datetime | None, progress: Progress) -> tuple[dict[str, Life], list[str]]:
+async def _ended(
+    client: "Client", now: datetime, since: datetime | None, progress: Progress
+) -> tuple[dict[str, Life], list[str]]:
     """The history, by uid."""
     read, found, unreadable, count = decode.custom(EndedJob), dict[str, Life](), 0, 0
+    accounts = list[Kept]()
     without = "what is told is of jobs that still exist, alone"
     try:
         async for item in items(client, paths.muster(PLURAL, namespace=SYSTEM)):
@@ -104,7 +109,9 @@ async def _ended(client: "Client", since: datetime | None, progress: Progress) -
                 kept = read(item)
                 if not isinstance(kept, EndedJob) or kept.spec.job_uid != kept.metadata.name:
                     unreadable += 1
-                elif since is None or kept.spec.end > since:
+                    continue
+                accounts.append(Kept(kept.spec.end, kept.spec.namespace))
+                if since is None or kept.spec.end > since:
                     found[kept.spec.job_uid] = _life(kept.spec)
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 unreadable += 1
@@ -115,7 +122,21 @@ async def _ended(client: "Client", since: datetime | None, progress: Progress) -
         ]
     except NotFound:
         return {}, [f"this cluster's Muster is too old to keep a history of ended jobs: {without}"]
-    return found, [f"{count_of(unreadable, 'ended job')} cannot be read by this version"] if unreadable else []
+    notes = [f"{count_of(unreadable, 'ended job')} cannot be read by this version"] if unreadable else []
+    policy = await _history(client)
+    return found, [*notes, *(missing(accounts, policy, since, now) if policy is not None else [])]
+
+
+async def _history(client: "Client") -> History | None:
+    """How many accounts are kept, and for how long; None: the reader may not know."""
+    try:
+        async for item in items(client, paths.muster("fleetpolicies")):
+            policy = decode.custom(FleetPolicy)(item)
+            if isinstance(policy, FleetPolicy) and policy.metadata.name == "default":
+                return policy.spec.history
+    except (Forbidden, NotFound):
+        return None
+    return History()
 
 
 def _life(spec: EndedJobSpec) -> Life:

@@ -1,11 +1,13 @@
 """Which of the ended jobs' accounts are kept, and for how long. Pure."""
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import History
+
+_MAX_NAMED = 3  # namespaces in one sentence
 
 
 class Kept(NamedTuple):
@@ -41,6 +43,35 @@ def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime
         return {}
     most = max(counts.values(), default=0)
     return {namespace: oldest[namespace] for namespace, count in counts.items() if count + 1 >= most}
+
+
+def missing(known: Collection[Kept], policy: History, since: datetime | None, now: datetime) -> list[str]:
+    """Why accounts of jobs that ended in this time may not be there, a sentence each.
+
+    Args:
+        known: all that are kept.
+        since: what is asked for begins then; None: with the oldest account.
+    """
+    if policy.limit == 0:
+        return ["jobs that end leave no account: spec.history.limit of the FleetPolicy is 0"]
+    found = []
+    oldest = now - timedelta(days=policy.max_age_days)
+    if since is not None and since < oldest:
+        found.append(
+            f"jobs that ended before {oldest:%Y-%m-%d} are missing: accounts are kept for {policy.max_age_days} days "
+            "(spec.history.maxAgeDays of the FleetPolicy)"
+        )
+    full = {name: end for name, end in competing_ends(known, policy).items() if since is None or end > since}
+    if full:
+        listed = sorted(full)
+        names = ", ".join(listed[:_MAX_NAMED]) + (
+            f" and {len(listed) - _MAX_NAMED} more" if listed[_MAX_NAMED:] else ""
+        )
+        found.append(
+            f"jobs of {names} that ended before {max(full.values()):%Y-%m-%d %H:%M} UTC may be missing: the history is full "
+            f"({policy.limit} accounts, spec.history.limit of the FleetPolicy)"
+        )
+    return found
 
 
 def surplus(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:

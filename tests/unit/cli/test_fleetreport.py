@@ -270,6 +270,43 @@ def test_what_may_not_be_read_is_told_with_the_right_that_is_needed(command: Cal
     assert "muster-fleet-view" in refused.output
 
 
+POLICIES = "/apis/muster.dev/v1alpha1/fleetpolicies"
+
+
+@pytest.mark.parametrize(
+    ("history", "since", "says"),
+    [
+        (
+            {"limit": 4},
+            "90d",
+            "jobs of a that ended before 2026-02-26 00:00 UTC may be missing: the history is full (4 accounts",
+        ),
+        ({"limit": 4}, "2d", ""),
+        ({"limit": 5}, "90d", ""),
+        ({"maxAgeDays": 30}, "90d", "jobs that ended before 2026-01-31 are missing: accounts are kept for 30 days"),
+        ({"maxAgeDays": 30}, "20d", ""),
+        ({"limit": 0}, "90d", "jobs that end leave no account: spec.history.limit of the FleetPolicy is 0"),
+    ],
+)
+def test_what_the_history_has_given_up_is_said(
+    command: Callable[..., Result], api: Any, history: dict[str, Any], since: str, says: str
+) -> None:
+    """Of a full history the namespace with most accounts has given up its oldest ones."""
+    api.lists(JOBS)
+    day = datetime(2026, 2, 26, tzinfo=UTC)
+    for_a = [
+        a_spec(number, namespace="a", begun=day - DAY, end=day + number * timedelta(hours=1)) for number in range(3)
+    ]
+    api.lists(
+        RECORDS, *(a_record(each) for each in [*for_a, a_spec(9, namespace="b", begun=day - 2 * DAY, end=day - DAY)])
+    )
+    api.lists(POLICIES, {"metadata": {"name": "default"}, "spec": {"history": history}})
+    api.is_at(datetime(2026, 3, 2, tzinfo=UTC))
+    it = found(command("report", "--fleet", "--since", since, "-o", "json"))
+    assert [note for note in it["notes"] if not note.startswith(says)] == []
+    assert len(it["notes"]) == bool(says)
+
+
 def test_an_older_cluster_has_no_history(command: Callable[..., Result], api: Any) -> None:
     api.lists(JOBS, a_job("running"))
     it = found(command("report", "--fleet", "-o", "json"))
