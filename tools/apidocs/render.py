@@ -9,8 +9,9 @@ string, list or map without an upper bound: the cost of CEL rules is estimated f
 """
 
 import argparse
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -462,6 +463,7 @@ def _reference_part(resource: Resource) -> Iterator[str]:
     yield ""
 
 
+@functools.cache
 def reference() -> str:
     """docs/reference/api.md."""
     lines = [
@@ -486,7 +488,8 @@ def _kustomization() -> str:
     )
 
 
-def render() -> dict[Path, str]:
+@functools.cache
+def render() -> Mapping[Path, str]:
     """Every generated file: its path in the repository, and what it has to hold."""
     return {
         **{resource.path: _definition_file(resource) for resource in RESOURCES},
