@@ -214,14 +214,25 @@ class TestAStolenTokenOfTheOperator:
         self, installation: Any, thief: Thief, job: dict[str, Any]
     ) -> None:
         where = job["metadata"]["namespace"]
+        worker, shares = pod(job, where), shared(job, "ConfigMap")
+        name, configmaps = worker["metadata"]["name"], f"/api/v1/namespaces/{where}/configmaps"
+        target = {"apiVersion": "v1", "kind": "Node", "name": "node-a"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        assert thief.request("POST", PODS.format(where), worker)[0] == 201
         installation.kubectl("label", "namespace", where, "muster.dev/training=disabled")
-        code, message = thief.request("POST", PODS.format(where), pod(job, where))
-        assert (code, NO_POD in message) == (403, True), message
-        made = shared(job, "ConfigMap")
-        code, message = thief.request("POST", f"/api/v1/namespaces/{where}/configmaps", made)
-        assert code >= 400, message
-        installation.kubectl("label", "namespace", where, "muster.dev/training-")
-        assert thief.request("POST", PODS.format(where), pod(job, where))[0] == 201
+        try:
+            for method, path, body, words in (
+                ("POST", PODS.format(where), worker, NO_POD),
+                ("POST", f"{PODS.format(where)}/{name}/binding", binding, "binds no pod"),
+                ("DELETE", f"{PODS.format(where)}/{name}", None, NO_POD),
+                ("POST", configmaps, shares, ONLY_OWN),
+            ):
+                code, message = thief.request(method, path, body)
+                assert (code in (403, 422), words in message) == (True, True), f"{method} {path}: {message}"
+        finally:
+            installation.kubectl("label", "namespace", where, "muster.dev/training-")
+        assert thief.request("POST", configmaps, shares)[0] == 201
+        assert thief.request("DELETE", f"{PODS.format(where)}/{name}")[0] == 200
 
     @pytest.mark.parametrize(
         "changes",
