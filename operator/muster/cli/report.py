@@ -188,6 +188,10 @@ async def find(session: Session, name: str, price: float | None = None) -> JobRe
     job = await job_of(session, name)
     now = session.now()
     goodput = as_of(job, now)
+    if goodput is None and job.status.completion is not None and not job.status.attempt:
+        raise CliError(
+            f"job {session.namespace}/{name} ended without ever having had nodes: there are no figures of it"
+        )
     if goodput is None or not goodput.wall_seconds:
         raise CliError(
             f"of job {session.namespace}/{name} nothing has been counted yet: it is new, or its operator is of an older "

@@ -379,6 +379,23 @@ def test_a_job_of_which_nothing_was_counted_is_an_error_that_says_so(api: Any, c
     assert "nothing has been counted yet" in said.stderr
 
 
+def test_a_job_that_ended_without_nodes_is_an_error_that_says_so(api: Any, command: Callable[..., Result]) -> None:
+    job = a_job()
+    del job["status"]["goodput"]
+    ended = {
+        "result": "Failed",
+        "reason": "DeadlineExceeded",
+        "message": "",
+        "time": "2026-11-21T09:00:00Z",
+        "attempt": 0,
+    }
+    job["status"].update(attempt=0, completion=ended)
+    api.put(PATH, job)
+    said = command("report", "llama")
+    assert said.exit_code == 1
+    assert "ended without ever having had nodes" in said.stderr
+
+
 def test_a_job_that_never_had_nodes_shows_its_waiting(api: Any, command: Callable[..., Result]) -> None:
     job = a_job()
     job["metadata"]["creationTimestamp"] = "2026-01-05T00:00:00Z"
