@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from muster.api.gang import GangSpec
-from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, TOLD, Bucket, Seen
+from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Bucket, Seen
 from muster.api.throughput import MAX_PEAK
 from muster.goodput.history import words
 from muster.protocol.checks import CheckReport
@@ -56,7 +56,28 @@ def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> Seen | None:
         "mfu_permille": min(max(_whole(view.printed_mfu, 1000) for view in views), 1000),
     }
     seen = _of(max(views, key=_order), elapsed, world, record)
-    return _with_stall(seen.model_copy(update=printed), views)
+    return _with_stall(_with_waits(seen.model_copy(update=printed), views), views)
+
+
+def _with_waits(seen: Seen, views: Sequence[LauncherView]) -> Seen:
+    """The evidence with what the gang has waited for.
+
+    The slowest loader holds up all, and the others wait for it in a collective. So the input wait is the longest of any
+    worker, and communication the least that a worker has spent there beyond the longer wait of that loader.
+    """
+    inputs = {id(view): view.input_wait_seconds for view in views if view.input_wait_seconds is not None}
+    longest = max(inputs.values(), default=0.0)
+    spent = [
+        max(view.communication_seconds - (longest - inputs.get(id(view), 0.0)), 0.0)
+        for view in views
+        if view.communication_seconds is not None
+    ]
+    told = dict(seen.told)
+    if inputs:
+        told[Bucket.INPUT_WAIT.value] = milliseconds(longest)
+    if spent:
+        told[Bucket.COMMUNICATION.value] = milliseconds(min(spent))
+    return seen.model_copy(update={"told": told})
 
 
 def _with_stall(seen: Seen, views: Sequence[LauncherView]) -> Seen:
@@ -131,7 +152,7 @@ def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> 
     joules, metered = _metered(world, record)
     lost_steps = view.lost_steps if view.back_to is not None else 0
     first_step = min(view.first_step or 0, (view.step or 0) + lost_steps)  # it may have gone back to before the first
-    told = (view.input_wait_seconds, view.communication_seconds, view.checkpoint_stall_seconds)
+    stall = view.checkpoint_stall_seconds
     return Seen(
         started=min(ago(elapsed, view.started_age_seconds), first),
         first=first,
@@ -147,7 +168,7 @@ def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> 
         joules=joules,
         metered_gpu_milliseconds=metered,
         checkpoint_steps=_interval(view) or (before.checkpoint_steps if before else 0),
-        told={bucket: milliseconds(seconds) for bucket, seconds in zip(TOLD, told, strict=True) if seconds is not None},
+        told={} if stall is None else {Bucket.CHECKPOINT_STALL.value: milliseconds(stall)},
     )
 
 

@@ -110,3 +110,32 @@ def test_of_steps_that_are_printed_ten_at_a_time_none_is_known_alone() -> None:
     made = report(scene.job, found)
     assert step_text(made) == "unknown: 10 of them take 60 s, and the program prints no other"
     assert "one in ten" in step_text(made.model_copy(update={"step_stride": 1, "step_p90_seconds": 15.0}))
+
+
+@pytest.mark.parametrize(
+    ("workers", "want"),
+    [
+        # The loader of the second worker is slow; the first one waits for it in the sum of gradients.
+        ([(2.0, 40.0), (40.0, 2.0)], {"inputWait": 40_000, "communication": 2_000}),
+        ([(40.0, 2.0), (2.0, 40.0)], {"inputWait": 40_000, "communication": 2_000}),
+        # A slow network, and loaders that are all alike.
+        ([(3.0, 30.0), (3.0, 31.0)], {"inputWait": 3_000, "communication": 30_000}),
+        # The first rank alone tells what sums take.
+        ([(0.0, 40.0), (40.0, None)], {"inputWait": 40_000, "communication": 0}),
+        ([(None, 12.0), (None, None)], {"communication": 12_000}),
+        ([(None, None), (7.0, None)], {"inputWait": 7_000}),
+        ([(None, None), (None, None)], {}),
+    ],
+)
+def test_the_slowest_loader_speaks_for_the_gang_and_who_waits_for_it_is_not_communicating(
+    workers: list[tuple[float | None, float | None]], want: dict[str, int]
+) -> None:
+    scene = trains(now=160, step=101)
+    view = next(iter(scene.launchers.values()))
+    scene.all(view)
+    for name, (loading, summing) in zip(list(scene.launchers), workers, strict=False):
+        scene.launchers[name] = replace(view, input_wait_seconds=loading, communication_seconds=summing)
+    assert scene.record is not None
+    seen = told_now(scene.world(), scene.record, 110_000)
+    assert seen is not None
+    assert seen.told == want
