@@ -64,6 +64,17 @@ def test_the_stall_is_known_once_the_next_step_is_finished():
     assert costs(found, [20, 10], now + 10.0)[0] == (7.0, 3.0)
 
 
+def test_steps_that_the_program_makes_again_are_no_stall_of_a_save():
+    """It goes back from step 20, which it has saved, to step 10; and saves step 30 as fast as before."""
+    found, now = stepped(20)
+    assert costs(found, [20, 10], now)[0] == (None, 0.0)
+    for step in range(11, 36):
+        now += STEP_SECONDS
+        found.stepped(step, now)
+    assert costs(found, [30, 20, 10], now)[:2] == [(0.0, 5 * STEP_SECONDS), (None, 0.0)]
+    assert (found.stall_seconds, found.count) == (0.0, 1)
+
+
 def test_steps_that_are_printed_seldom_tell_of_it_too():
     found, now = stepped(300, stalls={201: 40.0}, every=100)
     stall, durable = costs(found, [200, 100], now)[0]

@@ -30,13 +30,16 @@ class Saves:
         """Another attempt: its steps are others, and what is there already was not saved by it."""
         self._steps: List[int] = []
         self._times: List[float] = []
+        self._left: List[int] = []  # the furthest step each time when the program went back
         self._costs: Dict[Tuple[int, int], _Cost] = {}
         self.stall_seconds = 0.0  # of all saves of the attempt whose stall is known
         self.count = 0  # of these
 
     def stepped(self, step: int, at: float) -> None:
-        """A step was finished, the furthest so far."""
+        """The newest step that is finished. One before the furthest so far: the program has gone back by itself."""
         if self._steps and step <= self._steps[-1]:
+            if step < self._steps[-1] and self._steps[-1] not in self._left[-1:]:
+                self._left = [*self._left[1 - _MAX_SAVES :], self._steps[-1]]
             return
         if len(self._steps) >= _MAX_STEPS:
             del self._steps[:-1:2]
@@ -95,9 +98,12 @@ class Saves:
         return self._times[place - 1] + share * (self._times[place] - self._times[place - 1])
 
     def _stall_seconds(self, step: int, step_seconds: float) -> Optional[float]:
-        """By how much the steps before and after the save took longer than usual; None until the next one is finished."""
+        """By how much the steps before and after the save took longer than usual.
+
+        None until the next one is finished, and where steps were made again in between.
+        """
         begin, end = bisect.bisect_left(self._steps, step) - 1, bisect.bisect_right(self._steps, step)
-        if begin < 0 or end == len(self._steps):
+        if begin < 0 or end == len(self._steps) or self._is_retraced(begin, end):
             return None
         took = self._times[end] - self._times[begin]
         usual = self._usual_before(begin, step_seconds)
@@ -105,9 +111,13 @@ class Saves:
 
     def _usual_before(self, place: int, otherwise: float) -> float:
         """What a step took just before: training gets slower and faster, and that is no stall."""
-        ends = range(max(1, place - _NEAR + 1), place + 1)
+        ends = [i for i in range(max(1, place - _NEAR + 1), place + 1) if not self._is_retraced(i - 1, i)]
         took = [(self._times[i] - self._times[i - 1]) / (self._steps[i] - self._steps[i - 1]) for i in ends]
         return statistics.median(took) if len(took) == _NEAR else otherwise
+
+    def _is_retraced(self, begin: int, end: int) -> bool:
+        """Whether the program went back between these two steps, so that others lie between them in time."""
+        return any(self._steps[begin] <= furthest < self._steps[end] for furthest in self._left)
 
 
 __all__: List[str] = ["Saves"]
