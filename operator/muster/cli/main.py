@@ -5,7 +5,7 @@ Exit codes: 0 done, 1 failed (one line on stderr says why and what to do), 2 usa
 
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -87,12 +87,21 @@ def options(
     context.obj = Options(kubeconfig, kube_context, namespace, output)
 
 
+def complete() -> None:
+    """Answer what may follow the words of this process, as kubectl's completion asks its plugin."""
+    _complete(sys.argv[1:])
+
+
+def _complete(words: Sequence[str]) -> None:
+    from muster.cli import completion
+
+    completion.main(app, words)
+
+
 def main() -> None:
     """Run the command line and exit."""
     if sys.argv[1:2] == ["__complete"]:
-        from muster.cli import completion
-
-        completion.main(app, sys.argv[2:])
+        _complete(sys.argv[2:])
         return
     try:
         app(prog_name="kubectl muster")

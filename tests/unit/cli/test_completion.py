@@ -1,8 +1,10 @@
 """What shells are told, from the parser and from the cluster."""
 
+import importlib
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,16 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
         timeout=60,
     )
     assert result.stdout == "--output\n"
+
+
+def test_each_program_that_is_installed_starts_without_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """kubectl runs kubectl_complete-muster with the words on its command line."""
+    scripts = tomllib.loads((OPERATOR.parent / "pyproject.toml").read_text())["project"]["scripts"]
+    assert set(scripts) == {"kubectl-muster", "kubectl_complete-muster"}
+    for program, place in scripts.items():
+        module, name = place.split(":")
+        monkeypatch.setattr(sys, "argv", [program, *(["__complete"] if program == "kubectl-muster" else []), "rep"])
+        getattr(importlib.import_module(module), name)()
+        assert "report" in capsys.readouterr().out
