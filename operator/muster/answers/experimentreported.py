@@ -17,7 +17,7 @@ from muster.answers.fleetreported import HOUR, Life
 from muster.answers.words import count
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
-from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
+from muster.goodput.efficiency import Efficiency, cost_per_million, job_efficiency
 from muster.goodput.figures import progress_share
 from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.prices import Prices
@@ -130,17 +130,7 @@ def experiment_report(
 
 
 def _made(life: Life) -> Efficiency:
-    spec = life.spec
-    is_kept = not spec.progress_unknown
-    return efficiency(
-        spec.steps,
-        spec.seconds,
-        spec.gpu_seconds,
-        spec.throughput,
-        spec.gpu_model,
-        spec.measured_tflops,
-        is_kept=is_kept,
-    )
+    return job_efficiency(life.spec, life.spec.throughput)
 
 
 _Kind = tuple[str, int | None, int | None]

@@ -26,6 +26,7 @@ from muster.goodput.history import TAKEN, allotted
 from muster.goodput.prices import NO_PRICES, Prices
 
 K = TypeVar("K", str, tuple[str, str])
+N = TypeVar("N", int, float)
 
 HOUR = 3600
 MILLISECONDS = 1000
@@ -387,18 +388,16 @@ def _costs(cuts: Iterable[_Cut]) -> _Costs:
 
 
 def _failures_by_class(cuts: Iterable[_Cut]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for each in cuts:
-        for name, count in each.life.spec.failures_by_class.items():
-            found[name] = found.get(name, 0.0) + count * each.share
-    return found
+    return _sums(
+        {name: count * each.share for name, count in each.life.spec.failures_by_class.items()} for each in cuts
+    )
 
 
-def _sums(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _sums(amounts: Iterable[Mapping[str, N]]) -> dict[str, N]:
+    found: dict[str, N] = {}
     for each in amounts:
         for name, amount in each.items():
-            found[name] = found.get(name, 0) + amount
+            found[name] = found[name] + amount if name in found else amount
     return {name: amount for name, amount in found.items() if amount}
 
 

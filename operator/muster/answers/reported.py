@@ -252,14 +252,14 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         first_checkpoint_seconds=goodput.first_checkpoint_seconds,
         input_wait=_input_wait(goodput),
         steps=goodput.steps,
-        step_seconds=_seconds(goodput.step_milliseconds),
+        step_seconds=_thousandth(goodput.step_milliseconds),
         step_stride=goodput.step_stride,
-        step_p90_seconds=_seconds(goodput.step_p90_milliseconds),
+        step_p90_seconds=_thousandth(goodput.step_p90_milliseconds),
         printed_loss=goodput.seen.loss if goodput.seen else "",
         printed_tokens_per_gpu_second=(goodput.seen.tokens_per_gpu_second or None) if goodput.seen else None,
-        printed_step_seconds=_seconds(goodput.seen.printed_step_milliseconds or None) if goodput.seen else None,
-        printed_tflops_per_gpu=_seconds(goodput.seen.gflops_per_gpu or None) if goodput.seen else None,
-        printed_mfu=_seconds(goodput.seen.mfu_permille or None) if goodput.seen else None,
+        printed_step_seconds=_thousandth(goodput.seen.printed_step_milliseconds or None) if goodput.seen else None,
+        printed_tflops_per_gpu=_thousandth(goodput.seen.gflops_per_gpu or None) if goodput.seen else None,
+        printed_mfu=_thousandth(goodput.seen.mfu_permille or None) if goodput.seen else None,
         gpu_model=goodput.gpu_model,
         fingerprints=goodput.fingerprints,
         checkpoints=_checkpoints(goodput, exposed, recovery or 0.0, durable_seconds(job)),
@@ -298,8 +298,8 @@ def has_untimed_steps(job: TrainingJob, goodput: Goodput) -> bool:
     return goodput.progress_unknown and is_kept
 
 
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+def _thousandth(figure: int | None) -> float | None:
+    return None if figure is None else figure / 1000
 
 
 def _input_wait(goodput: Goodput) -> float | None:

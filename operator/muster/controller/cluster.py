@@ -172,9 +172,8 @@ class Cluster:
         self._refused: dict[str, dict[str, frozenset[str]]] = {}
         self._met: set[Key] = set()  # those of them that were there at the start
         self._reservations: dict[Key, _Reservation] = {}
-        self._unused: dict[
-            str, tuple[float, float]
-        ] = {}  # namespace -> its short ones in seconds, and when the last was
+        # namespace -> its short ones in seconds, and when the last was
+        self._unused: dict[str, tuple[float, float]] = {}
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
         self._uids: dict[str, set[str]] = {}  # namespace -> uids of its jobs

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from muster.api.endedjob import EndedJobSpec
 from muster.api.goodput import PRODUCTIVE, Goodput
 from muster.api.throughput import Throughput
 
@@ -136,8 +137,8 @@ def efficiency(
     return replace(found, mfu=mfu, overall=overall if is_kept else None, formula=formula, peak_tflops=peak)
 
 
-def job_efficiency(goodput: Goodput, throughput: Throughput) -> Efficiency:
-    """What came of the time of a job, by the figures of its status."""
+def job_efficiency(goodput: Goodput | EndedJobSpec, throughput: Throughput) -> Efficiency:
+    """What came of the time of a job, by the figures of its status or of its account in the history."""
     return efficiency(
         goodput.steps,
         goodput.seconds,

@@ -99,10 +99,8 @@ def _whole(printed: float | None, times: int = 1) -> int:
 def _printed_pace(world: JobWorld, views: Sequence[LauncherView]) -> int:
     """Milliseconds of a step, as any rank prints them, or the tokens of a second where the job says how many a step has; 0: unknown."""
     slowest = max((milliseconds(view.printed_step_seconds) for view in views), default=0)
-    spec, tokens = (
-        world.job.spec,
-        max((view.printed_tokens or 0.0 for view in views if _whole(view.printed_tokens)), default=0.0),
-    )
+    spec = world.job.spec
+    tokens = max((view.printed_tokens or 0.0 for view in views if _whole(view.printed_tokens)), default=0.0)
     per_second = tokens * spec.nodes * spec.gpus_per_node
     if slowest or not per_second or spec.throughput.tokens_per_step is None:
         return slowest

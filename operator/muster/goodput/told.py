@@ -67,9 +67,8 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
     account = record.account
     known = before is not None and before.begun == account.begun and before.time >= account.time
     saved = world.job.status.checkpoint
-    saved_since = kept.step is not None and (
-        saved is None or saved.step != kept.step
-    )  # the status is written for it anyway
+    # The status is written for it anyway.
+    saved_since = kept.step is not None and (saved is None or saved.step != kept.step)
     if known and not (kept.ended or saved_since) and world.job.status.attempt == record.attempt and before is not None:
         fresh = before.seen is not None and timedelta(0) <= world.now - before.time < FRESH
         if fresh or world.job.status.step == step:
