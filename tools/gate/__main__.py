@@ -1,6 +1,6 @@
-"""`make test`: the stages that must pass before a change lands, one after the other, and a table at the end.
+"""`make test`: the stages that must pass before a change lands, and a table at the end.
 
-The first stage that fails ends the run. On a clean tree the result is kept in `gate/<commit>.json` in the cache folder:
+A stage that fails ends the run. On a clean tree the result is kept in `gate/<commit>.json` in the cache folder:
 {"green": true or false, "stages": {...}, "failed": [...]}.
 """
 
@@ -11,7 +11,7 @@ import time
 
 from gate import kept
 from gate.parts import PARTS
-from gate.stage import INTERRUPTED, REFUSED, Outcome, failed, refusal, report, run, table, take_signals
+from gate.stage import INTERRUPTED, REFUSED, Outcome, Stage, failed, refusal, report, run, table, take_signals
 
 # Printed beside what was measured; a test of the gate judges no duration, and neither does this.
 BUDGETS = {
@@ -23,38 +23,50 @@ BUDGETS = {
 }
 
 
+# The stages of a row run side by side, and a row after one that passed. End-to-end tests mostly wait for nodes; unit
+# tests take what CPU they leave.
+ROWS = (("lint",), ("verify",), ("e2e", "unit"), ("integration",))
+
+
 def main() -> int:
     if problem := refusal(needs_root=True):
         print(f"make test: {problem}", file=sys.stderr)
         return REFUSED
+    began = time.monotonic()
     commit = kept.clean_commit()
+    parts = {part.name: part for part in PARTS}
     outcomes: list[Outcome] = []
-    try:
-        for part in (part for part in PARTS if part.target):
-            outcome = run(part.name, part.make(), has_tests=part.has_tests)
-            outcomes.append(outcome)
+    for row in ROWS:
+        if len(row) > 1:
+            print(f"\n=== {row[0]}; beside it {', '.join(row[1:])}, printed when it has ended", flush=True)
+        try:
+            ended = run(*(Stage(name, parts[name].make(), has_tests=parts[name].has_tests) for name in row))
+        except KeyboardInterrupt:
+            print(table(outcomes, BUDGETS, time.monotonic() - began))
+            print(f"Interrupted in {' and '.join(row)}: the gate has no result.")
+            return INTERRUPTED
+        outcomes += ended
+        for outcome in ended:
             report(outcome)
-            if not outcome.passed:
-                break
-    except KeyboardInterrupt:
-        print(table(outcomes, BUDGETS))
-        print(f"Interrupted in {part.name}: the gate has no result.")
-        return INTERRUPTED
-    green = all(outcome.passed for outcome in outcomes)
-    print(table(outcomes, BUDGETS))
+        if not all(outcome.passed for outcome in ended):
+            break
+    red = [outcome.name for outcome in outcomes if not outcome.passed]
+    wall = time.monotonic() - began
+    print(table(outcomes, BUDGETS, wall))
     if commit is None:
         print("The tree is not clean, or git cannot say: the result is not kept.")
     else:
         result = {
-            "green": green,
+            "green": not red,
             "stages": {outcome.name: outcome.as_json() for outcome in outcomes},
             "failed": failed(outcomes),
+            "wallSeconds": round(wall, 1),
             "ended": int(time.time()),
         }
         if kept.clean_commit() == commit:  # an edit while it ran makes the result nobody's
             kept.write(kept.gate_file(commit), result)
-    print("The gate is green." if green else f"The gate is red: {outcomes[-1].name} failed.")
-    return 0 if green else 1
+    print(f"The gate is red: {' and '.join(red)} failed." if red else "The gate is green.")
+    return 1 if red else 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Any
 
 from gate import kept, results
 from gate.parts import PARTS, Part
-from gate.stage import INTERRUPTED, REFUSED, ROOT, Outcome, call, refusal, report, run, table, take_signals
+from gate.stage import INTERRUPTED, REFUSED, ROOT, Outcome, Stage, call, refusal, report, run, table, take_signals
 
 OLDEST = "oldest"
 CLUSTER = "nightly"
@@ -68,7 +68,8 @@ def _run(part: Part, seed: int | None) -> Outcome:
     """Run the part; its cluster is taken down whatever happens."""
     environment = _environment(part, seed)
     try:
-        return run(part.name, _command(part, seed), environment, has_tests=part.has_tests)
+        (outcome,) = run(Stage(part.name, _command(part, seed), environment, part.has_tests))
+        return outcome
     finally:
         if part.nodes:
             call([*_LOCALCLUSTER, "down", "--name", CLUSTER], environment)

@@ -1,4 +1,4 @@
-"""One stage of a suite: a command that runs tests, with what it took and what failed.
+"""Stages of a suite: commands that run tests, one at a time or side by side, with what each took and what failed.
 
 A stage runs in a process group of its own. An interrupt (SIGINT, SIGTERM) of the gate is passed on to that group as
 SIGINT, on which pytest tears its fixtures down, and the gate ends after the group's leader.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -98,56 +97,134 @@ def refusal(needs_root: bool) -> str:
     return ""
 
 
-def run(
-    name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, *, has_tests: bool = False
-) -> Outcome:
-    """Run the command in the repository's root, its output going where ours goes.
+@dataclass(frozen=True)
+class Stage:
+    """A command that runs tests, or checks without tests.
+
+    Attributes:
+        name: as results and the table name it.
+        command: run in the repository's root.
+        environment: variables besides ours.
+        has_tests: without a single test the stage is red.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    has_tests: bool = False
+
+
+def run(*stages: Stage) -> list[Outcome]:
+    """Run the stages side by side, until each has ended; returns what became of each.
+
+    The output of the first goes where ours goes. The others leave the CPU to it (`nice`), and their output is printed
+    when all have ended.
 
     Raises:
-        KeyboardInterrupt: the gate was interrupted; the command has ended.
+        KeyboardInterrupt: the gate was interrupted; the commands have ended.
     """
     with tempfile.TemporaryDirectory(prefix="muster-gate-") as folder:
-        file = Path(folder) / "results.jsonl"
-        before, began = _cpu_seconds(), time.monotonic()
-        code = call(command, {**(environment or {}), results.VARIABLE: str(file)})
-        wall, cpu = time.monotonic() - began, _cpu_seconds() - before
-        tests = results.read(file)
-        if has_tests and not tests and code == 0:
-            print(f"{name}: no test has run", flush=True)
-            code = _NO_TESTS
-        return Outcome(name, code, wall, cpu, tests)
+        commands = [_command(stage, Path(folder) / str(number), number > 0) for number, stage in enumerate(stages)]
+        _complete(commands)
+        return [_outcome(stage, command) for stage, command in zip(stages, commands, strict=True)]
+
+
+def _command(stage: Stage, results_file: Path, beside: bool) -> _Command:
+    environment = {**stage.environment, results.VARIABLE: str(results_file)}
+    if not beside:
+        return _Command(stage.command, environment)
+    return _Command(["nice", "-n", "10", *stage.command], environment, results_file.with_suffix(".out"))
+
+
+def _outcome(stage: Stage, ended: _Command) -> Outcome:
+    if ended.output is not None:
+        print(f"\n=== {stage.name}\n{ended.output.read_text(errors='replace')}", end="", flush=True)
+    tests, code = results.read(Path(ended.environment[results.VARIABLE])), ended.code
+    if stage.has_tests and not tests and code == 0:
+        print(f"{stage.name}: no test has run", flush=True)
+        code = _NO_TESTS
+    return Outcome(stage.name, code, ended.wall_seconds, ended.cpu_seconds, tests)
 
 
 def call(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command in a process group of its own, with these variables besides ours; returns its exit status.
-
-    The first interrupt is passed on as SIGINT, a later one as SIGKILL.
+    """Run the command with these variables besides ours; returns its exit status.
 
     Raises:
         KeyboardInterrupt: the gate was interrupted; the command has ended.
     """
-    ours = {name: value for name, value in os.environ.items() if name not in NARROWING}
+    called = _Command(command, environment)
+    _complete([called])
+    return called.code
+
+
+@dataclass
+class _Command:
+    """A command and, once it has ended, what it took.
+
+    Attributes:
+        output: a file for its output; None for ours.
+        code: its exit status.
+        wall_seconds: by the clock.
+        cpu_seconds: of itself and of all processes that it has waited for.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    output: Path | None = None
+    code: int = 0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start it in a process group of its own. The caller has blocked the signals; the command gets them."""
+        ours = {name: value for name, value in os.environ.items() if name not in NARROWING}
+        with contextlib.ExitStack() as files:
+            output = files.enter_context(self.output.open("wb")) if self.output else None
+            return subprocess.Popen(
+                self.command,
+                cwd=ROOT,
+                env={**ours, **self.environment},
+                stdin=subprocess.DEVNULL,  # a group in the background would be stopped where it reads the terminal
+                stdout=output,
+                stderr=output and subprocess.STDOUT,
+                process_group=0,
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS),
+            )
+
+
+def _complete(commands: Sequence[_Command]) -> None:
+    """Run the commands side by side until each has ended.
+
+    The first interrupt is passed on to their groups as SIGINT, a later one as SIGKILL.
+
+    Raises:
+        KeyboardInterrupt: the gate was interrupted; all commands have ended.
+    """
+    began = time.monotonic()
     interrupt: KeyboardInterrupt | None = None
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until there is a group to pass them on to
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**ours, **environment},
-        stdin=subprocess.DEVNULL,  # a group in the background would be stopped where it reads the terminal
-        process_group=0,
-        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS),
-    )
-    while process.returncode is None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until there are groups to pass them on to
+    running = {process.pid: (command, process) for command in commands for process in [command.start()]}
+    while running:
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            process.wait()
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # what has ended is taken in whole
         except KeyboardInterrupt as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL if interrupt else signal.SIGINT)
+            for pid in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL if interrupt else signal.SIGINT)
             interrupt = error
+            continue
+        pid, status, usage = os.wait4(-1, os.WNOHANG)
+        if pid not in running:  # another child of this process
+            continue
+        command, process = running.pop(pid)
+        process.returncode = command.code = os.waitstatus_to_exitcode(status)
+        command.wall_seconds = time.monotonic() - began
+        command.cpu_seconds = usage.ru_utime + usage.ru_stime
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     if interrupt is not None:
         raise interrupt
-    return process.returncode
 
 
 def take_signals() -> None:
@@ -164,11 +241,6 @@ def take_signals() -> None:
         signal.signal(number, interrupt)
 
 
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def report(outcome: Outcome) -> None:
     """Print what a stage took, and its slowest tests with their seconds."""
     print(f"{outcome.name}: {outcome.wall_seconds:.0f} s, {outcome.cpu_seconds:.0f} s of CPU")
@@ -181,10 +253,15 @@ def failed(outcomes: Sequence[Outcome]) -> list[str]:
     return [name for outcome in outcomes for name in outcome.failed]
 
 
-def table(outcomes: Sequence[Outcome], budgets: Mapping[str, str] | None = None) -> str:
+def table(
+    outcomes: Sequence[Outcome], budgets: Mapping[str, str] | None = None, wall_seconds: float | None = None
+) -> str:
     """A line for each stage, and the sum; then the tests that were run again and those that failed.
 
-    Budgets are printed beside the figures and judge nothing.
+    Args:
+        outcomes: of the stages.
+        budgets: by name of the stage, printed beside the figures; they judge nothing.
+        wall_seconds: what all stages took together, where some ran side by side; else their sum.
     """
     rows: list[tuple[str, ...]] = [
         ("stage", "result", "tests", "skipped", "wall s", "cpu s", "budget" if budgets else "")
@@ -195,7 +272,8 @@ def table(outcomes: Sequence[Outcome], budgets: Mapping[str, str] | None = None)
         figures = (f"{each.wall_seconds:.0f}", f"{each.cpu_seconds:.0f}")
         rows.append((each.name, result, *counts, *figures, (budgets or {}).get(each.name, "")))
     counts = (str(sum(len(e.tests) for e in outcomes)), str(sum(e.skipped for e in outcomes) or "-"))
-    sums = (sum(e.wall_seconds for e in outcomes), sum(e.cpu_seconds for e in outcomes))
+    wall_seconds = sum(e.wall_seconds for e in outcomes) if wall_seconds is None else wall_seconds
+    sums = (wall_seconds, sum(e.cpu_seconds for e in outcomes))
     rows.append(("all", "", *counts, *(f"{seconds:.0f}" for seconds in sums), ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [

@@ -15,7 +15,7 @@ import pytest
 import gate.__main__ as gate
 from gate import everything, kept, results
 from gate.parts import PARTS
-from gate.stage import NARROWING, Outcome, report, run, table
+from gate.stage import NARROWING, Outcome, Stage, report, run, table
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMIT = "c0ffee"
@@ -44,13 +44,15 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     def replace(*fails: str) -> Ran:
         noted: Ran = []
 
-        def note(
-            name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, *, has_tests: bool
-        ) -> Outcome:
-            assert has_tests == (name not in ("lint", "verify"))
-            noted.append((name, command, environment or {}))
-            tests = [{"name": f"{name}::test", "result": "failed" if name in fails else "passed", "seconds": 1.0}]
-            return Outcome(name, int(name in fails), 2.0, 3.0, tests)
+        def note(*stages: Stage) -> list[Outcome]:
+            outcomes = []
+            for stage in stages:
+                assert stage.has_tests == (stage.name not in ("lint", "verify"))
+                noted.append((stage.name, stage.command, stage.environment))
+                result = "failed" if stage.name in fails else "passed"
+                tests = [{"name": f"{stage.name}::test", "result": result, "seconds": 1.0}]
+                outcomes.append(Outcome(stage.name, int(stage.name in fails), 2.0, 3.0, tests))
+            return outcomes
 
         for module in (gate, everything):
             monkeypatch.setattr(module, "run", note)
@@ -63,7 +65,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
 def test_a_green_gate_is_kept_by_commit(cache: Path, ran: Callable[..., Ran]) -> None:
     noted = ran()
     assert gate.main() == 0
-    assert [name for name, _, _ in noted] == ["lint", "verify", "unit", "integration", "e2e"]
+    assert [name for name, _, _ in noted] == ["lint", "verify", "e2e", "unit", "integration"]
     found = json.loads((cache / "gate" / f"{COMMIT}.json").read_text())
     assert found["green"] is True
     assert found["failed"] == []
@@ -77,7 +79,7 @@ def test_a_red_gate_names_the_tests_and_stops(
 ) -> None:
     noted = ran("unit")
     assert gate.main() == 1
-    assert [name for name, _, _ in noted] == ["lint", "verify", "unit"]
+    assert [name for name, _, _ in noted] == ["lint", "verify", "e2e", "unit"]
     found = json.loads((cache / "gate" / f"{COMMIT}.json").read_text())
     assert (found["green"], found["failed"]) == (False, ["unit::test"])
     assert "failed: unit::test" in capsys.readouterr().out
@@ -149,12 +151,12 @@ def test_a_part_with_nodes_takes_its_cluster_down_whatever_happens(
     ran()
     events: list[str] = []
 
-    def part(name: str, command: Sequence[str], environment: Mapping[str, str], **_: Any) -> Outcome:
-        assert environment["CLUSTER_NAME"] == "nightly"
-        assert "localcluster up --name nightly --nodes 4" in command[-1]
+    def part(stage: Stage) -> list[Outcome]:
+        assert stage.environment["CLUSTER_NAME"] == "nightly"
+        assert "localcluster up --name nightly --nodes 4" in stage.command[-1]
         events.append("ran")
         if isinstance(end, int):
-            return Outcome(name, end, 2.0, 3.0)
+            return [Outcome(stage.name, end, 2.0, 3.0)]
         raise end
 
     monkeypatch.setattr(everything, "run", part)
@@ -169,17 +171,17 @@ def test_a_suite_that_is_interrupted_shows_and_keeps_what_has_ended(
 ) -> None:
     for module, ended in ((gate, []), (everything, ["lint.json", "verify.json"])):
         ran()
-        whole: Callable[..., Outcome] = module.run
+        whole: Callable[..., list[Outcome]] = module.run
 
-        def interrupted(name: str, *arguments: Any, whole: Callable[..., Outcome] = whole, **named: Any) -> Outcome:
-            if name == "unit":
+        def interrupted(*stages: Stage, whole: Callable[..., list[Outcome]] = whole) -> list[Outcome]:
+            if "unit" in [stage.name for stage in stages]:
                 raise KeyboardInterrupt
-            return whole(name, *arguments, **named)
+            return whole(*stages)
 
         monkeypatch.setattr(module, "run", interrupted)
         assert module.main(*([[]] if module is everything else [])) == 130
         printed = capsys.readouterr().out
-        assert "Interrupted in unit" in printed
+        assert f"Interrupted in {'e2e and unit' if module is gate else 'unit'}" in printed
         assert [line.split()[:2] for line in printed.splitlines() if " passed " in line][-2:] == [
             ["lint", "passed"],
             ["verify", "passed"],
@@ -222,7 +224,7 @@ def test_a_failed_test_makes_a_stage_red_although_its_command_does_not(
     ran()
     test = {"name": "a", "result": "failed", "seconds": 1.0}
     for module in (gate, everything):
-        monkeypatch.setattr(module, "run", lambda name, *_, **__: Outcome(name, 0, 2.0, 3.0, [test]))
+        monkeypatch.setattr(module, "run", lambda *stages: [Outcome(s.name, 0, 2.0, 3.0, [test]) for s in stages])
     assert gate.main() == 1
     assert json.loads((cache / "gate" / f"{COMMIT}.json").read_text())["green"] is False
     assert everything.main(["--part", "unit"]) == 1
@@ -351,8 +353,9 @@ def _tests(folder: Path) -> list[Path]:
 
 def test_a_stage_tells_what_its_processes_took_and_that_it_failed_without_a_test(tmp_path: Path) -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass\nraise SystemExit(3)"
-    outcome = run("burns", [sys.executable, "-c", burn])
-    assert outcome.code == 3
+    idle, outcome = run(Stage("idles", ["true"]), Stage("burns", [sys.executable, "-c", burn]))
+    assert (idle.passed, outcome.code) == (True, 3)
+    assert idle.cpu_seconds < 0.3
     assert outcome.cpu_seconds >= 0.3
     assert outcome.failed == ["burns"]
     assert outcome.tests == []
@@ -364,7 +367,8 @@ def test_a_stage_has_its_own_variables_and_none_that_narrow_it(tmp_path: Path, m
     monkeypatch.setenv("OURS", "ours")
     file = tmp_path / "environment"
     script = f"import json, os; open({str(file)!r}, 'w').write(json.dumps(dict(os.environ)))"
-    assert run("echoes", [sys.executable, "-c", script], {"THE_PARTS": "own"}).passed
+    (outcome,) = run(Stage("echoes", [sys.executable, "-c", script], {"THE_PARTS": "own"}))
+    assert outcome.passed
     environment = json.loads(file.read_text())
     assert (environment["OURS"], environment["THE_PARTS"]) == ("ours", "own")
     assert set(NARROWING) & set(environment) == set()
@@ -374,48 +378,58 @@ def test_a_stage_has_its_own_variables_and_none_that_narrow_it(tmp_path: Path, m
 def test_a_stage_of_tests_without_a_result_is_red(line: str) -> None:
     script = f"import os; open(os.environ[{results.VARIABLE!r}], 'w').write({line!r})"
     command = [sys.executable, "-c", script]
-    assert run("unit", command, has_tests=False).passed
-    empty = run("unit", command, has_tests=True)
+    (without,) = run(Stage("unit", command))
+    assert without.passed
+    (empty,) = run(Stage("unit", command, has_tests=True))
     assert (empty.passed, empty.code, empty.failed) == (False, 5, ["unit"])
     whole = {"name": "a", "result": "skipped", "seconds": 0.1}
     command[-1] = script.replace(repr(line), repr(json.dumps(whole) + "\n" + line))
-    outcome = run("unit", command, has_tests=True)
+    (outcome,) = run(Stage("unit", command, has_tests=True))
     assert (outcome.passed, outcome.tests, outcome.skipped) == (True, [whole], 1)
 
 
 STAGE = """
 import signal, subprocess, sys, time
-try:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    print("ready", flush=True)
-    child.wait()
-except KeyboardInterrupt:
-    child.wait()
-    print("torn down", flush=True)
-    raise SystemExit(2)
+with open(sys.argv[1], "w", buffering=1) as pipe:
+    try:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdout=pipe)
+        print("ready", file=pipe)
+        child.wait()
+    except KeyboardInterrupt:
+        child.wait()
+        print("torn down", file=pipe)
+        raise SystemExit(2)
 """
 GATE = f"""
 import sys
-from gate.stage import run, take_signals
+from gate.stage import Stage, run, take_signals
 take_signals()
 try:
-    run("stage", [sys.executable, "-c", {STAGE!r}])
+    run(*(Stage(name, [sys.executable, "-c", {STAGE!r}, sys.argv[1]]) for name in sys.argv[2:]))
 except KeyboardInterrupt:
     raise SystemExit(130)
 """
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM, signal.SIGTERM]])
-def test_an_interrupt_lets_the_stage_tear_down_and_is_waited_for(numbers: list[signal.Signals]) -> None:
+@pytest.mark.parametrize("stages", [["e2e"], ["e2e", "unit"]], ids=["one", "two"])
+def test_an_interrupt_lets_the_stages_tear_down_and_is_waited_for(
+    stages: list[str], numbers: list[signal.Signals], tmp_path: Path
+) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
-    with subprocess.Popen(
-        [sys.executable, "-c", GATE], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", GATE, str(pipe), *stages], env=environment, start_new_session=True
+        ) as process,
+        pipe.open() as said,
+    ):
+        for _ in stages:
+            assert said.readline() == "ready\n"
         for number in numbers:
             process.send_signal(number)
-        assert process.stdout.read() == "torn down\n"  # and nobody holds the pipe any more
+        assert said.read() == "torn down\n" * len(stages)  # and nobody holds the pipe any more
     assert process.returncode == 130
 
 
