@@ -13,12 +13,12 @@ pytestmark = pytest.mark.usefixtures("untested_nodes")
 
 def test_a_node_whose_sums_differ_is_replaced_and_the_others_keep_their_pods(bed: Bed, submit: Submit) -> None:
     bed.faults.probe("node-1", "flip")
-    job, pods = begun_on(bed, submit, "flipped", "node-1", others=1)
+    job, first = begun_on(bed, submit, "flipped", "node-1", others=1)
     wait_out(job, "node-1")
     assert job.completion(400)["result"] == "Succeeded"
     assert failures(job) == {("node-1", "bit-exact")}
-    assert job.current().attempt == 2
-    assert_kept(job, pods)
+    assert job.current().attempt in (2, 3)  # 3 where the other nodes were still cordoned
+    assert_kept(job, first)
     assert not job.current().spec.get("incidents")
     health = bed.kubectl.json("get", "nodehealth", "node-1")["status"]
     assert (health["state"], health["reason"]) == ("Degraded", "BurnInFailed")

@@ -49,7 +49,9 @@ def test_a_gang_loses_a_rank_a_pod_and_a_node_in_a_row_and_ends_with_the_right_w
 
 
 def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit) -> None:
-    job = submit("drained", trainer=["--steps=80", "--step-seconds=0.1", "--checkpoint-every=10", "--hold-at=70"])
+    # On a busy machine the drain may come after the last save before the hold: then the time for a save ends the wait.
+    trainer = ["--steps=160", "--step-seconds=0.1", "--checkpoint-every=10", "--hold-at=150"]
+    job = submit("drained", trainer=trainer, save_timeout=60)
     job.wait_step(25)
     node = victim_node(job)
     saved = job.newest_checkpoint()
@@ -64,7 +66,7 @@ def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit) -> None:
     assert again.resumed_step is not None
     # What was saved shortly before may be heard of only then, and is new to the operator.
     assert again.resumed_step >= saved
-    finishes_right(job, reference_weights(80, 3))
+    finishes_right(job, reference_weights(160, 3))
 
 
 def test_a_plain_job_is_rebuilt_after_any_failure(bed: Bed, submit: Submit) -> None:

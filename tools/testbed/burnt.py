@@ -1,21 +1,24 @@
-"""What a burn-in has done to a job: who failed what, and who kept his pod."""
+"""What a burn-in has done to a job: which node failed what, and which worker kept its pod."""
 
 from __future__ import annotations
 
+from testbed.gangwatch import Seen
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
 FOUND_SECONDS = 300
 
 
-def bound(job: Job) -> dict[str, str]:
-    """The uid of each worker's first pod by node, as soon as all are bound."""
+def first_workers(job: Job) -> dict[str, int]:
+    """The incarnation of each worker of the first attempt by node, as soon as nodes are chosen.
 
-    def found() -> dict[str, str]:
-        pods = job.pods().values()
-        return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName")}
+    The record is watched: a burn-in may end between two polls of pods.
+    """
+    return _incarnations(job.watch.wait_attempt(0))
 
-    return wait_until(f"pods of {job.name}", lambda: pods if len(pods := found()) == job.nodes else None)
+
+def _incarnations(seen: Seen) -> dict[str, int]:
+    return {member["node"]: member.get("incarnation", 1) for member in seen.spec["members"]}
 
 
 def failures(job: Job) -> set[tuple[str, str]]:
@@ -30,9 +33,9 @@ def wait_out(job: Job, *nodes: str) -> None:
     wait_until(f"{job.name} to leave {nodes}", lambda: {node for node, _ in failures(job)} >= wanted, FOUND_SECONDS)
 
 
-def assert_kept(job: Job, pods: dict[str, str]) -> None:
-    """The gang that got its go has the first pods of all nodes that are still in it, one of them at least."""
-    members = next(seen for seen in reversed(job.watch.seen) if seen.going).spec["members"]
-    kept = {member["node"]: member["podUid"] for member in members if member["node"] in pods}
+def assert_kept(job: Job, first: dict[str, int]) -> None:
+    """The gang that has started has the first workers of all nodes that are still in it, one of them at least."""
+    started = _incarnations(next(seen for seen in reversed(job.watch.seen) if seen.going))
+    kept = {node: incarnation for node, incarnation in started.items() if node in first}
     assert kept
-    assert kept == {node: pods[node] for node in kept}
+    assert kept == {node: first[node] for node in kept}

@@ -173,6 +173,7 @@ def manifest(
     sidecar: list[str] | None = None,
     local: str = "",
     pattern: str = "",
+    save_timeout: int = 300,
     reshape: Callable[[dict[str, Any]], None] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
@@ -182,6 +183,7 @@ def manifest(
         sidecar: the command of another container beside the trainer's.
         local: where the trainer also saves, in a volume that every pod has for itself; "" = nowhere.
         pattern: of its checkpoints; "" = they are of a format that is known.
+        save_timeout: seconds for a save before a planned move.
         reshape: changes the spec of the pod.
     """
     container: dict[str, Any] = {
@@ -215,7 +217,7 @@ def manifest(
             {"name": "tmp", "emptyDir": {}},
         ],
     }
-    checkpoint = {"directory": f"{SHARED}/{name}/checkpoints"}
+    checkpoint: dict[str, Any] = {"directory": f"{SHARED}/{name}/checkpoints", "saveTimeoutSeconds": save_timeout}
     if local:
         container["volumeMounts"].append({"name": "local", "mountPath": local})
         pod["volumes"].append({"name": "local", "emptyDir": {}})

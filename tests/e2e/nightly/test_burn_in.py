@@ -18,7 +18,7 @@ from monitoring.live import asked, named
 from monitoring.page import registered
 from testbed import figures
 from testbed.bed import Bed
-from testbed.burnt import assert_kept, bound, failures, wait_out
+from testbed.burnt import assert_kept, failures, first_workers, wait_out
 from testbed.jobs import Job
 from testbed.kube import WaitError, wait_until
 
@@ -48,7 +48,7 @@ def test_a_healthy_gang_is_tested_and_trains(bed: Bed, submit: Submit) -> None:
 )
 def test_a_node_that_is_slow_or_loses_packets_is_replaced(bed: Bed, submit: Submit, fault: str, node: str) -> None:
     getattr(bed.faults, fault)(node)
-    job, pods = begun_on(bed, submit, fault.replace("_", "-"), node, others=2)
+    job, first = begun_on(bed, submit, fault.replace("_", "-"), node, others=2)
     wait_out(job, node)
     bed.faults.mend()
     assert job.completion(400)["result"] == "Succeeded"
@@ -56,24 +56,24 @@ def test_a_node_that_is_slow_or_loses_packets_is_replaced(bed: Bed, submit: Subm
     probes = {probe for failed, probe in failures(job) if failed == node}
     assert fault == "slow_cpu" or probes == {"pair"}
     assert {failed for failed, _ in failures(job)} == {node}
-    assert_kept(job, pods)
+    assert_kept(job, first)
 
 
 def test_a_node_that_dies_in_the_burn_in_is_replaced_and_nobody_is_blamed(bed: Bed, submit: Submit) -> None:
     job = submit("dies", nodes=2, trainer=SHORT, preflight=ANEW)
-    pods = bound(job)
+    first = first_workers(job)
     assert not job.current().going
-    victim = min(pods)
+    victim = min(first)
     bed.cluster.power_off(victim)
     assert job.completion(400)["result"] == "Succeeded"
     assert failures(job) == set()
     assert victim not in job.current().nodes
-    assert_kept(job, pods)
+    assert_kept(job, first)
 
 
 def test_where_nothing_can_be_tested_the_gang_waits_and_says_why(bed: Bed, submit: Submit) -> None:
     bed.faults.lose_torch("node-1")
-    job, pods = begun_on(bed, submit, "no-torch", "node-1", others=1)
+    job, first = begun_on(bed, submit, "no-torch", "node-1", others=1)
     wait_until(f"{job.name} to say why it waits", lambda: job.status().get("reason") == "BurnInInconclusive")
     message = next(each["message"] for each in job.status()["conditions"] if each["type"] == "Running")
     assert "node-1" in message
@@ -82,7 +82,7 @@ def test_where_nothing_can_be_tested_the_gang_waits_and_says_why(bed: Bed, submi
     assert job.completion(400)["result"] == "Succeeded"
     assert failures(job) == set()
     assert job.current().attempt == 1
-    assert_kept(job, pods)
+    assert_kept(job, first)
 
 
 def test_two_bad_nodes_at_once_are_both_replaced(bed: Bed, submit: Submit) -> None:
