@@ -29,6 +29,7 @@ REFUSED = 2
 # What would make a stage run a part of its tests, or go on after an error: T=, K=, `make -i`, `pytest --co`.
 NARROWING = ("T", "K", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "PYTEST_ADDOPTS")
 _NO_TESTS = 5  # exit status of a stage that should have run tests and ran none; pytest's own
+_NICE = 15
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_INTERRUPT_SECONDS = 2.0  # make and a shell may send the same signal each
 
@@ -117,7 +118,7 @@ class Stage:
 def run(*stages: Stage) -> list[Outcome]:
     """Run the stages side by side, until each has ended; returns what became of each.
 
-    The output of the first goes where ours goes. The others leave the CPU to it (`nice`), and their output is printed
+    The output of the first goes where ours goes. The others leave the CPU to it (nice), and their output is printed
     when all have ended.
 
     Raises:
@@ -133,7 +134,7 @@ def _command(stage: Stage, results_file: Path, beside: bool) -> _Command:
     environment = {**stage.environment, results.VARIABLE: str(results_file)}
     if not beside:
         return _Command(stage.command, environment)
-    return _Command(["nice", "-n", "10", *stage.command], environment, results_file.with_suffix(".out"))
+    return _Command(stage.command, environment, results_file.with_suffix(".out"))
 
 
 def _outcome(stage: Stage, ended: _Command) -> Outcome:
@@ -162,7 +163,7 @@ class _Command:
     """A command and, once it has ended, what it took.
 
     Attributes:
-        output: a file for its output; None for ours.
+        output: a file for its output, for a command that runs beside another and leaves the CPU to it; None for ours.
         code: its exit status.
         wall_seconds: by the clock.
         cpu_seconds: of itself and of all processes that it has waited for.
@@ -187,9 +188,18 @@ class _Command:
                 stdin=subprocess.DEVNULL,  # a group in the background would be stopped where it reads the terminal
                 stdout=output,
                 stderr=output and subprocess.STDOUT,
-                process_group=0,
-                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS),
+                start_new_session=self.output is not None,
+                process_group=None if self.output else 0,
+                preexec_fn=self._begin,
             )
+
+    def _begin(self) -> None:
+        """In the new process: let interrupts through, and step back if it runs beside another."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        if self.output:
+            os.nice(_NICE)
+            with contextlib.suppress(OSError):  # where Linux shares the CPU out by session, and then by nice within one
+                Path("/proc/self/autogroup").write_text(str(_NICE))
 
 
 def _complete(commands: Sequence[_Command]) -> None:
