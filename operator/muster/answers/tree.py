@@ -10,10 +10,10 @@ from pydantic import Field
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.health import HealthRow, excluded_for
 from muster.api.base import ApiModel
-from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, Requirements, unusable
+from muster.placement.eligibility import STALE, Requirements, unusable
 from muster.placement.natural import natural
 from muster.placement.where import domain_path
-from muster.world.fleet import Fleet
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
 from muster.world.views import NodeView
 
 NO_LABEL = "-"

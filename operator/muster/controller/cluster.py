@@ -33,19 +33,17 @@ from muster.lifecycle.place import ELSEWHERE, place_of
 from muster.lifecycle.record import SUSPENDED
 from muster.lifecycle.resume import branch_of
 from muster.lifecycle.template import quota_claim
-from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
 from muster.protocol.checks import CheckReport
 from muster.queueing.quotas import Held, NamespaceQuotas
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world.checks import CheckerView, Standard
-from muster.world.fleet import Fleet, Silence, claim_of
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict
 from muster.world.joblimits import lowered_fields, within_limits
 from muster.world.names import pod_name_in
 from muster.world.quotas import QuotaClaim, QuotaView
 from muster.world.record import is_record, record_flaw, record_key
 from muster.world.resources import PODS
-from muster.world.views import LauncherView, NodeView, OccupantView, PodView
+from muster.world.views import FRESH_SECONDS, LauncherView, NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from muster.api.nodehealth import LostNode
-from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS
 from muster.world.views import LauncherView, NodeView, PodView
 
 

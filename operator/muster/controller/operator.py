@@ -52,9 +52,8 @@ from muster.lifecycle.directive import directive_for
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.preflight.upkeep import newest_pass_seconds
 from muster.protocol.messages import Directive, Report
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world.checks import NodeChecks
-from muster.world.views import PodView
+from muster.world.views import FRESH_SECONDS, PodView
 
 LEASE_NAME = "muster-leader"
 START_RETRY_SECONDS = 2.0

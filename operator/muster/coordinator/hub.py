@@ -19,9 +19,8 @@ from prometheus_client import Gauge
 from muster.coordinator.auth import Caller
 from muster.protocol import messages
 from muster.protocol.messages import RankReport, Report
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world.fleet import Silence
-from muster.world.views import LauncherView, RankView
+from muster.world.views import FRESH_SECONDS, LauncherView, RankView
 
 MAX_LAUNCHERS = (
     65536  # beyond any fleet: only workers of jobs are heard, and of one that is forgotten the silence is, too

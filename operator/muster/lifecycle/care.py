@@ -25,9 +25,8 @@ from muster.lifecycle import resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.messages import CheckpointReport
 from muster.recovery.judging import judges
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world.job import JobWorld
-from muster.world.views import LauncherView
+from muster.world.views import FRESH_SECONDS, LauncherView
 
 FIRST_SAVES = 4  # by which later ones are measured
 MISSED_INTERVALS = 3

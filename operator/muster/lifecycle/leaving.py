@@ -16,9 +16,9 @@ from muster.lifecycle.facts import Due, Facts, Step
 from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world import fleet
 from muster.world.job import JobWorld
+from muster.world.views import FRESH_SECONDS
 
 MAINTENANCE_STARTS = "MaintenanceStarts"
 """Of a leave whose nodes have to be empty, without other nodes for their workers."""

@@ -18,9 +18,8 @@ from muster.lifecycle import proofs
 from muster.lifecycle.words import by
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.protocol.messages import EXITED, IDLE, RECLAIMING, RUNNING
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world.job import JobWorld, Seat
-from muster.world.views import LauncherView, PodView
+from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 
 # Several pings; between two answers there is always a moment.
 COMPLAINT_SECONDS = 5.0

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 from muster.api.gang import Ghost
 from muster.lifecycle.words import by
-from muster.recovery.silence import FRESH_SECONDS, WHOLE_GANG_SECONDS, unproved_seconds
+from muster.recovery.silence import WHOLE_GANG_SECONDS, unproved_seconds
 from muster.world.job import JobWorld
+from muster.world.views import FRESH_SECONDS
 
 BOOT_CHARACTERS = 8
 # A kubelet that was cut off lists its pods anew within this time (client-go tries again after 30 s, up to twice that by

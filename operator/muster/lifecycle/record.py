@@ -37,9 +37,9 @@ from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.judging import LAUNCHER_SILENT, NOT_LISTED
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world.job import JobWorld, Seat
 from muster.world.turn import NotPlaced, Placed
+from muster.world.views import FRESH_SECONDS
 
 MAX_INCIDENTS = 256
 # Of the newest ones people read every word; of older ones the budgets need numbers.

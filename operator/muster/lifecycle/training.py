@@ -8,8 +8,8 @@ from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, Plan, State, Telling
 from muster.lifecycle.worker_pod import WorkerSettings, disruption_budget
 from muster.protocol.messages import RUNNING
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world.job import JobWorld
+from muster.world.views import FRESH_SECONDS
 
 TICK_SECONDS = 1.0
 # Whatever is seen to change is decided about at once; this is for what only time brings.

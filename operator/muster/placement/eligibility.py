@@ -12,15 +12,12 @@ from typing import Any
 
 from muster.api.fleetpolicy import AcceleratorNodes, Binding
 from muster.placement.wishes import Wishes, wishes
-from muster.world.fleet import Exclusion, Fleet, Leave
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Exclusion, Fleet, Leave
 from muster.world.resources import Amounts, is_granted
 from muster.world.views import NodeView, Taint
 
 # Muster decides about unreachable nodes itself, so its pods tolerate these; a node that has them takes no new worker.
 UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-# A kubelet renews its lease every 10 s. The node controller calls a node unready after 40 s or more; whoever replaces a
-# lost worker knows better by then, and a rack dies together.
-STALE_HEARTBEAT_SECONDS = 20.0
 # What one soft taint, or a doubt, weighs in accelerators that would lie idle: more than any node has.
 _SOFT_TAINT = 1024
 # More than all soft taints that a node may have.

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from muster.placement.domain import Change, Domain, Path
-from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, lacking
+from muster.placement.eligibility import STALE, lacking
 from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.tree import Standing, Tree
-from muster.world.fleet import Fleet
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
 
 OWN = "already used by this job"
 

@@ -10,11 +10,11 @@ from muster.recovery import corruption
 from muster.recovery.blame import OF_A_SICK_NODE
 from muster.recovery.exits import pod_ended, rank_failed
 from muster.recovery.failure import Failure, Kind, failure_of
-from muster.recovery.silence import FRESH_SECONDS, WHOLE_GANG_SECONDS, silent_for_good, unheard, unreachable
+from muster.recovery.silence import WHOLE_GANG_SECONDS, silent_for_good, unheard, unreachable
 from muster.recovery.starts import STUCK_SECONDS, barrier_failed, not_started, start_failed, stuck_predecessor
 from muster.world.fleet import Leave
 from muster.world.job import JobWorld, Seat
-from muster.world.views import LauncherView
+from muster.world.views import FRESH_SECONDS, LauncherView
 
 
 def find(world: JobWorld) -> list[Failure]:

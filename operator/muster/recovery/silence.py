@@ -8,10 +8,8 @@ from muster.protocol.messages import EXITED
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
 from muster.world.job import JobWorld, Seat
-from muster.world.views import LauncherView, PodView
+from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 
-# A report older than this says too little about now.
-FRESH_SECONDS = 15.0
 # While nobody trains one witness is enough, once the node's own signs have had time to show.
 UNHEARD_SECONDS = 60.0
 # Another witness than the launcher's own silence must agree; a peer's word counts once it has missed this share.

@@ -8,10 +8,9 @@ from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import IDLE
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.judging import judges
-from muster.recovery.silence import FRESH_SECONDS
 from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
 from muster.world.job import JobWorld, Seat
-from muster.world.views import LauncherView, PodView
+from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 
 RECLAIM_DEADLINE_SECONDS = 30.0
 POD_STUCK_SECONDS = 30.0

@@ -29,6 +29,11 @@ _DEFAULTS = FleetPolicySpec()  # takes longer to make than all else of a small f
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
+# A kubelet renews its lease every 10 s. The node controller calls a node unready after 40 s or more. A lost worker is
+# replaced before that, and a rack dies together.
+STALE_HEARTBEAT_SECONDS = 20.0
+
+
 class Heartbeats(Protocol):
     """How long ago each node's kubelet renewed its lease."""
 

@@ -180,6 +180,10 @@ class NodeView:
         return max(self.capacity.get(resource, 0), self.allocatable.get(resource, 0))
 
 
+# A launcher's report that is older than this says too little about now.
+FRESH_SECONDS = 15.0
+
+
 @dataclass(frozen=True, slots=True)
 class LauncherView:
     """What a worker's launcher last said, as of now. Ages in seconds, from the coordinator's monotonic clock."""

@@ -21,13 +21,12 @@ from muster.protocol.checks import NODE, READY, CheckAnswer, CheckReport, PassRe
 from muster.protocol.messages import RankReport, Report
 from muster.queueing.charges import Charges
 from muster.queueing.quotas import NamespaceQuotas
-from muster.recovery.silence import FRESH_SECONDS
 from muster.world import written
 from muster.world.checks import Standard
 from muster.world.fleet import Exclusion, Silence
 from muster.world.job import NodeLimit, OtherJob
 from muster.world.quotas import QuotaView, Scope
-from muster.world.views import ContainerView, NodeView, OccupantView
+from muster.world.views import FRESH_SECONDS, ContainerView, NodeView, OccupantView
 
 
 def unreadable(gang: Any, version: int) -> Undecodable:
