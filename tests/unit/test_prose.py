@@ -54,7 +54,7 @@ ALLOWED = {
 
 # What decisions may read of a job's own status, which is written for users: see muster.lifecycle.status.
 READ_BACK = {"completion", "checkpoint", "attempt"}
-DECIDING = ("lifecycle", "placement", "queueing", "recovery")
+DECIDING = ("fencing", "lifecycle", "placement", "queueing", "recovery")
 PROJECTS = {"lifecycle/status.py", "queueing/explain.py"}  # these write the status
 
 

@@ -16,14 +16,14 @@ from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.trainingjob import LaunchMode, TrainingJob
-from muster.controller.ghosts import GhostAges
 from muster.controller.heartbeats import LeaseAges
-from muster.controller.lost import Heartbeat, dead_by, holds, refuted
 from muster.controller.nodecounts import NodeCounts
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
+from muster.fencing.ages import GhostAges
+from muster.fencing.lost_nodes import Heartbeat, dead_by, holds, refuted
 from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable, job_identity

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from muster.controller.ghosts import Beats
+from muster.fencing.ages import Beats
 from muster.kube.decode import NodeLease
 from muster.world.fleet import KnownAges
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Gang, GangSpec, Member
+from muster.fencing.proofs import is_pod_given_up
+from muster.fencing.survivors import laid, waited_for
 from muster.lifecycle import aside, burnin, local, members, record, resume, resuming
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import overdrawn
@@ -21,7 +23,6 @@ from muster.lifecycle.plan import (
     Telling,
 )
 from muster.lifecycle.resume import Missing
-from muster.lifecycle.survivors import laid, waited_for
 from muster.lifecycle.template import scheduler_for, shape_problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
@@ -30,7 +31,6 @@ from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.queueing.words import nodes
 from muster.recovery import budgets, holds, judging
-from muster.recovery.silence import given_up
 from muster.recovery.starts import POD_START_SECONDS
 from muster.world.job import CreateError, JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
@@ -422,7 +422,7 @@ def _predecessor(world: JobWorld, member: Member) -> PodView | None:
     if not mode_of(world.job).starts_with_pods:
         return None
     older = (pod for pods in world.others.values() for pod in pods if pod.node and not pod.terminal)
-    return next((pod for pod in older if not world.is_dead(pod.uid) and not given_up(world, pod)), None)
+    return next((pod for pod in older if not world.is_dead(pod.uid) and not is_pod_given_up(world, pod)), None)
 
 
 def _waiting(

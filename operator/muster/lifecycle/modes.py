@@ -1,17 +1,19 @@
-"""The two ways to run ranks, and all that a job's life owes to the difference. Pure."""
+"""The two ways to run ranks, and what a job's life owes to the difference. Pure.
+
+How it is proved that ranks have ended differs, too: see `muster.fencing.survivors`.
+"""
 
 from typing import Protocol
 
-from muster.api.gang import GangSpec, Ghost, Level
+from muster.api.gang import GangSpec, Level
 from muster.api.trainingjob import LaunchMode, TrainingJob
-from muster.lifecycle.managed import Managed
-from muster.lifecycle.plain import Plain
-from muster.world.job import JobWorld, Seat
+from muster.protocol.messages import EXITED, IDLE
+from muster.world.job import JobWorld
 from muster.world.views import PodView
 
 
 class Mode(Protocol):
-    """Who starts ranks, who tells of them, and how their end is known.
+    """Who starts ranks, and who tells of them.
 
     Attributes:
         least_level: of what mends a failure.
@@ -32,17 +34,57 @@ class Mode(Protocol):
     def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
         """Whether a pod of a job that has ended goes by itself."""
 
-    def ghost(self, world: JobWorld, record: GangSpec, seat: Seat) -> Ghost | None:
-        """The pod of a member that is left behind; None where no rank of it can be alive."""
 
-    def known(self, world: JobWorld, ghost: Ghost) -> Ghost:
-        """A ghost of before, with what is known by now."""
+class Managed:
+    """Launchers start the ranks at the go, tell of them, and end them."""
 
-    def is_ended(self, world: JobWorld, ghost: Ghost) -> bool:
-        """Whether no rank of it can be alive though nobody has seen its end: by its kubelet, by itself, or by the limit."""
+    least_level = Level.IN_PLACE
+    starts_with_pods = False
+    needs_command = True
 
-    def waited_for(self, world: JobWorld, ghost: Ghost) -> str:
-        """What that takes, in words."""
+    def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
+        """By the word of every launcher, once those that see the checkpoints have listed them a last time."""
+        return (
+            record.go is not None
+            and len(world.views) == len(record.members)
+            and all(
+                view.attempt == record.attempt
+                and view.state == EXITED
+                and not view.fenced
+                and not view.lists_last
+                and all(not rank.alive and rank.exit_code == 0 and not rank.corruption for rank in view.ranks)
+                for view in world.views.values()
+            )
+        )
+
+    def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
+        """A worker of the last start has not answered since: it may yet turn out that its node was lost first."""
+        views = [world.launchers.get(seat.pod.uid) for seat in world.seats if seat.member.pod_uid and seat.pod]
+        return any(view is None or (view.state, view.attempt) != (IDLE, record.attempt) for view in views)
+
+    def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
+        """Its launcher exits when told so."""
+        return True
+
+
+class Plain:
+    """Pods start their ranks themselves, and nobody tells of these."""
+
+    least_level = Level.REBUILD  # the others would go on without the one that is replaced
+    starts_with_pods = True
+    needs_command = False
+
+    def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
+        """By the containers that train."""
+        return all(seat.over and seat.succeeded for seat in world.seats)
+
+    def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
+        """Nobody tells anything."""
+        return False
+
+    def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
+        """Nobody else tells those who still train; whoever has ended is about to be terminal, and keeps his log."""
+        return world.is_dead(pod.uid)
 
 
 _MODES: dict[LaunchMode, Mode] = {LaunchMode.MANAGED: Managed(), LaunchMode.PLAIN: Plain()}

@@ -24,12 +24,12 @@ from muster.api.gang import (
     Level,
     Member,
 )
+from muster.fencing.proofs import BOOT_CHARACTERS
+from muster.fencing.survivors import ghosts, laid, waited_for
 from muster.goodput.told import fault_time
 from muster.lifecycle import corruption, local, members, resume, resuming
 from muster.lifecycle.modes import mode_of
-from muster.lifecycle.proofs import BOOT_CHARACTERS
 from muster.lifecycle.resume import Missing, Start
-from muster.lifecycle.survivors import ghosts, laid, waited_for
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.preflight.verdict import Fail
 from muster.protocol.fence import doubled_seconds, wanted_fence_seconds

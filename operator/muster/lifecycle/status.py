@@ -20,6 +20,7 @@ from muster.api.trainingjob import (
     TrainingJobStatus,
     Waiting,
 )
+from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.goodput import told as goodput
 from muster.goodput.account import RESUMED, SUSPENDED
 from muster.lifecycle import care, launching, members, place, resume, resuming
@@ -39,7 +40,6 @@ from muster.queueing import explain
 from muster.recovery.failure import Kind
 from muster.recovery.failures import runs_behind
 from muster.recovery.judging import judges
-from muster.recovery.silence import WHOLE_GANG_SECONDS
 from muster.world.job import JobWorld
 from muster.world.redact import without_secrets
 

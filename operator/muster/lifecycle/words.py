@@ -1,15 +1,11 @@
 """Words that Events and the status share."""
 
-import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 
 from muster.api.gang import Corruption, Examination, GangSpec, Level
 
 MAX_NODES_IN_NOTE = 8
 SHOWN_SUSPECTS = 4
-# Of moments that are worked out anew in each decision: the words, and so the status, stay the same.
-COARSE_SECONDS = 5
 
 WHAT_LEVELS_DO: Mapping[Level, str] = {
     Level.START: "the whole gang starts",
@@ -87,9 +83,3 @@ def on_nodes(spec: GangSpec) -> str:
     rest = len(names) - MAX_NODES_IN_NOTE
     where = ", ".join(f"{count.domains} {count.level}{'s' * (count.domains != 1)}" for count in spec.topology)
     return f"on {shown}" + (f" and {rest} more" if rest > 0 else "") + (f" ({where})" if where else "")
-
-
-def by(now: datetime, seconds: float) -> str:
-    """The moment so many seconds from now, a little later rather than too early, as people read it."""
-    moment = math.ceil((now.timestamp() + max(0.0, seconds)) / COARSE_SECONDS) * COARSE_SECONDS
-    return f"{now + timedelta(seconds=moment - now.timestamp()):%H:%M:%S} UTC"

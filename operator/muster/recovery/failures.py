@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from muster.api.gang import Gang, Level
 from muster.api.trainingjob import LaunchMode
+from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.protocol.messages import LEAVING
 from muster.recovery import corruption
 from muster.recovery.blame import OF_A_SICK_NODE
 from muster.recovery.exits import pod_ended, rank_failed
 from muster.recovery.failure import Failure, Kind, failure_of
-from muster.recovery.silence import WHOLE_GANG_SECONDS, silent_for_good, unheard, unreachable
+from muster.recovery.silence import silent_for_good, unheard, unreachable
 from muster.recovery.starts import STUCK_SECONDS, barrier_failed, not_started, start_failed, stuck_predecessor
 from muster.world.fleet import Leave
 from muster.world.job import JobWorld, Seat

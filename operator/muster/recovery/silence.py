@@ -3,7 +3,7 @@
 import math
 
 from muster.api.gang import Gang, Level
-from muster.api.trainingjob import LaunchMode
+from muster.fencing.proofs import WHOLE_GANG_SECONDS, unproved_seconds
 from muster.protocol.messages import EXITED
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
@@ -14,9 +14,6 @@ from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 UNHEARD_SECONDS = 60.0
 # Another witness than the launcher's own silence must agree; a peer's word counts once it has missed this share.
 PEER_SHARE_OF_TIMEOUT = 0.5
-# Many that fall silent at once point to the network or to the control plane: wait as long as Kubernetes does before it
-# gives a node's pods up. So long, too, where nothing could tell a gang that is silent altogether to end its ranks.
-WHOLE_GANG_SECONDS = 300.0
 # A launcher whose container runs is heard within seconds, once any other of its gang is.
 NEVER_HEARD_SECONDS = 120.0
 # Said of a node of which nothing is heard; merely an echo of the missing heartbeat, and no second witness.
@@ -79,22 +76,6 @@ def unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | 
         return None
     message = f"the launcher of worker {seat.index} has not been heard for {limit:.0f} s, and the gang waits for it"
     return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
-
-
-def unproved_seconds(world: JobWorld) -> float | None:
-    """After how long silence is taken for death though nothing proves it; None: never."""
-    limit = world.job.spec.recovery.unproved_death_timeout_seconds
-    if limit is not None:
-        return float(limit)
-    return None if world.job.spec.launch.mode is LaunchMode.PLAIN else WHOLE_GANG_SECONDS
-
-
-def given_up(world: JobWorld, pod: PodView) -> bool:
-    """Whether a pod's node has been silent for so long that the job takes it for dead."""
-    limit, node = unproved_seconds(world), world.fleet.nodes.get(pod.node)
-    if limit is None or (node is not None and node.ready):
-        return False
-    return world.heartbeat_age_seconds(pod.node) >= limit
 
 
 def _patience_seconds(world: JobWorld) -> float:

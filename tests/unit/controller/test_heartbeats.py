@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.controller.ghosts import BREAK_SECONDS
 from muster.controller.heartbeats import KEPT_SECONDS, LeaseAges, Versions
+from muster.fencing.ages import BREAK_SECONDS
 from muster.kube.decode import NodeLease
 
 

@@ -1,6 +1,5 @@
-"""A human's word that a machine is dead: what it proves, and the signs of life that make it count for nothing."""
+"""A human's word that a machine is dead, as the cluster's objects bear it out: see `muster.fencing.lost_nodes`."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,48 +9,10 @@ from tests.unit.controller.test_cluster import hear
 from tests.unit.lifecycle.builders import a_node
 
 from muster.api.nodehealth import LostNode, NodeHealth
-from muster.controller.lost import Heartbeat, holds, refuted
 from muster.kube.decode import NodeLease
 
 WORD = LostNode(time=NOW, reason="pulled the plug", boot_id="boot-1")
 BEFORE, AFTER = NOW - timedelta(seconds=30), NOW + timedelta(seconds=5)
-
-
-@pytest.mark.parametrize(
-    ("heartbeat", "want"),
-    [
-        pytest.param(None, True, id="no lease at all"),
-        pytest.param(Heartbeat(30.0, "r", BEFORE), True, id="silent since before"),
-        pytest.param(Heartbeat(5.0, "r", BEFORE), False, id="not yet silent for long"),
-        pytest.param(Heartbeat(30.0, "r", AFTER), False, id="renewed later"),
-        pytest.param(Heartbeat(30.0), True, id="renewed nobody knows when"),
-    ],
-)
-def test_the_word_holds_while_the_kubelet_is_silent(heartbeat: Heartbeat | None, want: bool) -> None:
-    assert holds(WORD, a_node("n0"), heartbeat) is want
-
-
-@pytest.mark.parametrize(("boot", "want"), [("boot-1", ""), ("", ""), ("boot-2", "it has booted since")])
-def test_another_boot_ends_the_word(boot: str, want: str) -> None:
-    assert refuted(WORD, replace(a_node("n0"), boot_id=boot), None) == want
-
-
-def test_a_node_that_is_gone_says_nothing_against_it() -> None:
-    assert holds(WORD, None, Heartbeat(300.0, "r", BEFORE))
-
-
-@pytest.mark.parametrize(
-    ("heartbeat", "want"),
-    [
-        pytest.param(Heartbeat(30.0, "r", AFTER), "", id="none, by a clock that is ahead"),
-        pytest.param(Heartbeat(30.0, "s", BEFORE), "renewed its lease since", id="one, by a clock that is behind"),
-        pytest.param(Heartbeat(30.0, ""), "", id="cannot be read"),
-    ],
-)
-def test_a_word_that_says_what_it_has_seen_needs_no_clock(heartbeat: Heartbeat, want: str) -> None:
-    word = WORD.model_copy(update={"last_renewal": "r"})
-    assert want in refuted(word, a_node("n0"), heartbeat)
-    assert holds(word, a_node("n0"), heartbeat) is (not want)
 
 
 def said(scene: Any, node: str = "n0", version: int = 40, word: LostNode | None = WORD) -> None:

@@ -17,10 +17,10 @@ from tests.unit.lifecycle.builders import SETTINGS, a_node, at, in_queue
 from muster.api.base import ObjectMeta
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, LaunchMode, TrainingJob, TrainingJobStatus
-from muster.controller.ghosts import Beats, GhostAges
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
+from muster.fencing.ages import Beats, GhostAges
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide

@@ -7,12 +7,12 @@ import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed, idle, running
 
 from muster.api.gang import FaultClass, Level
+from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.protocol.messages import EXITED, LEAVING, RECLAIMING
 from muster.recovery.blame import culprit
 from muster.recovery.exits import late, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
-from muster.recovery.silence import WHOLE_GANG_SECONDS
 from muster.world.job import PodAges
 from muster.world.views import RankView
 

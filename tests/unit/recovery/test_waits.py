@@ -8,6 +8,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, a
 
 from muster.api.gang import FaultClass, GangSpec, Level
 from muster.api.trainingjob import TrainingJob
+from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.lifecycle.plan import CommitGang, DeletePod, State
 from muster.lifecycle.step import decide
 from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW
@@ -16,7 +17,6 @@ from muster.recovery import blame
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.recovery.judging import does_judge
-from muster.recovery.silence import WHOLE_GANG_SECONDS, given_up
 from muster.world.fleet import Silence
 from muster.world.job import PodAges
 from muster.world.views import ContainerView
@@ -404,13 +404,6 @@ class TestBeforeAStart:
         assert find(here.silence(30, 40).world()) == []
         here.launcher(1, replace(idle(2), heard_age_seconds=WHOLE_GANG_SECONDS))
         assert one(here).kind is Kind.LAUNCHER_SILENT
-
-
-@pytest.mark.parametrize(("ready", "gone"), [(False, True), (True, False)])
-def test_a_job_gives_up_a_pod_only_where_the_control_plane_sees_that_its_node_is_away(ready: bool, gone: bool) -> None:
-    here = waiting().node("n1", ready=ready).lease("n1", WHOLE_GANG_SECONDS)
-    world = here.world()
-    assert given_up(world, world.pods[world.names[1]]) is gone
 
 
 class TestTheControlPlaneWasAway:

@@ -15,11 +15,12 @@ from muster.api.gang import GangSpec, Resume
 from muster.api.goodput import Seen, added
 from muster.controller import cluster
 from muster.controller.records import RecordWriter
+from muster.fencing import managed, survivors
+from muster.fencing.plain import PlainProofs
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.lifecycle import assembling, commit, leaving, managed, members, record, resume, status, survivors
-from muster.lifecycle.plain import Plain
+from muster.lifecycle import assembling, commit, leaving, members, record, resume, status
 from muster.node.checkpoint import candidate
 from muster.node.launcher import supervisor
 from muster.node.launcher.marker import Marker
@@ -60,7 +61,7 @@ def _short_fence(patch: Patch) -> None:
 
 def _plain_unfenced(patch: Patch) -> None:
     """A Plain pod whose node is not heard is taken for dead."""
-    patch.setattr(Plain, "is_ended", lambda *_: True)
+    patch.setattr(PlainProofs, "is_ended", lambda *_: True)
     patch.setattr(assembling, "_predecessor", lambda *_: None)
 
 

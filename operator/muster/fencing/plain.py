@@ -1,32 +1,15 @@
-"""Mode Plain: pods start their ranks themselves, and nobody tells of these. Pure.
+"""Ranks that a pod has started by itself: nothing reports them. Pure.
 
 A pod that is bound may train, wherever it is, until its end is seen or proved: nothing but its node could tell.
 """
 
-from muster.api.gang import GangSpec, Ghost, Level, Proof
-from muster.lifecycle import proofs
+from muster.api.gang import GangSpec, Ghost, Proof
+from muster.fencing import proofs
 from muster.world.job import JobWorld, Seat
-from muster.world.views import PodView
 
 
-class Plain:
-    """See `muster.lifecycle.modes.Mode`."""
-
-    least_level = Level.REBUILD  # the others would go on without the one that is replaced
-    starts_with_pods = True
-    needs_command = False
-
-    def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
-        """By the containers that train."""
-        return all(seat.over and seat.succeeded for seat in world.seats)
-
-    def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
-        """Nobody tells anything."""
-        return False
-
-    def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
-        """Nobody else tells those who still train; whoever has ended is about to be terminal, and keeps his log."""
-        return world.is_dead(pod.uid)
+class PlainProofs:
+    """See `muster.fencing.survivors.Proofs`."""
 
     def ghost(self, world: JobWorld, record: GangSpec, seat: Seat) -> Ghost | None:
         """Every pod that is bound: it has ranks from that moment on."""

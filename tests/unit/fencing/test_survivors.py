@@ -8,12 +8,12 @@ import pytest
 from tests.unit.lifecycle.builders import MARKER, SETTINGS, Scene, a_job, at, failed, idle, running
 
 from muster.api.gang import FENCE_SECONDS, GangSpec, Ghost, Proof
+from muster.fencing.proofs import WHOLE_GANG_SECONDS, by, is_pod_given_up
 from muster.lifecycle import record as records
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, CreatePod
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.step import decide
-from muster.lifecycle.words import by
 from muster.protocol.messages import RECLAIMING, RUNNING
 from muster.recovery import failures
 from muster.recovery.failure import Kind
@@ -865,3 +865,10 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         (action,) = decide(self.outwaited(checkpoint={}).world(), SETTINGS).actions
         assert isinstance(action, CommitGang)
         assert action.spec.go is not None
+
+
+@pytest.mark.parametrize(("ready", "gone"), [(False, True), (True, False)])
+def test_a_job_gives_up_a_pod_only_where_the_control_plane_sees_that_its_node_is_away(ready: bool, gone: bool) -> None:
+    here = Scene(a_job()).fleet(6).gang().pods().node("n1", ready=ready).lease("n1", WHOLE_GANG_SECONDS)
+    world = here.world()
+    assert is_pod_given_up(world, world.pods[world.names[1]]) is gone

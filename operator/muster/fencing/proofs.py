@@ -3,19 +3,24 @@
 Nothing here is measured by the wall clock, which may step: a leader counts what it has seen itself, and a new one anew.
 """
 
-from datetime import timedelta
+import math
+from datetime import datetime, timedelta
 
 from muster.api.gang import Ghost
-from muster.lifecycle.words import by
-from muster.recovery.silence import WHOLE_GANG_SECONDS, unproved_seconds
+from muster.api.trainingjob import LaunchMode
 from muster.world.job import JobWorld
-from muster.world.views import FRESH_SECONDS
+from muster.world.views import FRESH_SECONDS, PodView
 
+# Many that fall silent at once point to the network or to the control plane: wait as long as Kubernetes does before it
+# gives a node's pods up. So long, too, where nothing could tell a gang that is silent altogether to end its ranks.
+WHOLE_GANG_SECONDS = 300.0
 BOOT_CHARACTERS = 8
 # A kubelet that was cut off lists its pods anew within this time (client-go tries again after 30 s, up to twice that by
 # chance), and then ends what the API server does not have, with the grace that the pod asks for.
 KUBELET_LISTS_SECONDS = 60.0
 DEFAULT_GRACE_SECONDS = 30.0
+# Of moments that are worked out again in each decision: the message, and so the status, stay the same.
+COARSE_SECONDS = 5
 
 
 def is_dead(world: JobWorld, ghost: Ghost) -> bool:
@@ -50,6 +55,22 @@ def is_being_ended(world: JobWorld, ghost: Ghost) -> bool:
 
 def _patience_left(world: JobWorld, ghost: Ghost) -> float:
     return (unproved_seconds(world) or WHOLE_GANG_SECONDS) - age_seconds(world, ghost)
+
+
+def unproved_seconds(world: JobWorld) -> float | None:
+    """After how long silence is taken for death though nothing proves it; None: never."""
+    limit = world.job.spec.recovery.unproved_death_timeout_seconds
+    if limit is not None:
+        return float(limit)
+    return None if world.job.spec.launch.mode is LaunchMode.PLAIN else WHOLE_GANG_SECONDS
+
+
+def is_pod_given_up(world: JobWorld, pod: PodView) -> bool:
+    """Whether a pod's node has been silent for so long that the job takes it for dead."""
+    limit, node = unproved_seconds(world), world.fleet.nodes.get(pod.node)
+    if limit is None or (node is not None and node.ready):
+        return False
+    return world.heartbeat_age_seconds(pod.node) >= limit
 
 
 def given_up(world: JobWorld, ghost: Ghost, silent_seconds: float) -> bool:
@@ -107,3 +128,9 @@ def from_nobody(world: JobWorld, ghost: Ghost, silent_seconds: float, because: s
         return f"{nothing}; {remedy(ghost)}, or set spec.recovery.unprovedDeathTimeoutSeconds"
     until = by(world.now, limit - silent_seconds)
     return f"{nothing}, so that it gets time until {until} (spec.recovery.unprovedDeathTimeoutSeconds); {remedy(ghost)}"
+
+
+def by(now: datetime, seconds: float) -> str:
+    """The moment so many seconds from now, a little later rather than too early, as people read it."""
+    moment = math.ceil((now.timestamp() + max(0.0, seconds)) / COARSE_SECONDS) * COARSE_SECONDS
+    return f"{now + timedelta(seconds=moment - now.timestamp()):%H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""Mode Managed: launchers start the ranks at the go, tell of them, and end them when told to or when cut off. Pure.
+"""Ranks that a launcher has started: it reports them, and ends them by itself when it is cut off. Pure.
 
 A gang whose members have not all been cut off together is broken: whoever is cut off misses somebody, or hears from a
 neighbour that the gang has gone on, and ends its ranks after the length of its fence (muster.protocol.fence). That holds
@@ -13,48 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Ghost, Level, Proof
-from muster.lifecycle import proofs
-from muster.lifecycle.words import by
+from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Ghost, Proof
+from muster.fencing import proofs
+from muster.fencing.proofs import by
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
-from muster.protocol.messages import EXITED, IDLE, RECLAIMING, RUNNING
+from muster.protocol.messages import IDLE, RECLAIMING, RUNNING
 from muster.world.job import JobWorld, Seat
-from muster.world.views import FRESH_SECONDS, LauncherView, PodView
+from muster.world.views import FRESH_SECONDS, LauncherView
 
 # Several pings; between two answers there is always a moment.
 COMPLAINT_SECONDS = 5.0
 
 
-class Managed:
-    """See `muster.lifecycle.modes.Mode`."""
-
-    least_level = Level.IN_PLACE
-    starts_with_pods = False
-    needs_command = True
-
-    def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
-        """By the word of every launcher, once those that see the checkpoints have listed them a last time."""
-        return (
-            record.go is not None
-            and len(world.views) == len(record.members)
-            and all(
-                view.attempt == record.attempt
-                and view.state == EXITED
-                and not view.fenced
-                and not view.lists_last
-                and all(not rank.alive and rank.exit_code == 0 and not rank.corruption for rank in view.ranks)
-                for view in world.views.values()
-            )
-        )
-
-    def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
-        """A worker of the last start has not answered since: it may yet turn out that its node was lost first."""
-        views = [world.launchers.get(seat.pod.uid) for seat in world.seats if seat.member.pod_uid and seat.pod]
-        return any(view is None or (view.state, view.attempt) != (IDLE, record.attempt) for view in views)
-
-    def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
-        """Its launcher exits when told so."""
-        return True
+class ManagedProofs:
+    """See `muster.fencing.survivors.Proofs`."""
 
     def ghost(self, world: JobWorld, record: GangSpec, seat: Seat) -> Ghost | None:
         """A pod that has had a go, with the proof that can be had."""

@@ -5,7 +5,7 @@ from typing import Any
 from tests.unit.lifecycle.builders import Scene, a_ghost, a_job, a_node
 
 from muster.api.gang import Gang
-from muster.controller.ghosts import BREAK_SECONDS, Beats, GhostAges
+from muster.fencing.ages import BREAK_SECONDS, Beats, GhostAges
 from muster.world.job import JobWorld
 
 
@@ -60,9 +60,9 @@ def test_each_go_is_as_old_as_it_was_seen() -> None:
     assert looked(seen, with_ghost(2).world(), beats, 1070.0).go_age_seconds == 0.0
 
 
-def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before(make: Any) -> None:
+def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before() -> None:
     """Somebody has deleted the Gang, and the status lags: the same number may come again."""
-    ages, beats, gang = GhostAges(), Beats(), make.gang(make.job(), "p0", "p1")
+    ages, beats, gang = GhostAges(), Beats(), Scene(a_job()).fleet().gang().world().gang
 
     def go_age(record: Gang | None, now: float) -> float:
         ages.look(record, (), {}, beats, now, 0.0)
