@@ -11,6 +11,7 @@ from muster.controller.operator import Operator
 from muster.controller.patterns import StepPatterns
 from muster.controller.ports import Ports
 from muster.controller.settings import Settings
+from muster.kube.lease import LeaderLease
 from muster.lifecycle.decided import Decided
 from simulate.client import SimulatedClient, Way
 from simulate.loop import whose
@@ -130,7 +131,7 @@ class _Process(Operator):
         return _TriedHere()
 
     def _make_ports(self) -> Ports:
-        return _SimulatedPorts(self._replica)  # type: ignore[return-value]
+        return _SimulatedPorts(self._replica, self.lease)  # type: ignore[return-value]
 
     def _make_history(self, *_: Any) -> None:
         """Nobody reads it."""
@@ -157,12 +158,9 @@ class _SimulatedPorts:
 
     bundle = "the authority"
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, lease: LeaderLease) -> None:
         self._replica = replica
-
-    def address(self) -> str:
-        """Where launchers find it."""
-        return f"{self._replica.address}:{PORT}" if self._replica.listens else ""
+        self._lease = lease
 
     async def open(
         self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
@@ -175,12 +173,17 @@ class _SimulatedPorts:
     async def stand_by(self) -> None:
         """Listen as every replica does."""
         await asyncio.sleep(1.0)
-        self._replica.listens = self._replica.alive
+        self._listen()
         await asyncio.Event().wait()
 
     async def lead(self) -> None:
         """Listen as the leader."""
+        self._listen()
+
+    def _listen(self) -> None:
         self._replica.listens = self._replica.alive
+        if self._replica.listens:
+            self._lease.address = f"{self._replica.address}:{PORT}"
 
     async def publish(self) -> None:
         """Checkers are not simulated."""

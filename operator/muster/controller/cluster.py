@@ -15,6 +15,7 @@ from prometheus_client import Gauge
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
+from muster.api.preflight import PreflightPolicy
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.controller.heartbeats import LeaseAges
 from muster.controller.nodecounts import NodeCounts
@@ -108,14 +109,17 @@ class _Reservation:
     is_used: bool = False
 
 
+# What nodes with these reports are judged by, where the policy says this.
+StandardsOf = Callable[[Iterable[CheckReport], PreflightPolicy], tuple[Standard, ...]]
+
+
 class Cluster:
     """The observed state. `rings` is called with the key of each job that a change concerns.
 
     Args:
         rings: called synchronously; must only enqueue.
-        node_freed: called when a node has become free or otherwise changed in a way that placement may care about.
         checkers: what they say; None where there are none.
-        standards: what nodes with these reports are judged by.
+        standards: see `StandardsOf`.
         agent_namespace: where the nodes' agents run. Empty: there are none, and no Pod is taken for one.
     """
 
@@ -124,11 +128,10 @@ class Cluster:
         client: Client,
         hub: Hub,
         rings: Callable[[Key], None],
-        node_freed: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         checkers: CheckerHub | None = None,
-        standards: Callable[[Iterable[CheckReport]], tuple[Standard, ...]] = lambda _: (),
+        standards: StandardsOf = lambda _reports, _policy: (),
         agent_namespace: str = AGENT_NAMESPACE,
     ) -> None:
         self.hub = hub
@@ -150,10 +153,11 @@ class Cluster:
         self.memories: dict[str, JobMemory] = {}
         # Called with a job that is gone or going, while what is remembered of it is still there.
         self.job_goes: Callable[[TrainingJob], None] = lambda _: None
+        # Called when a node has become free or otherwise changed in a way that placement may care about.
+        self.node_freed: Callable[[], None] = lambda: None
         # Called with namespace and uid of a job that has held nodes for too long without a start, and has let go of them.
         self.reservation_unused: Callable[[str, str], None] = lambda _namespace, _uid: None
         self._rings = rings
-        self._node_freed = node_freed
         self._clock = clock
         self._wall_clock = wall_clock
         self.heartbeats = LeaseAges(self._answers.attended_seconds)
@@ -446,7 +450,9 @@ class Cluster:
             sharing=self.sharing(job),
             limit=self._limit_of(job),
             beyond_limit=gang is not None and gang.metadata.name in self._refused.get(gang.metadata.namespace, ()),
-            standards=self._standards(view.report for view in checkers.values()) if checkers else (),
+            standards=self._standards([each.report for each in checkers.values()], self._policy.preflight)
+            if checkers
+            else (),
         )
 
     def _ahead_seconds(self, now: datetime) -> float:
@@ -716,7 +722,7 @@ class Cluster:
         """Account anew for the pods of a job."""
         freed = [self._occupies(pod, here=not pod.terminal) for pod in self.pods_of(namespace, job_uid)]
         if any(freed):
-            self._node_freed()
+            self.node_freed()
 
     def _hold(self, key: Key, before: Gang | None, after: Gang | None) -> None:
         """Account for the nodes of a record; those of a job that has ended, goes or is gone are free.
@@ -746,7 +752,7 @@ class Cluster:
         held = names if self._has_room(key, uid, names) else frozenset()
         self._note_reservation(key, before, after, held)
         if self.fleet.occupy(("gang", *key), uid, held):
-            self._node_freed()
+            self.node_freed()
 
     def _has_room(self, key: Key, uid: str, nodes: frozenset[str]) -> bool:
         """Whether the limit of its namespace leaves a record these nodes.
@@ -860,7 +866,7 @@ class Cluster:
         if new is None and not self._is_named(pod):
             self._forget(pod.uid)
         if self._occupies(pod, here=new is not None and not new.terminal):
-            self._node_freed()
+            self.node_freed()
         if self._met:
             self._reconsider_met(pod)
         if any(view is not None and view.owner_uid == view.job_uid for view in (old, new)):
@@ -881,7 +887,7 @@ class Cluster:
         pod = new or old
         assert pod is not None
         if self._occupies(pod, here=new is not None):
-            self._node_freed()
+            self.node_freed()
 
     def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
         """Account for a pod; whether that made room for somebody."""
@@ -921,7 +927,7 @@ class Cluster:
         late = [pod for pod, until in self._unbound.values() if now >= until]
         freed = [self._occupies(pod, here=True) for pod in late]
         if any(freed):
-            self._node_freed()
+            self.node_freed()
 
     def _stand(self, pod: PodView | OccupantView, place: str) -> None:
         before = self._places_of_pods.pop(pod.uid, "")
@@ -944,6 +950,10 @@ class Cluster:
             return given
         unreadable = isinstance(self.gangs.store.get(_record_key(job)), Undecodable)  # it may name any node
         return frozenset({pod.place}) if unreadable and self._nodes_allowed(pod.namespace) is None else frozenset()
+
+    def has_node(self, name: str) -> bool:
+        """Whether there is a node of this name."""
+        return name in self.fleet.nodes
 
     def membership(self, caller: Caller) -> Membership:
         """What the pod of a caller is to the job that it says it belongs to."""
@@ -968,7 +978,7 @@ class Cluster:
             return
         for uid in self._jobs_on.get(node.name, ()):
             self.ring_uid(uid)
-        self._node_freed()
+        self.node_freed()
 
     def _is_named(self, pod: PodView) -> bool:
         """Whether the job's record names this pod: the fence of its ranks may have to be outwaited."""

@@ -7,9 +7,10 @@ write.
 
 import asyncio
 import contextlib
+import functools
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,7 +34,7 @@ from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.controller.repairs import RepairKeeper
 from muster.controller.settings import Settings
-from muster.controller.standards import Standards
+from muster.controller.standards import LimitsKeeper, Standards
 from muster.controller.upkeep import UpkeepKeeper
 from muster.controller.windows import WindowKeeper
 from muster.controller.worlds import KeptWorlds
@@ -86,21 +87,18 @@ class Operator:
     ) -> None:
         self.settings = settings
         self.client = client
-        self.hub = Hub(clock, membership=lambda caller: self.cluster.membership(caller))
+        self._end = end
+        self._leading = False
+        self._stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.hub = Hub(clock)
         self.checkers = CheckerHub(clock)
-        self.standards = Standards(
-            self.checkers,
-            clock,
-            wall_clock,
-            lambda: self.cluster.policy().preflight,
-            lambda words: self._tell_policy("PreflightLimitUnused", words),
-        )
+        self.standards = Standards(self.checkers, clock, wall_clock)
         self.dirty = DirtyKeys(clock)
         self.cluster = Cluster(
             client,
             self.hub,
             self.dirty.add,
-            lambda: self.queue.replan(),
             clock,
             wall_clock,
             self.checkers,
@@ -111,25 +109,51 @@ class Operator:
         self.events = EventRecorder(
             client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
         )
+        self.limits = LimitsKeeper(self.standards, self.cluster, self._tell_policy)
         self.health = HealthKeeper(
             client,
             self.cluster,
             self.events,
             self.cluster.ring_uid,
-            lambda: self.queue.replan(),
+            self.queue.replan,
             clock,
             wall_clock,
             self._pass_age_seconds,
             settings.agent_namespace,
             settings.agent_silence_seconds,
-            lambda node: self._pass_age_seconds(node, Profile.DEEP),
+            functools.partial(self._pass_age_seconds, least=Profile.DEEP),
         )
+        # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
+        self._lease_client = client.sibling()
+        self._dry_client = client.sibling()
+        self.admission = self._make_admission()
+        self.lease = LeaderLease(
+            self._lease_client,
+            settings.namespace,
+            LEASE_NAME,
+            settings.identity,
+            on_lost=functools.partial(self._give_up, "lease lost"),
+            seen=self.cluster.heartbeats.versions.seen,
+            clock=clock,
+            wall_clock=wall_clock,
+        )
+        self.server = CoordinatorServer(
+            self.hub,
+            TokenVerifier(self._read),
+            self._directive_for,
+            self._is_worker,
+            self.not_serving,
+            self.leader_elsewhere,
+            cpu_clock,
+            desks.checkers(self.checkers, settings.checker_namespace, self.cluster.has_node),
+        )
+        self.ports = self._make_ports()
         self.upkeep = UpkeepKeeper(
             self.cluster,
             self.checkers,
             self.health,
             self.standards.of,
-            lambda nodes: self.server.notify(self.checkers.pods_on(nodes)),
+            self._orders_changed,
             wall_clock,
         )
         self.history = self._make_history(clock, wall_clock)
@@ -158,42 +182,14 @@ class Operator:
             kept=self.kept,
             checks_wanted=self._checks_wanted,
         )
-        # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
-        self._lease_client = client.sibling()
-        self._dry_client = client.sibling()
-        self.admission = self._make_admission()
-        self.lease = LeaderLease(
-            self._lease_client,
-            settings.namespace,
-            LEASE_NAME,
-            settings.identity,
-            on_lost=lambda: self._give_up("lease lost"),
-            address=lambda: self.ports.address(),
-            seen=self.cluster.heartbeats.versions.seen,
-            clock=clock,
-            wall_clock=wall_clock,
-        )
-        self.server = CoordinatorServer(
-            self.hub,
-            TokenVerifier(self._read),
-            self._directive_for,
-            lambda caller: self._worker(caller) is not None,
-            lambda: self.not_serving(),
-            lambda: self.leader_elsewhere(),
-            cpu_clock,
-            desks.checkers(self.checkers, settings.checker_namespace, lambda node: node in self.cluster.fleet.nodes),
-        )
-        self.ports = self._make_ports()
-        self._end = end
-        self._leading = False
-        self._stopping = False
-        self._tasks: list[asyncio.Task[None]] = []
+        # From here on parts that are there hear of each other.
         client.before_write = self.lease.check
+        self.hub.membership = self.cluster.membership
+        self.cluster.node_freed = self.queue.replan
         self.hub.subscribe(self._heard)
         self.checkers.subscribe(self._checker_heard)
         self.checkers.subscribe_done(self._checkers_done)
-        self.checkers.subscribe_meetings(lambda nodes: self.server.notify(self.checkers.pods_on(nodes)))
-        self.cluster.policies.store.subscribe(lambda _old, _new: self.standards.tell_unused())
+        self.checkers.subscribe_meetings(self._orders_changed)
 
     async def start(self) -> None:
         """Begin: probes, watches, candidacy.
@@ -342,7 +338,7 @@ class Operator:
 
     def _make_ports(self) -> Ports:
         """What the process listens on; a simulator has another way to be reached."""
-        return Ports(self.client, self.settings, self.server, lambda: self.lease.leading)
+        return Ports(self.client, self.settings, self.server, self.lease)
 
     def _all_again(self) -> None:
         """Look at every job once."""
@@ -364,6 +360,9 @@ class Operator:
         if isinstance(gang, Undecodable):
             gang = None  # the job has ended or is gone, and that is enough to know
         return pod, job, gang
+
+    def _is_worker(self, caller: Caller) -> bool:
+        return self._worker(caller) is not None
 
     def _directive_for(self, caller: Caller) -> Directive | None:
         found = self._worker(caller)
@@ -410,7 +409,7 @@ class Operator:
         for uid in self.cluster.tested_on(node):
             for key in self.cluster.keys_of(uid):
                 self.dirty.add(key, pause)
-        self.server.notify(self.checkers.pods_on([node]))  # another one may speak for the node now
+        self._orders_changed([node])  # another one may speak for the node now
 
     def _checkers_done(self, owner: str) -> None:
         """All of a burn-in hangs on the last answer."""
@@ -418,7 +417,10 @@ class Operator:
             self.dirty.hurry(key)
 
     def _checks_wanted(self, job_uid: str, checks: Mapping[str, NodeChecks] | None) -> None:
-        self.server.notify(self.checkers.pods_on(self.checkers.give(job_uid, checks)))
+        self._orders_changed(self.checkers.give(job_uid, checks))
+
+    def _orders_changed(self, nodes: Iterable[str]) -> None:
+        self.server.notify(self.checkers.pods_on(nodes))
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])

@@ -19,6 +19,7 @@ from muster.kube.access import Access
 from muster.kube.certificates import CertificateKeeper, Certificates, NoCertificatesError, Pair
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import ApiError, NotFound
+from muster.kube.lease import LeaderLease
 from muster.lifecycle.decided import Decided
 from muster.serve import Server
 
@@ -34,16 +35,14 @@ class Ports:
     """The ports of one process; a simulator has some of its own.
 
     Args:
-        leads: whether this process is the leader: it alone makes and renews certificates.
+        lease: whose holder alone makes and renews certificates; it publishes where this process listens.
     """
 
-    def __init__(
-        self, client: Client, settings: Settings, server: CoordinatorServer, leads: Callable[[], bool]
-    ) -> None:
+    def __init__(self, client: Client, settings: Settings, server: CoordinatorServer, lease: LeaderLease) -> None:
         self._client = client
         self._settings = settings
         self._server = server
-        self._leads = leads
+        self._lease = lease
         self._keeper = CertificateKeeper(
             client, settings.namespace, is_external=settings.certificate_issuer == EXTERNAL_ISSUER
         )
@@ -59,13 +58,6 @@ class Ports:
     def bundle(self) -> str:
         """PEM of the authorities by which launchers and checkers know this installation; "" before it is known."""
         return self._certificates.bundle.decode() if self._certificates else ""
-
-    def address(self) -> str:
-        """Where launchers find this process: host:port; "" while it does not listen, or does not know its address."""
-        host = self._settings.pod_ip
-        if not self._port or not host:
-            return ""
-        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
     async def open(
         self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
@@ -90,7 +82,7 @@ class Ports:
     async def stand_by(self) -> None:
         """While another one leads: answer launchers with the certificates that it keeps, so that none asks in vain."""
         while True:
-            if not self._leads():
+            if not self._lease.leading:
                 await self._listen_with_what_there_is()
             await asyncio.sleep(CERTIFICATE_CHECK_SECONDS if self._port else CERTIFICATE_RETRY_SECONDS)
 
@@ -150,13 +142,20 @@ class Ports:
             return False
         return True
 
+    def _address(self) -> str:
+        """Where launchers find this process: host:port; "" where it does not know its address."""
+        host = self._settings.pod_ip
+        if not host:
+            return ""
+        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
     async def _listen_with_what_there_is(self) -> None:
         try:
             found = await self._keeper.read()
         except ApiError as error:
             log.warning("certificates not read", error=str(error))
             return
-        if found is not None and not self._leads():
+        if found is not None and not self._lease.leading:
             await self._listen(found)
 
     async def _listen(self, certificates: Certificates) -> None:
@@ -168,6 +167,7 @@ class Ports:
             self._server.load_certificate(serving.certificate, serving.key)
             return
         self._port = await self._server.start("", self._settings.coordinator_port, serving.certificate, serving.key)
+        self._lease.address = self._address()
 
     def _serve_metrics(self, serving: Pair) -> None:
         """An operator whose metrics cannot be read works all the same."""

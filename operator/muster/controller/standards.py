@@ -15,6 +15,7 @@ from typing import NamedTuple
 import structlog
 
 from muster.api.preflight import PreflightPolicy
+from muster.controller.cluster import Cluster
 from muster.controller.slices import in_slices
 from muster.coordinator.checkers import CheckerHub, Heard
 from muster.preflight import baselines
@@ -56,8 +57,6 @@ class Standards:
     Args:
         clock: one that only goes on, the hub's.
         wall_clock: aware.
-        policy: what the fleet's owner has set.
-        unused: told in words of limits that count for nothing, when that changes.
     """
 
     def __init__(
@@ -65,32 +64,35 @@ class Standards:
         hub: CheckerHub,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        policy: Callable[[], PreflightPolicy] = PreflightPolicy,
-        unused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._hub = hub
         self._clock = clock
         self._wall_clock = wall_clock
-        self._policy = policy
-        self._unused = unused
-        self._told_unused = ""
         self._history: dict[Kind, tuple[Standard, ...]] = {}
         self._best: dict[Kind, Reached] = {}
         self._nodes = 0  # whose figures are in it
         self._made_at = float("-inf")
         self._changed = asyncio.Event()
+        self._subscribers: list[Callable[[], None]] = []
         hub.subscribe_figures(self._changed.set)
 
-    def of(self, reports: Iterable[CheckReport]) -> tuple[Standard, ...]:
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Call back whenever they have been made anew."""
+        self._subscribers.append(callback)
+
+    def of(self, reports: Iterable[CheckReport], policy: PreflightPolicy) -> tuple[Standard, ...]:
         """Those by which nodes with these reports are judged. A probe without history, floor and limit has none."""
         kinds = sorted({Kind.of(report) for report in reports})
-        return tuple(standard for kind in kinds for standard in self._tuned(kind).standards)
+        return tuple(standard for kind in kinds for standard in self._tuned(kind, policy).standards)
 
-    def _tuned(self, kind: Kind) -> Tuned:
+    def unused(self, policy: PreflightPolicy) -> str:
+        """Which of the policy's limits count for nothing, and why; "" if none."""
+        return "; ".join(each for kind in sorted(self._best) for each in self._tuned(kind, policy).unused)
+
+    def _tuned(self, kind: Kind, policy: PreflightPolicy) -> Tuned:
         history = self._history.get(kind, ())
         known = {(standard.probe, standard.transport) for standard in history}
         floors = [floor for floor in _floors(kind) if (floor.probe, floor.transport) not in known]
-        policy = self._policy()
         best = self._best.get(kind, {})
         return tuned(_like(kind), [*history, *floors], best, policy.limits)
 
@@ -114,16 +116,33 @@ class Standards:
         now, wall = self._clock(), self._wall_clock()
         self._history, self._best = await in_slices(_history(heard, now, wall), self._clock)
         self._nodes = len(heard)
-        self.tell_unused()
+        for callback in self._subscribers:
+            callback()
 
-    def tell_unused(self) -> None:
-        """Tell of limits that count for nothing, if that has changed: figures have, or the policy."""
-        words = "; ".join(each for kind in sorted(self._best) for each in self._tuned(kind).unused)
-        if words != self._told_unused:
-            self._told_unused = words
-            log.warning("limits of the FleetPolicy", unused=words or "none")
-            if words:
-                self._unused(words)
+
+class LimitsKeeper:
+    """Reports limits of the FleetPolicy that count for nothing, whenever that changes with figures or policy.
+
+    Args:
+        report: called with a reason and a message.
+    """
+
+    def __init__(self, standards: Standards, cluster: Cluster, report: Callable[[str, str], None]) -> None:
+        self._standards = standards
+        self._cluster = cluster
+        self._report = report
+        self._reported = ""
+        standards.subscribe(self.compare)
+        cluster.policies.store.subscribe(lambda _old, _new: self.compare())
+
+    def compare(self) -> None:
+        """Report what counts for nothing now, if it is not what was reported last."""
+        message = self._standards.unused(self._cluster.policy().preflight)
+        if message != self._reported:
+            self._reported = message
+            log.warning("limits of the FleetPolicy", unused=message or "none")
+            if message:
+                self._report("PreflightLimitUnused", message)
 
 
 def _history(

@@ -9,14 +9,12 @@ import structlog
 from prometheus_client import Counter, Histogram
 
 from muster.api.nodehealth import CheckWish, NodeHealth
-from muster.controller.cluster import Cluster
+from muster.controller.cluster import Cluster, StandardsOf
 from muster.controller.health import HealthKeeper
 from muster.coordinator.checkers import CheckerHub
 from muster.health.memory import score
 from muster.kube.decode import Undecodable
 from muster.preflight.upkeep import Site, look
-from muster.protocol.checks import CheckReport
-from muster.world.checks import Standard
 
 OWNER = "upkeep"
 GATHER_SECONDS = 0.2
@@ -37,7 +35,7 @@ class UpkeepKeeper:
     """Keeps the checkers of idle nodes busy with what is due; to be run by the leader.
 
     Args:
-        standards_of: what healthy figures are, for checkers with these reports.
+        standards_of: what healthy figures are.
         told: called with the nodes whose directive has changed.
     """
 
@@ -46,7 +44,7 @@ class UpkeepKeeper:
         cluster: Cluster,
         checkers: CheckerHub,
         health: HealthKeeper,
-        standards_of: Callable[[Iterable[CheckReport]], tuple[Standard, ...]],
+        standards_of: StandardsOf,
         told: Callable[[Iterable[str]], None],
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -96,7 +94,8 @@ class UpkeepKeeper:
             )
             for node, view in sorted(views.items())
         ]
-        found = look(sites, policy.preflight, self._standards_of(view.report for view in views.values()))
+        standards = self._standards_of([view.report for view in views.values()], policy.preflight)
+        found = look(sites, policy.preflight, standards)
         self._told(self._checkers.give(OWNER, found.checks, job=False))
         standing = set()
         for finding in found.findings:

@@ -54,19 +54,14 @@ class _Entry:
 class Hub:
     """Reports by pod uid. Only the event loop's thread may touch it.
 
-    Args:
+    Attributes:
         membership: asked of each caller whose reports are not known yet.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        max_launchers: int = MAX_LAUNCHERS,
-        membership: Callable[[Caller], Membership] = lambda _: Membership.MEMBER,
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, max_launchers: int = MAX_LAUNCHERS) -> None:
         self._clock = clock
         self._max_launchers = max_launchers
-        self._membership = membership
+        self.membership: Callable[[Caller], Membership] = lambda _: Membership.MEMBER
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
         # Those that are expected to go on talking -> when heard, the one heard longest ago first: whoever has finished
         # is none of them, and is not met again when the silent ones are counted.
@@ -94,7 +89,7 @@ class Hub:
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
-            membership = self._membership(caller)
+            membership = self.membership(caller)
             if membership is Membership.NONE:
                 return False
             self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, _Ranks.of(report))

@@ -61,7 +61,6 @@ class LeaderLease:
         renew_deadline: float = 10.0,
         retry: float = 2.0,
         on_lost: Callable[[], None] | None = None,
-        address: Callable[[], str] = lambda: "",
         seen: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -76,7 +75,7 @@ class LeaderLease:
         self._renew_deadline = renew_deadline
         self._retry = retry
         self._on_lost = on_lost
-        self._address = address
+        self.address = ""
         self._tell_seen = seen
         self._clock = clock
         self._wall_clock = wall_clock
@@ -184,7 +183,7 @@ class LeaderLease:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": self._name, "namespace": self._namespace, **self._told(self._address())},
+                "metadata": {"name": self._name, "namespace": self._namespace, **self._told(self.address)},
                 "spec": self._spec(0),
             }
             self._adopt(await self._client.post(paths.leases(self._namespace), body, guarded=False))
@@ -239,7 +238,7 @@ class LeaderLease:
         self._adopt(await self._client.get(self._path, deadline_seconds=self._call_seconds))
 
     async def _put(self, spec: dict[str, Any]) -> None:
-        address = self._address() if spec["holderIdentity"] else ""
+        address = self.address if spec["holderIdentity"] else ""
         merged = {
             **self._object,
             "metadata": {**self._object["metadata"], **self._told(address)},

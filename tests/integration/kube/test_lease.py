@@ -96,7 +96,7 @@ async def test_the_holders_address_is_known_while_it_holds(
 ) -> None:
     first, second = candidate(client, "first"), candidate(client, "second")
     address = ""
-    first.lease._address = lambda: address
+    first.lease.address = address
     holding = background(first.run())
     await until(lambda: first.lease.leading)
     background(second.run())

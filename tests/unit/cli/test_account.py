@@ -91,7 +91,7 @@ NODES = [NodeView(f"n{i}", f"uid-n{i}", 3, ready=True, allocatable={GPU: 8}) for
 
 
 def test_it_is_the_operators_account() -> None:
-    cluster = Cluster(Silent(), Hub(time.monotonic), lambda _: None, lambda: None)  # type: ignore[arg-type]
+    cluster = Cluster(Silent(), Hub(time.monotonic), lambda _: None)  # type: ignore[arg-type]
     stores: list[tuple[Any, Any]] = [
         (cluster.nodes, NODES),
         (cluster.jobs, JOBS),

@@ -172,7 +172,8 @@ class Scene:
         self.hub = Hub(clock)
         self.rung: list[tuple[str, str]] = []
         self.freed = 0
-        self.cluster = Cluster(self.api, self.hub, self.ring, self.free, clock, lambda: NOW)  # type: ignore[arg-type]
+        self.cluster = Cluster(self.api, self.hub, self.ring, clock, lambda: NOW)  # type: ignore[arg-type]
+        self.cluster.node_freed = self.free
         self.api.job = lambda name: self.cluster.job(("ns", name))  # type: ignore[assignment, return-value]
 
     def ring(self, key: tuple[str, str]) -> None:

@@ -311,7 +311,7 @@ async def test_without_a_namespace_of_agents_no_pod_is_one(fleet: Fleet) -> None
     """Whoever may create a namespace that nobody has installed would say there which agents are alive."""
     api: Any = fleet.api
     trusting, trusts_none = (
-        Cluster(api, Hub(lambda: 0.0), lambda _key: None, lambda: None, agent_namespace=namespace)
+        Cluster(api, Hub(lambda: 0.0), lambda _key: None, agent_namespace=namespace)
         for namespace in ("muster-agent", "")
     )
     read = {source.name for source in trusts_none.informers}

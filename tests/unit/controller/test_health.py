@@ -156,7 +156,7 @@ class Stage:
 
     def __init__(self, api: ApiServer | None = None) -> None:
         self.api, self.told, self.now, self.later_seconds = api or ApiServer(), Told(), NOW, 0.0
-        self.cluster = Cluster(self.api, Hub(lambda: 0.0), lambda _key: None, lambda: None)  # type: ignore[arg-type]
+        self.cluster = Cluster(self.api, Hub(lambda: 0.0), lambda _key: None)  # type: ignore[arg-type]
         self.keeper = HealthKeeper(
             self.api,  # type: ignore[arg-type]
             self.cluster,

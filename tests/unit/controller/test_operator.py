@@ -1,8 +1,11 @@
 """One process: what launchers are told when the state is unclear, what is done before it decides, when it is ill."""
 
+import ast
 import asyncio
+import inspect
 import socket
 import ssl
+import textwrap
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +17,7 @@ from kubernetes.aio.client import Configuration
 
 from muster.api.fleetpolicy import FleetPolicy
 from muster.controller import operator, ports
+from muster.controller.cluster import Cluster
 from muster.controller.operator import STALE_SECONDS, Operator
 from muster.controller.settings import Settings
 from muster.coordinator.auth import Caller
@@ -192,7 +196,7 @@ async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeyp
     monkeypatch.setattr(process.ports._keeper, "read", read)
     monkeypatch.setattr(process.server, "start", start)
     monkeypatch.setattr(process.server, "load_certificate", lambda *_: done.append("renewed"))
-    assert process.ports.address() == ""
+    assert process.lease.address == ""
     listening = asyncio.create_task(process.ports.stand_by())
     async with asyncio.timeout(60):
         while done != ["listening", "renewed"]:  # noqa: ASYNC110 - it tells nobody
@@ -201,7 +205,22 @@ async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeyp
     assert process.leader_elsewhere() == "", "nobody is known to lead"
     for address, want in (("", ""), ("10.0.0.3", "10.0.0.3:8443"), ("fd00::3", "[fd00::3]:8443")):
         process.ports._settings = replace(process.settings, pod_ip=address)
-        assert process.ports.address() == want
+        process.ports._port = 0
+        await process.ports._listen(Pair())  # type: ignore[arg-type]
+        assert process.lease.address == want, "published with the next renewal"
+
+
+def test_its_parts_are_made_of_parts_that_are_there() -> None:
+    """In a straight list: nothing is named, not even for later, before the line that makes it."""
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(Operator.__init__))).body
+    assert isinstance(made, ast.FunctionDef)
+    there, early = set(dir(Operator)), list[str]()
+    for statement in made.body:
+        own = [node for node in ast.walk(statement) if isinstance(node, ast.Attribute)]
+        own = [node for node in own if isinstance(node.value, ast.Name) and node.value.id == "self"]
+        early += [node.attr for node in own if isinstance(node.ctx, ast.Load) and node.attr not in there]
+        there |= {node.attr for node in own if isinstance(node.ctx, ast.Store)}
+    assert early == []
 
 
 def test_who_holds_the_lease_answers_itself_once_it_has_caught_up(
@@ -283,7 +302,8 @@ async def test_a_checker_gets_the_orders_of_the_gang_on_its_node_and_its_news_ri
     process: Operator, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process.lease, "_renewed_at", process.lease._clock())
-    monkeypatch.setattr(process, "not_serving", lambda: "")
+    monkeypatch.setattr(process, "_leading", True)
+    monkeypatch.setattr(Cluster, "synced", True)
     job, caller = make.job(), Caller("muster-check", "c", "c-uid", "n0", "nu", "muster-check")
     process.cluster.jobs.store.assume(job)
     process.cluster.gangs.store.assume(make.gang(job, "p0", "p1", go=None))

@@ -2,17 +2,21 @@
 
 import asyncio
 import itertools
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.unit.clock import Clock
+from tests.unit.controller.conftest import Api
 
-from muster.api.preflight import LimitedProbe, PreflightLimit, PreflightPolicy
+from muster.api.fleetpolicy import FleetPolicy
 from muster.controller import slices, standards
-from muster.controller.standards import GROWING_SECONDS, PAUSE_SECONDS, Standards
+from muster.controller.cluster import Cluster
+from muster.controller.standards import GROWING_SECONDS, PAUSE_SECONDS, LimitsKeeper, Standards
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
+from muster.coordinator.hub import Hub
 from muster.preflight import baselines
 from muster.preflight.baselines import LEAST_NODES, Sample
 from muster.protocol import checks
@@ -33,11 +37,10 @@ class Fleet:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.hub = CheckerHub(clock)
-        self.limits: list[PreflightLimit] = []
         self.unused: list[str] = []
-        self.standards = Standards(
-            self.hub, clock, lambda: NOW, lambda: PreflightPolicy(limits=self.limits), self.unused.append
-        )
+        self.standards = Standards(self.hub, clock, lambda: NOW)
+        self.cluster = Cluster(Api(clock), Hub(clock), lambda _: None)  # type: ignore[arg-type]
+        self.keeper = LimitsKeeper(self.standards, self.cluster, lambda _, message: self.unused.append(message))
         self._sequence = itertools.count(1)
 
     def say(self, node: str, *figures: FigureReport, model: str = A10) -> None:
@@ -48,8 +51,16 @@ class Fleet:
         for number in range(count):
             self.say(f"{namespace}{number}", figure_of(figure, namespace), **more)
 
+    def set_limits(self, *limits: Mapping[str, Any]) -> None:
+        meta = {"name": "default", "uid": "p", "resourceVersion": str(next(self._sequence))}
+        spec = {"preflight": {"limits": limits}}
+        self.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+
+    def of(self, *reports: CheckReport) -> tuple[Standard, ...]:
+        return self.standards.of(reports, self.cluster.policy().preflight)
+
     def known(self, model: str = A10) -> dict[tuple[str, str], Standard]:
-        return {(one.probe, one.transport): one for one in self.standards.of([report(model=model)])}
+        return {(one.probe, one.transport): one for one in self.of(report(model=model))}
 
 
 def figure_of(figure: float, namespace: str = "", probe: str = "host-to-device", **more: Any) -> FigureReport:
@@ -99,7 +110,7 @@ async def test_only_what_is_comparable_is_compared(fleet: Fleet) -> None:
     await fleet.standards.make()
     assert {key: one.middle for key, one in fleet.known().items()} == {("pair", "IB"): 10.0, ("pair", "TCP"): 20.0}
     assert fleet.known(H200)["pair", "IB"].middle == 99.0
-    both = fleet.standards.of([report(), report(model=H200), report()])
+    both = fleet.of(report(), report(model=H200), report())
     assert len(both) == len(fleet.known()) + len(fleet.known(H200))
 
 
@@ -171,12 +182,11 @@ async def test_others_have_their_turn_while_they_are_made(fleet: Fleet, monkeypa
 
 async def test_the_owners_limits_go_before_and_what_is_out_of_reach_is_told_once(fleet: Fleet) -> None:
     fleet.all_say(50.0)
-    fleet.limits = [PreflightLimit(probe=LimitedProbe.HOST_TO_DEVICE, at_least="49")]
+    fleet.set_limits({"probe": "host-to-device", "atLeast": "49"})
     await fleet.standards.make()
     found = fleet.known()["host-to-device", ""]
     assert (found.middle, found.floor, fleet.unused) == (None, 49.0, [])
-    fleet.limits = [PreflightLimit(probe=LimitedProbe.HOST_TO_DEVICE, at_least="60")]
-    fleet.standards.tell_unused()
+    fleet.set_limits({"probe": "host-to-device", "atLeast": "60"})
     assert len(fleet.unused) == 1, "the policy alone has changed"
     assert "Lower atLeast" in fleet.unused[0]
     await fleet.standards.make()
@@ -189,8 +199,7 @@ async def test_a_share_is_no_stricter_than_healthy_figures_vary(fleet: Fleet) ->
         fleet.say(f"n{number}", figure_of(50.0 * (0.96, 0.99, 1.01, 1.04)[number % 4]))
     await fleet.standards.make()
     (before,) = fleet.known().values()
-    fleet.limits.append(PreflightLimit.model_validate({"probe": "host-to-device", "percent": 95}))
-    fleet.standards.tell_unused()
+    fleet.set_limits({"probe": "host-to-device", "percent": 95})
     (found,) = fleet.known().values()
     assert before.ratio <= found.ratio < 0.95
     assert "Lower percent" in fleet.unused[-1]

@@ -52,7 +52,7 @@ class Everything:
             self,  # type: ignore[arg-type]
             self.hub,
             self,  # type: ignore[arg-type]
-            lambda _reports: (),
+            lambda _reports, _policy: (),
             self.tell,
             lambda: NOW,
         )

@@ -248,7 +248,8 @@ def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> N
 
 def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any) -> None:
     known = {"u1": Membership.MEMBER, "u2": Membership.FORMER}
-    hub = Hub(clock, membership=lambda caller: known.get(caller.pod_uid, Membership.NONE))
+    hub = Hub(clock)
+    hub.membership = lambda caller: known.get(caller.pod_uid, Membership.NONE)
     heard: list[str] = []
     hub.subscribe(lambda caller, _: heard.append(caller.pod_uid))
     for uid in ("u1", "u2", "u3"):
