@@ -24,7 +24,8 @@ from localcluster import cgroups
 from localcluster.errors import LocalClusterError
 from localcluster.layout import CONTROL_PLANE_ADDRESS
 from muster.node.checkpoint.manifest import MANIFEST_NAME
-from simulate.faults import Fault, Undo, each
+from simulate.fault import Fault, Undo
+from simulate.faults import each
 from testbed.bed import SYSTEM_NAMESPACE
 
 BUDGET = "hardwareRestartsPerDay"

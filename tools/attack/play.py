@@ -16,7 +16,8 @@ from attack.checks import Violation, check_job, check_nodes
 from attack.faults import MAKERS, ON_THE_WAY, make
 from attack.stage import NAMESPACE, NotMadeError, Stage
 from localcluster.errors import LocalClusterError
-from simulate.faults import FOR_EVER, KINDS, Fault, Undo, draw
+from simulate.fault import FOR_EVER, Fault, Undo
+from simulate.faults import KINDS, draw
 from simulate.play import AIMED
 from testbed.kube import KubectlError, WaitError, wait_until
 

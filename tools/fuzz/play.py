@@ -19,7 +19,8 @@ from muster.controller.operator import Operator
 from muster.kube import decode, paths
 from muster.lifecycle.step import decide
 from simulate.apiserver import Object
-from simulate.life import DEFECTS, NAMESPACE, Life
+from simulate.life import DEFECTS, Life
+from simulate.surroundings import NAMESPACE
 from simulate.training import Script
 
 JOB = "healthy"

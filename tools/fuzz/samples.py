@@ -16,8 +16,10 @@ from muster.protocol import checks, messages
 from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport, PassReport, ProbeReport, Put
 from muster.world.names import gang_name
 from simulate.apiserver import Object
-from simulate.faults import Fault, MissedError, begin
-from simulate.life import NAMESPACE, Life
+from simulate.fault import Fault, MissedError
+from simulate.faults import begin
+from simulate.life import Life
+from simulate.surroundings import NAMESPACE
 from simulate.training import Script
 
 MOMENTS_SECONDS = 4.0

@@ -5,14 +5,13 @@ Looked at from outside: by what stands in the objects, and by the clock of the s
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muster.api.goodput import Account, Bucket, Goodput
 from simulate.apiserver import Object
+from simulate.surroundings import Surroundings
+from simulate.training import Trainer
 from simulate.violation import Hold
-
-if TYPE_CHECKING:
-    from simulate.life import Life
 
 # The creation of an object is told in whole seconds.
 CREATED_WITHIN = timedelta(seconds=1)
@@ -23,8 +22,9 @@ STEPS = "no step is told twice"
 class Accounts:
     """Of all jobs that there are."""
 
-    def __init__(self, life: "Life", hold: Hold) -> None:
-        self._life = life
+    def __init__(self, around: Surroundings, trainers: Mapping[str, Trainer], hold: Hold) -> None:
+        self._around = around
+        self._trainers = trainers
         self._hold = hold
 
     def record_written(self, before: Object | None, after: Object) -> None:
@@ -38,7 +38,7 @@ class Accounts:
         self._hold(RULE, timedelta(milliseconds=total) == wall, f"{name}: {total} ms are in buckets of {wall}")
         self._look(name, account.milliseconds, account.begun, account.time)
         counted = sum(each.step - each.after for each in account.stretches if each.milliseconds)
-        told, made = counted + account.lost_steps, self._life.trainers[after["spec"]["jobUid"]].made
+        told, made = counted + account.lost_steps, self._trainers[after["spec"]["jobUid"]].made
         self._hold(STEPS, told <= made, f"{name}: {counted} steps count and {account.lost_steps} are lost, of {made}")
         if before is None or before["spec"].get("account") is None:
             return
@@ -70,8 +70,8 @@ class Accounts:
     def _look(self, name: str, amounts: Mapping[str, int], begun: datetime, time: datetime) -> None:
         self._hold(RULE, all(amount > 0 for amount in amounts.values()), f"{name}: {amounts}")
         self._hold(RULE, set(amounts) <= set(Bucket), f"{name}: {sorted(amounts)}")
-        now = self._life.wall_clock()
-        if not self._life.clock_has_stepped:
+        now = self._around.wall_clock()
+        if not self._around.clock_has_stepped:
             self._hold(RULE, time <= now + CREATED_WITHIN, f"{name}: {time} is counted at {now}, from {begun}")
 
 

@@ -2,21 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.world.views import JOB_UID_LABEL
 from simulate.accounts import Accounts
 from simulate.apiserver import Object
+from simulate.machines import Machine
+from simulate.surroundings import Surroundings
 from simulate.trail import Trail
+from simulate.training import Attempt, RankProcess, Trainer
 from simulate.violation import ViolationError
 from simulate.waits import Waits
 from simulate.worker import PlainWorker
-
-if TYPE_CHECKING:
-    from simulate.life import Life
-    from simulate.training import Attempt, RankProcess, Trainer
-
 
 # What storage shows late may be shown just after the last listing, which is made every other second while a start waits.
 LISTED_SECONDS = 10.0
@@ -31,24 +29,26 @@ WAKES_SECONDS = 1.0
 class Checks:
     """Looks at what ranks do and at what is written, at the moment at which it happens."""
 
-    def __init__(self, life: "Life") -> None:
-        self._life = life
+    def __init__(self, around: Surroundings, machines: Mapping[str, Machine], trainers: Mapping[str, Trainer]) -> None:
+        self._around = around
+        self._machines = machines
+        self._trainers = trainers
         self.made: Counter[str] = Counter()  # how often each was looked at
         self._told: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
         self._given: dict[str, int] = {}  # uid of a job -> the highest attempt to which any record of it gave a go
         self._limits: Mapping[str, int] = {}  # nodes that the jobs of a namespace may hold together
         self._excused_until = 0.0
         self._unlimited: dict[str, float] = {}  # jobs that are told to wait for the limit and need not -> since when
-        self.trail = Trail(life, self._hold)
-        self.waits = Waits(life, self._hold)
-        self._accounts = Accounts(life, self._hold)
-        life.server.listen(self._written)
+        self.trail = Trail(around, self._hold)
+        self.waits = Waits(around, machines, self._hold)
+        self._accounts = Accounts(around, trainers, self._hold)
+        around.server.listen(self._written)
 
-    def rank_starts(self, trainer: "Trainer", process: "RankProcess", step: int) -> None:
+    def rank_starts(self, trainer: Trainer, process: RankProcess, step: int) -> None:
         """A rank is about to run."""
         number = process.attempt.number
         # One that is frozen does nothing, and its launcher wakes with it: whether it then does is looked at below.
-        awake = self._life.agenda.now - WAKES_SECONDS
+        awake = self._around.agenda.now - WAKES_SECONDS
         others = [
             rank
             for rank in trainer.alive
@@ -75,44 +75,44 @@ class Checks:
             f"attempt {number} of {trainer.job} goes on from step {step}, and there is a checkpoint of step {newest}",
         )
 
-    def _is_given_up(self, rank: "RankProcess") -> bool:
+    def _is_given_up(self, rank: RankProcess) -> bool:
         """Whether all that it can do is hold its GPU, and people have said, by force, that its pod is no more."""
         return rank.is_doomed and all(
-            pod["metadata"]["uid"] != rank.worker.uid for pod in self._life.server.all("pods")
+            pod["metadata"]["uid"] != rank.worker.uid for pod in self._around.server.all("pods")
         )
 
-    def _newest_shown(self, trainer: "Trainer") -> int:
+    def _newest_shown(self, trainer: Trainer) -> int:
         """The newest complete checkpoint that some worker could have listed before the start; 0 for none."""
-        directory, now = self._life.directories[trainer.job], self._life.agenda.now
+        directory, now = self._around.directories[trainer.job], self._around.agenda.now
         # Where nothing is late the listing has all that ranks have ever saved: it begins when none is alive any more.
         then = now - LISTED_SECONDS if directory.lags(now - LISTED_SECONDS) else now
         nodes = [
             machine.name
-            for machine in self._life.machines.values()
+            for machine in self._machines.values()
             if any(worker.trainer is trainer and worker.reaches_storage for worker in machine.workers.values())
         ]
         return max((directory.newest_shown(node, then) for node in nodes), default=0)
 
-    def _newest_told(self, trainer: "Trainer") -> int:
+    def _newest_told(self, trainer: Trainer) -> int:
         """The newest complete checkpoint that people have ever been told of and that is still there."""
-        directory = self._life.directories[trainer.job]
+        directory = self._around.directories[trainer.job]
         told = (directory.saved_last(path) for path in self._told.get(trainer.job, ()))
         return max((save.step for save in told if save is not None), default=0)
 
-    def makes_step(self, trainer: "Trainer", attempt: "Attempt") -> None:
+    def makes_step(self, trainer: Trainer, attempt: Attempt) -> None:
         """All ranks of an attempt have finished a step."""
         self._only_newest(trainer, attempt, "makes a step")
 
-    def writes(self, trainer: "Trainer", attempt: "Attempt", step: int) -> None:
+    def writes(self, trainer: Trainer, attempt: Attempt, step: int) -> None:
         """A rank of an attempt is about to write its part of a checkpoint."""
         self._only_newest(trainer, attempt, f"writes a part of checkpoint {step}")
 
-    def publishes(self, trainer: "Trainer", attempt: "Attempt", step: int) -> None:
+    def publishes(self, trainer: Trainer, attempt: Attempt, step: int) -> None:
         """A checkpoint of an attempt is about to be complete."""
         self._only_newest(trainer, attempt, f"publishes checkpoint {step}")
         self.trail.published(trainer.job, step)
 
-    def _only_newest(self, trainer: "Trainer", attempt: "Attempt", what: str) -> None:
+    def _only_newest(self, trainer: Trainer, attempt: Attempt, what: str) -> None:
         newest = trainer.newest_started
         self._hold(
             "ranks of one attempt only may publish",
@@ -127,7 +127,7 @@ class Checks:
 
     def excuse(self, seconds: float) -> None:
         """For so long the operator may be behind."""
-        self._excused_until = max(self._excused_until, self._life.agenda.now + seconds)
+        self._excused_until = max(self._excused_until, self._around.agenda.now + seconds)
         self.waits.excuse(seconds)
         self.trail.excuse(seconds)
 
@@ -137,10 +137,10 @@ class Checks:
         self.trail.calm()
 
     def _look_at_limits(self) -> None:
-        if self._life.agenda.now < self._excused_until:
+        if self._around.agenda.now < self._excused_until:
             self._unlimited.clear()
             return
-        jobs = list(self._life.server.all("trainingjobs"))
+        jobs = list(self._around.server.all("trainingjobs"))
         for namespace, limit in self._limits.items():
             self._look_at_limit(namespace, limit, [job for job in jobs if _namespace_of(job) == namespace])
 
@@ -153,10 +153,10 @@ class Checks:
             if (job.get("status") or {}).get("reason") != NAMESPACE_LIMIT or needs > free:
                 self._unlimited.pop(name, None)
             elif name not in self._unlimited:
-                self._unlimited[name] = self._life.agenda.now
-                self._life.agenda.after(LIMIT_SEEN_SECONDS, self._look_at_limits)
+                self._unlimited[name] = self._around.agenda.now
+                self._around.agenda.after(LIMIT_SEEN_SECONDS, self._look_at_limits)
             else:
-                seconds = self._life.agenda.now - self._unlimited[name]
+                seconds = self._around.agenda.now - self._unlimited[name]
                 self._hold(
                     "who waits for the limit is kept by it",
                     seconds < LIMIT_SEEN_SECONDS,
@@ -167,7 +167,7 @@ class Checks:
         """By uid of the job."""
         return {
             gang["spec"]["jobUid"]: {member["node"] for member in gang["spec"]["members"] if member.get("node")}
-            for gang in self._life.server.all("gangs")
+            for gang in self._around.server.all("gangs")
             if _namespace_of(gang) == namespace
         }
 
@@ -175,7 +175,7 @@ class Checks:
         """Where workers are that have not ended, whether or not they are members still."""
         return {
             pod["spec"]["nodeName"]
-            for pod in self._life.server.all("pods")
+            for pod in self._around.server.all("pods")
             if _job_of(pod) and pod["spec"].get("nodeName") and not _has_ended(pod) and _namespace_of(pod) == namespace
         }
 
@@ -193,7 +193,7 @@ class Checks:
             had, has = _completion(before), _completion(after)
             self._hold("the end is written once", not had or had == has, f"{had} has become {has}")
             if has and not had and has["result"] == "Succeeded":
-                trained = self._life.trainers[after["metadata"]["uid"]].has_finished
+                trained = self._trainers[after["metadata"]["uid"]].has_finished
                 self._hold("who has succeeded has saved his last step", trained, f"{after['metadata']['name']}: {has}")
             elif has and not had:
                 self.trail.ended(after)
@@ -229,9 +229,9 @@ class Checks:
         resume = (go or {}).get("resume")
         if go == had or not resume:
             return
-        directory = self._life.directories[uid]
+        directory = self._around.directories[uid]
         lag_seconds = max(directory.lag_seconds.values(), default=0.0)
-        since = self._life.agenda.now - FOUND_SECONDS - lag_seconds
+        since = self._around.agenda.now - FOUND_SECONDS - lag_seconds
         self._hold(
             "what is gone on from is complete",
             directory.was_whole(resume["step"], since) and resume["path"] == directory.path_of(resume["step"]),
@@ -242,7 +242,7 @@ class Checks:
         node, job = pod["spec"].get("nodeName"), _job_of(pod)
         if not node or not job:
             return
-        others = {_job_of(other) for other in self._life.pods_on(node) if not _has_ended(other)}
+        others = {_job_of(other) for other in self._around.pods_on(node) if not _has_ended(other)}
         self._hold(
             "a node is given to one job",
             others <= {job, None},
@@ -253,7 +253,7 @@ class Checks:
         self.made[rule] += 1
         if not holds:
             violation = ViolationError(f"{rule}: {text}")
-            self._life.fail(violation)  # whatever is made of it by whoever did it
+            self._around.fail(violation)  # whatever is made of it by whoever did it
             raise violation
 
 

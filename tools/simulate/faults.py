@@ -2,9 +2,8 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from muster.api.base import rfc3339
 from muster.api.nodehealth import Decision
@@ -12,95 +11,22 @@ from muster.kube.errors import ApiError
 from muster.kube.informer import READ_TIMEOUT_SECONDS
 from muster.world.views import JOB_UID_LABEL
 from simulate.apiserver import Where
+from simulate.fault import FOR_EVER, FOR_GOOD, RESOURCES, Fault, Kind, MissedError, Undo
+from simulate.life import Life
+from simulate.machines import Machine
 from simulate.network import API, STORAGE
+from simulate.replica import Replica
+from simulate.worker import Container
 
-if TYPE_CHECKING:
-    from simulate.life import Life
-    from simulate.machines import Machine
-    from simulate.replica import Replica
-    from simulate.worker import Container
-
-RESOURCES = ("gangs", "pods", "trainingjobs", "leases", "")
-FOR_EVER = 1e9
-FOR_GOOD = 2e9
-Undo = Callable[[], None]
 T = TypeVar("T")
 
 
-class MissedError(Exception):
-    """There is nothing now that a fault could hit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One fault.
-
-    Attributes:
-        at: seconds into the life.
-        kind: which; see `KINDS`.
-        job: name of the job that it is about, "" for none. Kinds that hit nodes then hit those on which it runs.
-        number: of a worker, a node or whatever else the kind counts; beyond the last it begins anew.
-        count: how many neighbours of it are hit as well: the next nodes, the next workers.
-        seconds: how long it lasts, where it lasts; FOR_EVER is until the end of the trouble, and
-            FOR_GOOD beyond it: one node that is broken can be done without.
-        amount: how much of it: seconds of lag, an HTTP status, a step of a clock.
-    """
-
-    at: float
-    kind: str
-    job: str = ""
-    number: int = 0
-    count: int = 1
-    seconds: float = 0.0
-    amount: float = 0.0
-
-    def hit(self, things: Sequence[T]) -> list[T]:
-        """Those of these that it hits: as many as it counts from its number on, and after the last the first."""
-        return [things[(self.number + n) % len(things)] for n in range(min(self.count, len(things)))]
-
-    def hit_replicas(self, leader_first: Sequence[T]) -> Sequence[T]:
-        """The same of the operator's replicas: the leader and some more, or all."""
-        return leader_first[: max(1, self.count)] if self.number % 3 else leader_first
-
-    @property
-    def resource(self) -> str:
-        """What of the API server it is about; "" is everything."""
-        return RESOURCES[self.number % len(RESOURCES)]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of fault.
-
-    Attributes:
-        does: makes it; returns what ends it, None where nothing is left to end.
-        seconds: between which its duration is drawn; (0, 0): it is over at once.
-        amounts: one of which is drawn.
-        of_job: whether it is always about a job.
-        of_nodes: whether it hits nodes, and so can be about those of a job.
-        on_cluster: whether it can be made on the real local cluster, and how; "" if not.
-        spares_program: whatever follows from it, the program that trains is not to blame for it.
-        spares_training: while it lasts every attempt trains on.
-        lingers_seconds: for how long what follows from it lasts beyond it.
-    """
-
-    does: Callable[["Life", Fault], Undo | None]
-    seconds: tuple[float, float] = (0.0, 0.0)
-    amounts: tuple[float, ...] = (0.0,)
-    of_job: bool = False
-    of_nodes: bool = False
-    on_cluster: str = ""
-    spares_program: bool = False
-    spares_training: bool = False
-    lingers_seconds: float = 0.0
-
-
-def _workers(life: "Life", fault: Fault) -> list["Container"]:
+def _workers(life: Life, fault: Fault) -> list[Container]:
     """The workers that a fault hits: of its job, in the order of their names."""
     return fault.hit(_workers_of(life, fault.job))
 
 
-def _workers_of(life: "Life", job: str) -> list["Container"]:
+def _workers_of(life: Life, job: str) -> list[Container]:
     trainer = life.trainer_of(job)
     found = [
         worker for machine in life.machines.values() for worker in machine.workers.values() if worker.trainer is trainer
@@ -109,7 +35,7 @@ def _workers_of(life: "Life", job: str) -> list["Container"]:
     return sorted(found, key=lambda worker: worker.name)
 
 
-def _nodes(life: "Life", fault: Fault) -> list[str]:
+def _nodes(life: Life, fault: Fault) -> list[str]:
     """The nodes that a fault hits: of those on which its job runs, in the order of its workers, or of all."""
     if not fault.job:
         return fault.hit(list(life.machines))
@@ -122,8 +48,8 @@ def _some(things: Sequence[T]) -> Sequence[T]:
     return things
 
 
-def _of_rank(change: Callable[[Any], None]) -> Callable[["Life", Fault], None]:
-    def does(life: "Life", fault: Fault) -> None:
+def _of_rank(change: Callable[[Any], None]) -> Callable[[Life, Fault], None]:
+    def does(life: Life, fault: Fault) -> None:
         hit = [worker for worker in _workers(life, fault) if worker.machine.runs]
         for rank in _some([rank for worker in hit for rank in worker.ranks if rank.alive]):
             change(rank)
@@ -135,14 +61,14 @@ def _hang(rank: Any) -> None:
     rank.hung = True
 
 
-def _go_back(life: "Life", fault: Fault) -> None:
+def _go_back(life: Life, fault: Fault) -> None:
     trainer = life.trainer_of(fault.job)
     attempt = trainer.attempts.get(trainer.newest_started)
     if attempt is None or not attempt.goes_back(int(fault.amount)):
         raise MissedError
 
 
-def _unkillable(life: "Life", fault: Fault) -> Undo:
+def _unkillable(life: Life, fault: Fault) -> Undo:
     ranks = [rank for worker in _workers(life, fault) for rank in worker.ranks if rank.alive]
     for rank in _some(ranks):
         rank.unkillable = rank.hung = True
@@ -156,43 +82,43 @@ def _unkillable(life: "Life", fault: Fault) -> Undo:
     return undo
 
 
-def _delete_pods(life: "Life", fault: Fault, grace: int | None = None) -> None:
+def _delete_pods(life: Life, fault: Fault, grace: int | None = None) -> None:
     options = {} if grace is None else {"gracePeriodSeconds": grace}
     for worker in _workers(life, fault):
         _delete(life, worker.namespace, worker.name, options)
 
 
-def _force_delete_pods(life: "Life", fault: Fault) -> None:
+def _force_delete_pods(life: Life, fault: Fault) -> None:
     _delete_pods(life, fault, grace=0)
 
 
-def _out_of_memory(life: "Life", fault: Fault) -> None:
+def _out_of_memory(life: Life, fault: Fault) -> None:
     for worker in _some([worker for worker in _workers(life, fault) if worker.machine.runs]):
         worker.kill()
 
 
-def _freeze_container(life: "Life", fault: Fault) -> Undo:
+def _freeze_container(life: Life, fault: Fault) -> Undo:
     workers = [worker for worker in _workers(life, fault) if not worker.is_frozen]
     for worker in _some(workers):
         worker.freeze()
     return each(workers, lambda worker: None if worker.machine.frozen else worker.thaw())
 
 
-def _power_cut(life: "Life", fault: Fault) -> Undo:
+def _power_cut(life: Life, fault: Fault) -> Undo:
     machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].powered]
     for machine in _some(machines):
         machine.cut_power()
     return each(machines, lambda machine: machine.boot_up())
 
 
-def _freeze_nodes(life: "Life", fault: Fault) -> Undo:
+def _freeze_nodes(life: Life, fault: Fault) -> Undo:
     machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].powered]
     for machine in _some(machines):
         machine.freeze()
     return each(machines, lambda machine: machine.thaw())
 
 
-def _stop_kubelets(life: "Life", fault: Fault) -> Undo:
+def _stop_kubelets(life: Life, fault: Fault) -> Undo:
     machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].kubelet_runs]
     _some(machines)
 
@@ -205,7 +131,7 @@ def _stop_kubelets(life: "Life", fault: Fault) -> Undo:
     return lambda: runs(True)
 
 
-def _cut(life: "Life", ours: list[str], theirs: Iterable[str], *, one_way: bool = False) -> Undo:
+def _cut(life: Life, ours: list[str], theirs: Iterable[str], *, one_way: bool = False) -> Undo:
     theirs = [place for place in theirs if place not in ours]
     life.network.cut(ours, theirs, one_way=one_way)
 
@@ -218,31 +144,31 @@ def _cut(life: "Life", ours: list[str], theirs: Iterable[str], *, one_way: bool 
     return undo
 
 
-def _cut_off_all(life: "Life", fault: Fault) -> Undo:
+def _cut_off_all(life: Life, fault: Fault) -> Undo:
     return _cut(life, _nodes(life, fault), life.places())
 
 
-def _cut_off_but_storage(life: "Life", fault: Fault) -> Undo:
+def _cut_off_but_storage(life: Life, fault: Fault) -> Undo:
     return _cut(life, _nodes(life, fault), [place for place in life.places() if place != STORAGE])
 
 
-def _cut_outwards(life: "Life", fault: Fault) -> Undo:
+def _cut_outwards(life: Life, fault: Fault) -> Undo:
     return _cut(life, _nodes(life, fault), [place for place in life.places() if place != STORAGE], one_way=True)
 
 
-def _cut_from_operator(life: "Life", fault: Fault) -> Undo:
+def _cut_from_operator(life: Life, fault: Fault) -> Undo:
     return _cut(life, _nodes(life, fault), [place for place in life.places() if place.startswith("replica")])
 
 
-def _cut_from_each_other(life: "Life", fault: Fault) -> Undo:
+def _cut_from_each_other(life: Life, fault: Fault) -> Undo:
     return _cut(life, _nodes(life, fault), list(life.machines))
 
 
-def _cut_from_api(life: "Life", fault: Fault) -> Undo:
+def _cut_from_api(life: Life, fault: Fault) -> Undo:
     return _cut(life, _nodes(life, fault), [API])
 
 
-def _cordon(life: "Life", fault: Fault) -> Undo:
+def _cordon(life: Life, fault: Fault) -> Undo:
     names = _nodes(life, fault)
 
     def change(value: bool | None) -> None:
@@ -253,7 +179,7 @@ def _cordon(life: "Life", fault: Fault) -> Undo:
     return lambda: change(None)
 
 
-def _drain(life: "Life", fault: Fault) -> Undo:
+def _drain(life: Life, fault: Fault) -> Undo:
     undo = _cordon(life, fault)
     for name in _nodes(life, fault):
         for pod in life.pods_on(name):
@@ -261,7 +187,7 @@ def _drain(life: "Life", fault: Fault) -> Undo:
     return undo
 
 
-def _take_away(life: "Life", fault: Fault) -> Undo:
+def _take_away(life: Life, fault: Fault) -> Undo:
     """As autoscalers and clouds do: the Node is marked, its machine goes, and in the end another one has its name.
 
     With an amount it is a spot machine, which goes so many seconds after the mark; else a Node that is deleted, the machine of which
@@ -312,13 +238,13 @@ _SPOT_INTERRUPTION = {"key": "aws-node-termination-handler/spot-itn", "value": "
 _DISRUPTED = {"key": "karpenter.sh/disrupted"}
 
 
-def _stall_storage(life: "Life", fault: Fault) -> Undo:
+def _stall_storage(life: Life, fault: Fault) -> Undo:
     names, directory = _nodes(life, fault), life.directory_of(fault.job)
     directory.stalls.update(names)
     return lambda: directory.stalls.difference_update(names)
 
 
-def _lag_storage(life: "Life", fault: Fault) -> Undo:
+def _lag_storage(life: Life, fault: Fault) -> Undo:
     names, directory = _nodes(life, fault), life.directory_of(fault.job)
     directory.lag_seconds.update(dict.fromkeys(names, fault.amount))
 
@@ -330,7 +256,7 @@ def _lag_storage(life: "Life", fault: Fault) -> Undo:
     return undo
 
 
-def _fill_storage(life: "Life", fault: Fault) -> Undo:
+def _fill_storage(life: Life, fault: Fault) -> Undo:
     directory = life.directory_of(fault.job)
     directory.full = True
 
@@ -340,7 +266,7 @@ def _fill_storage(life: "Life", fault: Fault) -> Undo:
     return undo
 
 
-def _api_away(life: "Life", _fault: Fault) -> Undo:
+def _api_away(life: Life, _fault: Fault) -> Undo:
     life.api_is_up = False
     life.server.end_watches()
 
@@ -352,10 +278,10 @@ def _api_away(life: "Life", _fault: Fault) -> Undo:
     return undo
 
 
-def _of_way(begin: Callable[[Any, Fault], None], end: Callable[[Any, Fault], None]) -> Callable[["Life", Fault], Undo]:
+def _of_way(begin: Callable[[Any, Fault], None], end: Callable[[Any, Fault], None]) -> Callable[[Life, Fault], Undo]:
     """What happens on the way of one replica to the API server; who comes after it is not concerned."""
 
-    def does(life: "Life", fault: Fault) -> Undo:
+    def does(life: Life, fault: Fault) -> Undo:
         ways = [one.way for one in _replicas(life, fault)]
         for way in ways:
             begin(way, fault)
@@ -364,95 +290,95 @@ def _of_way(begin: Callable[[Any, Fault], None], end: Callable[[Any, Fault], Non
     return does
 
 
-def _replicas(life: "Life", fault: Fault) -> Sequence["Replica"]:
+def _replicas(life: Life, fault: Fault) -> Sequence[Replica]:
     """The leader first."""
     alive = sorted((one for one in life.replicas if one.alive), key=lambda one: (not one.leads, one.name))
     return fault.hit_replicas(_some(alive))
 
 
-def _leader(life: "Life") -> "Replica":
+def _leader(life: Life) -> Replica:
     if life.leader is None:
         raise MissedError
     return life.leader
 
 
-def _kill_leader(life: "Life", _fault: Fault) -> None:
+def _kill_leader(life: Life, _fault: Fault) -> None:
     life.kill_replica(_leader(life))
 
 
-def _kill_all(life: "Life", _fault: Fault) -> None:
+def _kill_all(life: Life, _fault: Fault) -> None:
     for one in _some([one for one in life.replicas if one.alive]):
         life.kill_replica(one)
 
 
-def _pause_leader(life: "Life", _fault: Fault) -> Undo:
+def _pause_leader(life: Life, _fault: Fault) -> Undo:
     leader = _leader(life)
     leader.pause()
     return leader.resume
 
 
-def _cut_leader(life: "Life", fault: Fault) -> Undo:
+def _cut_leader(life: Life, fault: Fault) -> Undo:
     others = [API] if fault.number % 2 else list(life.machines)
     return _cut(life, [_leader(life).place], others)
 
 
-def _suspend(life: "Life", fault: Fault) -> Undo:
+def _suspend(life: Life, fault: Fault) -> Undo:
     life.edit(fault.job, {"suspend": True})
     return lambda: life.edit(fault.job, {"suspend": False})
 
 
-def _edit(life: "Life", fault: Fault) -> Undo:
+def _edit(life: Life, fault: Fault) -> Undo:
     """A change that leaves the gang as it is."""
     before = life.job(fault.job)["spec"].get("recovery")
     life.edit(fault.job, {"recovery": {**(before or {}), "hardwareRestartsPerDay": int(fault.amount)}})
     return lambda: life.edit(fault.job, {"recovery": before})
 
 
-def _replace_job(life: "Life", fault: Fault) -> None:
+def _replace_job(life: Life, fault: Fault) -> None:
     life.replace(fault.job)
 
 
-def _delete_record(life: "Life", fault: Fault) -> None:
+def _delete_record(life: Life, fault: Fault) -> None:
     """Somebody deletes a job's Gang, as troubleshooting tells those whose record cannot be read."""
     if not life.delete_record(fault.job):
         raise MissedError
 
 
-def _sicken(life: "Life", fault: Fault) -> Undo:
+def _sicken(life: Life, fault: Fault) -> Undo:
     """Until somebody reboots them."""
     machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].runs]
     for machine in _some(machines):
         machine.sicken(int(fault.amount))
 
-    def reboot(machine: "Machine") -> None:
+    def reboot(machine: Machine) -> None:
         machine.cut_power()
         machine.boot_up()
 
     return each(machines, reboot)
 
 
-def _withhold(life: "Life", fault: Fault) -> Undo:
+def _withhold(life: Life, fault: Fault) -> Undo:
     nodes = _nodes(life, fault)
     for node in nodes:
         life.decide(node, Decision.CORDON)
     return each(nodes, lambda node: life.decide(node, Decision.RELEASE))
 
 
-def _step_clock(life: "Life", fault: Fault) -> None:
+def _step_clock(life: Life, fault: Fault) -> None:
     life.step_clock(fault.amount)
 
 
-def _end_watches(life: "Life", _fault: Fault) -> None:
+def _end_watches(life: Life, _fault: Fault) -> None:
     life.server.end_watches()
 
 
-def _silence_watches(life: "Life", fault: Fault) -> Undo:
+def _silence_watches(life: Life, fault: Fault) -> Undo:
     """A device between forgets connections: both ends hold them for open, and nothing comes. So it goes with new ones."""
     life.server.silent.add(fault.resource)
     return lambda: life.server.silent.discard(fault.resource)
 
 
-def _roughen(life: "Life", fault: Fault) -> Undo:
+def _roughen(life: Life, fault: Fault) -> Undo:
     """A network that loses single packets, or brings them twice, late and in another order; what has connections does not feel it."""
     life.network.lost = fault.amount
 
@@ -462,25 +388,25 @@ def _roughen(life: "Life", fault: Fault) -> Undo:
     return undo
 
 
-def _forget_history(life: "Life", fault: Fault) -> None:
+def _forget_history(life: Life, fault: Fault) -> None:
     resources = (*RESOURCES[:3], "nodes", "leases")
     life.server.forget_history(resources[fault.number % len(resources)])
     life.server.end_watches()
 
 
-def _remove_newest(life: "Life", fault: Fault) -> None:
+def _remove_newest(life: Life, fault: Fault) -> None:
     """Somebody removes the newest checkpoint; older ones are left."""
     path, _ = _newest_to_spare(life, fault)
     life.directory_of(fault.job).remove(path, life.agenda.now)
 
 
-def _lose_shard(life: "Life", fault: Fault) -> None:
+def _lose_shard(life: Life, fault: Fault) -> None:
     """A clean-up or a broken disk takes one file of the newest checkpoint; its marker stays."""
     path, ranks = _newest_to_spare(life, fault)
     life.directory_of(fault.job).lose_shard(path, fault.number % ranks, life.agenda.now)
 
 
-def _newest_to_spare(life: "Life", fault: Fault) -> tuple[str, int]:
+def _newest_to_spare(life: Life, fault: Fault) -> tuple[str, int]:
     """The path of the newest complete checkpoint and how many ranks have saved it, where there is another one."""
     whole = life.directory_of(fault.job).whole()
     if len(whole) < 2:
@@ -505,7 +431,7 @@ def _lag_no_more(way: Any, fault: Fault) -> None:
     way.watch_lag_seconds.pop(fault.resource, None)
 
 
-def _lag_and_reopen(life: "Life", fault: Fault) -> Undo:
+def _lag_and_reopen(life: Life, fault: Fault) -> Undo:
     """A watch has the lag with which it was opened."""
     undo = _of_way(_lag, _lag_no_more)(life, fault)
     life.server.end_watches(lambda watch: watch.resource == fault.resource or not fault.resource)
@@ -609,7 +535,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def begin(life: "Life", fault: Fault) -> Undo | None:
+def begin(life: Life, fault: Fault) -> Undo | None:
     """Make a fault now; returns what ends it.
 
     Raises:
@@ -680,7 +606,7 @@ def draw_for_good(random: Random, at: float) -> Fault:
     return Fault(round(at, 2), random.choice(_FOR_GOOD), number=random.randrange(24), seconds=FOR_GOOD)
 
 
-def _delete(life: "Life", namespace: str, name: str, options: Mapping[str, Any]) -> None:
+def _delete(life: Life, namespace: str, name: str, options: Mapping[str, Any]) -> None:
     """A person deletes a pod, which may be gone by then."""
     with contextlib.suppress(ApiError):
         life.server.delete(Where("pods", namespace, name, ""), options)

@@ -79,7 +79,7 @@ class JobPlan:
 
 @dataclass(frozen=True)
 class Day:
-    """Jobs by name (see `simulate.life.key_of`), and the nodes that there are for them.
+    """Jobs by name (see `simulate.surroundings.key_of`), and the nodes that there are for them.
 
     Attributes:
         limits: how many of the nodes a namespace may hold, where it is not all.

@@ -10,82 +10,47 @@ import structlog
 from muster.api.base import API_VERSION, ApiModel
 from muster.api.nodehealth import Decision, HumanDecision, LostNode, VerdictState
 from muster.kube import jitter, paths
-from muster.world.names import gang_name, pod_name_in
+from muster.world.names import gang_name
+from muster.world.views import JOB_UID_LABEL
 from simulate import replica as replicas
-from simulate.apiserver import ApiServer, Key, Object, Where, training_job
+from simulate.apiserver import Object, Where, training_job
 from simulate.checks import Checks
-from simulate.clocks import WallClock
-from simulate.journal import Journal
-from simulate.loop import SimulatedLoop
 from simulate.machines import ControlPlane, Machine
-from simulate.network import API, STORAGE, Network
+from simulate.network import API, STORAGE
 from simulate.replica import Replica
 from simulate.storage import Directory
-from simulate.streams import Streams
+from simulate.surroundings import Surroundings, key_of
 from simulate.training import Script, Trainer
-from simulate.worker import SIDECAR, Worker
+from simulate.worker import SIDECAR, Addresses, Container, container_of
 
 RESTART_SECONDS = 3.0
 # Lines of the operator's log that tell of a defect of its own.
 DEFECTS = frozenset(
     {"pass failed unexpectedly", "no answer for a job", "no plan", "change not taken in", "task failed"}
 )
-NAMESPACE = "team"
 
 
-def key_of(name: str) -> Key:
-    """Namespace and name of a job: `lab/a` is `a` in the namespace `lab`, and `a` is one in that of most."""
-    namespace, _, short = name.rpartition("/")
-    return namespace or NAMESPACE, short
-
-
-class Life:
+class Life(Surroundings):
     """A fleet in simulated time.
-
-    Attributes:
-        stream: random numbers, see `Streams`.
-        api_is_up: whether the API server answers anybody.
-        slow_starts: share of the ranks whose program has to be read over a network first.
-        is_large: that this is a part of a large fleet, whose checkpoints have many files: launchers report and look more seldom.
 
     Args:
         defects: lines of the operator's log that end it.
     """
 
     def __init__(self, seed: int, nodes: int = 8, per_rack: int = 4, defects: Collection[str] = DEFECTS) -> None:
-        self.seed = seed
+        super().__init__(seed)
         self._defects = defects
-        self.stream = Streams(seed).stream
         jitter.generator.set(self.stream("jitter"))
-        self.loop = SimulatedLoop()
         self.loop.set_task_factory(replicas.task_factory)  # type: ignore[arg-type]
-        self.loop.set_exception_handler(self._failed)
-        self.agenda = self.loop.agenda
-        self._begun = self.loop.time()
-        self.wall_clock = WallClock(self.loop.time)
-        self.journal = Journal(self.loop.time)
-        self.network = Network()
-        self.api_is_up = True
-        self.slow_starts = 0.0
-        self.is_large = False
-        self.clock_has_stepped = False
-        self.pids = itertools.count(1000)
-        self.addresses: dict[str, Worker] = {}
-        self.directories: dict[str, Directory] = {}
         self.trainers: dict[str, Trainer] = {}
         self._submitted: dict[str, tuple[Mapping[str, Any], Script]] = {}
-        self.defect: BaseException | None = None
-        self._pods: dict[str, dict[str, Object]] = {}  # node -> name -> its pods
-        self._seats: dict[tuple[str, str], int] = {}  # (namespace, name) of a pod -> the last attempt that has it
-        self.server = ApiServer(self.agenda, WallClock(self.loop.time))
-        self.server.listen(self._index_pods)
-        self.server.listen(self._index_seats)
-        self.checks = Checks(self)
         self.machines: dict[str, Machine] = {}
+        self.checks = Checks(self, self.machines, self.trainers)
+        self._addresses = Addresses(self.replica_at)
         for number in range(nodes):
             name = f"n{number}"
-            self.machines[name] = Machine(self, name, f"r{number // per_rack}", "b0")
-        self.control_plane = ControlPlane(self)
+            self.machines[name] = Machine(self, name, f"r{number // per_rack}", "b0", self._start)
+        self.control_plane = ControlPlane(self, self.machines)
         self._numbers = itertools.count(1)
         self.replicas: list[Replica] = []
         self._log_from_now()
@@ -120,7 +85,7 @@ class Life:
         self.server.create(Where("trainingjobs", namespace, short, ""), training_job(short, namespace, body))
         uid: str = self.job(name)["metadata"]["uid"]
         self.directories[uid] = directory
-        self.trainers[uid] = Trainer(self, uid, script)
+        self.trainers[uid] = Trainer(self, self.checks, uid, script)
         return uid
 
     def govern(self, limits: Mapping[str, int], counted: Collection[str] | None = None) -> None:
@@ -162,12 +127,6 @@ class Life:
     def knows(self, name: str) -> bool:
         """Whether it was submitted."""
         return name in self._submitted
-
-    def job(self, name: str) -> Object:
-        """A job as it stands."""
-        found = self.server.peek("trainingjobs", *key_of(name))
-        assert found is not None, name
-        return found
 
     def was_told(self, name: str, reason: str) -> bool:
         """Whether there is an Event about a job with this reason."""
@@ -214,13 +173,6 @@ class Life:
         self.journal.note("person", f"{node}: {what} {word.to_json()}")
         self.server.patch(self.health_of(node), {"spec": {what: word.to_json()}}, "merge")
 
-    def health_of(self, node: str) -> Where:
-        """Where its NodeHealth is; whoever has something to say of a node creates it."""
-        at = Where("nodehealths", "", node, "")
-        if self.server.peek(at.resource, at.namespace, at.name) is None:
-            self.server.create(at, {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": node}})
-        return at
-
     def calm_down(self, besides: Collection[str] = ()) -> None:
         """What people and machines mend by themselves, on all nodes but a few."""
         self.network.cuts.clear()
@@ -248,10 +200,6 @@ class Life:
         found = (gang["spec"]["attempt"] for gang in self.server.all("gangs") if gang["spec"]["jobUid"] == job_uid)
         return next(found, 0)
 
-    def attempt_of_pod(self, namespace: str, name: str) -> int:
-        """The last attempt whose record has this pod; the record itself may be further by now. 0 where none ever had it."""
-        return self._seats.get((namespace, name), 0)
-
     def step_clock(self, seconds: float) -> None:
         """The wall clocks of all processes but the API server's are set."""
         self.wall_clock.ahead_seconds += seconds
@@ -268,11 +216,6 @@ class Life:
         return str((self.job(name).get("status") or {}).get("state", ""))
 
     # Time.
-
-    @property
-    def age_seconds(self) -> float:
-        """For how long it has lasted."""
-        return self.loop.time() - self._begun
 
     def run(self, seconds: float) -> None:
         """Let time pass.
@@ -316,7 +259,7 @@ class Life:
     def start_replica(self) -> None:
         """Another replica starts."""
         self.replicas = [one for one in self.replicas if one.alive]
-        self.replicas.append(Replica(self, next(self._numbers)))
+        self.replicas.append(Replica(self, next(self._numbers), self.replica_ended))
 
     def replica_ended(self) -> None:
         """Its kubelet starts it anew."""
@@ -343,13 +286,10 @@ class Life:
 
     # Within.
 
-    def pods_on(self, node: str) -> list[Object]:
-        """Pods that are bound to a node."""
-        return list(self._pods.get(node, {}).values())
-
-    def number_of(self, node: str) -> int:
-        """Of a node."""
-        return int(node[1:])
+    def _start(self, machine: Machine, pod: Object) -> Container:
+        """What a pod runs on a machine."""
+        trainer = self.trainers[pod["metadata"]["labels"][JOB_UID_LABEL]]
+        return container_of(self, self._addresses, machine, pod, trainer)
 
     def describe(self) -> str:
         """The last that has happened."""
@@ -358,34 +298,6 @@ class Life:
             for job in self.server.all("trainingjobs")
         )
         return "\n".join([*self.journal.lines(60), f"seed {self.seed} at {self.loop.time():.1f}: {states}"])
-
-    def _index_pods(self, resource: str, before: Object | None, after: Object | None) -> None:
-        if resource != "pods":
-            return
-        for pod, here in ((before, False), (after, True)):
-            node = (pod or {}).get("spec", {}).get("nodeName")
-            if pod is not None and node:
-                name = pod["metadata"]["name"]
-                if here:
-                    self._pods.setdefault(node, {})[name] = pod
-                elif after is None:
-                    self._pods.get(node, {}).pop(name, None)
-
-    def _index_seats(self, resource: str, _before: Object | None, after: Object | None) -> None:
-        if resource != "gangs" or after is None:
-            return
-        metadata, spec = after["metadata"], after["spec"]
-        for place, member in enumerate(spec.get("members") or ()):
-            pod = pod_name_in(metadata["name"], member.get("index", place), member.get("incarnation", 1))
-            self._seats[metadata["namespace"], pod] = spec["attempt"]
-
-    def fail(self, error: BaseException) -> None:
-        """This life has shown a defect."""
-        if self.defect is None:
-            self.defect = error
-
-    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.fail(context.get("exception") or RuntimeError(str(context.get("message"))))
 
     def _log_from_now(self) -> None:
         def to_journal(_logger: Any, method: str, event: MutableMapping[str, Any]) -> str:

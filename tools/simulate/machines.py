@@ -1,16 +1,16 @@
 """Nodes with their kubelets, and what of the control plane looks after them: heartbeats, node states, owners."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from muster.api.base import rfc3339
 from muster.kube import paths
-from muster.world.views import JOB_UID_LABEL, SCHEDULER_NAME
+from muster.world.views import SCHEDULER_NAME
 from simulate.apiserver import Object, Where, owned
 from simulate.network import API
-from simulate.worker import SIDECAR, Container, container_of
-
-if TYPE_CHECKING:
-    from simulate.life import Life
+from simulate.surroundings import Surroundings
+from simulate.training import HostMachine
+from simulate.worker import SIDECAR, Container
 
 HEARTBEAT_SECONDS = 10.0
 NOT_READY_SECONDS = 40.0
@@ -32,11 +32,12 @@ class Machine:
         stuck: that its containers cannot be ended: their processes hang in the kernel.
     """
 
-    def __init__(self, life: "Life", name: str, rack: str, block: str) -> None:
-        self.life = life
+    def __init__(self, around: Surroundings, name: str, rack: str, block: str, start: "Start") -> None:
+        self.around = around
         self.name = name
         self.rack = rack
         self.block = block
+        self._start_container = start
         self.powered = True
         self.kubelet_runs = True
         self.frozen = False
@@ -50,28 +51,30 @@ class Machine:
         self._lone: set[str] = set()  # uids of pods of which only the sidecar runs on
         self._evidence: list[Object] = []  # what its agent sees and a reboot mends
         self._told_health: Object = {}
-        life.server.create(Where("nodes", "", name, ""), self._node())
-        life.server.create(Where("leases", paths.NODE_LEASES, name, ""), self._lease())
-        life.agenda.after(life.stream("heartbeat", name).uniform(0, HEARTBEAT_SECONDS), self._beat)
+        around.server.create(Where("nodes", "", name, ""), self._node())
+        around.server.create(Where("leases", paths.NODE_LEASES, name, ""), self._lease())
+        around.agenda.after(around.stream("heartbeat", name).uniform(0, HEARTBEAT_SECONDS), self._beat)
 
     @property
     def runs(self) -> bool:
         """Whether processes on it go on."""
         return self.powered and not self.frozen
 
-    def connects(self, other: "Machine") -> bool:
+    def connects(self, other: HostMachine) -> bool:
         """Whether processes on the two can talk."""
-        return self.powered and other.powered and self.life.network.connects(self.name, other.name)
+        return self.powered and other.powered and self.around.network.connects(self.name, other.name)
 
     @property
     def in_touch(self) -> bool:
         """Whether its kubelet and the API server talk."""
-        return self.runs and self.kubelet_runs and self.life.api_is_up and self.life.network.connects(self.name, API)
+        return (
+            self.runs and self.kubelet_runs and self.around.api_is_up and self.around.network.connects(self.name, API)
+        )
 
     @property
     def is_ready(self) -> bool:
         """Whether Kubernetes takes it for ready, and nobody has closed it."""
-        node = self.life.server.peek("nodes", "", self.name)
+        node = self.around.server.peek("nodes", "", self.name)
         return node is not None and _is_ready(node) and not node["spec"].get("unschedulable")
 
     # Faults.
@@ -97,11 +100,11 @@ class Machine:
         self.boot += 1
         self._evidence = []
         self._known.clear()
-        self.life.agenda.after(5.0, self._beat)
+        self.around.agenda.after(5.0, self._beat)
 
     def sicken(self, xid: int) -> None:
         """Its driver complains about a GPU until the machine is rebooted, and its agent sees that."""
-        now = rfc3339(self.life.wall_clock())
+        now = rfc3339(self.around.wall_clock())
         seen = {"firstSeen": now, "lastSeen": now, "count": 1, "bootId": self._boot_id}
         self._evidence.append({"kind": "Xid", "subject": "GPU-0", "code": xid, "message": f"NVRM: Xid: {xid}", **seen})
         self._tell_health()
@@ -121,7 +124,7 @@ class Machine:
 
     def notice(self) -> None:
         """Something has changed that its kubelet is about to see."""
-        self.life.agenda.after(self.life.stream("notice", self.name).uniform(*NOTICE_SECONDS), self.sync)
+        self.around.agenda.after(self.around.stream("notice", self.name).uniform(*NOTICE_SECONDS), self.sync)
 
     # The kubelet.
 
@@ -129,7 +132,7 @@ class Machine:
         """Do what the API server wants of this node, as far as it can be asked."""
         if not self.in_touch:
             return
-        wanted = {pod["metadata"]["uid"]: pod for pod in self.life.pods_on(self.name)}
+        wanted = {pod["metadata"]["uid"]: pod for pod in self.around.pods_on(self.name)}
         for uid, pod in wanted.items():
             self._look_after(uid, pod)
         for uid in [uid for uid in self.workers if uid not in wanted]:
@@ -142,7 +145,7 @@ class Machine:
         deleting = "deletionTimestamp" in metadata
         if phase in ("Succeeded", "Failed"):
             if deleting and uid not in self.workers:
-                self.life.server.remove("pods", metadata["namespace"], metadata["name"])
+                self.around.server.remove("pods", metadata["namespace"], metadata["name"])
             return
         if uid in self._ended:
             self._tell_ended(pod, self._ended.pop(uid))
@@ -157,20 +160,20 @@ class Machine:
             return
         self._lone.discard(uid)
         if deleting:
-            self.life.server.remove("pods", metadata["namespace"], metadata["name"])
+            self.around.server.remove("pods", metadata["namespace"], metadata["name"])
         elif uid in self._known or phase == "Running":  # of before a reboot
             self._tell_ended(pod, 255)
         else:
             self._starting.add(uid)
-            delay = self.life.stream("start", uid).uniform(*START_SECONDS)
-            self.life.agenda.after(delay, lambda: self._start(uid))
+            delay = self.around.stream("start", uid).uniform(*START_SECONDS)
+            self.around.agenda.after(delay, lambda: self._start(uid))
 
     def _start(self, uid: str) -> None:
         if uid not in self._starting or not self.runs or not self.kubelet_runs:
             self._starting.discard(uid)
             return
         self._starting.discard(uid)
-        pod = next((pod for pod in self.life.pods_on(self.name) if pod["metadata"]["uid"] == uid), None)
+        pod = next((pod for pod in self.around.pods_on(self.name) if pod["metadata"]["uid"] == uid), None)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             return
         missing = next((c for c in pod["spec"]["containers"] if c["image"] == MISSING_IMAGE), None)
@@ -179,26 +182,25 @@ class Machine:
             self._tell(pod, {"phase": "Pending"}, {"waiting": waiting})
             return
         self._addresses += 1
-        address = f"10.{self.life.number_of(self.name)}.{self.boot}.{self._addresses}"
+        address = f"10.{_number_of(self.name)}.{self.boot}.{self._addresses}"
         self._known.add(uid)
         pod = {**pod, "status": {**pod["status"], "podIP": address}}
-        trainer = self.life.trainers[pod["metadata"]["labels"][JOB_UID_LABEL]]
-        self.workers[uid] = container_of(self.life, self, pod, trainer)
-        started = rfc3339(self.life.wall_clock())
+        self.workers[uid] = self._start_container(self, pod)
+        started = rfc3339(self.around.wall_clock())
         self._tell(pod, {"phase": "Running", "podIP": address}, {"running": {"startedAt": started}})
 
     def _terminate(self, uid: str) -> None:
         if uid not in self._terminating:
-            self._terminating[uid] = self.life.agenda.now + GRACE_SECONDS
+            self._terminating[uid] = self.around.agenda.now + GRACE_SECONDS
             self.workers[uid].terminate()
-            self.life.agenda.after(GRACE_SECONDS, lambda: self._kill(uid))
+            self.around.agenda.after(GRACE_SECONDS, lambda: self._kill(uid))
 
     def _kill(self, uid: str) -> None:
         worker = self.workers.get(uid)
         if worker is None or not self.powered:
             return
         if not self.runs or not self.kubelet_runs or any(rank.unkillable and rank.alive for rank in worker.ranks):
-            self.life.agenda.after(SYNC_SECONDS, lambda: self._kill(uid))
+            self.around.agenda.after(SYNC_SECONDS, lambda: self._kill(uid))
             return
         worker.kill()
 
@@ -228,20 +230,20 @@ class Machine:
         prepared = [{"name": c["name"], "state": ready} for c in pod["spec"].get("initContainers") or ()]
         status = {**status, "containerStatuses": containers, "initContainerStatuses": prepared}
         metadata = pod["metadata"]
-        self.life.server.change("pods", metadata["namespace"], metadata["name"], {"status": status})
+        self.around.server.change("pods", metadata["namespace"], metadata["name"], {"status": status})
 
     def _beat(self) -> None:
         """The heartbeat, and a look at everything in case something was missed."""
         if not self.powered:
             return
         if self.in_touch:
-            self.life.server.change("leases", paths.NODE_LEASES, self.name, {"spec": self._lease()["spec"]})
-            node = self.life.server.peek("nodes", "", self.name)
+            self.around.server.change("leases", paths.NODE_LEASES, self.name, {"spec": self._lease()["spec"]})
+            node = self.around.server.peek("nodes", "", self.name)
             if node is not None and (not _is_ready(node) or node["status"]["nodeInfo"]["bootID"] != self._boot_id):
-                self.life.server.change("nodes", "", self.name, {"status": self._status("True", "KubeletReady")})
+                self.around.server.change("nodes", "", self.name, {"status": self._status("True", "KubeletReady")})
             self._tell_health()
             self.sync()
-        self.life.agenda.after(HEARTBEAT_SECONDS, self._beat)
+        self.around.agenda.after(HEARTBEAT_SECONDS, self._beat)
 
     # The agent.
 
@@ -251,8 +253,8 @@ class Machine:
         status = {"evidence": list(self._evidence), "agent": agent}
         if not self.in_touch or status == self._told_health:
             return
-        at = self.life.health_of(self.name)
-        self.life.server.change(at.resource, at.namespace, at.name, {"status": status})
+        at = self.around.health_of(self.name)
+        self.around.server.change(at.resource, at.namespace, at.name, {"status": status})
         self._told_health = status
 
     # Its objects.
@@ -279,88 +281,99 @@ class Machine:
         resources = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(GPUS)}
         condition = {"type": "Ready", "status": ready, "reason": reason}
         return {
-            "conditions": [{**condition, "lastTransitionTime": rfc3339(self.life.wall_clock())}],
+            "conditions": [{**condition, "lastTransitionTime": rfc3339(self.around.wall_clock())}],
             "allocatable": resources,
             "capacity": resources,
             "nodeInfo": {"bootID": self._boot_id},
         }
 
     def _lease(self) -> Object:
-        spec = {"holderIdentity": self.name, "renewTime": rfc3339(self.life.wall_clock())}
+        spec = {"holderIdentity": self.name, "renewTime": rfc3339(self.around.wall_clock())}
         return {"metadata": {"name": self.name}, "spec": spec}
+
+
+Start = Callable[[Machine, Object], Container]
+"""What starts the container of a pod on a machine."""
 
 
 class ControlPlane:
     """What looks at the API server's objects beside Muster: node states, and what goes with its owner."""
 
-    def __init__(self, life: "Life") -> None:
-        self._life = life
+    def __init__(self, around: Surroundings, machines: Mapping[str, Machine]) -> None:
+        self._around = around
+        self._machines = machines
         self._renewed: dict[str, tuple[str, float]] = {}
-        life.server.listen(self._changed)
-        life.agenda.after(5.0, self._look_at_nodes)
+        around.server.listen(self._changed)
+        around.agenda.after(5.0, self._look_at_nodes)
 
     def _changed(self, resource: str, before: Object | None, after: Object | None) -> None:
-        life = self._life
+        around = self._around
         if resource == "pods":
             for pod in (before, after):
                 node = (pod or {}).get("spec", {}).get("nodeName")
-                if node in life.machines:
-                    life.machines[node].notice()
+                if node in self._machines:
+                    self._machines[node].notice()
                     return
             if after is not None:
-                delay = life.stream("schedule", after["metadata"]["uid"]).uniform(*SCHEDULE_SECONDS)
-                life.agenda.after(delay, lambda: self._schedule(after))
+                delay = around.stream("schedule", after["metadata"]["uid"]).uniform(*SCHEDULE_SECONDS)
+                around.agenda.after(delay, lambda: self._schedule(after))
         elif resource == "trainingjobs" and after is None and before is not None:
             uid = before["metadata"]["uid"]
-            life.agenda.after(life.stream("collect", uid).uniform(0.05, 1.0), lambda: self._collect(uid))
+            around.agenda.after(around.stream("collect", uid).uniform(0.05, 1.0), lambda: self._collect(uid))
 
     def _schedule(self, pod: Object) -> None:
         """The cluster's scheduler: Muster's pods are pinned to a node, and it binds them there while that is well."""
-        life, metadata = self._life, pod["metadata"]
-        found = life.server.peek("pods", metadata["namespace"], metadata["name"])
+        around, metadata = self._around, pod["metadata"]
+        found = around.server.peek("pods", metadata["namespace"], metadata["name"])
         if found is None or found["metadata"]["uid"] != metadata["uid"] or found["spec"].get("nodeName"):
             return
         if found["spec"].get("schedulerName") == SCHEDULER_NAME or "deletionTimestamp" in found["metadata"]:
             return
-        node = life.server.peek("nodes", "", _pinned_to(found))
-        if not life.api_is_up or node is None or not _is_ready(node) or node["spec"].get("unschedulable"):
-            life.agenda.after(5.0, lambda: self._schedule(pod))
+        node = around.server.peek("nodes", "", _pinned_to(found))
+        if not around.api_is_up or node is None or not _is_ready(node) or node["spec"].get("unschedulable"):
+            around.agenda.after(5.0, lambda: self._schedule(pod))
             return
         target = {"metadata": {"uid": metadata["uid"]}, "target": {"name": node["metadata"]["name"]}}
-        life.server.create(Where("pods", metadata["namespace"], metadata["name"], "binding"), target)
+        around.server.create(Where("pods", metadata["namespace"], metadata["name"], "binding"), target)
 
     def _collect(self, uid: str) -> None:
         for resource in ("gangs", "configmaps", "services", "poddisruptionbudgets", "pods"):
-            for value in list(self._life.server.all(resource)):
+            for value in list(self._around.server.all(resource)):
                 if owned(value, uid):
                     metadata = value["metadata"]
-                    self._life.server.delete(Where(resource, metadata.get("namespace", ""), metadata["name"], ""), None)
+                    self._around.server.delete(
+                        Where(resource, metadata.get("namespace", ""), metadata["name"], ""), None
+                    )
 
     def _look_at_nodes(self) -> None:
-        life = self._life
-        if life.api_is_up:
-            for lease in life.server.all("leases"):
+        around = self._around
+        if around.api_is_up:
+            for lease in around.server.all("leases"):
                 metadata = lease["metadata"]
                 if metadata.get("namespace") == paths.NODE_LEASES:
                     self._look_at(metadata["name"], lease["spec"]["renewTime"])
-        life.agenda.after(5.0, self._look_at_nodes)
+        around.agenda.after(5.0, self._look_at_nodes)
 
     def _look_at(self, name: str, renewed: str) -> None:
-        life = self._life
+        around = self._around
         seen, since = self._renewed.get(name, ("", 0.0))
         if seen != renewed:
-            self._renewed[name] = renewed, life.agenda.now
-        elif life.agenda.now - since >= NOT_READY_SECONDS:
-            node = life.server.peek("nodes", "", name)
+            self._renewed[name] = renewed, around.agenda.now
+        elif around.agenda.now - since >= NOT_READY_SECONDS:
+            node = around.server.peek("nodes", "", name)
             if node is not None and _is_ready(node):
                 condition = {
                     "type": "Ready",
                     "status": "Unknown",
                     "reason": "NodeStatusUnknown",
                     "message": "Kubelet stopped posting node status.",
-                    "lastTransitionTime": rfc3339(life.wall_clock()),
+                    "lastTransitionTime": rfc3339(around.wall_clock()),
                 }
-                life.server.change("nodes", "", name, {"status": {"conditions": [condition]}})
+                around.server.change("nodes", "", name, {"status": {"conditions": [condition]}})
+
+
+def _number_of(node: str) -> int:
+    return int(node[1:])
 
 
 def _pinned_to(pod: Object) -> str:

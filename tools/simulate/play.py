@@ -8,20 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from simulate.checks import ViolationError
-from simulate.faults import (
-    FOR_EVER,
-    FOR_GOOD,
-    KINDS,
-    THEMES,
-    Fault,
-    MissedError,
-    Undo,
-    begin,
-    draw,
-    draw_for_good,
-)
+from simulate.fault import FOR_EVER, FOR_GOOD, Fault, MissedError, Undo
+from simulate.faults import KINDS, THEMES, begin, draw, draw_for_good
 from simulate.jobs import CROWDS, DAYS, LEAST_OFTEN, QUIETER, Day, JobPlan
-from simulate.life import Life, key_of
+from simulate.life import Life
+from simulate.surroundings import key_of
 
 # Beyond the exclusion of nodes after a failure there, the longest back-off, and a second try after either.
 QUIET_SECONDS = 7200.0
@@ -149,7 +140,7 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         except MissedError:
             continue
         outcome.cells[state, fault.kind] += 1
-        life.checks.trail.fault(fault)
+        life.checks.trail.fault(fault, KINDS[fault.kind])
         if undo is not None and fault.seconds < FOR_EVER:
             life.agenda.after(fault.seconds, undo)
         elif undo is not None and fault.seconds < FOR_GOOD:

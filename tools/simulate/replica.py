@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muster.controller import pattern_child
 from muster.controller.cluster import Key
@@ -16,9 +16,7 @@ from muster.lifecycle.decided import Decided
 from simulate.client import SimulatedClient, Way
 from simulate.loop import whose
 from simulate.network import API
-
-if TYPE_CHECKING:
-    from simulate.life import Life
+from simulate.surroundings import Surroundings
 
 PORT = 8443
 LARGE_CROWD = 2048  # launchers, each of which reports every 4 s
@@ -43,10 +41,14 @@ class Replica:
         place: in the network.
         listens: whether launchers that reach it are answered.
         parked: see `Pausable`.
+
+    Args:
+        exited: called when it has exited by itself.
     """
 
-    def __init__(self, life: "Life", number: int) -> None:
-        self.life = life
+    def __init__(self, around: Surroundings, number: int, exited: Callable[[], None]) -> None:
+        self.around = around
+        self._exited = exited
         self.name = f"operator-{number}"
         self.place = f"replica-{number}"
         self.address = f"10.255.0.{number % 250}"
@@ -55,8 +57,8 @@ class Replica:
         # In the order in which they were made: a set would have another in each process.
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.parked: list[asyncio.Handle] | None = None
-        self.way = Way(functools.partial(life.stream, "way", self.name), self._reaches_api)
-        clock = life.loop.time
+        self.way = Way(functools.partial(around.stream, "way", self.name), self._reaches_api)
+        clock = around.loop.time
         settings = Settings(
             pod_name=self.name,
             pod_ip=self.address,
@@ -69,9 +71,9 @@ class Replica:
         )
         token = whose.set(self)
         try:
-            client = SimulatedClient(life.server, self.way, clock)
-            self.operator = _Process(self, client, settings, clock, life.wall_clock, lambda: 0.0, self._exits)
-            life.loop.create_task(self.operator.start())
+            client = SimulatedClient(around.server, self.way, clock)
+            self.operator = _Process(self, client, settings, clock, around.wall_clock, lambda: 0.0, self._exits)
+            around.loop.create_task(self.operator.start())
         finally:
             whose.reset(token)
 
@@ -93,7 +95,7 @@ class Replica:
         self.resume()
         for task in list(self.tasks):
             task.cancel()
-        self.life.journal.note("replica", f"{self.name} is dead")
+        self.around.journal.note("replica", f"{self.name} is dead")
 
     def ended(self, task: asyncio.Task[Any]) -> None:
         """One of its tasks has."""
@@ -103,21 +105,21 @@ class Replica:
         """SIGSTOP: nothing of it moves, and its connections stay."""
         if self.alive and self.parked is None:
             self.parked = []
-            self.life.journal.note("replica", f"{self.name} stands still")
+            self.around.journal.note("replica", f"{self.name} stands still")
 
     def resume(self) -> None:
         """SIGCONT: it goes on where it was, and knows nothing of the time between."""
         if self.parked is not None:
-            self.life.loop.resume(self)
+            self.around.loop.resume(self)
 
     def _exits(self, code: int) -> None:
-        self.life.journal.note("replica", f"{self.name} exits with code {code}")
+        self.around.journal.note("replica", f"{self.name} exits with code {code}")
         self.kill()
-        self.life.replica_ended()
+        self._exited()
 
     def _reaches_api(self) -> bool:
-        life = self.life
-        return self.alive and life.api_is_up and life.network.connects(self.place, API)
+        around = self.around
+        return self.alive and around.api_is_up and around.network.connects(self.place, API)
 
 
 class _Process(Operator):
@@ -140,7 +142,7 @@ class _Process(Operator):
         """The simulated API server admits everything."""
 
     def _crowd(self) -> int:
-        return max(super()._crowd(), LARGE_CROWD if self._replica.life.is_large else 0)
+        return max(super()._crowd(), LARGE_CROWD if self._replica.around.is_large else 0)
 
     async def _server_version(self) -> str:
         return "simulated"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from simulate.faults import Fault
+from simulate.fault import Fault
 from simulate.play import Outcome, Story, play
 
 T = TypeVar("T")

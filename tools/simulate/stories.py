@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from simulate.faults import KINDS, Fault
+from simulate.fault import Fault
+from simulate.faults import KINDS
 from simulate.jobs import DAYS
 from simulate.play import Story
 

@@ -7,18 +7,16 @@ nothing.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muster.api.gang import FaultClass
 from muster.api.trainingjob import Recovery
 from muster.lifecycle.record import MAX_INCIDENTS
 from muster.recovery.budgets import APPLICATION_EXHAUSTED, HARDWARE_EXHAUSTED, NOT_OWN_DOING, OWN_DOING
 from simulate.apiserver import Object
-from simulate.faults import KINDS, Fault
+from simulate.fault import Fault, Kind
+from simulate.surroundings import Surroundings
 from simulate.violation import Hold
-
-if TYPE_CHECKING:
-    from simulate.life import Life
 
 Incident = Mapping[str, Any]
 
@@ -56,6 +54,7 @@ class _Hit:
     """
 
     fault: Fault
+    kind: Kind
     begun: float
     seen_seconds: float
     over: float
@@ -79,8 +78,8 @@ class _Books:
 class Trail:
     """All incidents of all jobs, by uid."""
 
-    def __init__(self, life: "Life", hold: Hold) -> None:
-        self._life = life
+    def __init__(self, around: Surroundings, hold: Hold) -> None:
+        self._around = around
         self._hold = hold
         self._books: dict[str, _Books] = {}
         self._hits: list[_Hit] = []
@@ -89,22 +88,22 @@ class Trail:
 
     def published(self, uid: str, step: int) -> None:
         """A checkpoint is complete."""
-        self._of(uid).saved.append((self._life.agenda.now, step))
+        self._of(uid).saved.append((self._around.agenda.now, step))
 
-    def fault(self, fault: Fault) -> None:
+    def fault(self, fault: Fault, kind: Kind) -> None:
         """It has hit something."""
-        now, lasts = self._life.agenda.now, bool(fault.seconds)
+        now, lasts = self._around.agenda.now, bool(fault.seconds)
         seen = SLOWLY_SEEN_SECONDS if fault.kind in _SLOWLY_SEEN else SEEN_SECONDS
-        if fault.kind == "ContainerFrozen" or KINDS[fault.kind].of_nodes:
+        if fault.kind == "ContainerFrozen" or kind.of_nodes:
             self.excuse(fault.seconds)  # launchers there may have something to tell, and nobody hears it
         times = fault.count * (2 + int(min(fault.seconds, 1e6) / AGAIN_SECONDS)) if lasts else 1
-        hit = _Hit(fault, now, seen, now + fault.seconds + seen, self._troubled_until + seen, times)
+        hit = _Hit(fault, kind, now, seen, now + fault.seconds + seen, self._troubled_until + seen, times)
         self._hits.append(hit)
         self._unseen.append(hit)
 
     def excuse(self, seconds: float) -> None:
         """For so long the operator may not be told, and charge what it has not seen yet afterwards."""
-        now = self._life.agenda.now
+        now = self._around.agenda.now
         if now + seconds <= self._troubled_until:  # which all know that have not been seen yet
             return
         self._troubled_until = now + seconds
@@ -114,7 +113,7 @@ class Trail:
 
     def calm(self) -> None:
         """All troubles are over."""
-        now = self._life.agenda.now
+        now = self._around.agenda.now
         self._troubled_until = min(self._troubled_until, now)
         for hit in self._hits:
             hit.late = min(hit.late, now + hit.seen_seconds)
@@ -123,7 +122,7 @@ class Trail:
         """It is over, which it was to be much later."""
         for hit in self._hits:
             if hit.fault is fault:
-                hit.over = self._life.agenda.now + hit.seen_seconds
+                hit.over = self._around.agenda.now + hit.seen_seconds
 
     def written(self, before: Object | None, after: Object) -> None:
         """A record has changed."""
@@ -155,7 +154,7 @@ class Trail:
         for incident in has:
             charge = books.charges.get(incident["attempt"])
             if charge is None:
-                books.charges[incident["attempt"]] = _Charge(self._life.agenda.now, incident)
+                books.charges[incident["attempt"]] = _Charge(self._around.agenda.now, incident)
             else:
                 charge.incident = incident
 
@@ -172,16 +171,16 @@ class Trail:
 
     def judge(self, name: str) -> None:
         """Whether each incident of a job whose program is sound goes back to a fault of its own."""
-        charges = list(self._of(self._life.job(name)["metadata"]["uid"]).charges.values())
+        charges = list(self._of(self._around.job(name)["metadata"]["uid"]).charges.values())
         both = [charge for charge in charges if charge.incident["faultClass"] in {*OWN_DOING, *NOT_OWN_DOING}]
-        self._match("a fault is charged once", name, both, [h for h in self._hits if _blames(h.fault)])
+        self._match("a fault is charged once", name, both, [h for h in self._hits if not h.kind.spares_training])
         own = [charge for charge in charges if charge.incident["faultClass"] in OWN_DOING]
-        programs = [hit for hit in self._hits if not KINDS[hit.fault.kind].spares_program]
+        programs = [hit for hit in self._hits if not hit.kind.spares_program]
         self._match("hardware uses up no restart of the program", name, own, programs)
 
     def _match(self, rule: str, name: str, charges: Iterable[_Charge], hits: Iterable[_Hit]) -> None:
         left = {id(hit): hit.left for hit in hits}
-        about = [hit for hit in hits if hit.fault.job in ("", name) or KINDS[hit.fault.kind].of_nodes]
+        about = [hit for hit in hits if hit.fault.job in ("", name) or hit.kind.of_nodes]
         for charge in sorted(charges, key=lambda charge: charge.at):
             could = [hit for hit in about if left[id(hit)] and hit.begun <= charge.at <= hit.until]
             self._hold(
@@ -195,8 +194,8 @@ class Trail:
         if reason not in _BUDGETS:
             return
         classes, name, most = _BUDGETS[reason]
-        books, now = self._of(job["metadata"]["uid"]), self._life.agenda.now
-        lag = max(self._life.directories[job["metadata"]["uid"]].lag_seconds.values(), default=0.0)
+        books, now = self._of(job["metadata"]["uid"]), self._around.agenda.now
+        lag = max(self._around.directories[job["metadata"]["uid"]].lag_seconds.values(), default=0.0)
         is_looked_for = (job["spec"].get("checkpoint") or {}).get("directory")  # else a program saves for itself alone
         listed = [(at, step) for at, step in books.saved if is_looked_for and at < now - LISTED_SECONDS - lag]
         left = [
@@ -214,11 +213,6 @@ class Trail:
 
     def _of(self, uid: str) -> _Books:
         return self._books.setdefault(uid, _Books())
-
-
-def _blames(fault: Fault) -> bool:
-    """Whether an incident may go back to it."""
-    return not KINDS[fault.kind].spares_training
 
 
 def _furthest(incident: Incident) -> int:

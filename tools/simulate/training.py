@@ -2,18 +2,15 @@
 
 import functools
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from muster.node.launcher.matcher import Printed
 from muster.node.launcher.snapshot import RankView
 from muster.node.launcher.stepclock import StepClock
 from simulate.storage import Directory, Save
-
-if TYPE_CHECKING:
-    from simulate.life import Life
-    from simulate.worker import Container
+from simulate.surroundings import Surroundings
 
 VICTIM_SECONDS = 0.5
 VICTIM_TAIL = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer"
@@ -50,12 +47,81 @@ class Script:
     lasts_seconds: float = 0.0
 
 
+class HostMachine(Protocol):
+    """The machine that a rank runs on, as the rank knows it."""
+
+    @property
+    def name(self) -> str:
+        """Of the node."""
+
+    @property
+    def powered(self) -> bool:
+        """Whether anything of it runs."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether processes on it go on."""
+
+    @property
+    def workers(self) -> Mapping[str, "HostContainer"]:
+        """Its containers, by uid of the pod."""
+
+    def connects(self, other: "HostMachine") -> bool:
+        """Whether processes on the two can talk."""
+
+
+class HostContainer(Protocol):
+    """The container that a rank runs in, as the rank knows it."""
+
+    @property
+    def around(self) -> Surroundings:
+        """What the life consists of beside it."""
+
+    @property
+    def machine(self) -> HostMachine:
+        """Where it runs."""
+
+    @property
+    def uid(self) -> str:
+        """Of its pod."""
+
+    @property
+    def trainer(self) -> "Trainer":
+        """What it trains for."""
+
+    @property
+    def ranks(self) -> "Sequence[RankProcess]":
+        """Its ranks."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it runs any more."""
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing in it moves."""
+
+    @property
+    def thawed_at(self) -> float:
+        """When it went on for the last time."""
+
+    @property
+    def can_write(self) -> bool:
+        """Whether its ranks can write into the checkpoint directory."""
+
+    def now(self) -> float:
+        """The machine's clock that only goes on."""
+
+    def wake(self) -> None:
+        """Something has happened to a rank."""
+
+
 class RankProcess:
     """One rank process, as the launcher's supervisor and its fellows see it."""
 
     local_rank = 0
 
-    def __init__(self, worker: "Container", attempt: "Attempt", rank: int, pid: int) -> None:
+    def __init__(self, worker: HostContainer, attempt: "Attempt", rank: int, pid: int) -> None:
         self.worker = worker
         self.attempt = attempt
         self.rank = rank
@@ -64,7 +130,7 @@ class RankProcess:
         self.hung = False
         self.unkillable = False
         self.is_doomed = False  # SIGKILL was sent to it: it never runs code of its own again
-        self.ready_at = worker.life.agenda.now + worker.life.stream("import", worker.uid).uniform(*IMPORT_SECONDS)
+        self.ready_at = worker.around.agenda.now + worker.around.stream("import", worker.uid).uniform(*IMPORT_SECONDS)
         # What the supervisor knows.
         self.clock = StepClock()
         self.printed = Printed()
@@ -162,7 +228,7 @@ class Attempt:
         self.resume_step = step
         self.ranks: dict[int, RankProcess] = {}
         self._trainer = trainer
-        self._life = trainer.life
+        self._around = trainer.around
         self._runs = False
         self._stuck_since: float | None = None
         self._finished = False
@@ -175,12 +241,12 @@ class Attempt:
         if len(self.ranks) == self.count and not self._runs:
             self._runs = True
             ready = max(rank.ready_at for rank in self.ranks.values())
-            self._life.agenda.at(ready + self._pace(), self._make_step)
+            self._around.agenda.at(ready + self._pace(), self._make_step)
 
     def ended(self, process: RankProcess, *, visibly: bool) -> None:
         """A rank has ended: connections that it had are reset, where anybody is left to do it."""
         if visibly and process.status and not self._trainer.script.waits:
-            self._life.agenda.after(VICTIM_SECONDS, lambda: self._take_along(process))
+            self._around.agenda.after(VICTIM_SECONDS, lambda: self._take_along(process))
 
     def _take_along(self, dead: RankProcess) -> None:
         if self.ranks.get(dead.rank) is not dead:
@@ -191,7 +257,7 @@ class Attempt:
                 rank.exit(1, VICTIM_TAIL)
 
     def _pace(self) -> float:
-        stream = self._life.stream("pace", self._trainer.job, str(self.number))
+        stream = self._around.stream("pace", self._trainer.job, str(self.number))
         return self._trainer.script.step_seconds * stream.uniform(0.97, 1.03)
 
     def _make_step(self) -> None:
@@ -199,11 +265,11 @@ class Attempt:
             self._runs = False  # a pod that is made anew before its attempt has its go begins the steps again
             return
         if not self._is_able():
-            now = self._life.agenda.now
+            now = self._around.agenda.now
             self._stuck_since = now if self._stuck_since is None else self._stuck_since
             if now - self._stuck_since >= WATCHDOG_SECONDS:
                 self._watchdog()  # of those that move: who is frozen goes on one day, or is ended then
-            self._life.agenda.after(STUCK_SECONDS, self._make_step)
+            self._around.agenda.after(STUCK_SECONDS, self._make_step)
             return
         self._stuck_since = None
         script, step = self._trainer.script, self.step + 1
@@ -225,7 +291,7 @@ class Attempt:
             return
         if step % script.checkpoint_every == 0 and step > self._saved:
             self._save(step)
-        self._life.agenda.after(self._pace(), self._make_step)
+        self._around.agenda.after(self._pace(), self._make_step)
 
     def goes_back(self, steps: int) -> bool:
         """The program loads an older state of its own, as after a spike of the loss, and goes on from there; whether it does."""
@@ -240,7 +306,7 @@ class Attempt:
         if rank.alive and rank.worker.machine.runs and not rank.worker.is_frozen:
             rank.exit(1, "IndexError: list index out of range")
         elif rank.alive:
-            self._life.agenda.after(STUCK_SECONDS, self._crash)
+            self._around.agenda.after(STUCK_SECONDS, self._crash)
 
     def _is_able(self) -> bool:
         ranks = list(self.ranks.values())
@@ -248,7 +314,7 @@ class Attempt:
             return False
         if any(rank.worker.is_frozen for rank in ranks):
             return False
-        return not self._life.network.cuts or all(
+        return not self._around.network.cuts or all(
             one.worker.machine.connects(other.worker.machine) for one in ranks for other in ranks
         )
 
@@ -260,10 +326,10 @@ class Attempt:
     def _save(self, step: int) -> None:
         """Each rank writes its part, and then the first of them the marker."""
         self._saved = step
-        agenda, seconds = self._life.agenda, self._trainer.script.save_seconds
+        agenda, seconds = self._around.agenda, self._trainer.script.save_seconds
         save = self._trainer.directory.begin(step, self.number, self.count)
         for rank in self.ranks.values():
-            part_seconds = seconds * self._life.stream("save", rank.worker.uid).uniform(*PART_OF_SAVE)
+            part_seconds = seconds * self._around.stream("save", rank.worker.uid).uniform(*PART_OF_SAVE)
             agenda.after(part_seconds, functools.partial(self._write_shard, save, rank))
         agenda.after(seconds, lambda: self._finish_save(save))
 
@@ -271,7 +337,7 @@ class Attempt:
         if not rank.alive:
             return
         if not rank.can_write:
-            self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._write_shard(save, rank))
+            self._around.agenda.after(SAVE_RETRY_SECONDS, lambda: self._write_shard(save, rank))
             return
         self._trainer.wrote_part(self, save, rank)
 
@@ -280,7 +346,7 @@ class Attempt:
         if not all(rank.alive for rank in ranks):
             return
         if len(save.written) < self.count or not all(rank.can_write for rank in ranks):
-            self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._finish_save(save))
+            self._around.agenda.after(SAVE_RETRY_SECONDS, lambda: self._finish_save(save))
             return
         self._trainer.saved(self, save)
         if self._trainer.is_last(save.step):
@@ -288,11 +354,28 @@ class Attempt:
                 rank.exit(0)
 
 
+class Observer(Protocol):
+    """What is shown all that ranks do, before they do it."""
+
+    def rank_starts(self, trainer: "Trainer", process: RankProcess, step: int) -> None:
+        """A rank is about to run."""
+
+    def makes_step(self, trainer: "Trainer", attempt: Attempt) -> None:
+        """All ranks of an attempt have finished a step."""
+
+    def writes(self, trainer: "Trainer", attempt: Attempt, step: int) -> None:
+        """A rank of an attempt is about to write its part of a checkpoint."""
+
+    def publishes(self, trainer: "Trainer", attempt: Attempt, step: int) -> None:
+        """A checkpoint of an attempt is about to be complete."""
+
+
 class Trainer:
     """The training of one job: its attempts, one after the other if all is well."""
 
-    def __init__(self, life: "Life", job: str, script: Script) -> None:
-        self.life = life
+    def __init__(self, around: Surroundings, observer: Observer, job: str, script: Script) -> None:
+        self.around = around
+        self._observer = observer
         self.job = job
         self.script = script
         self.attempts: dict[int, Attempt] = {}
@@ -302,13 +385,13 @@ class Trainer:
         self.is_broken = False  # its program fails after each start
         self.has_forgotten = False  # it has made steps that a checkpoint has which it was to go on from
 
-    def start(self, worker: "Container", number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
+    def start(self, worker: HostContainer, number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
         """A launcher starts a rank."""
         attempt = self.attempts.get(number)
         if attempt is None:
             attempt = self.attempts[number] = Attempt(self, number, count, step)
         process = RankProcess(worker, attempt, rank, pid)
-        self.life.checks.rank_starts(self, process, step)
+        self._observer.rank_starts(self, process, step)
         self.newest_started = max(self.newest_started, number)
         attempt.join(process)
         return process
@@ -316,29 +399,29 @@ class Trainer:
     def is_last(self, step: int) -> bool:
         """Whether the training is over with this step: which one that is may turn out late."""
         script = self.script
-        if self._last is None and self.life.age_seconds >= script.lasts_seconds:
+        if self._last is None and self.around.age_seconds >= script.lasts_seconds:
             self._last = max(script.total_steps, step + LAST_STEPS) if script.lasts_seconds else script.total_steps
         return self._last is not None and step >= self._last
 
     def stepped(self, attempt: Attempt) -> None:
         """All ranks of an attempt have finished a step."""
-        self.life.checks.makes_step(self, attempt)
+        self._observer.makes_step(self, attempt)
 
     @property
     def directory(self) -> Directory:
         """Where its checkpoints are."""
-        return self.life.directories[self.job]
+        return self.around.directories[self.job]
 
     def wrote_part(self, attempt: Attempt, save: Save, rank: RankProcess) -> None:
         """A rank of an attempt has written its part of a checkpoint."""
-        self.life.checks.writes(self, attempt, save.step)
-        self.directory.write_shard(save, rank.rank, rank.worker.machine.name, self.life.agenda.now)
+        self._observer.writes(self, attempt, save.step)
+        self.directory.write_shard(save, rank.rank, rank.worker.machine.name, self.around.agenda.now)
 
     def saved(self, attempt: Attempt, save: Save) -> None:
         """A checkpoint of an attempt is complete."""
-        self.life.checks.publishes(self, attempt, save.step)
+        self._observer.publishes(self, attempt, save.step)
         self.has_finished |= self.is_last(save.step)
-        self.directory.write_marker(save, attempt.ranks[0].worker.machine.name, self.life.agenda.now)
+        self.directory.write_marker(save, attempt.ranks[0].worker.machine.name, self.around.agenda.now)
 
     @property
     def made(self) -> int:

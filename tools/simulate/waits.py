@@ -6,17 +6,16 @@ told. Troubles of the API server and the operator excuse everybody while they la
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from muster.api.trainingjob import Checkpoint
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.record import ASSEMBLY_TIMED_OUT
 from muster.recovery.budgets import BACK_OFF_LIMIT_SECONDS
 from simulate.apiserver import Key, Object
+from simulate.machines import Machine
+from simulate.surroundings import Surroundings
 from simulate.violation import Hold
-
-if TYPE_CHECKING:
-    from simulate.life import Life
 
 LOOK_SECONDS = 20.0
 # A plan is made every 15 s at the latest, another replica leads after as long, and a status is written at once.
@@ -52,8 +51,9 @@ class Waits:
         limited: namespaces with a limit of their own: who is behind there may be so because of that.
     """
 
-    def __init__(self, life: "Life", hold: Hold) -> None:
-        self._life = life
+    def __init__(self, around: Surroundings, machines: Mapping[str, Machine], hold: Hold) -> None:
+        self._around = around
+        self._machines = machines
         self._hold = hold
         self.priority_of: Callable[[Key], int] = lambda _: 0
         self.limited: Collection[str] = ()
@@ -73,15 +73,15 @@ class Waits:
     def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
         """Judge from now on."""
         self.priority_of, self.limited, self._is_on = priority_of, limited, True
-        self._life.agenda.after(LOOK_SECONDS, self._look)
+        self._around.agenda.after(LOOK_SECONDS, self._look)
 
     def excuse(self, seconds: float) -> None:
         """For so long the operator may be behind."""
-        self._clear_since = max(self._clear_since, self._life.agenda.now + seconds)
+        self._clear_since = max(self._clear_since, self._around.agenda.now + seconds)
 
     def calm(self) -> None:
         """Trouble is over; whatever was an excuse is none any more."""
-        self._clear_since, self._is_quiet = min(self._clear_since, self._life.agenda.now), True
+        self._clear_since, self._is_quiet = min(self._clear_since, self._around.agenda.now), True
 
     # What is written.
 
@@ -89,7 +89,7 @@ class Waits:
         """A job has changed."""
         value = after or before
         assert value is not None
-        uid, now = value["metadata"]["uid"], self._life.agenda.now
+        uid, now = value["metadata"]["uid"], self._around.agenda.now
         if after is None:
             for kept in (self._queued, self._states, self._usable):
                 kept.pop(uid, None)
@@ -113,7 +113,7 @@ class Waits:
 
     def record_written(self, before: Object | None, after: Object | None) -> None:
         """A record has changed, or is gone."""
-        value, now = after or before, self._life.agenda.now
+        value, now = after or before, self._around.agenda.now
         assert value is not None
         uid = value["spec"]["jobUid"]
         if after is None:
@@ -145,7 +145,7 @@ class Waits:
         job = self._job(spec["jobUid"])
         if job is None:
             return
-        nodes, now = _nodes(gang), self._life.agenda.now
+        nodes, now = _nodes(gang), self._around.agenda.now
         replaced = set().union(*(taken for at, taken in self._replaced if now - at <= WRITTEN_SECONDS))
         place = self._place(job, replaces=False)
         for uid, since in self._queued.items():
@@ -164,7 +164,7 @@ class Waits:
                 text = (
                     f"{_name(job)} gets {sorted(wanted)}, for which {_name(other)} has waited for {now - since:.0f} s"
                 )
-                self._life.agenda.after(TOLD_SECONDS, functools.partial(self._still_waits, uid, since, now, text))
+                self._around.agenda.after(TOLD_SECONDS, functools.partial(self._still_waits, uid, since, now, text))
 
     def _still_waits(self, uid: str, since: float, then: float, text: str) -> None:
         """Whether somebody who was passed over then was so: one plan can have nodes for both."""
@@ -180,16 +180,16 @@ class Waits:
     # What goes on.
 
     def _look(self) -> None:
-        nodes = (node["metadata"] for node in self._life.server.all("nodes"))
+        nodes = (node["metadata"] for node in self._around.server.all("nodes"))
         deleted = [node["name"] for node in nodes if "deletionTimestamp" in node]
-        self._deleted = {name: self._deleted.get(name, self._life.agenda.now) for name in deleted}
-        jobs = list(self._life.server.all("trainingjobs"))
+        self._deleted = {name: self._deleted.get(name, self._around.agenda.now) for name in deleted}
+        jobs = list(self._around.server.all("trainingjobs"))
         for job in jobs:
             if not (job.get("status") or {}).get("completion"):
                 self._look_at(job)
         if self._is_quiet:
             self._look_at_nodes()
-        self._life.agenda.after(LOOK_SECONDS, self._look)
+        self._around.agenda.after(LOOK_SECONDS, self._look)
 
     def _look_at(self, job: Object) -> None:
         uid, status, record = job["metadata"]["uid"], job.get("status") or {}, self._record(job)
@@ -198,7 +198,7 @@ class Waits:
         seconds = self._lasted(since)
         running = _running(status).get("reason", "")
         self._hold("who waits is told why", bool(status.get("reason")) or seconds < TOLD_SECONDS, f"{name}: {status}")
-        stepped = STEPPED_SECONDS if self._life.clock_has_stepped else 0.0
+        stepped = STEPPED_SECONDS if self._around.clock_has_stepped else 0.0
         for reason, bound in (
             ("Settling", SETTLED_SECONDS),
             ("CrashLoopBackOff", BACK_OFF_LIMIT_SECONDS + TOLD_SECONDS + stepped),
@@ -240,7 +240,7 @@ class Waits:
     def _look_at_leave(self, name: str, job: Object, leave: Object, since: float) -> None:
         timeout = (job["spec"].get("checkpoint") or {}).get("saveTimeoutSeconds", Checkpoint().save_timeout_seconds)
         seconds = self._lasted(since)
-        stepped = STEPPED_SECONDS if self._life.clock_has_stepped else 0.0
+        stepped = STEPPED_SECONDS if self._around.clock_has_stepped else 0.0
         reason = (job.get("status") or {}).get("reason", "")
         self._hold(
             "a planned leave has an end",
@@ -263,7 +263,7 @@ class Waits:
         if len(free) < needs:
             self._usable.clear()
             return
-        self._usable = {uid: self._usable.get(uid, self._life.agenda.now)}
+        self._usable = {uid: self._usable.get(uid, self._around.agenda.now)}
         seconds = self._lasted(max(self._usable[uid], self._queued[uid]))
         self._hold(
             "nodes that are free are used by the first who waits",
@@ -274,7 +274,7 @@ class Waits:
 
     def _free(self) -> set[str]:
         """Nodes of which nothing says that they are taken, or not sound."""
-        server = self._life.server
+        server = self._around.server
         sick = {
             health["metadata"]["name"]
             for health in server.all("nodehealths")
@@ -285,7 +285,7 @@ class Waits:
         taken = {pod["spec"].get("nodeName") for pod in server.all("pods") if pod["status"].get("phase") not in _ENDED}
         for gang in server.all("gangs"):
             taken |= _nodes(gang) | {ghost.get("node") for ghost in gang["spec"].get("ghosts") or ()}
-        sound = {name for name, machine in self._life.machines.items() if machine.in_touch and machine.is_ready}
+        sound = {name for name, machine in self._machines.items() if machine.in_touch and machine.is_ready}
         return sound - sick - taken
 
     def _is_charged(self, job: Object) -> bool:
@@ -293,10 +293,10 @@ class Waits:
 
     def _lasted(self, since: float) -> float:
         """For how long something has, while the operator had no trouble."""
-        return self._life.agenda.now - max(since, self._clear_since)
+        return self._around.agenda.now - max(since, self._clear_since)
 
     def _job(self, uid: str) -> Object | None:
-        return next((job for job in self._life.server.all("trainingjobs") if job["metadata"]["uid"] == uid), None)
+        return next((job for job in self._around.server.all("trainingjobs") if job["metadata"]["uid"] == uid), None)
 
     def _record(self, job: Object) -> Object | None:
         return self._records.get(job["metadata"]["uid"])

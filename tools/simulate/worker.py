@@ -6,7 +6,8 @@ import json
 import signal
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 from muster.coordinator.auth import Caller
 from muster.node.launcher.environment import Settings
@@ -20,13 +21,10 @@ from muster.node.launcher.snapshot import Snapshot
 from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.messages import Directive, Report, decode_directive, digest_of
 from simulate.network import CONNECT_SECONDS, LATENCY_SECONDS, STORAGE
+from simulate.replica import Replica
 from simulate.storage import Directory, SimulatedFiles
-from simulate.training import RankProcess, Trainer
-
-if TYPE_CHECKING:
-    from simulate.life import Life
-    from simulate.machines import Machine
-    from simulate.replica import Replica
+from simulate.surroundings import Surroundings
+from simulate.training import HostMachine, RankProcess, Trainer
 
 LOOK_SECONDS = 0.02, 0.2  # at the checkpoint directory
 SOONEST_SECONDS = 0.001
@@ -44,6 +42,13 @@ _SIGN = b'{"sign": true}\n'  # of life, with which a look begins
 _directive = functools.lru_cache(maxsize=4096)(decode_directive)
 
 
+class Kubelet(HostMachine, Protocol):
+    """The machine that a container runs on, as the container knows it."""
+
+    def worker_ended(self, worker: "Container") -> None:
+        """A container has ended."""
+
+
 class Container:
     """One container that trains, from its start to its end.
 
@@ -53,8 +58,8 @@ class Container:
         thawed_at: when it went on for the last time.
     """
 
-    def __init__(self, life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> None:
-        self.life = life
+    def __init__(self, around: Surroundings, machine: Kubelet, pod: dict[str, Any], trainer: Trainer) -> None:
+        self.around = around
         self.machine = machine
         self.trainer = trainer
         self.name: str = pod["metadata"]["name"]
@@ -66,7 +71,7 @@ class Container:
         self.is_frozen = False
         self.thawed_at = float("-inf")
         self.ranks: list[RankProcess] = []
-        self.directory: Directory = life.directories[trainer.job]
+        self.directory: Directory = around.directories[trainer.job]
         self._is_killed = False  # nothing of it does anything any more
         self._waiting: list[Callable[[], None]] = []  # what has come while it was frozen
 
@@ -84,19 +89,19 @@ class Container:
     def reaches_storage(self) -> bool:
         """Whether a look at the checkpoint directory ever ends."""
         node = self.machine.name
-        return node not in self.directory.stalls and self.life.network.connects(node, STORAGE)
+        return node not in self.directory.stalls and self.around.network.connects(node, STORAGE)
 
     def now(self) -> float:
         """The machine's clock that only goes on."""
-        return self.life.agenda.now
+        return self.around.agenda.now
 
     def at(self, moment: float, event: Callable[[], None]) -> None:
         """Something happens in it, unless it is over by then; while it is frozen, later."""
-        self.life.agenda.at(moment, functools.partial(self._happens, event))
+        self.around.agenda.at(moment, functools.partial(self._happens, event))
 
     def after(self, seconds: float, event: Callable[[], None]) -> None:
         """The same in so many seconds."""
-        self.at(self.life.agenda.now + seconds, event)
+        self.at(self.around.agenda.now + seconds, event)
 
     def wake(self) -> None:
         """Something has happened to a rank."""
@@ -111,7 +116,7 @@ class Container:
         if all(killed):
             self._over(128 + signal.SIGKILL)
         else:
-            self.life.agenda.after(UNKILLED_SECONDS, self.kill)
+            self.around.agenda.after(UNKILLED_SECONDS, self.kill)
 
     def vanish(self) -> None:
         """Its machine has lost its power."""
@@ -125,7 +130,7 @@ class Container:
 
     def thaw(self) -> None:
         """It goes on, and what has come meanwhile is there."""
-        self.is_frozen, self.thawed_at = False, self.life.agenda.now
+        self.is_frozen, self.thawed_at = False, self.around.agenda.now
         waiting, self._waiting = self._waiting, []
         for event in waiting:
             self._happens(event)
@@ -147,8 +152,8 @@ class Container:
 class PlainWorker(Container):
     """A worker without a launcher: the container is the rank."""
 
-    def __init__(self, life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> None:
-        super().__init__(life, machine, pod, trainer)
+    def __init__(self, around: Surroundings, machine: Kubelet, pod: dict[str, Any], trainer: Trainer) -> None:
+        super().__init__(around, machine, pod, trainer)
         environment = _environment(pod)
         self._rank, self._count = int(environment["NODE_RANK"]), int(environment["NNODES"])
         self.after(0.01, self._start)
@@ -170,16 +175,18 @@ class PlainWorker(Container):
 
     def _start(self) -> None:
         """It finds by itself where to go on. Its attempt is its pod's: the record may have gone on before it came to run."""
-        step = self.directory.newest_shown(self.machine.name, self.life.agenda.now) if self.reaches_storage else 0
-        attempt = self.life.attempt_of_pod(self.namespace, self.name)
-        self.ranks = [self.trainer.start(self, attempt, self._rank, self._count, step, next(self.life.pids))]
+        step = self.directory.newest_shown(self.machine.name, self.around.agenda.now) if self.reaches_storage else 0
+        attempt = self.around.attempt_of_pod(self.namespace, self.name)
+        self.ranks = [self.trainer.start(self, attempt, self._rank, self._count, step, next(self.around.pids))]
 
 
 class Worker(Container):
     """One container whose first process is the shipped launcher."""
 
-    def __init__(self, life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> None:
-        super().__init__(life, machine, pod, trainer)
+    def __init__(
+        self, around: Surroundings, addresses: "Addresses", machine: Kubelet, pod: dict[str, Any], trainer: Trainer
+    ) -> None:
+        super().__init__(around, machine, pod, trainer)
         self.dead_children: dict[int, int] = {}
         self._ahead = 0.0  # what a step of the launcher that waits has waited for
         self._turn_at = self._hears_at = float("inf")
@@ -187,7 +194,8 @@ class Worker(Container):
         index, gang = int(environment["MUSTER_WORKER_INDEX"]), environment["MUSTER_GANG"]
         path = self.directory.path if environment.get("MUSTER_CHECKPOINT_DIRECTORY") else ""
         self.datagrams = Datagrams(self)
-        life.addresses[self.address] = self
+        self.addresses = addresses
+        addresses.workers[self.address] = self
         self.reporter = SimulatedReporter(self, scans=bool(path))
         settings = Settings("", 0, "", "", "", self.address, index, "", gang=gang, checkpoint_directory=path)
         storage = SimulatedStorage(self, self.directory) if path else None
@@ -195,25 +203,25 @@ class Worker(Container):
             settings,
             SimulatedHost(self),  # type: ignore[arg-type]
             self.reporter,  # type: ignore[arg-type]
-            Peers(self.datagrams, gang, life.stream("nonce", self.uid).randbytes),  # type: ignore[arg-type]
+            Peers(self.datagrams, gang, around.stream("nonce", self.uid).randbytes),  # type: ignore[arg-type]
             Marker(storage),  # type: ignore[arg-type]
             Scanner(path, settings.scan_seconds, settings.scan_deadline_seconds, lambda *_: Looker(self)),  # type: ignore[arg-type]
             Matcher("", self.log),
             self.log,
         )
-        self.turn_at(life.agenda.now)
+        self.turn_at(around.agenda.now)
 
     def now(self) -> float:
         """The machine's clock that only goes on."""
-        return self.life.agenda.now + self._ahead
+        return self.around.agenda.now + self._ahead
 
     def log(self, text: str) -> None:
         """A line of the launcher's."""
-        self.life.journal.note("launcher", f"{self.name}: {text}")
+        self.around.journal.note("launcher", f"{self.name}: {text}")
 
     def wake(self) -> None:
         """Something has happened that its launcher hears of at once."""
-        self.turn_at(self.life.agenda.now)
+        self.turn_at(self.around.agenda.now)
 
     def turn_at(self, moment: float) -> None:
         """Let the launcher turn then, if it does not before."""
@@ -250,7 +258,7 @@ class Worker(Container):
 
     def start_rank(self, directive: Directive) -> RankProcess:
         """Its launcher starts the rank of an attempt."""
-        pid = next(self.life.pids)
+        pid = next(self.around.pids)
         step = directive.resume_step or 0
         rank = self.trainer.start(self, directive.attempt, directive.node_rank, directive.node_count, step, pid)
         self.ranks = [one for one in self.ranks if one.alive] + [rank]
@@ -277,7 +285,7 @@ class Worker(Container):
         if code is not None:
             self.after(ahead, lambda: self._leave(code))
         else:
-            self.turn_at(self.life.agenda.now + max(SOONEST_SECONDS, self.supervisor.timeout_seconds()))
+            self.turn_at(self.around.agenda.now + max(SOONEST_SECONDS, self.supervisor.timeout_seconds()))
             self._hear_later()
 
     def _leave(self, code: int) -> None:
@@ -289,14 +297,30 @@ class Worker(Container):
             self.after(UNKILLED_SECONDS, lambda: self._leave(code))
 
     def _over(self, code: int) -> None:
-        self.life.addresses.pop(self.address, None)
+        self.addresses.workers.pop(self.address, None)
         super()._over(code)
 
 
-def container_of(life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> Container:
+@dataclass(frozen=True)
+class Addresses:
+    """Whom a launcher reaches by an address.
+
+    Attributes:
+        replica_at: the operator's replica that answers a caller at an address; without one, any.
+        workers: those that run, by address.
+    """
+
+    replica_at: Callable[[tuple[str, int] | None, str], Replica | None]
+    workers: dict[str, Worker] = field(default_factory=dict)
+
+
+def container_of(
+    around: Surroundings, addresses: Addresses, machine: Kubelet, pod: dict[str, Any], trainer: Trainer
+) -> Container:
     """What a pod of a job runs."""
-    kind = Worker if "MUSTER_GANG" in _environment(pod) else PlainWorker
-    return kind(life, machine, pod, trainer)
+    if "MUSTER_GANG" in _environment(pod):
+        return Worker(around, addresses, machine, pod, trainer)
+    return PlainWorker(around, machine, pod, trainer)
 
 
 class SimulatedHost:
@@ -363,8 +387,8 @@ class SimulatedStarting:
         self.is_over = False
         self._worker = worker
         self._directive = directive
-        stream = worker.life.stream("program", worker.uid)
-        slow = stream.random() < worker.life.slow_starts
+        stream = worker.around.stream("program", worker.uid)
+        slow = stream.random() < worker.around.slow_starts
         worker.after(stream.uniform(*(START_OVER_NETWORK_SECONDS if slow else START_SECONDS)), self._come_up)
 
     def stop(self) -> None:
@@ -396,8 +420,8 @@ class Datagrams:
     def send(self, data: bytes, target: tuple[str, int]) -> None:
         """Send it; nobody tells whether it arrives."""
         worker = self._worker
-        other = worker.life.addresses.get(target[0])
-        if other is None or not worker.life.network.passes(worker.machine.name, other.machine.name):
+        other = worker.addresses.workers.get(target[0])
+        if other is None or not worker.around.network.passes(worker.machine.name, other.machine.name):
             return
         sender = (worker.address, PORT)
 
@@ -405,7 +429,7 @@ class Datagrams:
             other.datagrams.inbox.append((data, sender))
             other.hear()
 
-        for delay in worker.life.network.delays(worker.life.stream("packet", worker.uid, other.uid)):
+        for delay in worker.around.network.delays(worker.around.stream("packet", worker.uid, other.uid)):
             other.after(LATENCY_SECONDS + delay, arrive)
 
 
@@ -447,15 +471,15 @@ class SimulatedStorage:
     def _begin(self, attempt: int) -> None:
         self.is_busy, self._look = True, next(self._looks)
         look = self._look
-        delay = self._worker.life.stream("fence file", self._worker.uid).uniform(*LOOK_SECONDS)
+        delay = self._worker.around.stream("fence file", self._worker.uid).uniform(*LOOK_SECONDS)
         self._worker.after(delay, lambda: self._end(look, attempt))
 
     def _end(self, look: int, attempt: int) -> None:
         if look != self._look or not self._worker.reaches_storage:
             return
-        node, now = self._worker.machine.name, self._worker.life.agenda.now
+        node, now = self._worker.machine.name, self._worker.around.agenda.now
         if attempt:
-            lineage = f"lineage-{self._worker.life.stream('lineage', self._worker.uid).randrange(10**9):09}"
+            lineage = f"lineage-{self._worker.around.stream('lineage', self._worker.uid).randrange(10**9):09}"
             self._found = self._directory.claim(attempt, lineage, now)
         else:
             self._found = self._directory.marker_seen_from(node, now)
@@ -468,13 +492,13 @@ class Looker:
     descriptor = -1
 
     def __init__(self, worker: Worker) -> None:
-        self.pid = next(worker.life.pids)
+        self.pid = next(worker.around.pids)
         self._worker = worker
         self._said: list[bytes] = []
         self._heard: list[bytes] = []  # what is said about what was asked last
         self._answers = Answers(worker.directory, worker.machine.name)
         self._is_dead = False
-        files = SimulatedFiles(worker.directory, worker.machine.name, lambda: worker.life.agenda.now)
+        files = SimulatedFiles(worker.directory, worker.machine.name, lambda: worker.around.agenda.now)
         self._looks = Looks(
             worker.directory.path,
             self._heard.append,
@@ -486,7 +510,7 @@ class Looker:
 
     def write(self, data: bytes) -> int:
         """Say something to it."""
-        delay = self._worker.life.stream("listing", self._worker.uid).uniform(*LOOK_SECONDS)
+        delay = self._worker.around.stream("listing", self._worker.uid).uniform(*LOOK_SECONDS)
         self._worker.after(delay, lambda: self._hear(data))
         return len(data)
 
@@ -523,7 +547,7 @@ class Looker:
     def _look(self, data: bytes) -> list[bytes]:
         self._heard.clear()
         self._looks.hear(data.splitlines())
-        if self._worker.life.is_large:
+        if self._worker.around.is_large:
             self._heard[:] = map(_as_of_many, self._heard)
         self._answers.note(data, self._heard)
         return self._heard
@@ -587,9 +611,9 @@ class SimulatedReporter:
     """The shipped core of the reporter, driven by events in place of its two threads."""
 
     def __init__(self, worker: Worker, *, scans: bool) -> None:
-        self._worker, self._life = worker, worker.life
+        self._worker, self._around = worker, worker.around
         identity = Report(0, "", peer_port=PORT, address=worker.address, launcher_version="simulated", passes_news=True)
-        chance = self._life.stream("report", worker.uid).random
+        chance = self._around.stream("report", worker.uid).random
         self._core = ReporterCore(identity, scans, worker.now(), worker.log, chance)
         self._turns = {POLL: 0, TELL: 0}
         self._busy = {POLL: False, TELL: False}
@@ -664,7 +688,7 @@ class Exchange:
     ) -> None:
         self.on_lost: Callable[[], None] | None = None
         self._worker = worker
-        self._life = worker.life
+        self._around = worker.around
         self._sent = sent
         self._answered = answered
         self._failed = failed
@@ -674,15 +698,15 @@ class Exchange:
 
     def begin(self) -> None:
         """Send it."""
-        self._replica = self._life.replica_at(self._sent.target, self._worker.uid)
+        self._replica = self._worker.addresses.replica_at(self._sent.target, self._worker.uid)
         place = self._worker.machine.name
         replica = self._replica
-        if replica is None or not replica.listens or not self._life.network.connects(place, replica.place):
+        if replica is None or not replica.listens or not self._around.network.connects(place, replica.place):
             seconds = min(CONNECT_SECONDS, self._sent.timeout_seconds)
             self._worker.after(seconds, lambda: self._end(self._failed, "no route"))
             return
         self._worker.at(self._sent.sent_at + self._sent.timeout_seconds, self._time_out)
-        self._life.agenda.after(LATENCY_SECONDS, self._arrive)
+        self._around.agenda.after(LATENCY_SECONDS, self._arrive)
 
     @property
     def is_open(self) -> bool:
@@ -697,7 +721,7 @@ class Exchange:
     def _arrive(self) -> None:
         replica, worker = self._replica, self._worker
         assert replica is not None
-        if not replica.answers or not self._life.network.connects(worker.machine.name, replica.place):
+        if not replica.answers or not self._around.network.connects(worker.machine.name, replica.place):
             return
         caller = Caller(worker.namespace, worker.name, worker.uid, worker.machine.name, "")
         answer = replica.operator.server.heard(self, caller, self._sent.report)
@@ -708,7 +732,7 @@ class Exchange:
         """The replica answers, now or later."""
         self.on_lost = None
         replica = self._replica
-        if replica is None or not self._life.network.connects(replica.place, self._worker.machine.name):
+        if replica is None or not self._around.network.connects(replica.place, self._worker.machine.name):
             return
         self._worker.after(LATENCY_SECONDS, lambda: self._hear(status, body))
 

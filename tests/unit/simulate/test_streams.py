@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from simulate.client import SimulatedClient
-from simulate.faults import Fault
+from simulate.fault import Fault
 from simulate.play import Story, play
 from simulate.streams import Streams
 

@@ -18,10 +18,10 @@ def rank_of(agenda: Agenda) -> Any:
 def test_a_pod_that_is_made_anew_in_the_same_attempt_trains() -> None:
     """A Plain pod that ends before the attempt has its go is replaced without another attempt."""
     agenda = Agenda(SimulatedLoop())
-    life = SimpleNamespace(agenda=agenda, stream=Streams(1).stream, network=SimpleNamespace(cuts=()))
+    around = SimpleNamespace(agenda=agenda, stream=Streams(1).stream, network=SimpleNamespace(cuts=()))
     script = Script(step_seconds=1.0, total_steps=10**6, checkpoint_every=10**6)
     trainer: Any = SimpleNamespace(
-        life=life,
+        around=around,
         script=script,
         has_forgotten=False,
         is_broken=False,

@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from simulate.faults import Fault, begin
+from simulate.fault import Fault
+from simulate.faults import begin
 from simulate.life import Life
 from simulate.training import Script
 

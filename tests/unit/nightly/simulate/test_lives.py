@@ -19,7 +19,8 @@ from muster.node.launcher.supervisor import Supervisor
 from simulate import stories
 from simulate.apiserver import Object
 from simulate.checks import ViolationError
-from simulate.faults import FOR_EVER, KINDS, Fault
+from simulate.fault import FOR_EVER, Fault
+from simulate.faults import KINDS
 from simulate.jobs import CROWDS
 from simulate.life import Life
 from simulate.machines import _pinned_to

@@ -13,7 +13,8 @@ from muster.whatif.life import live
 from muster.whatif.plan import DAY_SECONDS, Plan
 from muster.whatif.ways import CRASH, HANG, SILENT, Leaves, way_of
 from muster.whatif.weather import Blow
-from simulate.faults import FOR_EVER, Fault, MissedError, begin
+from simulate.fault import FOR_EVER, Fault, MissedError
+from simulate.faults import begin
 from simulate.life import Life
 from simulate.machines import START_SECONDS
 from simulate.training import IMPORT_SECONDS, Script
