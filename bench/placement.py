@@ -22,6 +22,7 @@ from tests.unit.placement.streams import MUSTER, RULES, SYSTEMS, compared, talli
 from bench.facts import facts
 from muster.controller.settings import COLLECT_AFTER
 from muster.placement.eligibility import Requirements
+from muster.placement.names import promised_to, reserved_for
 from muster.placement.request import Request
 from muster.placement.space import Space, solve
 from muster.placement.tree import Tree
@@ -29,7 +30,7 @@ from muster.placement.where import domain_counts
 from muster.queueing.queue import plan_steps
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
-from muster.world.turn import NotPlaced, Placed
+from muster.world.turn import NotPlaced, Placed, Refusal, RefusalKind
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench" / "placement.json"
 LEVELS = [("superpod", "superpod"), ("block", "block"), ("rack", "rack")]
@@ -111,7 +112,9 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
     fleet.occupy("gang", "gang", frozenset((*answer.nodes, *answer.spares)))
     lost = answer.nodes[:: GANG // 3 + 1]
     kept = tuple(name for name in answer.nodes if name not in lost)
-    needs = Requirements(8, {}, dict.fromkeys(lost, "avoided after a failure there"))
+    needs = Requirements(
+        8, {}, dict.fromkeys(lost, Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure there"))
+    )
     replacement = Request(len(lost), needs, "gang", kept=kept)
     solve(fleet, replacement)
     again = []
@@ -144,10 +147,10 @@ def plan(runs: int) -> Row:
         for request in requests:
             answer = space.solve(request)
             if isinstance(answer, NotPlaced):
-                space.take(space.reservation(request), f"reserved for default/{request.job_uid}")
+                space.take(space.reservation(request), reserved_for(f"default/{request.job_uid}"))
             else:
                 placed += 1
-                space.take(answer.nodes, f"promised to default/{request.job_uid}")
+                space.take(answer.nodes, promised_to(f"default/{request.job_uid}"))
         return placed
 
     placed = work()

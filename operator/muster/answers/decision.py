@@ -16,6 +16,7 @@ from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision
 from muster.health.assess import CORDONED
+from muster.world.turn import Refusal, RefusalKind
 
 MAX_NAMES = 8  # nodes that a command to be copied names
 
@@ -50,13 +51,13 @@ class Known:
     Attributes:
         health: its health; None: it had no NodeHealth.
         used_by: who held it, jobs and pods of others; None: it may not be read.
-        refused: why it would take no worker even if Muster held nothing against it; "" if it would.
+        refused: why it would take no worker even if Muster held nothing against it; None if it would.
         enforcement: of the policy; None: it may not be read.
     """
 
     health: HealthRow | None = None
     used_by: tuple[str, ...] | None = None
-    refused: str = ""
+    refused: Refusal | None = None
     enforcement: Enforcement | None = None
 
 
@@ -95,7 +96,7 @@ def _of_release(known: Known) -> list[str]:
         told.append(f"what has been seen until now does not count any more ({verdict(health)}); what is newer does")
     if not told:
         told.append("nothing stood against it")
-    if known.refused == "cordoned":
+    if known.refused and known.refused.kind is RefusalKind.CORDONED:
         told.append("it takes no worker yet, because it is cordoned for every pod: kubectl uncordon lifts that")
     elif known.refused:
         told.append(f"it takes no worker yet: {known.refused}")

@@ -177,7 +177,7 @@ def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str]
         name=node.name,
         domain="/".join(path),
         state=EXCLUDED if why else USED if holders else FREE,
-        reason=why,
+        reason=str(why or ""),
         used_by=holders,
         accelerators=node.allocatable.get(resource, 0),
         health=health,

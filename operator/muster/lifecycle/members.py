@@ -260,7 +260,7 @@ def _turned_out(
     needs = replace(requirements(world, record), is_there=is_there, takes_last=takes_last)
     places = ((m.index, world.fleet.nodes.get(m.node)) for m in record.members if m.index in indices)
     found = ((i, "gone" if node is None else refusal(node, needs, world.fleet, world.uid)) for i, node in places)
-    return {index: why for index, why in found if why}
+    return {index: str(why) for index, why in found if why}
 
 
 def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:

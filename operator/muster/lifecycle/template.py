@@ -21,6 +21,7 @@ from muster.world.job import JobWorld
 from muster.world.joblimits import too_many_nodes
 from muster.world.quotas import QuotaClaim, claim_of_pod
 from muster.world.resources import asked_by_template
+from muster.world.turn import Refusal, RefusalKind
 from muster.world.views import SCHEDULER_NAME
 
 
@@ -233,12 +234,16 @@ def _wrong_shape(root: Mapping[str, Any], shapes: Mapping[str, type]) -> str:
     return ""
 
 
+_AVOIDED_BY_SPEC = Refusal(RefusalKind.AVOIDED_BY_SPEC, "in spec.placement.avoidNodes")
+_AVOIDED_AFTER_FAILURE = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure there")
+
+
 def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
     """What a node must offer to a worker of this job."""
-    avoid = dict.fromkeys(world.job.spec.placement.avoid_nodes, "in spec.placement.avoidNodes")
+    avoid = dict.fromkeys(world.job.spec.placement.avoid_nodes, _AVOIDED_BY_SPEC)
     for node, until in (record.excluded_nodes if record else {}).items():
         if until > world.now:
-            avoid[node] = "avoided after a failure there"
+            avoid[node] = _AVOIDED_AFTER_FAILURE
     spec, verdict = world.job.spec.pod, world.template_verdict
     gpus, resource = world.job.spec.gpus_per_node, world.fleet.policy.accelerator_resource
     requests = dict(verdict.requests) if verdict and verdict.requests else _asked(world.job, resource)

@@ -14,6 +14,7 @@ from muster.api.fleetpolicy import AcceleratorNodes, Binding
 from muster.placement.wishes import Wishes, wishes
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Exclusion, Fleet, Leave
 from muster.world.resources import Amounts, is_granted
+from muster.world.turn import Refusal, RefusalKind
 from muster.world.views import NodeView, Taint
 
 # Muster decides about unreachable nodes itself, so its pods tolerate these; a node that has them takes no new worker.
@@ -31,7 +32,7 @@ class Requirements:
     Attributes:
         accelerators: whole count of `accelerator_resource` on a node to itself; 0 asks for none.
         template_spec: the pod spec whose selectors, affinity and tolerations count.
-        avoid: node names not to use -> why.
+        avoid: nodes not to use -> why.
         requests: what the scheduler would hold for the worker, in the units of `NodeView.allocatable`.
         scheduler_for: what of the pod only the cluster's scheduler can deal with, "" if nothing: such a worker cannot go
             to a pool that Muster binds itself.
@@ -42,7 +43,7 @@ class Requirements:
 
     accelerators: int
     template_spec: Mapping[str, Any]
-    avoid: Mapping[str, str]
+    avoid: Mapping[str, Refusal]
     requests: Amounts = field(default_factory=dict)
     scheduler_for: str = ""
     is_there: bool = False
@@ -59,8 +60,8 @@ class Requirements:
         return self.accelerators, tuple(sorted(self.requests.items())), self.scheduler_for, self.wishes, self.takes_last
 
 
-def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> str:
-    """Why the node cannot take a worker now, in a few words that group well; "" if it can."""
+def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> Refusal | None:
+    """Why the node cannot take a worker now; None if it can."""
     if node.name in needs.avoid:
         return needs.avoid[node.name]
     if fleet.heartbeats.age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS:
@@ -73,37 +74,38 @@ def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> 
     return lacking(node, needs, fleet)
 
 
-STALE = "without a heartbeat"
-LEFT_BY_OTHERS = "left by other pods"
-IN_USE = "in use"
-UNSELECTED = "excluded by the template's node selector or affinity"
-KEPT_FOR_ACCELERATORS = "kept for jobs with accelerators"
+STALE = Refusal(RefusalKind.SILENT, "without a heartbeat")
+IN_USE = Refusal(RefusalKind.IN_USE, "in use")
+UNSELECTED = Refusal(RefusalKind.UNSELECTED, "excluded by the template's node selector or affinity")
+_KEPT = Refusal(RefusalKind.KEPT_FOR_ACCELERATORS, "kept for jobs with accelerators")
+_NOT_READY = Refusal(RefusalKind.NOT_READY, "not ready")
+_CORDONED = Refusal(RefusalKind.CORDONED, "cordoned")
 
 
-def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
-    """Why the node could not take such a worker even if nothing else ran there; "" if it could."""
+def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
+    """Why the node could not take such a worker even if nothing else ran there; None if it could."""
     return unusable(node, needs, fleet) or unfit(node, needs, fleet)
 
 
-def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
-    """Why the node takes no worker, whatever that asks for of its resources; "" if it does."""
+def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
+    """Why the node takes no worker, whatever that asks for of its resources; None if it does."""
     why = closed(node, needs, fleet)
-    return why or ("" if needs.wishes.select(node) else UNSELECTED)
+    return why or (None if needs.wishes.select(node) else UNSELECTED)
 
 
-def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
-    """What of the node's state and taints keeps the worker away, its labels apart; "" if nothing."""
+def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
+    """What of the node's state and taints keeps the worker away, its labels apart; None if nothing."""
     if not node.ready:
-        return "not ready"
+        return _NOT_READY
     if node.unschedulable:
-        return "cordoned"
+        return _CORDONED
     exclusion = fleet.exclusion(node.name)
     if exclusion and not _is_taken_all_the_same(exclusion, needs):
-        return unhealthy(exclusion)
+        return Refusal(RefusalKind.UNHEALTHY, unhealthy(exclusion))
     if needs.wishes.problem:
-        return f"not to be judged: spec.template.spec.{needs.wishes.problem}"
+        return Refusal(RefusalKind.UNREADABLE, f"not to be judged: spec.template.spec.{needs.wishes.problem}")
     taint = _untolerated(node.taints, needs.wishes)
-    return f"taint {taint.key}" if taint else ""
+    return Refusal(RefusalKind.TAINTED, f"taint {taint.key}", taint.key) if taint else None
 
 
 def _is_taken_all_the_same(exclusion: Exclusion, needs: Requirements) -> bool:
@@ -121,16 +123,18 @@ def is_out_of_service(name: str, fleet: Fleet) -> bool:
     return fleet.heartbeats.age_seconds(name) >= STALE_HEARTBEAT_SECONDS
 
 
-def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
-    """What the node, in its pool, has too little of for the worker; "" if nothing."""
+def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
+    """What the node, in its pool, has too little of for the worker; None if nothing."""
     if needs.scheduler_for and binding_of(node, fleet) is Binding.DIRECT:
-        return f"bound directly, which does not do for {needs.scheduler_for}"
+        message = f"bound directly, which does not do for {needs.scheduler_for}"
+        return Refusal(RefusalKind.BOUND_DIRECTLY, message, needs.scheduler_for)
     resource = fleet.policy.accelerator_resource
     if not needs.accelerators and _is_kept(node, fleet):
-        return KEPT_FOR_ACCELERATORS
+        return _KEPT
     if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
-        return f"with fewer than {needs.accelerators} {resource}"
-    return _short_of(needs, node.allocatable, "with too little {} for a worker")
+        return Refusal(RefusalKind.TOO_FEW_ACCELERATORS, f"with fewer than {needs.accelerators} {resource}", resource)
+    missing = _short_of(needs, node.allocatable)
+    return Refusal(RefusalKind.TOO_SMALL, f"with too little {missing} for a worker", missing) if missing else None
 
 
 def _is_kept(node: NodeView, fleet: Fleet) -> bool:
@@ -165,20 +169,21 @@ def binding_of(node: NodeView, fleet: Fleet) -> Binding:
     return Binding.SCHEDULER
 
 
-def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
-    """What the pods of others that run on the node leave too little of; "" if nothing."""
+def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
+    """What the pods of others that run on the node leave too little of; None if nothing."""
     used = fleet.used(node.name)
     if not used:
-        return ""
+        return None
     left = {name: value - used.get(name, 0) for name, value in node.allocatable.items()}
-    return _short_of(needs, left, f"with too little {{}} {LEFT_BY_OTHERS}")
+    missing = _short_of(needs, left)
+    return Refusal(RefusalKind.TOO_FULL, f"with too little {missing} left by other pods", missing) if missing else None
 
 
-def _short_of(needs: Requirements, offered: Amounts, words: str) -> str:
+def _short_of(needs: Requirements, offered: Amounts) -> str:
     """The first resource of which less is offered than asked for; a device, or huge pages, that are absent are not there."""
     for name, wanted in needs.requests.items():
         if (name in offered or is_granted(name)) and offered.get(name, 0) < wanted:
-            return words.format(name)
+            return name
     return ""
 
 

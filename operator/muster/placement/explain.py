@@ -2,25 +2,29 @@
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from muster.placement.domain import Domain
-from muster.placement.eligibility import IN_USE, LEFT_BY_OTHERS, unhealthy
+from muster.placement.eligibility import IN_USE
 from muster.placement.ground import Ground
-from muster.placement.names import shown, shown_reason
+from muster.placement.names import shown, shown_refusal
 from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.search import wanted
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
-from muster.world.turn import DomainCount, NotPlaced, Shortfall
+from muster.world.turn import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
 
 MAX_DOMAINS = 8
 MAX_HOLDERS = 8
 MAX_REASONS = 6
 MAX_NAMED = 3
 _AGAIN = "delete the job and create it"
+# What is so only because of what others use or are to get.
+_PASSING = {RefusalKind.IN_USE, RefusalKind.TOO_FULL, RefusalKind.RESERVED, RefusalKind.PROMISED}
+T = TypeVar("T")
 
 
 def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> NotPlaced:
@@ -35,7 +39,7 @@ def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> No
     ground = _told(ground.emptied, request.viewer)
     short = _shortfall(request, ground, tree, fleet)
     if not short.ever and not request.kept:
-        return NotPlaced("NeverFits", _never(request, short, set(ground.taken.values())), short)
+        return NotPlaced("NeverFits", _never(request, short), short)
     if short.free < short.needs:
         return NotPlaced("InsufficientNodes", f"needs {_what(request, '')}: {_fleet(short)}{_rest(short)}", short)
     return NotPlaced("TopologyUnsatisfied", _apart(request, ground, short), short)
@@ -45,7 +49,7 @@ def _told(ground: Ground, viewer: str | None) -> Ground:
     """The ground with nobody named in it who is not to be named."""
     if viewer is None or not ground.taken:
         return ground
-    told = {why: shown_reason(why, viewer) for why in set(ground.taken.values())}
+    told = {why: shown_refusal(why, viewer) for why in set(ground.taken.values())}
     return replace(ground, taken={name: told[why] for name, why in ground.taken.items()})
 
 
@@ -63,7 +67,7 @@ def could_hold(domain: Domain, request: Request, levels: int) -> bool:
 
 def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Shortfall:
     best = _best(request, ground)
-    refused = _refused(ground, tree)
+    named = _sick(ground, tree, fleet)
     names = _others(request, ground, tree)
     holders = Counter[str]()
     for holder, count in names.items():
@@ -75,21 +79,21 @@ def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Sh
         fleet=len(fleet.nodes),
         suitable=ground.root.suitable,
         free=ground.root.free,
-        refused=dict(_most(refused)),
+        refused=tuple(RefusedNodes(why, n, named.get(why, ())) for why, n in _most(_refused(ground, tree))),
         holders=dict(_most(holders)[:MAX_HOLDERS]),
         domains=tuple(DomainCount("/".join(d.path), d.free, d.suitable) for d in best),
         ever=not indivisible(request) and any(could_hold(start, request, ground.levels) for start in ground.starts),
-        named=_sick(ground, tree, fleet),
     )
 
 
-def _sick(ground: Ground, tree: Tree, fleet: Fleet) -> dict[str, tuple[str, ...]]:
+def _sick(ground: Ground, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, ...]]:
     """The first nodes of each reason of health: somebody has to see to these very machines."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    found: defaultdict[Refusal, list[str]] = defaultdict(list)
     for name in sorted(fleet.excluded, key=natural):
-        standing, exclusion = tree.standing.get(name), fleet.exclusion(name)
-        if standing and exclusion and standing.why == unhealthy(exclusion) and name not in ground.barred:
-            found[standing.why].append(name)
+        standing = tree.standing.get(name)
+        why = standing.why if standing else None
+        if why and why.kind is RefusalKind.UNHEALTHY and name not in ground.barred:
+            found[why].append(name)
     return {why: tuple(names[:MAX_NAMED]) for why, names in found.items()}
 
 
@@ -105,7 +109,7 @@ def _best(request: Request, ground: Ground) -> list[Domain]:
     return sorted((domain for domain in chosen if domain.suitable), key=rank)
 
 
-def _refused(ground: Ground, tree: Tree) -> Counter[str]:
+def _refused(ground: Ground, tree: Tree) -> Counter[Refusal]:
     """Why nodes cannot be used now -> how many: what is barred for this request counts as that."""
     refused = Counter(tree.refused)
     for name, why in ground.barred.items():
@@ -134,8 +138,8 @@ def _others(request: Request, ground: Ground, tree: Tree) -> Counter[str]:
     return held
 
 
-def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(((why, count) for why, count in counts.items() if count > 0), key=lambda item: (-item[1], item[0]))
+def _most(counts: Mapping[T, int]) -> list[tuple[T, int]]:
+    return sorted(((each, n) for each, n in counts.items() if n > 0), key=lambda item: (-item[1], str(item[0])))
 
 
 def _nodes(count: int, kind: str = "") -> str:
@@ -164,10 +168,9 @@ def _fleet(short: Shortfall) -> str:
 
 def _rest(short: Shortfall) -> str:
     """Why the others are not, in brackets."""
-    refused = dict(short.refused)
     named = sum(short.holders.values())
-    used = refused.pop(IN_USE, 0)
-    parts = [(count, f"{count} {why}") for why, count in refused.items()]
+    used = sum(each.count for each in short.refused if each.why.kind is RefusalKind.IN_USE)
+    parts = [(n.count, f"{n.count} {n.why}") for n in short.refused if n.why.kind is not RefusalKind.IN_USE]
     if 0 < named <= used:
         parts += [(count, f"{count} {IN_USE} by {holder}") for holder, count in short.holders.items()]
         parts += [(used - named, f"{used - named} {IN_USE} by others")] if used > named else []
@@ -216,7 +219,7 @@ def _where(request: Request, ground: Ground) -> str:
     return f"{bound} {name} with {best.free} of {best.suitable}"
 
 
-def _never(request: Request, short: Shortfall, given: Collection[str]) -> str:
+def _never(request: Request, short: Shortfall) -> str:
     if indivisible(request):
         return f"needs {_nodes(request.count)}, which cannot be divided into segments of {request.segment_size}"
     best: Iterable[DomainCount] = short.domains
@@ -231,11 +234,10 @@ def _never(request: Request, short: Shortfall, given: Collection[str]) -> str:
         if short.suitable >= short.needs:
             there = f"too few of the fleet's {short.suitable} suitable nodes are side by side"
         rest = ""
-    return f"needs {_what(request, '')}: {there}, whatever else runs{rest}{_rest(_lasting(short, given))}"
+    return f"needs {_what(request, '')}: {there}, whatever else runs{rest}{_rest(_lasting(short))}"
 
 
-def _lasting(short: Shortfall, given: Collection[str]) -> Shortfall:
+def _lasting(short: Shortfall) -> Shortfall:
     """The numbers without what others use or are to get."""
-    passing = {IN_USE, *given}
-    refused = {why: n for why, n in short.refused.items() if why not in passing and not why.endswith(LEFT_BY_OTHERS)}
+    refused = tuple(each for each in short.refused if each.why.kind not in _PASSING)
     return replace(short, refused=refused, holders={})

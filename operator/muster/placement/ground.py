@@ -14,8 +14,9 @@ from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.tree import Standing, Tree
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
+from muster.world.turn import Refusal, RefusalKind
 
-OWN = "already used by this job"
+OWN = Refusal(RefusalKind.OWN, "already used by this job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Ground:
         root: the fleet, with the domains marked that the job keeps nodes in.
         starts: the domains inside one of which all must lie: the fleet itself where no level is required.
         barred: nodes not for this request, whatever runs on them -> why.
-        own: nodes that only this job holds -> what still keeps it from using them, "" if nothing.
+        own: nodes that only this job holds -> what still keeps it from using them; None if nothing.
         standing: how each node stands apart from that.
         taken: nodes that this plan has given away -> why.
         levels: how many there are.
@@ -34,10 +35,10 @@ class Ground:
 
     root: Domain
     starts: tuple[Domain, ...]
-    barred: Mapping[str, str]
-    own: Mapping[str, str]
+    barred: Mapping[str, Refusal]
+    own: Mapping[str, Refusal | None]
     standing: Mapping[str, Standing]
-    taken: Mapping[str, str]
+    taken: Mapping[str, Refusal]
     levels: int
 
     @property
@@ -62,7 +63,9 @@ class Ground:
         return min(counts, key=lambda path: (-counts[path], [natural(name) for name in path], path), default=None)
 
 
-def ground(fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, str], request: Request, depth: int) -> Ground:
+def ground(
+    fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, Refusal], request: Request, depth: int
+) -> Ground:
     """What a request can choose from.
 
     Args:

@@ -1,10 +1,13 @@
 """By which names a waiting job is told of others: those of its own namespace, all of them only where the policy says so."""
 
+from collections.abc import Callable, Mapping
+
+from muster.world.turn import Refusal, RefusalKind
+
 JOBS_OF_OTHERS = "jobs of other namespaces"
 PODS_OF_OTHERS = "pods of other namespaces"
 OTHERS = frozenset({JOBS_OF_OTHERS, PODS_OF_OTHERS})
 _POD = "pod "
-_GIVEN = ("reserved for ", "promised to ")
 
 
 def shown(name: str, viewer: str | None) -> str:
@@ -19,7 +22,23 @@ def shown(name: str, viewer: str | None) -> str:
     return PODS_OF_OTHERS if name.startswith(_POD) else JOBS_OF_OTHERS
 
 
-def shown_reason(why: str, viewer: str | None) -> str:
-    """Why a node is given away, likewise: `reserved for <namespace>/<name>` and the like."""
-    start = next((start for start in _GIVEN if why.startswith(start)), "")
-    return start + shown(why.removeprefix(start), viewer) if start else why
+def reserved_for(job: str) -> Refusal:
+    """Why a node is given away to a job that does not have all of its nodes yet."""
+    return Refusal(RefusalKind.RESERVED, f"reserved for {job}", job)
+
+
+def promised_to(job: str) -> Refusal:
+    """Why a node is given away to a job that is about to start."""
+    return Refusal(RefusalKind.PROMISED, f"promised to {job}", job)
+
+
+def shown_refusal(why: Refusal, viewer: str | None) -> Refusal:
+    """Why a node is given away, likewise."""
+    given = _GIVEN.get(why.kind)
+    return given(shown(why.subject, viewer)) if given is not None else why
+
+
+_GIVEN: Mapping[RefusalKind, Callable[[str], Refusal]] = {
+    RefusalKind.RESERVED: reserved_for,
+    RefusalKind.PROMISED: promised_to,
+}

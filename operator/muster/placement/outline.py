@@ -23,6 +23,7 @@ from muster.placement.eligibility import (
 from muster.placement.natural import NaturalKey, natural
 from muster.placement.where import domain_path
 from muster.world.fleet import Fleet
+from muster.world.turn import Refusal
 from muster.world.views import NodeView
 
 # What jobs make of a node is in a few words, but some of them are the jobs' own.
@@ -44,14 +45,14 @@ class Standing(NamedTuple):
         path: the innermost domain that it is known to be in.
         entry: as which it is listed there.
         suitable: whether it could be used if nothing else ran there.
-        why: why not now, "" if it can be used.
+        why: why not now; None if it can be used.
         holders: who holds it.
     """
 
     path: Path
     entry: Entry
     suitable: bool
-    why: str
+    why: Refusal | None
     holders: frozenset[str]
 
 
@@ -72,10 +73,10 @@ class Spot:
         self.holders = holders
         self.kind = kind
         self.left = left
-        self._standings: dict[tuple[str, bool, int], Standing] = {}
+        self._standings: dict[tuple[Refusal | None, bool, int], Standing] = {}
 
-    def standing(self, why: str, suitable: bool, reluctance: int) -> Standing:
-        """The same object for the same words."""
+    def standing(self, why: Refusal | None, suitable: bool, reluctance: int) -> Standing:
+        """The same object for the same refusal."""
         found = self._standings.get((why, suitable, reluctance))
         if found is None:
             if len(self._standings) >= MAX_WORDS:
@@ -178,8 +179,8 @@ class Outline:
 class _Words(NamedTuple):
     """What is made of a kind of node: before and after a look at its labels."""
 
-    before: str
-    after: str
+    before: Refusal | None
+    after: Refusal | None
     reluctance: int
 
 
@@ -190,7 +191,7 @@ class Eye:
         self._fleet = fleet
         self._needs = needs
         self._kinds: dict[int, _Words] = {}
-        self._left: dict[int, str] = {}
+        self._left: dict[int, Refusal | None] = {}
         wishes = needs.wishes
         self._chooses = bool(wishes.selector) or wishes.terms is not None
         self._keys = wishes.label_keys
@@ -217,13 +218,12 @@ class Eye:
             return spot.standing(why, False, words.reluctance)
         return spot.standing(IN_USE if spot.holders else self._lacks(spot), True, words.reluctance)
 
-    def _lacks(self, spot: Spot) -> str:
+    def _lacks(self, spot: Spot) -> Refusal | None:
         if spot.left is None:
-            return ""
-        found = self._left.get(spot.left)
-        if found is None:
-            found = self._left[spot.left] = lacking(spot.node, self._needs, self._fleet)
-        return found
+            return None
+        if spot.left not in self._left:
+            self._left[spot.left] = lacking(spot.node, self._needs, self._fleet)
+        return self._left[spot.left]
 
     def _selects(self, node: NodeView) -> bool:
         if self._keys is None:

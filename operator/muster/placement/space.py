@@ -19,7 +19,7 @@ from muster.placement.request import Request
 from muster.placement.search import search
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
-from muster.world.turn import NotPlaced, Placed
+from muster.world.turn import NotPlaced, Placed, Refusal
 
 
 def unknown_level(fleet: Fleet, *names: str | None) -> str | None:
@@ -53,7 +53,7 @@ MAX_LAID = 256
 class _Takings:
     """Nodes given away: why, and in which order."""
 
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, Refusal] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
 
 
@@ -66,8 +66,8 @@ class Space:
         self._prospects: dict[object, _Prospect] = {}
         self._laid: dict[int, tuple[Domain, Domain, int]] = {}  # id of a base -> it, the same less so many takings
 
-    def take(self, nodes: Iterable[str], why: str) -> None:
-        """These nodes are not free any more: `why` in a few words that group well, e.g. `reserved for default/big`.
+    def take(self, nodes: Iterable[str], why: Refusal) -> None:
+        """These nodes are not free any more, for example since they are reserved for a job.
 
         Of a node that is taken twice the first reason stays.
         """

@@ -14,6 +14,7 @@ from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
 from muster.placement.outline import PART, Eye, Outline, Standing, taken
 from muster.world.fleet import Fleet
+from muster.world.turn import Refusal
 
 MAX_SHAPES = 32
 # Beyond so many kinds of nodes an eye begins anew: nodes change, and what they were is of no use.
@@ -39,7 +40,7 @@ class _Shape(NamedTuple):
 
     standings: tuple[Standing, ...]
     root: Domain
-    refused: Counter[str]
+    refused: Counter[Refusal]
     held: Counter[str]
 
 
@@ -87,7 +88,7 @@ class Tree:
         self._eye = Eye(fleet, bare)
         self.root = Domain((), {}, (), 0)
         self.standing: dict[str, Standing] = {}
-        self.refused: Counter[str] = Counter()
+        self.refused: Counter[Refusal] = Counter()
         self.held: Counter[str] = Counter()
         self._version = fleet.version
         self._due: set[str] = set()  # nodes that have changed and were not looked at since

@@ -6,9 +6,9 @@ from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, Waiting
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
 from muster.queueing.quotas import OverQuota, in_words
-from muster.queueing.remedies import NEVER, remedies
+from muster.queueing.remedies import remedies, would_help
 from muster.queueing.words import are, cut, nodes
-from muster.world.turn import NotPlaced, Payer, Placed, Turn
+from muster.world.turn import NotPlaced, Payer, Placed, RefusalKind, Turn
 
 # The bounds of the status' fields.
 MAX_DOMAINS = 16
@@ -45,7 +45,7 @@ def message(job: TrainingJob, turn: Turn) -> str:
     answer = turn.answer
     if isinstance(answer, Placed):
         return f"{nodes(_needs(job, answer))} {are(_needs(job, answer))} promised to it"
-    helps = next((text for text in remedies(job, answer) if not text.startswith(NEVER)), "")
+    helps = next(would_help(job, answer), "")
     rest = f"; would help: {cut(helps, MAX_REMEDY)}" if helps else ""
     if turn.queued > 1:
         rest += f"; number {turn.position} of {turn.queued} in the queue"
@@ -79,12 +79,13 @@ def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
         hard, used = in_words(answer.resource, answer.hard), in_words(answer.resource, answer.used)
         what = f"ResourceQuota {answer.quota}: {answer.resource} hard {hard}, used {used}"
         found.append((what, answer.needs - answer.room))
-    refused = dict(answer.shortfall.refused) if answer.shortfall else {}
+    refused = answer.shortfall.refused if answer.shortfall else ()
     holders = answer.shortfall.holders if answer.shortfall else {}
-    others = refused.pop(IN_USE, 0) - sum(holders.values())
+    in_use = sum(each.count for each in refused if each.why.kind is RefusalKind.IN_USE)
+    others = in_use - sum(holders.values())
     found += [(f"{IN_USE} by {holder}", count) for holder, count in holders.items()]
-    found += [(f"{IN_USE} by others" if holders else IN_USE, others)] if others > 0 else []
-    found += refused.items()
+    found += [(f"{IN_USE} by others" if holders else f"{IN_USE}", others)] if others > 0 else []
+    found += [(each.why.message, each.count) for each in refused if each.why.kind is not RefusalKind.IN_USE]
     ordered = sorted(found, key=lambda item: (-item[1], item[0]))
     if len(ordered) > MAX_BLOCKERS:
         rest = ordered[MAX_BLOCKERS - 1 :]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from muster.placement.names import OTHERS, shown
+from muster.placement.names import OTHERS, promised_to, reserved_for, shown
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
@@ -158,7 +158,7 @@ class _Desk:
         self._limits.promise(job.namespace, job.needs)
         self._quotas.promise(job, chosen)
         for space in (self._space, self._unreserved):
-            space.take(chosen, f"promised to {job.name}")
+            space.take(chosen, promised_to(job.name))
 
     def _reserve(self, job: Waiting, answer: NotPlaced) -> OverQuota | None:
         """Reserve nodes, unless those that it would keep from others are more than a quota allows."""
@@ -167,7 +167,7 @@ class _Desk:
         if without_room is not None:
             return without_room
         self._limits.keep(job.namespace, job.name, job.needs)
-        self._space.take(kept, f"reserved for {job.name}")
+        self._space.take(kept, reserved_for(job.name))
         self._reserved.update(dict.fromkeys(kept, job.name))
         return None
 
@@ -177,14 +177,14 @@ class _Desk:
         if not free:
             return None
         viewer = job.request.viewer
-        reserved_for = Counter(shown(self._reserved[node], viewer) for node in free if node in self._reserved)
-        alone = len(reserved_for) == 1 and not OTHERS & reserved_for.keys()
+        waiting_for = Counter(shown(self._reserved[node], viewer) for node in free if node in self._reserved)
+        alone = len(waiting_for) == 1 and not OTHERS & waiting_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
             f"needs {nodes(job.needs, more(job.needs, job.size))}: {len(free)} {are(len(free))} free for it{inside}, but "
-            f"{part(reserved_for.total(), len(free))} reserved for {listed(reserved_for)}, {after_it(1 if alone else 2)}"
+            f"{part(waiting_for.total(), len(free))} reserved for {listed(waiting_for)}, {after_it(1 if alone else 2)}"
         )
-        return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(reserved_for))
+        return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for))
 
     def _otherwise(self, job: Waiting) -> tuple[str, ...]:
         """Free nodes among which the job would find its own if none were reserved; empty if there are too few."""

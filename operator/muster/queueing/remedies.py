@@ -8,26 +8,25 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from muster.api.trainingjob import TrainingJob
-from muster.placement.eligibility import KEPT_FOR_ACCELERATORS, STALE
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind
 from muster.queueing.quotas import OverQuota, in_words
 from muster.queueing.words import are, nodes
-from muster.world.turn import DomainCount, NotPlaced, Shortfall
+from muster.world.turn import DomainCount, NotPlaced, RefusalKind, RefusedNodes, Shortfall
 
-NEVER = "it can never start on this fleet"
 # So many domains and so many holders are named one by one.
 MAX_NAMED = 3
 _AGAIN = "(delete the job and create it again)"
 
 
 def remedies(job: TrainingJob, answer: NotPlaced) -> list[str]:
-    """Everything that helps, each once, in words."""
-    return list(dict.fromkeys(_remedies(job, answer)))
+    """Why it can never start here, if so, and everything that helps, each once."""
+    return list(dict.fromkeys([*_why_never(job, answer), *would_help(job, answer)]))
 
 
-def _remedies(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
+def would_help(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
+    """What helps, the most promising first."""
     short = answer.shortfall
     if answer.reason == "UnknownTopologyLevel":
         yield "add the level to spec.topology.levels of FleetPolicy default again"
@@ -113,21 +112,37 @@ def _ends(holder: str) -> str:
     return f"{holder} ends{'' if holder.startswith('pod ') else ' or is suspended'} (holds"
 
 
-def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
-    """Why it would not even fit if nothing else ran, and what would change that."""
-    best = max(short.domains, key=lambda d: d.suitable, default=None)
-    most = best.suitable if best and short.inside else short.suitable
+def _why_never(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
+    """Why it would not even fit if nothing else ran; nothing where something else keeps it, too."""
+    short = answer.shortfall
+    if short is None or short.ever or isinstance(answer, OverLimit | OverQuota | Behind):
+        return
+    best, most = _largest(short)
     if short.inside and best:
         there = f"{short.inside} {best.domain}, the largest to it, has {nodes(most, 'suitable')}"
     elif short.inside:
-        most, there = 0, f"none of its {nodes(short.suitable, 'suitable')} is in a {short.inside}"
+        there = f"none of its {nodes(short.suitable, 'suitable')} is in a {short.inside}"
     else:
         there = f"it has {nodes(most, 'suitable')}"
     if most >= short.needs and short.segment_size > 1:
         there += f", too few of them in groups of {short.segment_size} side by side"
+    never = "it can never start on this fleet"
     again = "the fleet cannot replace them even if nothing else ran"
-    yield f"{NEVER if short.needs >= job.spec.nodes else again}: {there}"
-    if most + sum(count for why, count in short.refused.items() if _repair(short, why, count)) >= short.needs:
+    yield f"{never if short.needs >= job.spec.nodes else again}: {there}"
+
+
+def _largest(short: Shortfall) -> tuple[DomainCount | None, int]:
+    """The domain in which most nodes could be used if nothing else ran, and how many it could have of these."""
+    best = max(short.domains, key=lambda d: d.suitable, default=None)
+    if not short.inside:
+        return best, short.suitable
+    return best, best.suitable if best else 0
+
+
+def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
+    """What would change that it does not even fit if nothing else ran."""
+    best, most = _largest(short)
+    if most + sum(each.count for each in short.refused if _repair(each)) >= short.needs:
         yield from _repairs(short, _where(short, best))
     yield from _smaller(job, short, best and DomainCount(best.domain, best.suitable, best.suitable), short.suitable)
 
@@ -178,48 +193,52 @@ def _smaller(job: TrainingJob, short: Shortfall, best: DomainCount | None, anywh
 
 def _repairs(short: Shortfall, where: str) -> Iterator[str]:
     """What people or time can do about refused nodes."""
-    for why, count in short.refused.items():
-        text = _repair(short, why, count)
+    for refused in short.refused:
+        text = _repair(refused)
         if text:
-            yield f"{text}{where}{' ' + _AGAIN if 'spec.template' in text else ''}"
+            yield f"{text}{where}{' ' + _AGAIN if refused.why.kind in _ASKED_BY_TEMPLATE else ''}"
 
 
-def _repair(short: Shortfall, why: str, count: int) -> str:
-    """The remedy for a reason in the words of `placement.eligibility`; "" where there is none."""
-    names = short.named.get(why)
+def _repair(refused: RefusedNodes) -> str:
+    """The remedy for a refusal; "" where there is none."""
+    why, count, names = refused.why, refused.count, refused.named
     if names:
         rest = f" and {count - len(names)} more" if count > len(names) else ""
         return f"repair {', '.join(names)}{rest}, or release {'them' if count > 1 else 'it'}: {why}"
-    return next((words(count, why.removeprefix(start)) for start, words in _WORDS.items() if why.startswith(start)), "")
+    remedy = _REMEDIES.get(why.kind)
+    return remedy(count, why.subject) if remedy is not None else ""
 
 
-def _short_of(count: int, what: str) -> str:
-    resource, others, _ = what.partition(" left by other pods")
-    if others:
-        return f"other pods give back {resource} on {nodes(count)}"
-    return f"request less {resource.removesuffix(' for a worker')} in spec.template, for {nodes(count)} with too little"
-
-
-# How a reason begins -> the remedy from the number of nodes and the reason's rest. "with fewer than 8 nvidia.com/gpu" is
-# missing on purpose: nodes do not grow accelerators.
-_WORDS: Mapping[str, Callable[[int, str], str]] = {
-    "cordoned": lambda count, _: f"uncordon {nodes(count)}",
-    "not ready": lambda count, _: f"bring back {nodes(count)} that {are(count)} not ready",
-    STALE: lambda count, _: f"bring back {nodes(count)} without a heartbeat",
-    "taint ": lambda count, key: f"take the taint {key} off {nodes(count)}, or tolerate it in spec.template",
-    "excluded by the template": lambda count, _: (
+# From the number of nodes and the subject of the refusal. Too few accelerators are missing on purpose: nodes do not grow
+# them.
+_REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
+    RefusalKind.CORDONED: lambda count, _: f"uncordon {nodes(count)}",
+    RefusalKind.NOT_READY: lambda count, _: f"bring back {nodes(count)} that {are(count)} not ready",
+    RefusalKind.SILENT: lambda count, _: f"bring back {nodes(count)} without a heartbeat",
+    RefusalKind.TAINTED: lambda count, key: f"take the taint {key} off {nodes(count)}, or tolerate it in spec.template",
+    RefusalKind.UNSELECTED: lambda count, _: (
         f"let the node selector and affinity of spec.template admit {nodes(count, 'more')}"
     ),
-    "with too little ": _short_of,
-    "bound directly, which does not do for ": lambda count, what: (
+    RefusalKind.TOO_SMALL: lambda count, resource: (
+        f"request less {resource} in spec.template, for {nodes(count)} with too little"
+    ),
+    RefusalKind.TOO_FULL: lambda count, resource: f"other pods give back {resource} on {nodes(count)}",
+    RefusalKind.BOUND_DIRECTLY: lambda count, what: (
         f"set binding Scheduler for {nodes(count)} in FleetPolicy, or leave {what} out of spec.template"
     ),
-    KEPT_FOR_ACCELERATORS: lambda count, _: (
+    RefusalKind.KEPT_FOR_ACCELERATORS: lambda count, _: (
         f"set spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default, for {nodes(count)} with accelerators"
     ),
-    "in spec.placement.avoidNodes": lambda count, _: f"take {nodes(count)} out of spec.placement.avoidNodes",
-    "avoided after a failure there": lambda count, _: (
+    RefusalKind.AVOIDED_BY_SPEC: lambda count, _: f"take {nodes(count)} out of spec.placement.avoidNodes",
+    RefusalKind.AVOIDED_AFTER_FAILURE: lambda count, _: (
         f"wait until {nodes(count)} that failed lately {are(count)} taken again, ten minutes after the failure"
     ),
-    "reserved for ": lambda count, name: _starts(name, count),
+    RefusalKind.RESERVED: lambda count, name: _starts(name, count),
+}
+# Those whose remedy is another template, which a job cannot be given.
+_ASKED_BY_TEMPLATE = {
+    RefusalKind.TAINTED,
+    RefusalKind.UNSELECTED,
+    RefusalKind.TOO_SMALL,
+    RefusalKind.BOUND_DIRECTLY,
 }

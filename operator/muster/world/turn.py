@@ -1,7 +1,7 @@
 """What placement has answered, and where a job that waits for nodes stands in the queue."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -27,6 +27,61 @@ class DomainCount:
     suitable: int
 
 
+class RefusalKind(StrEnum):
+    """Why a node takes no worker of a job now."""
+
+    NOT_READY = "NotReady"
+    CORDONED = "Cordoned"
+    SILENT = "Silent"
+    UNHEALTHY = "Unhealthy"
+    UNREADABLE = "Unreadable"
+    TAINTED = "Tainted"
+    UNSELECTED = "Unselected"
+    BOUND_DIRECTLY = "BoundDirectly"
+    KEPT_FOR_ACCELERATORS = "KeptForAccelerators"
+    TOO_FEW_ACCELERATORS = "TooFewAccelerators"
+    TOO_SMALL = "TooSmall"
+    TOO_FULL = "TooFull"
+    IN_USE = "InUse"
+    OWN = "Own"
+    AVOIDED_BY_SPEC = "AvoidedBySpec"
+    AVOIDED_AFTER_FAILURE = "AvoidedAfterFailure"
+    RESERVED = "Reserved"
+    PROMISED = "Promised"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node takes no worker of a job now. Equal ones are counted together.
+
+    Attributes:
+        message: the same in a few words.
+        subject: what it is about: the key of a taint, a resource, what only a scheduler can do, or the job that gets the
+            node; "" for kinds that need none.
+    """
+
+    kind: RefusalKind
+    message: str
+    subject: str = ""
+
+    def __str__(self) -> str:
+        """The message."""
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedNodes:
+    """Nodes that a request cannot have for one reason.
+
+    Attributes:
+        named: the first few of them, where the reason is about single machines.
+    """
+
+    why: Refusal
+    count: int
+    named: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Shortfall:
     """Why there is no place now, in numbers of nodes.
@@ -38,11 +93,10 @@ class Shortfall:
         fleet: nodes there are.
         suitable: nodes that could be used if nothing else ran.
         free: nodes that could be used now.
-        refused: why the others cannot be used now -> how many; the most common first.
+        refused: why the others cannot be used now; the most common first.
         holders: who has nodes that could be used otherwise, in words -> how many; most first, a few only.
         domains: the best domains of the level, the fleet itself where no level is required; most free first, a few only.
         ever: whether the request would fit if nothing else ran.
-        named: of reasons in `refused` that are about single machines, the nodes; the first few only.
     """
 
     needs: int
@@ -51,11 +105,10 @@ class Shortfall:
     fleet: int
     suitable: int
     free: int
-    refused: Mapping[str, int]
+    refused: tuple[RefusedNodes, ...]
     holders: Mapping[str, int]
     domains: tuple[DomainCount, ...]
     ever: bool
-    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

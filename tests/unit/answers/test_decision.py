@@ -11,6 +11,7 @@ from muster.answers.decision import DecidedNode, Known, NodeDecisions, follows, 
 from muster.answers.health import HealthRow
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision, HumanDecision, VerdictState
+from muster.world.turn import Refusal, RefusalKind
 
 CORDON, RELEASE = Decision.CORDON, Decision.RELEASE
 BY_ANN = HumanDecision(decision=CORDON, reason="liquid", by="ann", time=at(0))
@@ -63,7 +64,10 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
         ),
         (
             RELEASE,
-            Known(health=XID.model_copy(update={"human": BY_ANN.model_copy(update={"by": ""})}), refused="cordoned"),
+            Known(
+                health=XID.model_copy(update={"human": BY_ANN.model_copy(update={"by": ""})}),
+                refused=Refusal(RefusalKind.CORDONED, "cordoned"),
+            ),
             [
                 "the cordon by somebody is taken back: liquid",
                 FORGIVEN,
@@ -72,7 +76,7 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
         ),
         (
             RELEASE,
-            Known(refused="taint example.org/repair"),
+            Known(refused=Refusal(RefusalKind.TAINTED, "taint example.org/repair")),
             ["nothing stood against it", "it takes no worker yet: taint example.org/repair"],
         ),
     ],

@@ -9,6 +9,7 @@ from tests.unit.lifecycle.builders import GPU, a_fleet, a_node
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Broken, Request
 from muster.world.fleet import Fleet
+from muster.world.turn import Refusal, RefusalKind
 from muster.world.views import NodeView, Taint
 
 LEVELS = [("zone", "z"), ("block", "b"), ("rack", "r")]
@@ -70,7 +71,11 @@ def _a_request(random: Random, names: list[str], levels: list[str]) -> Request:
             broken.append(Broken(segment_size - stay, tuple(rest[:stay])))
             del rest[:stay]
     count = sum(each.missing for each in broken) or random.randint(1, max(1, 6 // segment_size)) * segment_size
-    avoid = {name: "in spec.placement.avoidNodes" for name in names if random.random() < 0.03}
+    avoid = {
+        name: Refusal(RefusalKind.AVOIDED_BY_SPEC, "in spec.placement.avoidNodes")
+        for name in names
+        if random.random() < 0.03
+    }
     return Request(
         count=count,
         needs=Requirements(8, {}, avoid),

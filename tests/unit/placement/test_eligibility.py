@@ -7,14 +7,19 @@ from tests.unit.lifecycle.builders import GPU, a_fleet, a_node, tainted
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import Requirements, refusal
+from muster.world.turn import Refusal, RefusalKind
 from muster.world.views import NodeView
 
 NODE = a_node("n0", labels={"zone": "a", "gpus": "8", "gone": ""})
 GONE = "excluded by the template's node selector or affinity"
 
 
-def why(node: NodeView, *, avoid: dict[str, str] | None = None, accelerators: int = 8, **spec: Any) -> str:
-    return refusal(node, Requirements(accelerators, spec, avoid or {}), a_fleet([node]), "me")
+def why(node: NodeView, *, avoid: dict[str, Refusal] | None = None, accelerators: int = 8, **spec: Any) -> str:
+    return said(refusal(node, Requirements(accelerators, spec, avoid or {}), a_fleet([node]), "me"))
+
+
+def said(found: Refusal | None) -> str:
+    return found.message if found is not None else ""
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -59,26 +64,27 @@ def test_a_job_without_accelerators_fits_where_there_are_none() -> None:
 def test_nodes_with_accelerators_are_for_other_jobs_only_where_the_policy_says_so(offered: dict[str, Any]) -> None:
     node, needs = a_node("n0", **offered), Requirements(0, {}, {})
     fleet = a_fleet([node])
-    assert refusal(node, needs, fleet, "me") == "kept for jobs with accelerators"
+    assert said(refusal(node, needs, fleet, "me")) == "kept for jobs with accelerators"
     placement = {"acceleratorNodesForOtherJobs": "WhenFree"}
     fleet.set_policy(FleetPolicySpec.model_validate({"placement": placement}))
-    assert refusal(node, needs, fleet, "me") == ""
+    assert said(refusal(node, needs, fleet, "me")) == ""
 
 
 def test_a_node_to_avoid_says_why() -> None:
-    assert why(NODE, avoid={"n0": "in spec.placement.avoidNodes"}) == "in spec.placement.avoidNodes"
+    avoided = Refusal(RefusalKind.AVOIDED_BY_SPEC, "in spec.placement.avoidNodes")
+    assert why(NODE, avoid={"n0": avoided}) == "in spec.placement.avoidNodes"
 
 
 @pytest.mark.parametrize(("holders", "expected"), [({"me"}, ""), ({"other"}, "in use"), ({"me", "other"}, "in use")])
 def test_a_node_is_for_one_job_alone(holders: set[str], expected: str) -> None:
     fleet = a_fleet([NODE], holders={"n0": frozenset(holders)})
-    assert refusal(NODE, Requirements(8, {}, {}), fleet, "me") == expected
+    assert said(refusal(NODE, Requirements(8, {}, {}), fleet, "me")) == expected
 
 
 @pytest.mark.parametrize(("age", "expected"), [(19.0, ""), (20.0, "without a heartbeat")])
 def test_a_node_without_a_heartbeat_is_dead_before_it_is_called_so(age: float, expected: str) -> None:
     fleet = a_fleet([NODE], lease_age_seconds={"n0": age})
-    assert refusal(NODE, Requirements(8, {}, {}), fleet, "me") == expected
+    assert said(refusal(NODE, Requirements(8, {}, {}), fleet, "me")) == expected
 
 
 @pytest.mark.parametrize(

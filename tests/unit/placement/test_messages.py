@@ -6,11 +6,14 @@ import pytest
 from tests.unit.lifecycle.builders import a_fleet, a_node
 from tests.unit.placement.test_solve import ask, tree
 
-from muster.placement.eligibility import Requirements
+from muster.placement.eligibility import IN_USE, Requirements
+from muster.placement.names import promised_to, reserved_for
 from muster.placement.request import Broken, Request
 from muster.placement.space import Space
 from muster.world.fleet import Exclusion, Fleet
-from muster.world.turn import DomainCount, NotPlaced, Shortfall
+from muster.world.turn import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
+
+FAILED = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure there")
 
 
 def held(text: str, **holders: str) -> Fleet:
@@ -29,7 +32,7 @@ SIDE_BY_SIDE = "2 at a time in one domain of the innermost level"
 
 def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPlaced:
     space = Space(fleet)
-    space.take(taken, "reserved for default/big")
+    space.take(taken, reserved_for("default/big"))
     found = space.solve(request)
     assert isinstance(found, NotPlaced), found
     return found
@@ -170,7 +173,7 @@ def test_the_numbers() -> None:
         fleet=8,
         suitable=8,
         free=5,
-        refused={"in use": 3},
+        refused=(RefusedNodes(IN_USE, 3),),
         holders={"default/llama": 2, "default/small": 1},
         domains=(DomainCount("b1/r2", 3, 4), DomainCount("b1/r1", 2, 4)),
         ever=True,
@@ -184,18 +187,19 @@ def test_sick_nodes_are_named() -> None:
     fleet.exclude("b1-r1-0", Exclusion("IbPortDown"))
     fleet.exclude("b1-r1-5", Exclusion("IbPortDown"))
     fleet.exclude("not-a-node-any-more", Exclusion("Xid79"))
-    avoiding = Requirements(8, {}, {"b1-r1-5": "avoided after a failure there"})
+    avoiding = Requirements(8, {}, {"b1-r1-5": FAILED})
     found = answer(fleet, replace(ask(8), needs=avoiding)).shortfall
     assert found is not None
-    assert found.refused == {"unhealthy (Xid79)": 4, "avoided after a failure there": 1, "unhealthy (IbPortDown)": 1}
-    assert found.named == {
-        "unhealthy (Xid79)": ("b1-r1-1", "b1-r1-2", "b1-r1-9"),
-        "unhealthy (IbPortDown)": ("b1-r1-0",),
-    }
+    sick, port = (Refusal(RefusalKind.UNHEALTHY, f"unhealthy ({what})") for what in ("Xid79", "IbPortDown"))
+    assert found.refused == (
+        RefusedNodes(sick, 4, ("b1-r1-1", "b1-r1-2", "b1-r1-9")),
+        RefusedNodes(FAILED, 1),
+        RefusedNodes(port, 1, ("b1-r1-0",)),
+    )
     fleet.exclude("b1-r1-0", None)
     well = answer(fleet, ask(8)).shortfall
     assert well is not None
-    assert well.named["unhealthy (IbPortDown)"] == ("b1-r1-5",)
+    assert RefusedNodes(port, 1, ("b1-r1-5",)) in well.refused
 
 
 def test_a_reservation_is_what_it_can_use_in_its_best_domain() -> None:
@@ -203,7 +207,7 @@ def test_a_reservation_is_what_it_can_use_in_its_best_domain() -> None:
     assert space.reservation(ask(4, required="rack")) == ("b1-r2-0", "b1-r2-2", "b1-r2-3")
     assert space.reservation(ask(5, required="rack")) == ()
     assert len(space.reservation(ask(8))) == 5
-    space.take(("b1-r2-0", "b1-r2-2"), "promised to default/other")
+    space.take(("b1-r2-0", "b1-r2-2"), promised_to("default/other"))
     assert space.reservation(ask(4, required="rack")) == ("b1-r1-1", "b1-r1-3")
 
 

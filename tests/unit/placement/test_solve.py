@@ -211,7 +211,10 @@ class TestTheLastChoice:
         answer = solve(fleet, ask(2))
         assert isinstance(answer, NotPlaced)
         assert answer.shortfall is not None
-        assert (answer.shortfall.free, answer.shortfall.refused) == (1, {"unhealthy (Xid79)": 1})
+        assert (answer.shortfall.free, [(str(n.why), n.count) for n in answer.shortfall.refused]) == (
+            1,
+            [("unhealthy (Xid79)", 1)],
+        )
 
     def test_is_not_taken_by_who_only_hopes_for_a_better_node(self) -> None:
         fleet = self.held("b1/r1:1", "b1-r1-0")

@@ -11,14 +11,18 @@ from tests.unit.queueing.builders import NEEDS, answers, queue, tree, wants
 
 from muster.api.fleetpolicy import Binding, FleetPolicySpec, NodePool
 from muster.api.trainingjob import TrainingJob, TrainingJobStatus, Waiting
-from muster.placement.eligibility import Requirements, refusal
+from muster.placement.eligibility import IN_USE, Requirements, refusal
+from muster.placement.names import reserved_for
 from muster.queueing import explain
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind
 from muster.queueing.remedies import remedies
 from muster.world.fleet import Fleet
-from muster.world.turn import DomainCount, NotPlaced, Placed, Shortfall, Turn
+from muster.world.turn import DomainCount, NotPlaced, Placed, Refusal, RefusalKind, RefusedNodes, Shortfall, Turn
 
+CORDONED, NOT_READY = Refusal(RefusalKind.CORDONED, "cordoned"), Refusal(RefusalKind.NOT_READY, "not ready")
+SICK, PORT_DOWN = (Refusal(RefusalKind.UNHEALTHY, f"unhealthy ({what})") for what in ("Xid79", "IbPortDown"))
+FAILED = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure there")
 AGAIN = "(delete the job and create it again)"
 
 
@@ -29,14 +33,14 @@ def short(
     *domains: tuple[str, int, int],
     inside: str | None = None,
     segment_size: int = 1,
-    refused: Mapping[str, int] | None = None,
+    refused: Mapping[Refusal, int] | None = None,
     holders: Mapping[str, int] | None = None,
     ever: bool = True,
-    named: Mapping[str, tuple[str, ...]] | None = None,
+    named: Mapping[Refusal, tuple[str, ...]] | None = None,
 ) -> Shortfall:
     counts = tuple(DomainCount(*domain) for domain in domains) or (DomainCount("", free, suitable),)
-    known = refused or {}, holders or {}, counts, ever, named or {}
-    return Shortfall(needs, inside, segment_size, 64, suitable, free, *known)
+    several = tuple(RefusedNodes(why, count, (named or {}).get(why, ())) for why, count in (refused or {}).items())
+    return Shortfall(needs, inside, segment_size, 64, suitable, free, several, holders or {}, counts, ever)
 
 
 def lacking(shortfall: Shortfall | None, reason: str = "InsufficientNodes") -> NotPlaced:
@@ -66,7 +70,7 @@ REMEDIES = [
     pytest.param(
         of(),
         lacking(
-            short(16, 14, 20, refused={"in use": 6, "cordoned": 2}, holders={"default/llama": 5, "pod default/web": 1})
+            short(16, 14, 20, refused={IN_USE: 6, CORDONED: 2}, holders={"default/llama": 5, "pod default/web": 1})
         ),
         [
             "2 more nodes that it can use",
@@ -86,8 +90,8 @@ REMEDIES = [
                 4,
                 ("b1", 0, 4),
                 inside="block",
-                refused={"in use": 4, "unhealthy (Xid79)": 5, "unhealthy (IbPortDown)": 1},
-                named={"unhealthy (Xid79)": ("n1", "n2", "n7"), "unhealthy (IbPortDown)": ("n3",)},
+                refused={IN_USE: 4, SICK: 5, PORT_DOWN: 1},
+                named={SICK: ("n1", "n2", "n7"), PORT_DOWN: ("n3",)},
             )
         ),
         [
@@ -118,7 +122,7 @@ REMEDIES = [
                 ("b1", 15, 15),
                 ("b2", 11, 29),
                 inside="block",
-                refused={"in use": 20, "cordoned": 4},
+                refused={IN_USE: 20, CORDONED: 4},
                 holders={"default/llama": 20},
             ),
             "TopologyUnsatisfied",
@@ -159,13 +163,13 @@ REMEDIES = [
     ),
     pytest.param(
         of(64),
-        lacking(short(64, 10, 48, refused={"in use": 38, "cordoned": 4, "not ready": 2}, ever=False), "NeverFits"),
+        lacking(short(64, 10, 48, refused={IN_USE: 38, CORDONED: 4, NOT_READY: 2}, ever=False), "NeverFits"),
         ["it can never start on this fleet: it has 48 suitable nodes", f"lower spec.nodes to 48 {AGAIN}"],
         id="never: what could be repaired would not suffice",
     ),
     pytest.param(
         of(50),
-        lacking(short(50, 10, 48, refused={"in use": 38, "cordoned": 1, "not ready": 1}, ever=False), "NeverFits"),
+        lacking(short(50, 10, 48, refused={IN_USE: 38, CORDONED: 1, NOT_READY: 1}, ever=False), "NeverFits"),
         [
             "it can never start on this fleet: it has 48 suitable nodes",
             "uncordon 1 node",
@@ -184,7 +188,7 @@ REMEDIES = [
                 ("b1", 9, 12),
                 ("b2", 3, 14),
                 inside="block",
-                refused={"cordoned": 2, "in use": 9},
+                refused={CORDONED: 2, IN_USE: 9},
                 ever=False,
             ),
             "NeverFits",
@@ -199,7 +203,7 @@ REMEDIES = [
     pytest.param(
         of(),
         lacking(
-            Shortfall(16, "block", 1, 20, 20, 20, {}, {}, (), ever=False),
+            Shortfall(16, "block", 1, 20, 20, 20, (), {}, (), ever=False),
             "NeverFits",
         ),
         [
@@ -210,7 +214,7 @@ REMEDIES = [
     ),
     pytest.param(
         of(),
-        lacking(short(2, 0, 1, ("b2", 0, 1), inside="block", refused={"cordoned": 4}, ever=False)),
+        lacking(short(2, 0, 1, ("b2", 0, 1), inside="block", refused={CORDONED: 4}, ever=False)),
         [
             "the fleet cannot replace them even if nothing else ran: block b2, the largest to it, has 1 suitable node",
             "uncordon 4 nodes, as far as that is in block b2",
@@ -367,21 +371,21 @@ ASKS_FOR_MEMORY = replace(NEEDS, requests={"memory": 200})
         pytest.param(NODE, NEEDS, {"holders": {"n0": {"other"}}}, None, id="in use: its holder is named instead"),
         pytest.param(
             NODE,
-            replace(NEEDS, avoid={"n0": "in spec.placement.avoidNodes"}),
+            replace(NEEDS, avoid={"n0": Refusal(RefusalKind.AVOIDED_BY_SPEC, "in spec.placement.avoidNodes")}),
             {},
             "take 1 node out of spec.placement.avoidNodes",
             id="avoided by wish",
         ),
         pytest.param(
             NODE,
-            replace(NEEDS, avoid={"n0": "avoided after a failure there"}),
+            replace(NEEDS, avoid={"n0": FAILED}),
             {},
             "wait until 1 node that failed lately is taken again, ten minutes after the failure",
             id="avoided after a failure",
         ),
         pytest.param(
             NODE,
-            replace(NEEDS, avoid={"n0": "reserved for default/big"}),
+            replace(NEEDS, avoid={"n0": reserved_for("default/big")}),
             {},
             "default/big starts or is deleted (1 node is reserved for it)",
             id="reserved",
@@ -398,7 +402,7 @@ def test_each_reason_of_a_node_has_its_remedy(
 
 
 def test_several_nodes() -> None:
-    refused = {"not ready": 2, "avoided after a failure there": 3, "reserved for default/big": 4}
+    refused = {NOT_READY: 2, FAILED: 3, reserved_for("default/big"): 4}
     assert remedies(of(4), lacking(short(4, 0, 64, refused=refused)))[1:] == [
         "bring back 2 nodes that are not ready",
         "wait until 3 nodes that failed lately are taken again, ten minutes after the failure",
@@ -414,7 +418,7 @@ def test_the_numbers_of_a_waiting_job() -> None:
         ("b3", 14, 16),
         inside="block",
         segment_size=2,
-        refused={"in use": 20, "cordoned": 4, "reserved for default/big": 5},
+        refused={IN_USE: 20, CORDONED: 4, reserved_for("default/big"): 5},
         holders={"default/llama": 12, "default/tiny": 3},
     )
     told = explain.waiting(of(), Turn(3, 12, lacking(shortfall)), at(5))
@@ -441,7 +445,7 @@ def test_the_numbers_of_a_waiting_job() -> None:
 
 
 def test_a_holder_that_nobody_names_is_in_use() -> None:
-    told = explain.waiting(of(), Turn(1, 1, lacking(short(16, 1, 60, refused={"in use": 20}))), at(0))
+    told = explain.waiting(of(), Turn(1, 1, lacking(short(16, 1, 60, refused={IN_USE: 20}))), at(0))
     assert [(b.reason, b.nodes) for b in told.blockers] == [("in use", 20)]
 
 
@@ -483,7 +487,7 @@ def test_the_wait_began_when_it_was_first_told() -> None:
 
 
 def test_everything_stays_within_the_bounds_of_the_fields() -> None:
-    many = {f"taint {'x' * 700}{n}": 2 for n in range(50)}
+    many = {Refusal(RefusalKind.TAINTED, f"taint {'x' * 700}{n}", f"{'x' * 700}{n}"): 2 for n in range(50)}
     domains = [("/".join(["d" * 63] * 16), n, 99) for n in range(40)]
     shortfall = short(64, 9, 99, *domains, inside="rack", refused=many, holders={"h" * 600: 4})
     answer = NotPlaced("InsufficientNodes", "m" * 3000, shortfall)

@@ -10,6 +10,7 @@ from tests.unit.lifecycle.builders import at
 from tests.unit.queueing.builders import NEEDS, tree, wants
 
 from muster.placement.eligibility import refusal
+from muster.placement.names import promised_to
 from muster.placement.space import Space, solve
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind, order, plan
@@ -127,7 +128,7 @@ def test_who_is_told_to_be_behind_would_have_a_place_otherwise(case: Case) -> No
             assert all(answer.reserved_for.values())
         elif isinstance(answer, NotPlaced) and not isinstance(answer, OverLimit):
             assert isinstance(space.solve(job.request), NotPlaced)
-        space.take(taken(answer), "promised")
+        space.take(taken(answer), promised_to("default/big"))
 
 
 @given(cases(), st.integers(1, 8), st.sampled_from([None, "block", "rack"]))
