@@ -34,12 +34,13 @@ from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
 from muster.health.ahead import Ahead
 from muster.health.assess import BurnInWord, Verdict, ailment, assess, doubt
-from muster.health.books import Books, Ground, is_tainted
-from muster.health.breaker import Breaker, BreakerState
+from muster.health.books import is_tainted
+from muster.health.breaker import BreakerState
 from muster.health.effects import Effect
+from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
-from muster.health.memory import Memory, identity, same_machine
-from muster.health.orders import Order, View, decide
+from muster.health.memory import identity, same_machine
+from muster.health.orders import Order
 from muster.health.repairs import NOT_READ, Case, RepairWord, Stage, is_held
 from muster.health.signs import JOBS, REPAIR
 from muster.health.silence import AVOID_SECONDS
@@ -130,18 +131,15 @@ class HealthKeeper:
         self._rings = rings
         self._clock = clock
         self._wall_clock = wall_clock
-        self._dirty: set[str] = set()
+        self._engine = Engine()
         self._stirred = asyncio.Event()
         self._room = asyncio.Semaphore(NODES_AT_ONCE)
         self._doing: dict[str, _Doing] = {}
         self._resting: set[str] = set()  # nodes of which something failed just now
         self._failure: BaseException | None = None
-        self._ground = Ground()
-        self._memory = Memory()
         self._ahead = Ahead()
         self._faded: dict[str, float] = {}  # nodes whose quarantine would be over -> since when that is seen
         self._offenders = Offenders(lambda: cluster.policy().health.quarantine.half_life_seconds, wall_clock)
-        self._books = Books()
         self._burned: dict[str, dict[str, list[BurnInWord]]] = {}  # node -> uid of a job, or TESTS -> what it failed
         self._job_words = JobWords()
         self._asked = Asked()
@@ -149,9 +147,6 @@ class HealthKeeper:
         self._other_since: dict[str, datetime] = {}  # nodes that another machine has become, or that were gone -> when
         self._results: dict[str, CheckResult] = {}  # what came of tests that somebody wished for, until it is written
         self._repairs: Mapping[str, RepairWord] | None = None  # None: requests have not been read yet
-        self._wakes: dict[str, datetime] = {}
-        self._echoes: set[str] = set()  # nodes whose record says what we have written last
-        self._breaker: Breaker | None = None
         self._policy: FleetPolicySpec | None = None
         self._rules = Rules.of(FleetPolicySpec())
         self._reasons: set[str] = set()
@@ -168,7 +163,7 @@ class HealthKeeper:
             agent_namespace,
             client.answers.attended_seconds,
             cluster.agents.last_contact_age_seconds,
-            self._ground,
+            self._engine.ground,
             self._stirred.set,
             agent_silence_seconds,
         )
@@ -181,13 +176,13 @@ class HealthKeeper:
 
     def everything(self) -> None:
         """Look at every node again."""
-        self._echoes.clear()
+        self._engine.forget_echoes()
         self._stir(self._cluster.fleet.nodes)
 
     async def begin(self) -> None:
         """Have in force again what stands on record against nodes, before a new leader gives any to a job."""
         self._leads_since = self._clock()
-        self._dirty = set(_told_against(self._cluster.healths.store.values()))  # `run` looks at the others
+        self._engine.dirty = set(_told_against(self._cluster.healths.store.values()))  # `run` looks at the others
         await self._look_at_it()
         await asyncio.sleep(0)  # what is on record already has nothing to wait for
 
@@ -221,7 +216,7 @@ class HealthKeeper:
         try:
             await self.look()
         except Exception:  # what is in force stays; whatever it was is met again, or is over
-            log.exception("nodes not judged", nodes=len(self._dirty))
+            log.exception("nodes not judged", nodes=len(self._engine.dirty))
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._stirred.set)
 
     async def _mark(self) -> None:
@@ -246,13 +241,13 @@ class HealthKeeper:
                 log.exception("records of machines that are gone not looked at")
 
     def _stir(self, nodes: Iterable[str]) -> None:
-        self._dirty.update(nodes)
+        self._engine.stir(nodes)
         self._stirred.set()
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
         assert node is not None
-        self._ground.put(node.name, new, self._cluster.fleet)
+        self._engine.ground.put(node.name, new, self._cluster.fleet)
         if old is None or new is None or (old.ready, old.boot_id) != (new.ready, new.boot_id):
             self._agents.note(node.name)
         if old is None or new is None:
@@ -273,21 +268,18 @@ class HealthKeeper:
         if old is None or new is None:
             self._forgetting.note(name)
         if not isinstance(new, Undecodable):  # an account that cannot be read is not one that is settled
-            self._memory.put(name, new.status.offences if new else None)
+            self._engine.recorded(name, new.status if new else None)
             self._offenders.put(name, new.status.offences if new else None)
-            self._ground.put_incidents(name, new.status.incidents if new else ())
         if isinstance(old, NodeHealth) and isinstance(new, NodeHealth) and _is_another(old, new):
             self._other_since[name] = self._wall_clock()
         self._agents.note(name)
-        if self._acts.is_echo(name, new.status if isinstance(new, NodeHealth) else None):
-            self._echoes.add(name)
-        else:
-            self._echoes.discard(name)
+        status = new.status if isinstance(new, NodeHealth) else None
+        self._engine.echoed(name, is_echo=self._acts.is_echo(name, status))
         self._stir([name])
 
     def open_since(self, name: str) -> datetime | None:
         """Since when a node is out, or has been worked on; None for one that is not out."""
-        verdict = self._books.verdicts.get(name)
+        verdict = self._engine.books.verdicts.get(name)
         incident = verdict.open_incident if verdict else None
         if incident is None:
             return None
@@ -295,15 +287,15 @@ class HealthKeeper:
 
     def out(self) -> list[str]:
         """The nodes that are out, by their last verdict."""
-        return [name for name in self._books.concerned if self._books.verdicts[name].out]
+        return [name for name in self._engine.books.concerned if self._engine.books.verdicts[name].out]
 
     def verdicts(self) -> Collection[Verdict]:
         """All there are now."""
-        return self._books.verdicts.values()
+        return self._engine.books.verdicts.values()
 
     def repair_case(self, name: str) -> Case | None:
         """A node as whoever asks for repairs has to see it; None while nobody can say."""
-        health, verdict = self._health(name), self._books.verdicts.get(name)
+        health, verdict = self._health(name), self._engine.books.verdicts.get(name)
         in_force = self._acts.in_force.get(name)
         if health is None or verdict is None or in_force is None or name in self._doing:
             return None
@@ -355,7 +347,7 @@ class HealthKeeper:
 
     def is_repaired(self, name: str) -> bool:
         """Whether somebody may be at work on the node at this moment, or will be in a moment, as far as is known."""
-        verdict = self._books.verdicts.get(name)
+        verdict = self._engine.books.verdicts.get(name)
         if verdict is not None and verdict.maintenance is not None:
             return True
         word = self._repairs.get(name) if self._repairs is not None else None
@@ -363,7 +355,7 @@ class HealthKeeper:
 
     def heard(self, name: str) -> None:
         """The node's checker has news: it may have passed what it was waiting for."""
-        verdict = self._books.verdicts.get(name)
+        verdict = self._engine.books.verdicts.get(name)
         if verdict is not None and (verdict.state is VerdictState.VALIDATING or verdict.followed is not None):
             self._stir([name])
 
@@ -427,17 +419,15 @@ class HealthKeeper:
         left = NEW_LEADER_SECONDS - (self._clock() - self._leads_since)
         if left <= 0 or any(finding.source == JOBS for finding in health.status.findings):
             return words
-        self._wakes[name] = now + timedelta(seconds=left)
+        self._engine.wake_at(name, now + timedelta(seconds=left))
         return []
 
     def _pause(self) -> float | None:
         """Seconds until something is due by time alone."""
-        moments = [*self._wakes.values()]
+        moments = self._engine.moments()
         if self._rules.windows.is_pending(self._wall_clock()):
             # Windows are of the wall clock, and waiting is not: one that is set forward is noticed in time.
             moments.append(self._wall_clock() + timedelta(seconds=CLOCK_CHECK_SECONDS))
-        if self._breaker is not None and self._breaker.next_try is not None:
-            moments.append(self._breaker.next_try)
         pauses = [self._agents.next_seconds(), self._outfits.next_seconds()]
         if moments:
             pauses.append(max((min(moments) - self._wall_clock()).total_seconds(), 0.0))
@@ -447,53 +437,42 @@ class HealthKeeper:
         """Judge what is dirty or due, decide about all of it, and begin to put that into force."""
         now = self._wall_clock()
         self._take_in_policy()
-        self._dirty |= self._agents.changed(self._rules.budget.nodes_percent)
-        self._dirty |= self._outfits.changed() & self._cluster.fleet.nodes.keys()
+        self._engine.stir(self._agents.changed(self._rules.budget.nodes_percent))
+        self._engine.stir(self._outfits.changed() & self._cluster.fleet.nodes.keys())
         judged = await self._observe(now)
-        view = View(
-            now=now,
-            rules=self._rules,
-            books=self._books,
-            ground=self._ground,
-            nodes=self._cluster.fleet.nodes.keys(),
-            judged=judged,
-            in_force=self._acts.in_force,
-            under_way={name: doing.effect for name, doing in self._doing.items()},
+        orders = self._engine.decide(
+            now,
+            self._rules,
+            self._cluster.fleet.nodes.keys(),
+            judged,
+            self._acts.in_force,
+            {name: doing.effect for name, doing in self._doing.items()},
             policy_unknown=self._cluster.policy_unknown,
             ahead=self._ahead.look(self._taken(), now, self._clock()),
         )
-        orders, self._breaker = decide(view)
         self._measure()
         for order in orders:
             if order.name in self._doing:
-                self._dirty.add(order.name)
+                self._engine.stir([order.name])
             elif order.name not in self._resting:
                 self._begin(order, now)
 
     def _taken(self) -> Iterator[datetime]:
         """When Muster has acted, as far as that may be charged to a budget."""
-        for name in self._books.concerned:
-            yield from (i.taken for i in self._books.verdicts[name].incidents if i.taken is not None)
-        for name, incidents in self._ground.incidents.items():
+        for name in self._engine.books.concerned:
+            yield from (i.taken for i in self._engine.books.verdicts[name].incidents if i.taken is not None)
+        for name, incidents in self._engine.ground.incidents.items():
             if name not in self._cluster.fleet.nodes:
                 yield from (i.taken for i in incidents if i.taken is not None)
 
     async def _observe(self, now: datetime) -> set[str]:
         """Judge what is dirty or due; returns those of which something else has to be done or written than last time."""
-        names = self._dirty | {name for name, moment in self._wakes.items() if moment <= now}
-        # One that is being dealt with is judged by what is written then.
-        self._dirty = names & self._doing.keys()
-        for name in self._dirty:
-            self._wakes.pop(name, None)
         judged, slices = set(), Slices(self._clock)
-        for name in names - self._dirty:
+        for name in self._engine.due(now, self._doing.keys()):
             await slices.pause()
-            before = self._books.verdicts.get(name)
-            if not self._judged(name, now):
-                continue
-            if not (name in self._echoes and before is not None and _same(before, self._books.verdicts.get(name))):
-                judged.add(name)  # otherwise it is as it is in force and on record
-            self._echoes.discard(name)
+            before = self._engine.books.verdicts.get(name)
+            if self._judged(name, now) and self._engine.differs(name, before):
+                judged.add(name)
         return judged
 
     async def settled(self) -> None:
@@ -503,7 +482,7 @@ class HealthKeeper:
 
     def _begin(self, order: Order, now: datetime) -> None:
         if order.ruling.charge:  # the next look must know, though it is written only in a moment
-            self._books.put(order.name, order.verdict)
+            self._engine.books.put(order.name, order.verdict)
         task = asyncio.create_task(self._deal_with(order, now), name=f"health of {order.name}")
         self._doing[order.name] = _Doing(task, order.effect)
         task.add_done_callback(lambda task: self._done(order.name, task))
@@ -536,7 +515,7 @@ class HealthKeeper:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = error
             self._stirred.set()
-        if name in self._dirty:
+        if name in self._engine.dirty:
             self._stirred.set()
 
     def _take_in_policy(self) -> None:
@@ -544,7 +523,7 @@ class HealthKeeper:
         policy = self._cluster.fleet.policy
         if policy != self._policy:
             self._policy, self._rules = policy, Rules.of(policy)
-            self._ground.lay_out(self._cluster.fleet)
+            self._engine.ground.lay_out(self._cluster.fleet)
             self._outfits.leave_out(self._rules.ignored_ports)
             _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
@@ -563,14 +542,13 @@ class HealthKeeper:
 
     def _judge(self, name: str, now: datetime) -> None:
         node, health = self._cluster.fleet.nodes.get(name), self._health(name)
-        self._wakes.pop(name, None)
         if node is not None and health is None:
             self._words.record(name)  # which acquits nobody
             return
         self._words.readable(name)
         self._words.refuted(name)
         if node is None or health is None:
-            self._books.put(name, None)
+            self._engine.put(name, None)
             self._acts.forget(name)
             self._marks.forget(name)
             self._faded.pop(name, None)
@@ -587,7 +565,7 @@ class HealthKeeper:
             health,
             self._rules,
             now,
-            memory=self._memory,
+            memory=self._engine.memory,
             words=words,
             burn_ins=burned,
             passed=None if age is None else now - timedelta(seconds=age),
@@ -606,17 +584,14 @@ class HealthKeeper:
             verdict = replace(verdict, check=result)
         else:
             self._results.pop(name, None)
-        self._books.put(name, verdict)
+        self._engine.put(name, verdict)
         self._marks.want(name, verdict)
         if self._cluster.fleet.ail(name, ailment(verdict)):
             for uid in self._cluster.jobs_on(name):
                 self._rings(uid)
         self._cluster.fleet.doubt(name, self._doubt(name, verdict))
-        if verdict.wake is not None:
-            self._wakes[name] = min(verdict.wake, self._wakes.get(name, verdict.wake))
         if verdict.faded and (left := self._unsure_seconds(name)) > 0:
-            sure = now + timedelta(seconds=left)
-            self._wakes[name] = min(sure, self._wakes.get(name, sure))
+            self._engine.wake_at(name, now + timedelta(seconds=left))
 
     def _unsure_seconds(self, name: str) -> float:
         """For how long the wall clock is not to be believed yet that the node's quarantine has faded."""
@@ -625,12 +600,12 @@ class HealthKeeper:
 
     def _doubt(self, name: str, verdict: Verdict) -> Doubt | None:
         """What makes another node the better choice, under the policy, and with a share of a pool to be tested at a time."""
-        pool = self._ground.pools.get(name, "")
+        pool = self._engine.ground.pools.get(name, "")
         self._stir(self._asked.put(name, pool if verdict.wants_check else None, verdict.asked_by))
         found = None if self._rules.enforcement is Enforcement.OBSERVE else doubt(verdict)
         if found is None or not found.wants_check:
             return found
-        nodes, percent = self._ground.pool_sizes[pool], self._rules.budget.nodes_percent
+        nodes, percent = self._engine.ground.pool_sizes[pool], self._rules.budget.nodes_percent
         return replace(found, wants_check=self._asked.has_turn(name, nodes, percent))
 
     def _health(self, name: str) -> NodeHealth | None:
@@ -641,28 +616,29 @@ class HealthKeeper:
         return found or NodeHealth(metadata=ObjectMeta(name=name))
 
     def _measure(self) -> None:
-        states, reasons = self._books.states, self._books.reasons
+        states, reasons = self._engine.books.states, self._engine.books.reasons
         for state in (*VerdictState, "Unknown"):
             _nodes.labels(str(state)).set(states.get(str(state), 0))
         for reason in sorted(reasons):
             if len(self._reasons) < MAX_REASONS:
                 self._reasons.add(reason)
-        for reason in sorted(self._books.observed):
+        for reason in sorted(self._engine.books.observed):
             if len(self._observed) < MAX_REASONS:
                 self._observed.add(reason)
         for reason in self._observed:
-            _observed.labels(reason).set(self._books.observed.get(reason, 0))
+            _observed.labels(reason).set(self._engine.books.observed.get(reason, 0))
         for reason in self._reasons:
             _findings.labels(reason).set(reasons.get(reason, 0))
-        assert self._breaker is not None
-        _breaker.set(self._breaker.state is not BreakerState.CLOSED)
-        _held.set(self._breaker.held)
-        _held_yields.set(sum(pool.held_yields for pool in self._breaker.pools))
-        held = {pool.pool: pool.held + pool.held_yields for pool in self._breaker.pools}
+        breaker = self._engine.breaker
+        assert breaker is not None
+        _breaker.set(breaker.state is not BreakerState.CLOSED)
+        _held.set(breaker.held)
+        _held_yields.set(sum(pool.held_yields for pool in breaker.pools))
+        held = {pool.pool: pool.held + pool.held_yields for pool in breaker.pools}
         self._pools.update(pool for pool in held if held[pool])
         for pool in self._pools:
             _held_of_pool.labels(pool).set(held.get(pool, 0))
-        self._words.held(self._breaker)
+        self._words.held(breaker)
         self._words.silent(self._agents.crowds)
 
 
@@ -687,13 +663,6 @@ def _told_against(healths: Iterable[NodeHealth | Undecodable]) -> list[str]:
         if isinstance(health, NodeHealth)
         and (health.status.state not in (None, VerdictState.HEALTHY) or health.status.maintenance is not None)
     ]
-
-
-def _same(one: Verdict, other: Verdict | None) -> bool:
-    """Whether two verdicts come to the same; what would follow later is not compared."""
-    if other is None:
-        return False
-    return one == replace(other, wake=one.wake, offences_if_taken=one.offences_if_taken)
 
 
 def _has_repair(status: NodeHealthStatus) -> bool:

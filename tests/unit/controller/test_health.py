@@ -639,13 +639,13 @@ async def test_domains_follow_the_policy(stage: Stage) -> None:
     stage.add("c", "d", rack="r2")
     stage.policy(budget={**EVERYTHING, "domainPercent": 50})
     await stage.look()
-    assert stage.keeper._ground.sizes == {(WITHOUT, ("b0", "r1")): 2, (WITHOUT, ("b0", "r2")): 2}
+    assert stage.keeper._engine.ground.sizes == {(WITHOUT, ("b0", "r1")): 2, (WITHOUT, ("b0", "r2")): 2}
     stage.api.version += 1
     meta = {"name": "default", "uid": "policy", "resourceVersion": str(stage.api.version)}
     spec = {"topology": {"levels": [{"name": "block", "label": "topology.muster.dev/block"}]}}
     stage.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
     await stage.look()
-    assert stage.keeper._ground.sizes == {(WITHOUT, ("b0",)): 4}
+    assert stage.keeper._engine.ground.sizes == {(WITHOUT, ("b0",)): 4}
 
 
 async def test_the_third_offence_puts_the_machine_into_quarantine_at_once(stage: Stage) -> None:
@@ -719,7 +719,7 @@ async def test_nodes_are_counted_by_what_is_held_against_them(stage: Stage) -> N
     stage.say("a", 79)
     stage.say("b")
     await stage.look()
-    books = stage.keeper._books
+    books = stage.keeper._engine.books
     assert {state: n for state, n in books.states.items() if n} == {"Unhealthy": 1, "Healthy": 1, "Unknown": 1}
     stage.say("a", boot="boot-2")
     await stage.look()

@@ -170,7 +170,7 @@ async def test_it_is_remembered_when_the_job_is_gone_until_it_has_faded(jobs: Jo
     jobs.now += timedelta(hours=2)
     await jobs.look()
     assert (jobs.doubt("n1"), jobs.status("n1").get("state")) == (None, None)
-    assert jobs.keeper._wakes == {}
+    assert jobs.keeper._engine.moments() == []
 
 
 async def test_a_thorough_test_that_is_passed_answers_it(jobs: Jobs) -> None:

@@ -1,7 +1,7 @@
-"""The operator's part: hands the shipped rules what is known, and keeps what they answer. Decides nothing itself.
+"""The operator's part: hands the shipped engine what is known, and keeps what it answers. Decides nothing itself.
 
-As `muster.controller.health` does it, without an API server: what is said of nodes is judged one node at a time, then it is decided about
-all of them at once, then that is put on record and in force. All of it is read from the records when another operator takes over.
+`muster.health.engine` is the loop, as in the operator. What is decided is put on record and in force at once, without an API
+server, and read from the records when another operator takes over.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +13,10 @@ from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import AgentStatus, Decision, Evidence, HumanDecision, NodeHealth, NodeHealthStatus
 from muster.health.assess import BurnInWord, Verdict, assess
-from muster.health.books import Books, Ground
-from muster.health.breaker import Breaker
 from muster.health.effects import Effect
+from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
-from muster.health.memory import Memory
-from muster.health.orders import InForce, Order, View, decide
+from muster.health.orders import InForce, Order
 from muster.health.silence import Quiet, Silence, crowds
 from muster.health.sources import UNHEALTHY_TAINT, Rules
 from muster.world.fleet import Fleet
@@ -49,30 +47,27 @@ class Keeper:
         self.fleet = Fleet(policy)
         self._told = told
         self.health: dict[str, NodeHealth] = {}
-        self.dirty: set[str] = set()
         self.passed: dict[str, float] = {}
         self.burned: dict[str, list[BurnInWord]] = {}
         self.missed: dict[str, Missed] = {}
-        self.breaker: Breaker | None = None
         self.looks = 0
         self._take_over()
 
     def _take_over(self) -> None:
-        self.ground, self.books, self.memory = Ground(), Books(), Memory()
+        self.engine = Engine()
         self.in_force: dict[str, InForce] = {}
-        self._wakes: dict[str, datetime] = {}
         self._silences: dict[str, Silence] = {}
 
     def restart(self, now: float) -> None:
         """Another operator takes over: it knows what is on record, and of silences only what begins now."""
         self._take_over()
         for name, node in self.fleet.nodes.items():
-            self.ground.put(name, node, self.fleet)
+            self.engine.ground.put(name, node, self.fleet)
         for name, health in self.health.items():
             self._recorded(name, health)
         for missed in self.missed.values():
             missed.since = missed.pod_since = now
-        self.dirty.update(self.fleet.nodes)
+        self.engine.dirty.update(self.fleet.nodes)
 
     def effect(self, name: str) -> Effect:
         """What is in force for a node."""
@@ -81,7 +76,7 @@ class Keeper:
 
     def verdict(self, name: str) -> Verdict | None:
         """The last one on a node."""
-        return self.books.verdicts.get(name)
+        return self.engine.books.verdicts.get(name)
 
     # What is said.
 
@@ -90,8 +85,8 @@ class Keeper:
         taint = (Taint(UNHEALTHY_TAINT, "", "NoSchedule"),) if self.effect(node.name).taint else ()
         node = replace(node, taints=(*(each for each in node.taints if each.key != UNHEALTHY_TAINT), *taint))
         self.fleet.nodes[node.name] = node
-        self.ground.put(node.name, node, self.fleet)
-        self.dirty.add(node.name)
+        self.engine.ground.put(node.name, node, self.fleet)
+        self.engine.dirty.add(node.name)
 
     def record_of(self, name: str) -> NodeHealth:
         """The node's record, an empty one where there is none."""
@@ -111,7 +106,7 @@ class Keeper:
         spec = health.spec.model_copy(update={"human": human})
         self.health[name] = health.model_copy(update={"spec": spec})
         self.burned.pop(name, None)
-        self.dirty.add(name)
+        self.engine.dirty.add(name)
 
     def tested(self, name: str, fails: str, now: float) -> None:
         """A burn-in of the node came to an end; `fails`: what it failed, "" for none."""
@@ -122,17 +117,16 @@ class Keeper:
             self.burned.setdefault(name, []).append(
                 BurnInWord(agent.boot_id if agent else "", fails, f"test of the node: {fails}", _time(now))
             )
-        self.dirty.add(name)
+        self.engine.dirty.add(name)
 
     def _put(self, name: str, status: NodeHealthStatus) -> None:
         health = self.record_of(name).model_copy(update={"status": status})
         self.health[name] = health
         self._recorded(name, health)
-        self.dirty.add(name)
+        self.engine.dirty.add(name)
 
     def _recorded(self, name: str, health: NodeHealth) -> None:
-        self.memory.put(name, health.status.offences)
-        self.ground.put_incidents(name, health.status.incidents)
+        self.engine.recorded(name, health.status)
 
     # What follows.
 
@@ -141,23 +135,10 @@ class Keeper:
         self.looks += 1
         moment = _time(now)
         self._listen(now)
-        due = {name for name, wake in self._wakes.items() if wake <= moment}
-        names = (self.dirty | due) & self.fleet.nodes.keys()
-        self.dirty = set()
+        names = self.engine.due(moment) & self.fleet.nodes.keys()
         for name in sorted(names):
             self._judge(name, moment)
-        view = View(
-            now=moment,
-            rules=self.rules,
-            books=self.books,
-            ground=self.ground,
-            nodes=self.fleet.nodes.keys(),
-            judged=names,
-            in_force=self.in_force,
-            under_way={},
-        )
-        orders, self.breaker = decide(view)
-        for order in orders:
+        for order in self.engine.decide(moment, self.rules, self.fleet.nodes.keys(), names, self.in_force, {}):
             self._put_into_force(order, now)
         return self._pause(now, moment)
 
@@ -168,19 +149,16 @@ class Keeper:
             self.record_of(name),
             self.rules,
             moment,
-            memory=self.memory,
+            memory=self.engine.memory,
             burn_ins=self.burned.get(name, ()),
             passed=None if passed is None else _time(passed),
             silence=self._silences.get(name),
         )
-        self.books.put(name, verdict)
-        self._wakes.pop(name, None)
-        if verdict.wake is not None:
-            self._wakes[name] = verdict.wake
+        self.engine.put(name, verdict)
 
     def _put_into_force(self, order: Order, now: float) -> None:
         name, verdict = order.name, order.verdict
-        self.books.put(name, verdict)
+        self.engine.books.put(name, verdict)
         status = self.record_of(name).status
         ours: dict[str, Any] = {
             "state": verdict.state,
@@ -197,14 +175,14 @@ class Keeper:
         if any(getattr(status, key) != value for key, value in ours.items()):
             # As it comes back from the API server.
             whole = NodeHealthStatus.model_validate(status.model_copy(update=ours).to_json())
-            dirty = name in self.dirty
+            dirty = name in self.engine.dirty
             self._put(name, whole)
             if not dirty:
-                self.dirty.discard(name)
+                self.engine.dirty.discard(name)
         self.in_force[name] = InForce(verdict.state, verdict.reason, order.effect)
-        if order.effect.taint != (name in self.ground.tainted):
+        if order.effect.taint != (name in self.engine.ground.tainted):
             self.put_node(self.fleet.nodes[name])
-            self.dirty.discard(name)
+            self.engine.dirty.discard(name)
         self._told(order, now)
 
     def _listen(self, now: float) -> None:
@@ -213,18 +191,20 @@ class Keeper:
             return
         quiet = {name: Quiet(now - m.since, now - m.pod_since) for name, m in self.missed.items() if not m.paused}
         heard = self.fleet.nodes.keys() - self.missed.keys()
-        crowd = crowds(quiet, self.ground.pools, self.ground.pool_sizes, heard, self.rules.budget.nodes_percent)
+        crowd = crowds(
+            quiet, self.engine.ground.pools, self.engine.ground.pool_sizes, heard, self.rules.budget.nodes_percent
+        )
         before, self._silences = self._silences, {}
         for name in self.missed:
             each = quiet.get(name)
-            free = each is not None and self.ground.pools.get(name, "") not in crowd
+            free = each is not None and self.engine.ground.pools.get(name, "") not in crowd
             self._silences[name] = Silence(each.weighs if each and free else None, "its agent is not Ready")
-        self.dirty |= {n for n in before.keys() | self._silences.keys() if before.get(n) != self._silences.get(n)}
+        self.engine.dirty |= {
+            n for n in before.keys() | self._silences.keys() if before.get(n) != self._silences.get(n)
+        }
 
     def _pause(self, now: float, moment: datetime) -> float | None:
-        waits = [(wake - moment).total_seconds() for wake in self._wakes.values()]
-        if self.breaker is not None and self.breaker.next_try is not None:
-            waits.append((self.breaker.next_try - moment).total_seconds())
+        waits = [(each - moment).total_seconds() for each in self.engine.moments()]
         for missed in self.missed.values():
             if not missed.paused:
                 following = Quiet(now - missed.since, now - missed.pod_since).next_seconds()

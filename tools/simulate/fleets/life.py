@@ -297,7 +297,7 @@ class Life:
             return  # an earlier appointment has moved
         self._look_at = math.inf
         pause = self.keeper.look(self.now)
-        if self.keeper.dirty:
+        if self.keeper.engine.dirty:
             self._stir()
         if pause is not None:
             self._look_by(self.now + pause)
