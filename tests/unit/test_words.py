@@ -1,0 +1,176 @@
+"""Retired words stay out: docs/glossary.md has the words to write in their place.
+
+`GONE` has the words that are not used any more. `LEFT` and `LEFT_IN_NAMES` have the largest number of uses of those that are
+still there; the numbers only sink. Lower them after a rename: `python tests/unit/test_words.py` prints the new table.
+"""
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+THIS = Path(__file__).resolve()
+READ = ("operator", "tools", "bench", "docs", "crds", "manifests", "examples", "README.md", "CONTRIBUTING.md")
+SUFFIXES = {".py", ".md", ".yaml", ".js", ".html", ".sh"}
+PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+# Invented words: they stand nowhere, neither in names nor in text.
+GONE: frozenset[str] = frozenset({"asides", "knocks"})
+LEFT: dict[str, int] = {
+    "ailment": 84,
+    "ailments": 23,
+    "crowd": 32,
+    "crowded": 23,
+    "crowds": 31,
+    "disowned": 56,
+    "doubt": 92,
+    "doubted": 24,
+    "doubtful": 51,
+    "ghost": 298,
+    "ghosts": 101,
+    "hoped": 11,
+    "knock": 2,
+    "laid": 40,
+    "lineage": 226,
+    "mend": 39,
+    "mended": 40,
+    "mends": 13,
+    "newcomer": 17,
+    "newcomers": 2,
+    "outwaited": 7,
+    "overdrawn": 47,
+    "seat": 642,
+    "seats": 127,
+    "stranger": 33,
+    "strangers": 37,
+    "torn": 144,
+    "whoever": 211,
+    "whomever": 5,
+    "wish": 219,
+    "wished": 14,
+    "wishes": 35,
+}
+
+# Ordinary words: text may use them, names of functions, classes, modules and fields may not.
+LEFT_IN_NAMES: dict[str, int] = {
+    "anew": 6,
+    "aside": 26,
+    "books": 4,
+    "desk": 4,
+    "desks": 1,
+    "door": 2,
+    "go": 24,
+    "judge": 11,
+    "judges": 7,
+    "leave": 28,
+    "left": 25,
+    "look": 73,
+    "looks": 10,
+    "marker": 41,
+    "nobody": 3,
+    "of": 336,
+    "put": 33,
+    "shut": 7,
+    "somebody": 2,
+    "standing": 10,
+    "take": 59,
+    "tell": 44,
+    "telling": 5,
+    "tells": 5,
+    "told": 82,
+    "turn": 32,
+    "turns": 3,
+    "who": 6,
+    "whole": 15,
+    "whom": 2,
+    "word": 13,
+    "words": 70,
+}
+DEFINED = re.compile(r"^\s*(?:async )?def (\w+)|^class (\w+)|^    (\w+): ", re.MULTILINE)
+SCHEMA_FIELD = re.compile(r"^ +(\w+):$", re.MULTILINE)
+SLACK = 1.05  # a number further above its count than this is to be lowered
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """The files that users and maintainers read, with their text."""
+    listed = subprocess.run(["git", "ls-files", "-z", *READ], cwd=ROOT, capture_output=True, check=True, text=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.suffix in SUFFIXES and path.is_file():
+            yield path, path.read_text()
+
+
+def parts_of(name: str) -> set[str]:
+    """The words of which a name consists: `GhostAges` and `ghost_ages` are of `ghost` and `ages`."""
+    return {part.lower() for part in PART.findall(name)}
+
+
+def names_in(path: Path, text: str) -> Iterator[str]:
+    """The names that a file defines, its own included."""
+    yield path.stem
+    if path.suffix == ".py":
+        yield from ("".join(found) for found in DEFINED.findall(text))
+    elif path.parent.name == "crds":
+        yield from SCHEMA_FIELD.findall(text)
+
+
+def counted() -> tuple[Counter[str], Counter[str], dict[str, Counter[str]]]:
+    """Uses by word anywhere, uses by word in names, and the files of each retired word."""
+    anywhere: Counter[str] = Counter()
+    in_names: Counter[str] = Counter()
+    files: dict[str, Counter[str]] = {word: Counter() for word in (*GONE, *LEFT, *LEFT_IN_NAMES)}
+    for path, text in texts():
+        here = Counter(part.lower() for part in PART.findall(text))
+        named = Counter(part for name in names_in(path, text) for part in parts_of(name))
+        anywhere += here
+        in_names += named
+        for word, uses in files.items():
+            found = named[word] if word in LEFT_IN_NAMES else here[word]
+            if found:
+                uses[str(path.relative_to(ROOT))] = found
+    return anywhere, in_names, files
+
+
+ANYWHERE, IN_NAMES, FILES = counted()
+
+
+def table(limits: dict[str, int], uses: Counter[str]) -> dict[str, int]:
+    """The limits as they would be now."""
+    return {word: uses[word] for word in limits}
+
+
+def test_no_retired_word_comes_back() -> None:
+    limits = {**dict.fromkeys(GONE, 0), **LEFT}
+    more = {word: FILES[word].most_common(20) for word, limit in limits.items() if ANYWHERE[word] > limit}
+    assert more == {}, "write the word of docs/glossary.md"
+
+
+def test_no_retired_word_comes_back_into_names() -> None:
+    more = {word: FILES[word].most_common(20) for word, limit in LEFT_IN_NAMES.items() if IN_NAMES[word] > limit}
+    assert more == {}, "write the word of docs/glossary.md, or a verb with its object"
+
+
+def test_the_table_sinks_with_the_words() -> None:
+    """Room above a count is room for the word to come back; a word without uses belongs to GONE."""
+    for limits, uses in ((LEFT, ANYWHERE), (LEFT_IN_NAMES, IN_NAMES)):
+        slack = {word: limit for word, limit in limits.items() if limit > uses[word] * SLACK + 3}
+        assert slack == {}, f"lower them to {table(slack, uses)}"
+    assert sorted(word for word in LEFT if not ANYWHERE[word]) == [], "move them to GONE"
+
+
+def test_what_a_use_is() -> None:
+    assert parts_of("GhostAges") == parts_of("_ghost_ages") == {"ghost", "ages"}
+    assert parts_of("MAX_LAID") == {"max", "laid"}
+    assert list(names_in(Path("a/look.py"), "class Look:\n    turn: int\n\n    def take(self) -> None:\n")) == [
+        "look",
+        "Look",
+        "turn",
+        "take",
+    ]
+
+
+if __name__ == "__main__":
+    print("LEFT =", table(LEFT, ANYWHERE))
+    print("LEFT_IN_NAMES =", table(LEFT_IN_NAMES, IN_NAMES))
