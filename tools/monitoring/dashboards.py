@@ -460,7 +460,8 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Accelerators of the fleet",
-                    "What they are there for: held by jobs, by other pods, out of use, reserved for a gang that waits, free. docs/goodput.md.",
+                    "What they are there for: held by jobs, by other pods, taken out for health or maintenance, closed by others, reserved for a gang "
+                    "that waits, free. docs/goodput.md.",
                     Query(f"max by (state) ({led('muster_gpus')})", "{{state}}"),
                     unit="none",
                     stacked=True,

@@ -23,6 +23,8 @@ class GpuState(StrEnum):
 
     HELD = "held"
     OTHER_PODS = "otherPods"
+    QUARANTINED = "quarantined"
+    MAINTENANCE = "maintenance"
     EXCLUDED = "excluded"
     RESERVED = "reserved"
     FREE = "free"

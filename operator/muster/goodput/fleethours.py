@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
 from muster.api.goodput import LONGEST_MILLISECONDS
-from muster.world.fleet import Fleet
+from muster.world.fleet import Cause, Fleet
 from muster.world.views import NodeView
 
 HOUR, DAY, MILLISECOND = timedelta(hours=1), timedelta(days=1), timedelta(milliseconds=1)
@@ -38,7 +38,10 @@ def state_of(fleet: Fleet, node: NodeView, reserved: Collection[str]) -> GpuStat
     if holders:
         foreign = all(holder.startswith("pod/") for holder in holders)
         return GpuState.OTHER_PODS if foreign else GpuState.HELD
-    if not node.ready or node.unschedulable or _is_closed(node) or fleet.exclusion(node.name) is not None:
+    exclusion = fleet.exclusion(node.name)
+    if exclusion is not None:
+        return GpuState.QUARANTINED if exclusion.cause is Cause.HEALTH else GpuState.MAINTENANCE
+    if not node.ready or node.unschedulable or _is_closed(node):
         return GpuState.EXCLUDED
     return GpuState.RESERVED if node.name in reserved else GpuState.FREE
 
@@ -83,16 +86,24 @@ def folded(
 
 
 def between(hours: FleetHours, since: datetime | None, until: datetime | None = None) -> dict[GpuState, int]:
-    """GPU-milliseconds by state, of all hours (of days where only these are known) of which any moment lies between these two."""
+    """GPU-milliseconds by state between these two. Of an hour (a day where only that is known) that they cut the same share counts as of its
+    time."""
     found: dict[GpuState, int] = {}
     for key, amounts in hours.spans.items():
-        if since is not None and _begin(key) + _length(key) <= since:
-            continue
-        if until is not None and _begin(key) >= until:
+        begin = _begin(key)
+        end = max(min(begin + _length(key), hours.until), begin + MILLISECOND)
+        part = min(end, until or end) - max(begin, since or begin)
+        if part <= timedelta():
             continue
         for state, amount in amounts.items():
-            found[state] = found.get(state, 0) + amount
+            found[state] = found.get(state, 0) + amount * (part // MILLISECOND) // ((end - begin) // MILLISECOND)
     return found
+
+
+def counted_from(hours: FleetHours) -> datetime | None:
+    """The first moment from which no hour is missing; None: nothing is counted. In the first hour (or day) counting began somewhere."""
+    first = min(hours.spans, default=None)
+    return None if first is None else _begin(first) + _length(first)
 
 
 def _hours(begin: datetime, end: datetime) -> Iterator[tuple[str, int]]:

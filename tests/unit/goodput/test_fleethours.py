@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
-from muster.goodput.fleethours import between, folded, state_of
-from muster.world.fleet import Exclusion, Fleet
+from muster.goodput.fleethours import between, counted_from, folded, state_of
+from muster.world.fleet import Cause, Exclusion, Fleet
 from muster.world.views import NodeView, Taint
 
 NOW = datetime(2026, 1, 31, 5, 40, tzinfo=UTC)
@@ -53,18 +53,31 @@ def test_of_a_clock_that_was_far_ahead_nothing_stays_that_lies_before_us() -> No
 
 def test_old_hours_are_days_and_what_is_too_old_goes() -> None:
     spans = {
-        "2025-01-02T03": {"held": 1},
-        "2026-01-02": {"free": 2},
-        "2026-01-02T03": {"held": 3, "free": 4},
-        "2026-01-30T03": {"held": 5},
+        "2025-01-02T03": {"held": 60},
+        "2026-01-02": {"free": 120},
+        "2026-01-02T03": {"held": 180, "free": 240},
+        "2026-01-30T03": {"held": 300},
     }
     hours = folded(known(spans=spans), NOW + SECOND, SECOND, {}, 100)
-    assert hours.spans == {"2026-01-02": {"free": 6, "held": 3}, "2026-01-30T03": {"held": 5}}
-    assert between(hours, NOW - 2 * DAY) == {"held": 5}
-    assert between(hours, datetime(2026, 1, 2, 23, tzinfo=UTC)) == {"free": 6, "held": 8}, "a day counts whole"
-    assert between(hours, None, datetime(2026, 1, 30, 3, tzinfo=UTC)) == {"free": 6, "held": 3}
-    assert between(hours, None, datetime(2026, 1, 30, 3, 1, tzinfo=UTC)) == {"free": 6, "held": 8}
+    assert hours.spans == {"2026-01-02": {"free": 360, "held": 180}, "2026-01-30T03": {"held": 300}}
+    assert between(hours, NOW - 2 * DAY) == {"held": 300}
+    assert between(hours, datetime(2026, 1, 2, 18, tzinfo=UTC)) == {"free": 90, "held": 345}, "a quarter of the day"
+    assert between(hours, None, datetime(2026, 1, 30, 3, tzinfo=UTC)) == {"free": 360, "held": 180}
+    assert between(hours, None, datetime(2026, 1, 30, 3, 1, tzinfo=UTC)) == {"free": 360, "held": 185}
     assert between(hours, None, datetime(2026, 1, 2, tzinfo=UTC)) == {}
+
+
+def test_of_the_hour_that_goes_on_what_is_counted_is_its_whole() -> None:
+    hours = known(spans={"2026-01-31T05": {"held": 40}})  # until 05:40
+    assert between(hours, datetime(2026, 1, 31, 5, 30, tzinfo=UTC)) == {"held": 10}
+    assert between(hours, None, NOW + HOUR) == {"held": 40}
+
+
+def test_the_first_hour_or_day_may_be_counted_in_part() -> None:
+    assert counted_from(known()) is None
+    assert counted_from(known(spans={"2026-01-31T05": {"held": 5}})) == datetime(2026, 1, 31, 6, tzinfo=UTC)
+    spans = {"2026-01-31T05": {"held": 5}, "2026-01-03": {"held": 5}}
+    assert counted_from(known(spans=spans)) == datetime(2026, 1, 4, tzinfo=UTC)
 
 
 def test_of_more_days_than_one_object_holds_the_newest_are_kept() -> None:
@@ -96,10 +109,13 @@ def what_is_kept_is_bounded(days: int, most_days: int) -> None:
     [
         ({}, "free"),
         ({"holders": ["uid"]}, "held"),
-        ({"holders": ["uid"], "excluded": True}, "held"),
+        ({"holders": ["uid"], "excluded": Cause.HEALTH}, "held"),
         ({"holders": ["pod/team-b/notebook"]}, "otherPods"),
         ({"holders": ["pod/team-b/notebook", "uid"]}, "held"),
-        ({"excluded": True}, "excluded"),
+        ({"excluded": Cause.HEALTH}, "quarantined"),
+        ({"excluded": Cause.HEALTH, "ready": False}, "quarantined"),
+        ({"excluded": Cause.MAINTENANCE}, "maintenance"),
+        ({"excluded": Cause.REMOVAL, "unschedulable": True}, "maintenance"),
         ({"ready": False}, "excluded"),
         ({"unschedulable": True}, "excluded"),
         ({"taint": Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")}, "excluded"),
@@ -109,14 +125,14 @@ def what_is_kept_is_bounded(days: int, most_days: int) -> None:
         ({"taint": Taint("node.kubernetes.io/doubt", "", "PreferNoSchedule")}, "free"),
         ({"taint": Taint("nvidia.com/gpu", "present", "NoSchedule")}, "free"),
         ({"reserved": True}, "reserved"),
-        ({"reserved": True, "excluded": True}, "excluded"),
+        ({"reserved": True, "excluded": Cause.HEALTH}, "quarantined"),
     ],
 )
 def test_each_node_is_in_one_state(node: dict[str, Any], state: str) -> None:
     taints = (node["taint"],) if "taint" in node else ()
     ready, unschedulable = node.get("ready", True), node.get("unschedulable", False)
     view = NodeView("n", "u", 1, taints=taints, ready=ready, unschedulable=unschedulable)
-    excluded = {"n": Exclusion("Xid79")} if node.get("excluded") else {}
+    excluded = {"n": Exclusion("Xid79", cause=node["excluded"])} if "excluded" in node else {}
     fleet = Fleet.of({"n": view}, {"n": node.get("holders", [])}, excluded=excluded)
     assert state_of(fleet, view, {"n"} if node.get("reserved") else set()) == state
 
