@@ -14,6 +14,7 @@ from typing import TypeVar
 from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.fleetspend import FleetSpend, HeldTime, fleet_spend
 from muster.answers.reported import ClassFailures, classes_of
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
@@ -34,6 +35,7 @@ NODE_DAY = 86400.0
 # A running job whose figures are older than this has a tail that is told of.
 FRESH = timedelta(minutes=2)
 MAX_OFFENDERS = 100
+RUNNING = "running"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -101,6 +103,17 @@ class FleetNamespace(ApiModel):
     jobs: int
     gpu_seconds: int
     gpu_hours: float
+    goodput: float | None = None
+    cost: float | None = None
+
+
+class FleetOutcome(ApiModel):
+    """The jobs that ended alike."""
+
+    state: str = Field(description="How they ended; running: they have not.")
+    jobs: int
+    gpu_hours: float
+    share: float = Field(description="Of the GPU-hours of all jobs.")
     goodput: float | None = None
     cost: float | None = None
 
@@ -182,6 +195,8 @@ class FleetReport(ApiModel):
     states_of_gpus: list[FleetState] = Field(
         [], description="What the accelerators of the whole fleet were there for; empty: not known."
     )
+    spend: FleetSpend = Field(description="What became of all GPU-hours of the fleet, those that no job held included.")
+    outcomes: list[FleetOutcome] = Field(description="What jobs took by how they ended; largest first.")
     idle: float | None = Field(None, description="Share of the fleet's GPU-hours that were healthy and nobody's.")
     counted_until: Time | None = Field(None, description="Up to when the fleet's accelerators are counted.")
     causes: list[FleetCause] = Field(description="Largest first.")
@@ -312,6 +327,14 @@ def fleet_report(
             for state, amount in sorted(states.items(), key=lambda item: (-item[1], item[0]))
             if amount
         ],
+        spend=fleet_spend(
+            [HeldTime(each.gpu_seconds, each.unsaved, each.life.spec.progress_unknown, each.price) for each in cuts],
+            hours,
+            since or min((each.life.spec.begun for each in cuts), default=None),
+            end,
+            prices.of_any(),
+        ),
+        outcomes=_outcomes(cuts, gpus, is_told=is_told),
         idle=sum(states.get(state, 0) for state in IDLE) / all_states if all_states else None,
         counted_until=min(hours.until, end) if hours is not None and all_states else None,
         causes=[
@@ -433,6 +456,24 @@ def _namespaces(cuts: Sequence[_Cut], *, is_told: bool) -> list[FleetNamespace]:
             )
         )
     return sorted(found, key=lambda each: (-each.gpu_seconds, each.namespace))
+
+
+def _outcomes(cuts: Sequence[_Cut], gpus: int, *, is_told: bool) -> list[FleetOutcome]:
+    by_state: dict[str, list[_Cut]] = {}
+    for each in cuts:
+        by_state.setdefault(RUNNING if each.life.running else each.life.state, []).append(each)
+    found = [
+        FleetOutcome(
+            state=state,
+            jobs=len(theirs),
+            gpu_hours=sum(each.gpus for each in theirs) / HOUR,
+            share=sum(each.gpus for each in theirs) / gpus if gpus else 0.0,
+            goodput=progress_share((each.gpu_seconds, each.life.spec.progress_unknown) for each in theirs),
+            cost=sum(each.gpus / HOUR * (each.price or 0.0) for each in theirs) if is_told else None,
+        )
+        for state, theirs in by_state.items()
+    ]
+    return sorted(found, key=lambda each: (-each.gpu_hours, each.state))
 
 
 def _job(cut: _Cut) -> FleetJob:

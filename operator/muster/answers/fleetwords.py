@@ -1,11 +1,14 @@
 """The report of the fleet in words and tables, for a terminal, a file or the page alike."""
 
 from muster.answers.fleetreported import FleetReport
+from muster.answers.fleetspend import FleetSpend
 from muster.answers.reported import JobReport
 from muster.answers.words import count, duration, hours, moment
 from muster.api.fleethours import GpuState
 
 THOUSAND = 1000
+SHOWN = 0.0005
+"""Shares that differ by less look alike."""
 CUT = "* an estimate: a part of the job's life lies outside this time"
 
 
@@ -27,6 +30,16 @@ def remarks(it: FleetReport) -> list[str]:
         found.append(
             f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in the FleetPolicy "
             "(spec.prices), or give --price"
+        )
+    if it.cost is not None and it.spend.cost is None and it.spend.parts:
+        found.append(
+            "what the GPU-hours cost that no job held is not known: models have different prices, and the fleet's hours are not counted by "
+            "model; --price gives one price for all"
+        )
+    if it.spend.other_pods_gpu_hours:
+        found.append(
+            f"{it.spend.other_pods_gpu_hours:,.1f} GPU-hours of pods that are not Muster's are not among all GPU-hours: "
+            "nobody knows what became of them"
         )
     if it.blind:
         found.append(
@@ -60,6 +73,7 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
         ("ETTR", share(it.ettr)),
         *([("GPU-hours not saved yet", f"{it.unsaved_gpu_hours:,.1f}")] if it.unsaved_gpu_hours else []),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
+        ("Became progress, of all GPU-hours", spend_text(it.spend)),
         *([("Idle accelerators", share(it.idle))] if it.idle is not None else []),
         *([("Cost", money(it.cost, it.currency))] if it.cost is not None else []),
         *between_failures("Time between a job's failures", it),
@@ -86,6 +100,15 @@ def between_failures(called: str, it: JobReport | FleetReport) -> list[tuple[str
         (f"  {each.fault_class}", line(each.failures, each.mttf_hours, each.mttf_low_hours, each.mttf_high_hours))
         for each in it.mttf_by_class
     ]
+
+
+def spend_text(it: FleetSpend) -> str:
+    """The share of all GPU-hours of the fleet that became progress, with what nobody knows of it."""
+    if it.progress is None or it.progress_at_most is None:
+        return f"unknown: {it.why}"
+    if it.progress_at_most - it.progress < SHOWN:
+        return share(it.progress)
+    return f"{share(it.progress)} at least; at most {share(it.progress_at_most)}, by what is unknown or not saved yet"
 
 
 def _failure_rate(per_thousand_node_days: float | None) -> tuple[str, str]:
@@ -142,6 +165,34 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
                     duration(each.seconds),
                 ]
                 for each in it.buckets
+            ],
+        ),
+        (
+            "WHAT THE FLEET'S SPEND BECAME",
+            ["PART", "GPU-HOURS", "SHARE", *(["COST"] if it.spend.cost is not None else [])],
+            [
+                [
+                    each.part,
+                    f"{each.gpu_hours:,.1f}",
+                    share(each.share),
+                    *([money(each.cost)] if it.spend.cost is not None else []),
+                ]
+                for each in it.spend.parts
+            ],
+        ),
+        (
+            "WHAT JOBS TOOK, BY THEIR END",
+            ["ENDED", "JOBS", "GPU-HOURS", "SHARE", "GOODPUT", *price],
+            [
+                [
+                    each.state,
+                    str(each.jobs),
+                    f"{each.gpu_hours:,.1f}",
+                    share(each.share),
+                    share(each.goodput),
+                    *cost(each.cost),
+                ]
+                for each in it.outcomes
             ],
         ),
         (

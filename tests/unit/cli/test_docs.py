@@ -14,8 +14,10 @@ from muster.answers.fleetreported import (
     FleetJob,
     FleetNamespace,
     FleetOffender,
+    FleetOutcome,
     FleetReport,
 )
+from muster.answers.fleetspend import FleetSpend, SpendPart
 from muster.answers.inquiry import JobIncident
 from muster.answers.nodelife import NodeJob, NodeLife, NodeRepair
 from muster.answers.overview import JobsTop, TopRow
@@ -71,7 +73,10 @@ def test_every_field_is_told_of(kind: str, models: tuple[type[ApiModel], ...]) -
 def test_every_field_and_option_of_the_fleets_report_is_told_of() -> None:
     section = TEXT.partition("\n## `kubectl muster report --fleet`\n")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([A-Za-z]+)`", section))
-    models = (FleetReport, FleetBucket, FleetCause, FleetOffender, FleetNamespace, FleetJob)
+    models = (
+        *(FleetReport, FleetBucket, FleetCause, FleetOffender, FleetNamespace, FleetJob),
+        *(FleetOutcome, FleetSpend, SpendPart),
+    )
     fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert sorted(fields - told) == ["apiVersion", "kind"]
     options = {opt for param in COMMANDS["report"].params for opt in param.opts if opt.startswith("--")}

@@ -478,6 +478,56 @@ def test_what_the_fleets_accelerators_did_is_told_with_how_much_of_it_was_idle()
     assert fleet_report(lives(a_spec()), NOW).idle is None, "nobody knows"
 
 
+def test_what_failed_jobs_cost_and_the_share_of_all_spend_that_became_progress() -> None:
+    """400 GPU-hours in March: a Succeeded job of 192 (640,000 of 691,200 s in steps), a Failed one of half the size, idle nodes."""
+    failed = a_spec(
+        2,
+        state="Failed",
+        seconds={"compute": 43_200, "lostWork": 43_200},
+        gpu_seconds={"compute": 172_800, "lostWork": 172_800},
+        causes=[],
+        blamed=[],
+    )
+    spans = {"2026-02-28": {}, "2026-03-22": {"held": 288 * 3_600_000, "quarantined": 40 * 3_600_000}}
+    spans |= {"2026-03-23": {"maintenance": 32 * 3_600_000, "free": 40 * 3_600_000}}
+    hours = FleetHours.model_validate({"until": NOW, "gpus": 100, "spans": spans})
+    it = fleet_report(lives(a_spec(), failed), NOW, NOW - 31 * DAY, Prices(2.5), hours=hours)
+    outcomes = [(each.state, each.jobs, each.gpu_hours, each.share, each.goodput, each.cost) for each in it.outcomes]
+    assert outcomes == [
+        ("Succeeded", 1, 192, pytest.approx(2 / 3), pytest.approx(640 / 691.2), 480),
+        ("Failed", 1, 96, pytest.approx(1 / 3), 0.5, 240),
+    ]
+    progress = 640_000 / 3600 + 48
+    assert it.spend.gpu_hours == pytest.approx(400)
+    assert it.spend.progress == it.spend.progress_at_most == pytest.approx(progress / 400)
+    assert it.spend.cost == pytest.approx(1000)
+    assert {each.part: each.gpu_hours for each in it.spend.parts if each.part != "progress"} == {
+        "noProgress": pytest.approx(288 - progress),
+        "quarantined": 40,
+        "maintenance": 32,
+        "free": 40,
+    }
+    assert ("Became progress, of all GPU-hours", "56.4%") in figures(it)
+    for text in (markdown(it), page(it)):
+        assert "What jobs took, by their end" in text
+        assert "noProgress" in text
+    unknown = fleet_report(lives(a_spec()), NOW)
+    assert figures(unknown)[3][1].startswith("unknown: nobody has counted yet"), figures(unknown)
+    running = Life(a_spec(), "Starting", running=True)
+    assert [each.state for each in fleet_report([running], NOW).outcomes] == ["running"]
+
+
+def test_costs_that_nobody_held_are_not_guessed_from_several_prices() -> None:
+    spans = {"2026-01-01": {}, "2026-03-22": {"held": 3_600_000, "free": 3_600_000}}
+    hours = FleetHours.model_validate({"until": NOW, "gpus": 100, "spans": spans})
+    jobs = lives(a_spec(gpu_model="H200"))
+    it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(2.0, {"H200": 3.0}), hours=hours)
+    assert (it.cost, it.spend.cost) == (pytest.approx(192 * 3), None)
+    assert any("--price gives one price for all" in remark for remark in remarks(it))
+    it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(3.0, {"H200": 3.0}), hours=hours)
+    assert it.spend.cost == pytest.approx(193 * 3)
+
+
 def test_the_hours_are_read_and_what_may_not_be_read_is_told(command: Callable[..., Result], api: Any) -> None:
     api.lists(JOBS, a_job("running"))
     api.lists(RECORDS)
