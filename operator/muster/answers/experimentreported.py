@@ -1,12 +1,11 @@
 """What there is to report of an experiment: the jobs of one namespace that share a label. Pure, from accounts of jobs.
 
 Time to train is from the creation of the first job to the end of the last one, and is told once none runs any more. Scaling efficiency is
-tokens per second and accelerator against those of the job with the fewest accelerators, among jobs that say what their model is, and whose
+tokens per second and accelerator against those of the jobs with the fewest accelerators, among jobs that say what their model is, and whose
 accelerators and costs of a token are the same: weak and strong scaling alike.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -14,12 +13,11 @@ from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.fleetreported import HOUR, Life
-from muster.answers.words import count
+from muster.answers.scaling import RatedJob, Scaling, ScalingSize, scaling
 from muster.api.base import ApiModel, Time
-from muster.api.endedjob import EndedJobSpec, Ending
-from muster.goodput.efficiency import Efficiency, cost_per_million, job_efficiency
+from muster.api.endedjob import Ending
+from muster.goodput.efficiency import cost_per_million, job_efficiency
 from muster.goodput.figures import progress_share
-from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.prices import Prices
 
 
@@ -44,7 +42,7 @@ class ExperimentJob(ApiModel):
     tokens: int | None = None
     tokens_per_second: float | None = None
     scaling: float | None = Field(
-        None, description="Tokens per second and accelerator, by those of the job with the fewest accelerators."
+        None, description="Tokens per second and accelerator, by those of the jobs with the fewest accelerators."
     )
     mfu: float | None = None
     mfu_formula: str = ""
@@ -79,6 +77,9 @@ class ExperimentReport(ApiModel):
     )
     cost_per_million_tokens: float | None = None
     unseen: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
+    scaling: list[ScalingSize] = Field(
+        [], description="The jobs by size, of each model of which there are several sizes; empty: the notes say why."
+    )
     listed: list[ExperimentJob] = Field(description="By beginning.")
     notes: list[str] = Field([], description="What limits this answer.")
 
@@ -92,9 +93,12 @@ def experiment_report(
         lives: at least one.
     """
     found = sorted(lives, key=lambda each: (each.spec.begun, each.spec.name, each.spec.job_uid))
-    made = [(each, _made(each)) for each in found]
-    bases = _bases(made)
-    listed = [_job(life, efficient, bases.get(_kind(life.spec)), prices) for life, efficient in made]
+    rated = [
+        RatedJob(spec, job_efficiency(spec, spec.throughput), prices.cost(spec.gpu_seconds, spec.gpu_model))
+        for spec in (each.spec for each in found)
+    ]
+    scaled = scaling(rated)
+    listed = [_job(life, job, scaled) for life, job in zip(found, rated, strict=True)]
     begun, end = min(each.spec.begun for each in found), max(each.spec.end for each in found)
     running = sum(each.running for each in found)
     states: dict[str, int] = {}
@@ -125,57 +129,14 @@ def experiment_report(
         cost_per_million_tokens=cost_per_million(cost, None if tokens is None else int(tokens)),
         unseen=sum(each.state == Ending.UNSEEN for each in found),
         listed=listed,
-        notes=[*notes, *_why_no_scaling(made, bases)],
+        scaling=scaled.sizes,
+        notes=[*notes, *scaled.why],
     )
 
 
-def _made(life: Life) -> Efficiency:
-    return job_efficiency(life.spec, life.spec.throughput)
-
-
-_Kind = tuple[str, int | None, int | None]
-
-
-def _kind(spec: EndedJobSpec) -> _Kind | None:
-    """What has to be alike for the rates of two jobs to be compared; None: its accelerators or the size of its model are not known."""
-    said = spec.throughput
-    if spec.gpu_model in ("", SEVERAL) or (said.parameters is None and said.flops_per_token is None):
-        return None
-    return spec.gpu_model, said.parameters, said.flops_per_token
-
-
-def _bases(made: Sequence[tuple[Life, Efficiency]]) -> dict[_Kind | None, float]:
-    """Tokens per second and accelerator of the jobs with the fewest accelerators, the best of them; by kind, where sizes differ."""
-    known: dict[_Kind | None, list[tuple[int, float]]] = {}
-    for life, found in made:
-        kind = _kind(life.spec)
-        if found.tokens_per_gpu_second and kind is not None:
-            known.setdefault(kind, []).append((life.spec.gpus, -found.tokens_per_gpu_second))
-    return {kind: -min(rates)[1] for kind, rates in known.items() if len({gpus for gpus, _ in rates}) > 1}
-
-
-def _why_no_scaling(made: Sequence[tuple[Life, Efficiency]], bases: Collection[_Kind | None]) -> Iterator[str]:
-    """Of several jobs whose rates are known, what keeps some from being compared."""
-    rated = [life.spec for life, found in made if found.tokens_per_gpu_second]
-    why = Counter(
-        "the nodes do not tell the model of their accelerators"
-        if not spec.gpu_model
-        else "their accelerators are of several models"
-        if spec.gpu_model == SEVERAL
-        else "spec.throughput says neither parameters nor flopsPerToken, so their models may differ"
-        if _kind(spec) is None
-        else "none of another size has the same accelerators, parameters and flopsPerToken"
-        for spec in rated
-        if _kind(spec) not in bases
-    )
-    if len(rated) > 1:
-        yield from (f"no scaling of {count(jobs, 'job')}: {reason}" for reason, jobs in why.items())
-
-
-def _job(life: Life, found: Efficiency, base: float | None, prices: Prices) -> ExperimentJob:
-    spec = life.spec
-    held = sum(spec.gpu_seconds.values())
-    price, rate = prices.of(spec.gpu_model), found.tokens_per_gpu_second
+def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
+    spec, found, rate = life.spec, job.efficiency, job.efficiency.tokens_per_gpu_second
+    base = None if job.kind is None else scaled.bases.get(job.kind)
     return ExperimentJob(
         name=spec.name,
         uid=spec.job_uid,
@@ -186,7 +147,7 @@ def _job(life: Life, found: Efficiency, base: float | None, prices: Prices) -> E
         wall_seconds=sum(spec.seconds.values()),
         gpus=spec.gpus,
         gpu_model=spec.gpu_model,
-        gpu_hours=held / HOUR,
+        gpu_hours=sum(spec.gpu_seconds.values()) / HOUR,
         goodput=progress_share([(spec.gpu_seconds, spec.progress_unknown)]),
         ettr=None if spec.ettr_permille is None else spec.ettr_permille / 1000,
         failures=spec.failures,
@@ -198,7 +159,7 @@ def _job(life: Life, found: Efficiency, base: float | None, prices: Prices) -> E
         mfu=found.mfu,
         mfu_formula=found.formula,
         why=found.why,
-        cost=None if price is None else held / HOUR * price,
+        cost=job.cost,
     )
 
 

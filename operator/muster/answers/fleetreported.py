@@ -16,10 +16,12 @@ from pydantic import Field
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.fleetspend import FleetSpend, HeldTime, fleet_spend
 from muster.answers.reported import ClassFailures, classes_of
+from muster.answers.scaling import RatedJob, ScalingSize, scaling
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleethours import IDLE, FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
+from muster.goodput.efficiency import job_efficiency
 from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import progress_share
 from muster.goodput.fleethours import between
@@ -36,6 +38,7 @@ NODE_DAY = 86400.0
 FRESH = timedelta(minutes=2)
 MAX_OFFENDERS = 100
 RUNNING = "running"
+RATES_UNKNOWN = "of fewer than two jobs are the tokens per second known (spec.throughput)"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -197,6 +200,10 @@ class FleetReport(ApiModel):
     )
     spend: FleetSpend = Field(description="What became of all GPU-hours of the fleet, those that no job held included.")
     outcomes: list[FleetOutcome] = Field(description="What jobs took by how they ended; largest first.")
+    scaling: list[ScalingSize] = Field(
+        [], description="Jobs by size, of each model of which there are several sizes, by all of their lives."
+    )
+    scaling_unknown: str = Field("", description="Why scaling is empty.")
     idle: float | None = Field(None, description="Share of the fleet's GPU-hours that were healthy and nobody's.")
     counted_until: Time | None = Field(None, description="Up to when the fleet's accelerators are counted.")
     causes: list[FleetCause] = Field(description="Largest first.")
@@ -269,6 +276,7 @@ def fleet_report(
     tails = [end - max(life.spec.end, since or life.spec.end) for life in lives if life.running]
 
     unpriced = [each for each in cuts if each.price is None and each.gpus]
+    scaled = scaling(_rated(each, prices) for each in cuts)
     has_prices = prices != NO_PRICES
     without = sum(each.gpus for each in unpriced) / gpus if gpus and has_prices else 0.0
     is_told = has_prices and not unpriced
@@ -335,6 +343,8 @@ def fleet_report(
             prices.of_any(),
         ),
         outcomes=_outcomes(cuts, gpus, is_told=is_told),
+        scaling=scaled.sizes,
+        scaling_unknown="" if scaled.sizes else "; ".join(scaled.why) or RATES_UNKNOWN,
         idle=sum(states.get(state, 0) for state in IDLE) / all_states if all_states else None,
         counted_until=min(hours.until, end) if hours is not None and all_states else None,
         causes=[
@@ -474,6 +484,12 @@ def _outcomes(cuts: Sequence[_Cut], gpus: int, *, is_told: bool) -> list[FleetOu
         for state, theirs in by_state.items()
     ]
     return sorted(found, key=lambda each: (-each.gpu_hours, each.state))
+
+
+def _rated(cut: _Cut, prices: Prices) -> RatedJob:
+    """By its whole life: a rate is not cut."""
+    spec = cut.life.spec
+    return RatedJob(spec, job_efficiency(spec, spec.throughput), prices.cost(spec.gpu_seconds, spec.gpu_model))
 
 
 def _job(cut: _Cut) -> FleetJob:

@@ -1,14 +1,20 @@
 """The report of the fleet in words and tables, for a terminal, a file or the page alike."""
 
+from collections.abc import Sequence
+
 from muster.answers.fleetreported import FleetReport
 from muster.answers.fleetspend import FleetSpend
 from muster.answers.reported import JobReport
+from muster.answers.scaling import ScalingSize
 from muster.answers.words import count, duration, hours, moment
 from muster.api.fleethours import GpuState
 
 THOUSAND = 1000
+BILLION = 10**9
 SHOWN = 0.0005
 """Shares that differ by less look alike."""
+Rows = tuple[str, list[str], list[list[str]]]
+"""A table as text: title, heads, rows."""
 CUT = "* an estimate: a part of the job's life lies outside this time"
 
 
@@ -31,6 +37,8 @@ def remarks(it: FleetReport) -> list[str]:
             f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in the FleetPolicy "
             "(spec.prices), or give --price"
         )
+    if it.scaling_unknown:
+        found.append(f"scaling is unknown: {it.scaling_unknown}")
     if it.cost is not None and it.spend.cost is None and it.spend.parts:
         found.append(
             "what the GPU-hours cost that no job held is not known: models have different prices, and the fleet's hours are not counted by "
@@ -141,7 +149,41 @@ def number(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
-Rows = tuple[str, list[str], list[list[str]]]
+def model_text(it: ScalingSize) -> str:
+    """What model it is, and on which accelerators."""
+    if it.flops_per_token is not None:
+        return f"{it.flops_per_token:,.3g} FLOP a token, {it.gpu_model}"
+    return f"{(it.parameters or 0) / BILLION:,.3g}B, {it.gpu_model}"
+
+
+def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
+    """How training scales; the figures with an x are by the smallest size."""
+    priced = any(each.cost_per_million_tokens is not None for each in sizes)
+    return (
+        "SCALING",
+        [
+            *("MODEL", "GPUS", "JOBS", "TOKENS/S", "X GPUS", "X SPEED", "EFFICIENCY", "X COST"),
+            *(["A MILLION TOKENS"] if priced else []),
+        ],
+        [
+            [
+                model_text(each),
+                f"{each.gpus:,}",
+                f"{each.jobs:,}",
+                f"{each.tokens_per_second:,.0f}",
+                f"{each.times_gpus:,.3g}",
+                f"{each.times_speed:,.3g}",
+                share(each.efficiency),
+                f"{each.times_cost:,.3g}",
+                *(
+                    ["" if each.cost_per_million_tokens is None else small_money(each.cost_per_million_tokens)]
+                    if priced
+                    else []
+                ),
+            ]
+            for each in sizes[:most]
+        ],
+    )
 
 
 def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
@@ -195,6 +237,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
                 for each in it.outcomes
             ],
         ),
+        scaling_table(it.scaling, jobs),
         (
             "WHAT THE FLEET'S ACCELERATORS DID",
             ["STATE", "GPU-HOURS", "SHARE"],

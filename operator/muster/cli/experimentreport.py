@@ -68,6 +68,13 @@ def render(console: Console, it: ExperimentReport) -> None:
     for each in it.listed[-LISTED:]:
         show.add(made, *map(show.on_one_line, _row(each, costs=costs)))
     console.print(made)
+    if it.scaling:
+        title, heads, rows = fleetwords.scaling_table(it.scaling, LISTED)
+        show.headline(console, title)
+        made = show.table(*heads, numbers=heads[1:], whole=heads[:1])
+        for row in rows:
+            show.add(made, *map(show.on_one_line, row))
+        console.print(made)
     lines = list(dict.fromkeys(f"no MFU: {each.why}" for each in it.listed if each.why))
     lines += [f"{show.count(it.unseen, 'job')} ended unseen: counted up to what was last known"] if it.unseen else []
     lines += [f"note: {note}" for note in it.notes]

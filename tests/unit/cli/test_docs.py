@@ -22,6 +22,7 @@ from muster.answers.inquiry import JobIncident
 from muster.answers.nodelife import NodeJob, NodeLife, NodeRepair
 from muster.answers.overview import JobsTop, TopRow
 from muster.answers.reported import Cost, JobReport, Yield
+from muster.answers.scaling import ScalingSize
 from muster.answers.standing import JobStanding, Saved, WorkerRow
 from muster.answers.training import OpenIncident
 from muster.api.base import ApiModel
@@ -75,7 +76,7 @@ def test_every_field_and_option_of_the_fleets_report_is_told_of() -> None:
     told = set(re.findall(r"`([A-Za-z]+)`", section))
     models = (
         *(FleetReport, FleetBucket, FleetCause, FleetOffender, FleetNamespace, FleetJob),
-        *(FleetOutcome, FleetSpend, SpendPart),
+        *(FleetOutcome, FleetSpend, SpendPart, ScalingSize),
     )
     fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert sorted(fields - told) == ["apiVersion", "kind"]
@@ -86,7 +87,8 @@ def test_every_field_and_option_of_the_fleets_report_is_told_of() -> None:
 def test_every_field_of_an_experiments_report_is_told_of() -> None:
     section = TEXT.partition("\n## `kubectl muster report --experiment NAME`\n")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([A-Za-z]+)`", section))
-    fields = {f.alias or name for model in (ExperimentReport, ExperimentJob) for name, f in model.model_fields.items()}
+    models = (ExperimentReport, ExperimentJob, ScalingSize)
+    fields = {f.alias or name for model in models for name, f in model.model_fields.items()}
     assert sorted(fields - told) == ["apiVersion", "kind"]
     assert "`--experiment NAME`" in section
 

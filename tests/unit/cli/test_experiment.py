@@ -1,5 +1,6 @@
 """`report --experiment`: sums over the jobs of one namespace that share a label, and nothing of anybody else's."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -10,9 +11,11 @@ from tests.unit.cli.test_fleetreport import DAY, EVIL, NOW, RECORDS, a_job, a_re
 from typer.testing import Result
 
 from muster.answers.experimentreported import ExperimentReport, experiment_report
-from muster.answers.fleetreported import Life
+from muster.answers.fleetreported import Life, fleet_report
+from muster.answers.fleetwords import remarks
 from muster.api.endedjob import EndedJobSpec
 from muster.cli.experimentreport import label_of, render
+from muster.cli.fleetreport import render as render_fleet
 from muster.goodput.prices import NO_PRICES, Prices
 from muster.kube.errors import Forbidden
 
@@ -93,6 +96,32 @@ def test_scaling_is_by_the_job_with_the_fewest_accelerators() -> None:
     assert [each.scaling for each in reported(small, a_spec(3)).listed] == [None, None], (
         "there is nothing to compare with"
     )
+
+
+def test_sizes_stand_beside_each_other_in_fleet_and_experiment(printed: Callable[..., str]) -> None:
+    """Twice the accelerators, 1.8 times the speed: the same tokens cost 1.11 times as much."""
+    said = {"throughput": {"tokensPerStep": 1000, "parameters": 10**9}, "steps": 900, "gpu_model": "one"}
+    small = a_spec(1, gpus=8, seconds={"compute": 900}, gpu_seconds={"compute": 7200}, **said)
+    large = a_spec(2, gpus=16, seconds={"compute": 500}, gpu_seconds={"compute": 8000}, **said)
+    it = reported(small, large, prices=Prices(1.8))
+    fleet = fleet_report(lives(small, large), NOW, prices=Prices(1.8))
+    assert fleet.scaling == it.scaling
+    assert [(each.times_speed, each.times_cost) for each in it.scaling] == [
+        (1, 1),
+        (pytest.approx(1.8), pytest.approx(10 / 9)),
+    ]
+    # 2 and 2 2/9 GPU-hours for 900,000 tokens
+    assert [each.cost_per_million_tokens for each in it.scaling] == [pytest.approx(4), pytest.approx(40 / 9)]
+    text = printed(lambda console: render(console, it), width=140)
+    assert re.search(r"^1B, one +16 +1 +1,800 +2 +1\.8 +90\.0% +1\.11 +4\.44$", text, re.MULTILINE)
+    assert "SCALING" in printed(lambda console: render_fleet(console, fleet), width=140)
+    unknown = fleet_report(lives(small), NOW)
+    assert (unknown.scaling, [each for each in remarks(unknown) if "scaling" in each]) == (
+        [],
+        ["scaling is unknown: of fewer than two jobs are the tokens per second known (spec.throughput)"],
+    )
+    apart = fleet_report(lives(small, large.model_copy(update={"gpu_model": "other"})), NOW)
+    assert "none of another size" in apart.scaling_unknown
 
 
 def test_what_one_job_does_not_tell_is_not_told_of_all() -> None:

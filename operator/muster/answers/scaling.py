@@ -1,0 +1,170 @@
+"""How training scales, by the jobs that there are: twice the accelerators, how much faster, and what the same tokens then cost. Pure.
+
+Jobs are compared that have the same accelerators, parameters and operations of a token; of those alone one may say that the difference is
+their size. Rates are of the time in steps that count. All jobs of a size count together, so that one lucky run sets no mark.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from muster.answers.words import count
+from muster.api.base import ApiModel
+from muster.api.endedjob import EndedJobSpec
+from muster.api.goodput import PRODUCTIVE
+from muster.goodput.efficiency import Efficiency, cost_per_million
+from muster.goodput.fingerprint import SEVERAL
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """What has to be alike for the rates of two jobs to be compared."""
+
+    gpu_model: str
+    parameters: int | None
+    flops_per_token: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RatedJob:
+    """A job with what came of its time.
+
+    Attributes:
+        cost: of all that it held; None: not known.
+    """
+
+    spec: EndedJobSpec
+    efficiency: Efficiency
+    cost: float | None = None
+
+    @property
+    def kind(self) -> ModelKind | None:
+        """None: its accelerators or the size of its model are not known."""
+        said = self.spec.throughput
+        if self.spec.gpu_model in ("", SEVERAL) or (said.parameters is None and said.flops_per_token is None):
+            return None
+        return ModelKind(self.spec.gpu_model, said.parameters, said.flops_per_token)
+
+
+class ScalingSize(ApiModel):
+    """The jobs of one model that asked for the same number of accelerators, beside those that asked for the fewest."""
+
+    gpu_model: str
+    parameters: int | None = None
+    flops_per_token: int | None = None
+    gpus: int = Field(description="That a job asked for.")
+    jobs: int
+    tokens_per_second: float = Field(description="Of one job, in the time in steps that count.")
+    times_gpus: float = Field(description="Accelerators held in that time, by those of the smallest size.")
+    times_speed: float = Field(description="Tokens per second, by those of the smallest size.")
+    efficiency: float = Field(description="timesSpeed by timesGpus.")
+    times_cost: float = Field(description="What the same tokens take in GPU-hours of steps, by the smallest size.")
+    cost_per_million_tokens: float | None = Field(
+        None, description="Of all that these jobs held, failures and waiting included; absent: not known of all."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What all sizes say.
+
+    Attributes:
+        sizes: of each model of which there are at least two.
+        bases: tokens per second and accelerator of each model's smallest size.
+        why: why other jobs are not compared, a sentence each.
+    """
+
+    sizes: list[ScalingSize]
+    bases: Mapping[ModelKind, float]
+    why: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """The sums of the jobs of one size."""
+
+    jobs: Sequence[RatedJob]
+    tokens: float
+    seconds: int
+    gpu_seconds: int
+
+    @classmethod
+    def of_jobs(cls, jobs: Sequence[RatedJob]) -> "_Size":
+        seconds = [sum(job.spec.seconds.get(bucket, 0) for bucket in PRODUCTIVE) for job in jobs]
+        gpu_seconds = sum(job.spec.gpu_seconds.get(bucket, 0) for job in jobs for bucket in PRODUCTIVE)
+        rates = [job.efficiency.tokens_per_second or 0.0 for job in jobs]
+        tokens = sum(rate * each for rate, each in zip(rates, seconds, strict=True))
+        return cls(jobs, tokens, sum(seconds), gpu_seconds)
+
+    @property
+    def speed(self) -> float:
+        return self.tokens / self.seconds
+
+    @property
+    def speed_of_gpu(self) -> float:
+        return self.tokens / self.gpu_seconds
+
+    @property
+    def cost_per_million(self) -> float | None:
+        costs, tokens = [job.cost for job in self.jobs], [job.efficiency.tokens for job in self.jobs]
+        if None in costs or None in tokens:
+            return None
+        return cost_per_million(sum(each or 0.0 for each in costs), sum(each or 0 for each in tokens))
+
+
+def scaling(jobs: Iterable[RatedJob]) -> Scaling:
+    """What these jobs say of how training scales."""
+    rated = [job for job in jobs if job.efficiency.tokens_per_gpu_second]
+    known: dict[ModelKind, dict[int, list[RatedJob]]] = {}
+    for job in rated:
+        if job.kind is not None:
+            known.setdefault(job.kind, {}).setdefault(job.spec.gpus, []).append(job)
+    sizes, bases = list[ScalingSize](), dict[ModelKind, float]()
+    for kind, by_gpus in sorted(known.items(), key=lambda item: -_weight(item[1])):
+        if len(by_gpus) > 1:
+            found = [(gpus, _Size.of_jobs(theirs)) for gpus, theirs in sorted(by_gpus.items())]
+            bases[kind] = found[0][1].speed_of_gpu
+            sizes += [_told(kind, gpus, size, found[0][1]) for gpus, size in found]
+    return Scaling(sizes, bases, list(_why_not(rated, bases)))
+
+
+def _weight(by_gpus: Mapping[int, Sequence[RatedJob]]) -> int:
+    """All GPU-seconds that these jobs held."""
+    return sum(sum(job.spec.gpu_seconds.values()) for theirs in by_gpus.values() for job in theirs)
+
+
+def _told(kind: ModelKind, gpus: int, size: _Size, smallest: _Size) -> ScalingSize:
+    efficiency = size.speed_of_gpu / smallest.speed_of_gpu
+    speed = size.speed / smallest.speed
+    return ScalingSize(
+        gpu_model=kind.gpu_model,
+        parameters=kind.parameters,
+        flops_per_token=kind.flops_per_token,
+        gpus=gpus,
+        jobs=len(size.jobs),
+        tokens_per_second=size.speed,
+        times_gpus=speed / efficiency,
+        times_speed=speed,
+        efficiency=efficiency,
+        times_cost=1 / efficiency,
+        cost_per_million_tokens=size.cost_per_million,
+    )
+
+
+def _why_not(rated: Sequence[RatedJob], compared: Mapping[ModelKind, float]) -> Iterator[str]:
+    """Of several jobs whose rates are known, what keeps some from being compared."""
+    why = Counter(
+        "the nodes do not tell the model of their accelerators"
+        if not job.spec.gpu_model
+        else "their accelerators are of several models"
+        if job.spec.gpu_model == SEVERAL
+        else "spec.throughput says neither parameters nor flopsPerToken, so their models may differ"
+        if job.kind is None
+        else "none of another size has the same accelerators, parameters and flopsPerToken"
+        for job in rated
+        if job.kind is None or job.kind not in compared
+    )
+    if len(rated) > 1:
+        yield from (f"no scaling of {count(jobs, 'job')}: {reason}" for reason, jobs in why.items())
