@@ -4,6 +4,7 @@ import dataclasses
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -15,7 +16,7 @@ from muster.api.gang import FaultClass
 from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
 from muster.api.trainingjob import Incident, TrainingJob
 from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, job_efficiency, speed
-from muster.goodput.energy import energy
+from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes
 from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import gpus_while_running
 from muster.goodput.history import levelled
@@ -39,6 +40,11 @@ WORTH_A_WORD = 0.01
 # What is printed and what is reckoned may differ by so much: one is of the newest line, the other of the newest 64 steps.
 DIFFERS = 0.1
 HOUR = 3600
+NO_COUNTERS = "no launcher has read the drivers' counters; --prometheus URL takes those of the DCGM exporter"
+NO_SAMPLES = (
+    "Prometheus has no sample of the power of this job's nodes: the rules of manifests/components/monitoring have to be loaded, and Muster "
+    "and the DCGM exporter scraped, while the job runs"
+)
 
 
 class Share(ApiModel):
@@ -97,15 +103,27 @@ class Cost(ApiModel):
     per_save: float | None = Field(None, description="While a save stops the training; absent: nobody tells how long.")
 
 
-class EnergyUsed(ApiModel):
-    """What the accelerators have used while ranks ran, by the drivers' own counters."""
+class EnergySource(StrEnum):
+    """Who has read the drivers' counters of energy."""
 
+    LAUNCHERS = "launchers"
+    PROMETHEUS = "prometheus"
+
+
+class EnergyUsed(ApiModel):
+    """What the accelerators have used, by the drivers' own counters."""
+
+    source: EnergySource = Field(
+        description="launchers: of the accelerators that the job asks for, while ranks ran. prometheus: of all of the nodes that it held, "
+        "for as long as it held them."
+    )
     joules: int = Field(description="Lost work included.")
     watts_per_gpu: float = Field(description="The mean of one accelerator while it was metered.")
-    metered: float = Field(description="Share of the time in which ranks ran, or may have: starts.")
-    joules_per_token: float | None = Field(
-        None, description="Of tokens that count; absent: not known, or less than 95 % was metered."
+    metered: float = Field(
+        description="Share of the time that was metered; of launchers of that in which ranks ran, or may have: starts."
     )
+    joules_per_token: float | None = Field(None, description="Of tokens that count; absent: not known.")
+    why: str = Field("", description="Why joulesPerToken is not known.")
 
 
 class Took(ApiModel):
@@ -184,7 +202,8 @@ class JobReport(ApiModel):
     gpu_model: str = ""
     made: Yield | None = None
     cost: Cost | None = None
-    energy: EnergyUsed | None = Field(None, description="Absent: no driver has told.")
+    energy: EnergyUsed | None = Field(None, description="Absent: not known.")
+    energy_unknown: str = Field("", description="Why there is no energy.")
     fingerprints: list[Fingerprint] = Field(
         [], description="What the ranks ran with: the newest changes, oldest first."
     )
@@ -203,11 +222,18 @@ class JobIncidents(ApiModel):
     incidents: list[Incident] = Field(description="The newest ones, oldest first.")
 
 
-def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: datetime | None = None) -> JobReport:
+def report(
+    job: TrainingJob,
+    goodput: Goodput,
+    prices: Prices = NO_PRICES,
+    now: datetime | None = None,
+    metered: MeteredEnergy | None = None,
+) -> JobReport:
     """The report of a job with these figures, and what it has cost by these prices.
 
     Args:
         now: the time since the figures counts, too, where that is long; None: it does not.
+        metered: what Prometheus has, which goes before what launchers report; None: nobody has asked it.
     """
     if now is not None:
         goodput = up_to(goodput, now + ahead(goodput))
@@ -267,10 +293,12 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         advice=[],
     )
     found = job_efficiency(goodput, job.spec.throughput)
+    used = _energy(job, goodput, found.tokens, metered)
     changes = {
         "made": yield_of(found),
         "cost": _cost(job, goodput, found.tokens, prices),
-        "energy": _energy(job, goodput, found.tokens),
+        "energy": used,
+        "energy_unknown": "" if used or not made.gpu_hours else NO_COUNTERS if metered is None else NO_SAMPLES,
         "took": _took(job, goodput, prices.of(goodput.gpu_model)),
     }
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
@@ -345,11 +373,16 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
     )
 
 
-def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None) -> EnergyUsed | None:
+def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None, metered: MeteredEnergy | None) -> EnergyUsed | None:
+    if metered is not None:
+        of_nodes = energy_of_nodes(metered, goodput, tokens)
+        if of_nodes is None:
+            return None
+        return EnergyUsed(source=EnergySource.PROMETHEUS, **dataclasses.asdict(of_nodes))
     asked = job.spec.nodes * job.spec.gpus_per_node
     gpu_seconds = {bucket: asked * seconds for bucket, seconds in goodput.seconds.items()}
     found = energy(goodput.joules, goodput.metered_gpu_seconds, gpu_seconds, tokens)
-    return None if found is None else EnergyUsed(**dataclasses.asdict(found))
+    return None if found is None else EnergyUsed(source=EnergySource.LAUNCHERS, **dataclasses.asdict(found))
 
 
 def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]:

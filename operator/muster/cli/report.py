@@ -11,13 +11,14 @@ from rich.text import Text
 
 from muster.answers import fleetwords
 from muster.answers.fleetreported import FleetReport
-from muster.answers.reported import Cost, EnergyUsed, JobIncidents, JobReport, Share, Yield, incidents, report
+from muster.answers.reported import Cost, JobIncidents, JobReport, Share, Yield, incidents, report
 from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
 from muster.cli import experimentreport, fleetpage, fleetreport, show
 from muster.cli.errors import CliError
 from muster.cli.explain import REPAIRS, job_of
 from muster.cli.prices import price_of, prices_for
+from muster.cli.prometheus import metered_energy, url_of
 from muster.cli.session import (
     ContextOption,
     JobArgument,
@@ -31,7 +32,7 @@ from muster.cli.session import (
     job_argument,
     run,
 )
-from muster.goodput.opened import as_of
+from muster.goodput.opened import ahead, as_of
 
 BAR_WIDTH = 60
 JOULES_PER_KWH = 3_600_000
@@ -109,6 +110,14 @@ def command(
             help="What one GPU-hour costs, in any currency. Default: as the FleetPolicy says.",
         ),
     ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="URL",
+            help="Of a job: take the energy of its nodes' accelerators from this Prometheus, e.g. http://127.0.0.1:9090.",
+        ),
+    ] = None,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
@@ -122,6 +131,8 @@ def command(
     """Say where a job's time went, or all jobs', what failures took, and what would make it better."""
     if [job is not None, fleet, experiment is not None].count(True) != 1:
         raise typer.BadParameter("name a job, or say --fleet or --experiment NAME: one of them", param_hint="JOB")
+    if prometheus is not None and job is None:
+        raise typer.BadParameter("--prometheus is for a job: it joins the energy of the nodes that one job held")
     if fleet:
         options = Options(kubeconfig, kube_context, namespace, _OUTPUTS.get(output) if output else None).over(
             context.obj
@@ -132,6 +143,7 @@ def command(
         raise typer.BadParameter("--since, --until, markdown and html are for --fleet")
     try:
         cost = price_of(price)
+        url = url_of(prometheus) if prometheus is not None else None
         label = experimentreport.label_of(experiment) if experiment is not None else ""
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
@@ -142,7 +154,7 @@ def command(
         return
     name, inside = job_argument(job or "", namespace)
     options = Options(kubeconfig, kube_context, inside, form).over(context.obj)
-    run(options, lambda session: find(session, name, cost), render)
+    run(options, lambda session: find(session, name, cost, url), render)
 
 
 def _fleet(
@@ -178,11 +190,14 @@ def incidents_command(
     run(options, lambda session: find_incidents(session, name), render_incidents)
 
 
-async def find(session: Session, name: str, price: float | None = None) -> JobReport:
+async def find(session: Session, name: str, price: float | None = None, prometheus: str | None = None) -> JobReport:
     """Read a job and report of it.
 
+    Args:
+        prometheus: the address of one to take the energy from; None: launchers' figures count.
+
     Raises:
-        CliError: there is no such job, it does not fit the model, or nothing was counted of it yet.
+        CliError: there is no such job, it does not fit the model, nothing was counted of it yet, or Prometheus does not answer.
         ApiError: the API server did not answer as it should.
     """
     job = await job_of(session, name)
@@ -197,7 +212,11 @@ async def find(session: Session, name: str, price: float | None = None) -> JobRe
             f"of job {session.namespace}/{name} nothing has been counted yet: it is new, or its operator is of an older "
             f"version; kubectl muster explain {name} says what it waits for"
         )
-    return report(job, goodput, await prices_for(session, price), now)
+    metered = None
+    if prometheus is not None:
+        off = ahead(goodput)  # Prometheus goes by the cluster's clock, as far as anybody knows
+        metered = await metered_energy(prometheus, session.namespace, name, goodput.begun - off, goodput.time - off)
+    return report(job, goodput, await prices_for(session, price), now, metered)
 
 
 async def find_incidents(session: Session, name: str) -> JobIncidents:
@@ -295,7 +314,7 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
         *_as_printed(it),
         *_made(it.made),
         *_cost(it.cost),
-        *_energy(it.energy),
+        *_energy(it),
     ]
 
 
@@ -352,7 +371,9 @@ def _made(it: Yield | None) -> list[tuple[str, object]]:
     elif it.why:
         found.append(("MFU", f"unknown: {it.why}"))
     if it.delivered is not None:
-        found.append(("Of what burn-in measured", f"{it.delivered:.1%} of {it.measured_tflops:,} TFLOP/s"))
+        peak = it.peak_tflops
+        machine = f", which is {(it.measured_tflops or 0) / peak:.1%} of the peak" if peak else ""
+        found.append(("Of what burn-in measured", f"{it.delivered:.1%} of {it.measured_tflops:,} TFLOP/s{machine}"))
     return found
 
 
@@ -372,16 +393,16 @@ def _cost(it: Cost | None) -> list[tuple[str, object]]:
     return found
 
 
-def _energy(it: EnergyUsed | None) -> list[tuple[str, object]]:
+def _energy(report: JobReport) -> list[tuple[str, object]]:
+    it = report.energy
     if it is None:
-        return []
+        return [("Energy", f"unknown: {report.energy_unknown}")] if report.energy_unknown else []
     part = "" if it.metered > ALL_OF_IT else f", metered for {it.metered:.0%} of the time"
-    found: list[tuple[str, object]] = [
-        ("Energy", f"{it.joules / JOULES_PER_KWH:,.3g} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})")
+    each = f"unknown: {it.why}" if it.joules_per_token is None else f"{it.joules_per_token:,.3g} J"
+    return [
+        ("Energy", f"{it.joules / JOULES_PER_KWH:,.3g} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})"),
+        ("  a token", each),
     ]
-    if it.joules_per_token is not None:
-        found.append(("  a token", f"{it.joules_per_token:,.3g} J"))
-    return found
 
 
 def _percent(share: float | None) -> str:

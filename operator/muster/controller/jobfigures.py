@@ -8,7 +8,7 @@ one entry of a table. The label is `job_name`, as kube-state-metrics has it: `jo
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -25,6 +25,8 @@ from muster.goodput.prices import NO_PRICES, Prices
 
 MAX_JOBS = 500
 """That have figures of their own. Where there are more, those that hold nodes come first, and namespaces share the rows."""
+MAX_NODES = 16_384
+"""Rows of nodes that jobs hold. Of a job that does not fit no node has a row: a part of its energy would stand for all of it."""
 MAX_REASONS = 100
 """Some are the container runtime's words, so that there is no list of them: of more than these the others are `Other`."""
 ALERTED = frozenset({"CrashLoopBackOff", "NoCheckpointSeen"})
@@ -90,6 +92,11 @@ _COST = _Family(
     "What the accelerators cost that a job has held, by the prices of the FleetPolicy.",
     ("currency",),
 )
+_NODE = _Family(
+    "muster_job_node",
+    "A node that a job holds (1): by it the energy of a node's accelerators is that of a job.",
+    ("node",),
+)
 _SAVED = _Family(
     "muster_checkpoint_timestamp_seconds", "When a job's newest complete checkpoint was written, since the epoch."
 )
@@ -112,6 +119,7 @@ _OF_JOBS = (
     _MFU,
     _MFU_OVERALL,
     _COST,
+    _NODE,
     _SAVED,
     _SAVED_STEP,
 )
@@ -129,6 +137,7 @@ class _Row(NamedTuple):
     saved_step: int | None
     waits_since: datetime | None
     rank: int
+    nodes: Sequence[str]
 
 
 class JobFigures:
@@ -231,6 +240,7 @@ def _row(status: TrainingJobStatus, reason: str, throughput: Throughput) -> _Row
         status.checkpoint.step if status.checkpoint else None,
         running.last_transition_time if waits and running is not None else None,
         _rank(status),
+        status.nodes,
     )
 
 
@@ -241,7 +251,12 @@ def _families(rows: dict[Key, _Row], now: datetime, prices: Prices) -> Iterable[
         if value is not None:
             found[family.name].add_metric([*key, *labels], float(min(value, MOST)))  # type: ignore[attr-defined] # of both kinds of family
 
+    nodes = 0
     for key, row in rows.items():
+        held = [node for node in dict.fromkeys(row.nodes) if node]
+        nodes += len(held)
+        for node in held if nodes <= MAX_NODES else ():
+            put(_NODE, key, 1, node)
         put(_STATE, key, 1, row.state, row.reason)
         put(_WAITS, key, _moment(row.waits_since))
         put(_STEP, key, row.step)

@@ -7,7 +7,7 @@ nodes, and all that is not in the accelerators, is not in it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.api.goodput import PRODUCTIVE, Bucket
+from muster.api.goodput import PRODUCTIVE, Bucket, Goodput
 
 RUNNING = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK)
 """In these ranks run for certain."""
@@ -15,6 +15,8 @@ MAY_RUN = (Bucket.STARTING, Bucket.RESTARTING, Bucket.UNDETECTED, Bucket.FINISHI
 """In these they may run, too, and what is metered then must not stand for what is not metered of the others."""
 LEAST_SHARE = 0.95
 """With less of it metered the energy of a token would be told too low."""
+MOST_SHARE = 1.05
+"""With more of it metered than there was, what was metered is not this job's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,27 @@ class Energy:
         watts_per_gpu: the mean of one accelerator in the time that was metered.
         metered: share of the time in which ranks ran or may have run, starts among it; of that in which they ran it is no less.
         joules_per_token: of those that count.
+        why: why joules_per_token is not known; "" otherwise.
     """
 
     joules: int
     watts_per_gpu: float
     metered: float
     joules_per_token: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredEnergy:
+    """What Prometheus has of the accelerators of all nodes that a job held, for as long as it held them.
+
+    Attributes:
+        joules: that they have used.
+        gpu_seconds: the time in which they were metered, times how many they are.
+    """
+
+    joules: float
+    gpu_seconds: float
 
 
 def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int], tokens: int | None) -> Energy | None:
@@ -46,5 +63,30 @@ def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int]
         return None
     may_run = sum(gpu_seconds.get(bucket, 0) for bucket in MAY_RUN)
     share = min(metered_gpu_seconds / (ran + may_run), 1.0)
-    each = joules / tokens if tokens and share >= LEAST_SHARE else None
-    return Energy(joules, joules / metered_gpu_seconds, share, each)
+    why = _why_unknown(share, tokens)
+    return Energy(joules, joules / metered_gpu_seconds, share, None if why or not tokens else joules / tokens, why)
+
+
+def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None) -> Energy | None:
+    """The figures by what Prometheus has; None where it has nothing.
+
+    Args:
+        goodput: of the same time.
+        tokens: of the steps that count; None: not known.
+    """
+    held = sum(goodput.gpu_seconds.values())
+    if metered.joules <= 0 or metered.gpu_seconds <= 0 or held <= 0:
+        return None
+    share = metered.gpu_seconds / held
+    why = _why_unknown(share, tokens)
+    each = None if why or not tokens else metered.joules / tokens
+    return Energy(round(metered.joules), metered.joules / metered.gpu_seconds, min(share, 1.0), each, why)
+
+
+def _why_unknown(share: float, tokens: int | None) -> str:
+    """Why nobody knows the energy of a token; "" where it is known."""
+    if share > MOST_SHARE:
+        return f"{share:.0%} of the time in which the job held accelerators was metered: the rules are evaluated at another interval than 30 s, or others' accelerators are in it"
+    if share < LEAST_SHARE:
+        return f"only {share:.0%} of the time was metered, and the rest may differ"
+    return "" if tokens else "the tokens that count are not known"

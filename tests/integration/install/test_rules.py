@@ -148,6 +148,52 @@ def firing(minute: int, *alerts: str) -> dict[str, Any]:
     }
 
 
+GPU_COUNTER = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+
+
+def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
+    promtool: str, rules: dict[str, Any], tmp_path: Path
+) -> None:
+    """Two nodes of two GPUs: 400 W and 600 W by the counter in mJ, 300 W and 500 W by the gauge. From minute 20 on another job holds b, too."""
+    series = [
+        (f'{GPU_COUNTER}{{gpu="0", UUID="x", Hostname="a", pod="p"}}', "0+24000000x100"),
+        (f'{GPU_COUNTER}{{gpu="1", UUID="y", Hostname="a"}}', "0+36000000x100"),
+        (f'{GPU_COUNTER}{{gpu="0", UUID="z", Hostname="of-others"}}', "0+36000000x100"),
+        ('DCGM_FI_DEV_POWER_USAGE{gpu="0", hostname="a"}', "999x100"),
+        ('DCGM_FI_DEV_POWER_USAGE{gpu="0", hostname="b"}', "300x100"),
+        ('DCGM_FI_DEV_POWER_USAGE{gpu="1", hostname="b"}', "500x100"),
+        ('DCGM_FI_DEV_POWER_USAGE{gpu="2", hostname="b"}', "9223372036854775794x100"),
+        (f'muster_job_node{{{JOB}, node="a", instance="old"}}', "1x100"),
+        (f'muster_job_node{{{JOB}, node="a", instance="new"}}', "_x5 1x95"),
+        (f'muster_job_node{{{JOB}, node="b"}}', "_x10 1x90"),
+        ('muster_job_node{namespace="ns", job_name="next", node="b"}', "_x20 1x80"),
+    ]
+
+    def recorded(minute: int, watts: float, gpus: int) -> list[dict[str, Any]]:
+        names = ("muster_job_power_watts:sum", watts), ("muster_job_metered_gpus:count", gpus)
+        return [
+            {
+                "expr": f"namespace_job_name:{name}",
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": f"namespace_job_name:{name}{{{JOB}}}", "value": value}],
+            }
+            for name, value in names
+        ]
+
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules))
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": each, "values": values} for each, values in series],
+        "promql_expr_test": [*recorded(8, 1000, 2), *recorded(15, 1800, 4), *recorded(30, 1000, 2)],
+    }
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": [case]}
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
+    tested = subprocess.run(
+        [promtool, "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True, check=False
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
 def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
     assert set(FIRES) == {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules))

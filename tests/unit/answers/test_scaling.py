@@ -76,7 +76,9 @@ def test_all_jobs_of_a_size_count_together() -> None:
         (1, 1120, pytest.approx(1.6)),
     ]
     assert it.sizes[1].efficiency == pytest.approx(0.8)
-    assert [each.cost_per_million_tokens for each in it.sizes] == [None, pytest.approx(4)], "the cost of one is not known"
+    assert [each.cost_per_million_tokens for each in it.sizes] == [None, pytest.approx(4)], (
+        "the cost of one is not known"
+    )
     assert set(it.bases.values()) == {87.5}
 
 

@@ -21,7 +21,7 @@ from muster.answers.fleetspend import FleetSpend, SpendPart
 from muster.answers.inquiry import JobIncident
 from muster.answers.nodelife import NodeJob, NodeLife, NodeRepair
 from muster.answers.overview import JobsTop, TopRow
-from muster.answers.reported import Cost, JobReport, Yield
+from muster.answers.reported import Cost, EnergyUsed, JobReport, Yield
 from muster.answers.scaling import ScalingSize
 from muster.answers.standing import JobStanding, Saved, WorkerRow
 from muster.answers.training import OpenIncident
@@ -81,7 +81,7 @@ def test_every_field_and_option_of_the_fleets_report_is_told_of() -> None:
     fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert sorted(fields - told) == ["apiVersion", "kind"]
     options = {opt for param in COMMANDS["report"].params for opt in param.opts if opt.startswith("--")}
-    assert [opt for opt in sorted(options - EVERYWHERE - {"--experiment"}) if opt not in section] == []
+    assert [opt for opt in sorted(options - EVERYWHERE - {"--experiment", "--prometheus"}) if opt not in section] == []
 
 
 def test_every_field_of_an_experiments_report_is_told_of() -> None:
@@ -96,5 +96,8 @@ def test_every_field_of_an_experiments_report_is_told_of() -> None:
 def test_every_field_of_a_jobs_report_is_told_of() -> None:
     section = TEXT.partition("\n## `kubectl muster report JOB`")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([A-Za-z0-9]+)`", section))
-    fields = {f.alias or name for model in (JobReport, Yield, Cost) for name, f in model.model_fields.items()}
+    fields = {
+        f.alias or name for model in (JobReport, Yield, Cost, EnergyUsed) for name, f in model.model_fields.items()
+    }
     assert sorted(fields - told) == ["apiVersion", "kind", "name", "namespace"]
+    assert "`--prometheus URL`" in section

@@ -1,6 +1,7 @@
 """`report` and `incidents`: what is made of the figures in a job's status, and how it is printed."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -148,7 +149,11 @@ def test_energy_is_told_where_a_driver_has_told_it(printed: Callable[..., str]) 
     text = printed(lambda console: render(console, found), width=120)
     assert "760 kWh (500 W for each GPU, metered for 96% of the time)" in text
     assert "0.127 J" in text
+    assert found.energy.source == "launchers"
     assert reported().energy is None
+    assert "unknown: no launcher has read the drivers' counters" in printed(
+        lambda console: render(console, reported()), width=120
+    )
 
 
 def test_what_the_program_has_printed_is_shown_as_it_was(printed: Callable[..., str]) -> None:
@@ -173,7 +178,9 @@ def test_what_the_burn_in_measured_is_said_beside_mfu(printed: Callable[..., str
     found = report(job, job.status.goodput)
     assert found.made is not None
     assert found.made.delivered == pytest.approx(54_000 * 400_000 * 42e9 / (90 * 3600 * 16 * 700e12))
-    assert "Of what burn-in measured" in printed(lambda console: render(console, found), width=120)
+    text = printed(lambda console: render(console, found), width=120)
+    # An H200 reaches 989 TFLOP/s by its data sheet.
+    assert re.search(r"Of what burn-in measured +\d+\.\d% of 700 TFLOP/s, which is 70\.8% of the peak", text)
 
 
 def test_the_mean_time_between_failures_counts_the_time_in_which_ranks_ran() -> None:

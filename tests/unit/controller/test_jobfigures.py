@@ -71,6 +71,17 @@ def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() ->
     assert shown("checkpoint_step") is None
 
 
+def test_each_node_that_a_job_holds_has_a_row_or_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = JobFigures(lambda: TIME)
+    figures.told(JOB, status(nodes=["a", "", "b", "a"]))
+    assert rows("job_node") == {(*JOB, "a"): 1, (*JOB, "b"): 1}
+    figures.told(("ns", "other"), status(nodes=["c", "d"]))
+    monkeypatch.setattr(jobfigures, "MAX_NODES", 3)
+    assert rows("job_node") == {(*JOB, "a"): 1, (*JOB, "b"): 1}
+    figures.told(JOB, ended())
+    assert rows("job_node") == {("ns", "other", "c"): 1, ("ns", "other", "d"): 1}
+
+
 def test_time_that_no_account_has_yet_is_shown_as_the_command_line_shows_it() -> None:
     """A first start that has held its nodes for six hours: MusterJobNotTraining goes by this."""
     phase = OpenPhase(bucket=Bucket.STARTING, since=TIME, gpus=16)

@@ -1,20 +1,22 @@
 """Energy: what launchers tell comes to the account once, and what nobody has told is not known."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.unit.goodput.test_account import GPUS, account_of, broken, trains
 from tests.unit.lifecycle.builders import Scene
 
-from muster.api.goodput import Seen
-from muster.goodput.energy import energy
+from muster.api.goodput import Goodput, Seen
+from muster.goodput.energy import Energy, MeteredEnergy, energy, energy_of_nodes
 from muster.goodput.evidence import MOST_WATTS
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.told import told
 
 SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
 
+TIME = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SECONDS = 100  # that were metered, of 110 since the start
 
 
@@ -78,6 +80,41 @@ def test_what_cannot_be_true_is_not_counted(joules: int | None, time: int) -> No
     assert account.joules == 2 * 8 * 500 * SECONDS
     assert account.metered_gpu_milliseconds == 2 * 8_000 * SECONDS
     assert account.joules <= MOST_WATTS * account.metered_gpu_milliseconds // 1000
+
+
+def of_nodes(joules: float, gpu_seconds: float, tokens: int | None) -> Energy | None:
+    """Of a job that has held two nodes of eight for an hour: 57,600 GPU-seconds, of which 48,000 in steps."""
+    held = {"starting": 9_600, "compute": 48_000}
+    goodput = Goodput(begun=TIME, time=TIME, gpu_seconds=held)
+    return energy_of_nodes(MeteredEnergy(joules, gpu_seconds), goodput, tokens)
+
+
+def test_what_prometheus_has_is_of_all_the_time_in_which_nodes_were_held() -> None:
+    assert of_nodes(500 * 57_600, 57_600, 10**9) == Energy(28_800_000, 500.0, 1.0, 0.0288)
+    assert of_nodes(500 * 57_600, 57_600, None) == Energy(
+        28_800_000, 500.0, 1.0, None, "the tokens that count are not known"
+    )
+    nearly = of_nodes(500 * 55_296, 55_296, 10**9)  # 96 %
+    assert nearly == Energy(27_648_000, 500.0, 0.96, 0.027648)
+
+
+@pytest.mark.parametrize(
+    ("gpu_seconds", "share", "why"),
+    [
+        pytest.param(28_800, 0.5, "only 50% of the time was metered", id="it no longer has the first half"),
+        pytest.param(115_200, 1.0, "200% of the time", id="its rules are evaluated every 15 s"),
+    ],
+)
+def test_of_what_does_not_fit_the_time_no_token_is_told(gpu_seconds: float, share: float, why: str) -> None:
+    found = of_nodes(500 * gpu_seconds, gpu_seconds, 10**9)
+    assert found is not None
+    assert (found.watts_per_gpu, found.metered, found.joules_per_token) == (500.0, share, None)
+    assert found.why.startswith(why)
+
+
+def test_a_prometheus_that_has_nothing_tells_nothing() -> None:
+    assert of_nodes(0, 0, 10**9) is None
+    assert energy_of_nodes(MeteredEnergy(5.0, 5.0), Goodput(begun=TIME, time=TIME), 10) is None
 
 
 def test_the_energy_of_a_token_needs_nearly_all_of_the_time_metered() -> None:

@@ -69,7 +69,10 @@ def test_rules_name_metrics_and_labels_that_there_are(rules: list[dict[str, Any]
                 continue
             assert name in known, rule
             assert set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector)) <= known[name], rule
-    of_all = {label for labels in known.values() for label in labels} | {"instance"}  # which a scrape adds
+    of_all = {label for labels in known.values() for label in labels} | {
+        "instance",
+        "gpu",
+    }  # of a scrape and the DCGM exporter
     for rule in rules:
         for labels in re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)", rule["expr"]):
             assert {label.strip() for label in labels.split(",") if label.strip()} <= of_all, rule

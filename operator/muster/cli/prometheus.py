@@ -1,0 +1,89 @@
+"""Asks a Prometheus what the accelerators of a job's nodes have used: by recording rules that Muster ships (manifests/components/monitoring)."""
+
+import json
+import math
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from muster.cli.errors import CliError
+from muster.goodput.energy import MeteredEnergy
+
+WATTS = "namespace_job_name:muster_job_power_watts:sum"
+GPUS = "namespace_job_name:muster_job_metered_gpus:count"
+RULE_SECONDS = 30
+"""Each sample of these rules stands for so long: the interval of their group."""
+DEADLINE_SECONDS = 60.0
+MOST_BYTES, READ_BYTES = 1_000_000, 65_536
+
+
+def url_of(text: str) -> str:
+    """The address of a Prometheus that a person has written.
+
+    Raises:
+        ValueError: it is none; says what to write.
+    """
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("write the address of a Prometheus, such as http://127.0.0.1:9090")
+    return text.rstrip("/")
+
+
+async def metered_energy(url: str, namespace: str, name: str, begin: datetime, end: datetime) -> MeteredEnergy:
+    """What the accelerators of all nodes have used that the job held between two moments of Prometheus's clock.
+
+    Raises:
+        CliError: Prometheus does not answer, or not as one does.
+    """
+    selector = f'{{namespace="{namespace}",job_name="{name}"}}'
+    seconds = max(math.ceil((end - begin).total_seconds()), 1)
+    watts, gpus = [
+        await _sum_of(url, f"sum(sum_over_time({rule}{selector}[{seconds}s]))", end) for rule in (WATTS, GPUS)
+    ]
+    return MeteredEnergy(watts * RULE_SECONDS, gpus * RULE_SECONDS)
+
+
+async def _sum_of(url: str, query: str, at: datetime) -> float:
+    """The only number of an answer; 0 where it has none.
+
+    Raises:
+        CliError: as of `metered_energy`.
+    """
+    import aiohttp  # takes long to import
+
+    asked = {"query": query, "time": f"{at.timestamp():.3f}"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE_SECONDS), trust_env=True) as session,
+            session.get(f"{url}/api/v1/query", params=asked) as answer,
+        ):
+            status, body = answer.status, b""
+            async for part in answer.content.iter_chunked(READ_BYTES):
+                body += part
+                if len(body) > MOST_BYTES:
+                    break
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        raise CliError(f"no answer from the Prometheus at {_host(url)}: {error or type(error).__name__}") from error
+    number = _number(body)
+    if number is None:
+        said = " ".join(body[:200].decode(errors="replace").split())
+        raise CliError(f"{_host(url)} does not answer as a Prometheus does (status {status}): {said}")
+    return number
+
+
+def _host(url: str) -> str:
+    """The address without a user's password."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _number(body: bytes) -> float | None:
+    """Of an answer that is a vector of one sample or none; None: it is no such answer."""
+    try:
+        answer: Any = json.loads(body)
+        found = answer["data"]["result"]
+        if answer["status"] != "success" or answer["data"]["resultType"] != "vector" or len(found) > 1:
+            return None
+        number = float(found[0]["value"][1]) if found else 0.0
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        return None
+    return number if math.isfinite(number) else None
