@@ -154,12 +154,17 @@ GPU_COUNTER = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
     promtool: str, rules: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Two nodes of two GPUs: 400 W and 600 W by the counter in mJ, 300 W and 500 W by the gauge. From minute 20 on another job holds b, too."""
+    """Two nodes of two GPUs: 400 W and 600 W by the counter in mJ, 300 W and 500 W by the gauge. From minute 20 on another job holds b, too.
+    From minute 40 on the job holds a node of 700 W by the counter of Muster's agent."""
     series = [
         (f'{GPU_COUNTER}{{gpu="0", UUID="x", Hostname="a", pod="p"}}', "0+24000000x100"),
         (f'{GPU_COUNTER}{{gpu="1", UUID="y", Hostname="a"}}', "0+36000000x100"),
         (f'{GPU_COUNTER}{{gpu="0", UUID="z", Hostname="of-others"}}', "0+36000000x100"),
         ('DCGM_FI_DEV_POWER_USAGE{gpu="0", hostname="a"}', "999x100"),
+        ('muster_gpu_energy_joules_total{gpu="GPU-x", node="a"}', "0+59940x100"),
+        ('muster_gpu_energy_joules_total{gpu="GPU-w", node="d"}', "0+42000x100"),
+        ('DCGM_FI_DEV_POWER_USAGE{gpu="0", hostname="d"}', "999x100"),
+        (f'muster_job_node{{{JOB}, node="d"}}', "_x40 1x60"),
         ('DCGM_FI_DEV_POWER_USAGE{gpu="0", hostname="b"}', "300x100"),
         ('DCGM_FI_DEV_POWER_USAGE{gpu="1", hostname="b"}', "500x100"),
         ('DCGM_FI_DEV_POWER_USAGE{gpu="2", hostname="b"}', "9223372036854775794x100"),
@@ -184,7 +189,12 @@ def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
     case = {
         "interval": "1m",
         "input_series": [{"series": each, "values": values} for each, values in series],
-        "promql_expr_test": [*recorded(8, 1000, 2), *recorded(15, 1800, 4), *recorded(30, 1000, 2)],
+        "promql_expr_test": [
+            *recorded(8, 1000, 2),
+            *recorded(15, 1800, 4),
+            *recorded(30, 1000, 2),
+            *recorded(50, 1700, 3),
+        ],
     }
     document = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": [case]}
     (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
