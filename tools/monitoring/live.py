@@ -52,6 +52,7 @@ class Prometheus:
         self._scrapes = len(scrapes)
         rules = yaml.safe_load(RULES.read_text())["spec"]
         for group in rules["groups"]:
+            group.pop("interval", None)
             for rule in group["rules"]:
                 rule.pop("for", None)
         (folder / "rules.yml").write_text(yaml.safe_dump(rules))

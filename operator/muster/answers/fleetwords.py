@@ -15,6 +15,7 @@ SHOWN = 0.0005
 """Shares that differ by less look alike."""
 Rows = tuple[str, list[str], list[list[str]]]
 """A table as text: title, heads, rows."""
+NO_PRICE = "unknown: of some GPUs at least no price is known (spec.prices of the FleetPolicy, or --price)"
 CUT = "* an estimate: a part of the job's life lies outside this time"
 
 
@@ -83,7 +84,7 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Became progress, of all GPU-hours", spend_text(it.spend)),
         *([("Idle accelerators", share(it.idle))] if it.idle is not None else []),
-        *([("Cost", money(it.cost, it.currency))] if it.cost is not None else []),
+        ("Cost", NO_PRICE if it.cost is None else money(it.cost, it.currency)),
         *between_failures("Time between a job's failures", it),
         _failure_rate(rate),
         ("Jobs", f"{it.jobs:,}, of which {it.running:,} run"),

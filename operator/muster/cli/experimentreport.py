@@ -115,11 +115,16 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Failures", f"{it.failures:,}"),
     ]
-    if it.cost is not None:
-        called = "Cost" if it.cost_to_train is None else "Cost to train"
-        found.append((called, fleetwords.money(it.cost, it.currency)))
-    if it.tokens is not None:
-        found.append(("Tokens", f"{it.tokens:,}"))
+    called = "Cost" if it.cost_to_train is None else "Cost to train"
+    found += [
+        (called, fleetwords.NO_PRICE if it.cost is None else fleetwords.money(it.cost, it.currency)),
+        (
+            "Tokens",
+            "unknown: one job at least does not say what a step is worth, or nobody knows what it has kept"
+            if it.tokens is None
+            else f"{it.tokens:,}",
+        ),
+    ]
     if it.cost_per_million_tokens is not None:
         found.append(("Cost of a million tokens", fleetwords.small_money(it.cost_per_million_tokens, it.currency)))
     return found

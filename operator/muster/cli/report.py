@@ -11,7 +11,7 @@ from rich.text import Text
 
 from muster.answers import fleetwords
 from muster.answers.fleetreported import FleetReport
-from muster.answers.reported import Cost, JobIncidents, JobReport, Share, Yield, incidents, report
+from muster.answers.reported import JobIncidents, JobReport, Share, Yield, incidents, report
 from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
 from muster.cli import experimentreport, fleetpage, fleetreport, show
@@ -32,12 +32,14 @@ from muster.cli.session import (
     job_argument,
     run,
 )
+from muster.goodput.efficiency import LEAST_SECONDS
 from muster.goodput.opened import ahead, as_of
 
 BAR_WIDTH = 60
 JOULES_PER_KWH = 3_600_000
 ALL_OF_IT = 0.995
 NOT_KNOWN_TO_BE_KEPT = "unknown until the job succeeds: without spec.checkpoint.directory nobody knows what is kept"
+NO_WORTH_OF_A_STEP = "unknown: the job does not say what a step is worth (spec.throughput.tokensPerStep)"
 UNTIMED = "unknown: the program prints one line in an attempt and no pace, so nobody knows how long its steps took"
 # What each bucket looks like in the bar, and its colour; productive ones are full.
 _LOOKS = {
@@ -313,7 +315,7 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
         ),
         *_as_printed(it),
         *_made(it.made),
-        *_cost(it.cost),
+        *_cost(it),
         *_energy(it),
     ]
 
@@ -358,36 +360,54 @@ def _as_printed(it: JobReport) -> list[tuple[str, object]]:
 def _made(it: Yield | None) -> list[tuple[str, object]]:
     """What came of the time, where the job says what a step is worth."""
     if it is None:
-        return []
+        return [("Tokens per second, MFU", NO_WORTH_OF_A_STEP)]
     unknown = "unknown" if it.tokens_per_second is None else "unknown until the job succeeds"
     tokens = unknown if it.tokens is None else f"{it.tokens:,}"
     found: list[tuple[str, object]] = [("Tokens", tokens)]
     if it.tokens_per_second is not None:
         each = f" ({it.tokens_per_gpu_second:,.1f} for each GPU)" if it.tokens_per_gpu_second is not None else ""
         found.append(("Tokens per second", f"{it.tokens_per_second:,.0f}{each}"))
+    elif not it.why:
+        found.append(("Tokens per second", f"unknown: it has made steps that count for less than {LEAST_SECONDS} s"))
     if it.mfu is not None:
         found.append(("MFU", f"{it.mfu:.1%} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
         found.append(("  of all GPU-hours", _percent(it.mfu_overall)))
     elif it.why:
         found.append(("MFU", f"unknown: {it.why}"))
+    elif it.tokens_per_second is not None:
+        found.append(("MFU", "unknown: spec.throughput has neither parameters nor flopsPerToken, or it holds no GPUs"))
     if it.delivered is not None:
         peak = it.peak_tflops
         machine = f", which is {(it.measured_tflops or 0) / peak:.1%} of the peak" if peak else ""
         found.append(("Of what burn-in measured", f"{it.delivered:.1%} of {it.measured_tflops:,} TFLOP/s{machine}"))
+    elif it.mfu is not None:
+        found.append(
+            ("Of what burn-in measured", "unknown: not of all of its nodes a burn-in has measured bf16 matrices")
+        )
     return found
 
 
-def _cost(it: Cost | None) -> list[tuple[str, object]]:
+def _cost(report: JobReport) -> list[tuple[str, object]]:
+    it = report.cost
     if it is None:
-        return []
+        return [("Cost", fleetwords.NO_PRICE)] if report.gpu_hours else []
+    million, checkpoint = it.per_million_tokens, it.per_checkpoint
     found: list[tuple[str, object]] = [
         ("Cost", fleetwords.money(it.total, it.currency)),
         ("  no steps that count", fleetwords.money(it.not_productive, it.currency)),
     ]
-    if it.per_million_tokens is not None:
-        found.append(("  a million tokens", fleetwords.small_money(it.per_million_tokens, it.currency)))
-    if it.per_checkpoint is not None:
-        found.append(("  a trained checkpoint", fleetwords.small_money(it.per_checkpoint, it.currency)))
+    found += [
+        (
+            "  a million tokens",
+            "unknown: its tokens are unknown" if million is None else fleetwords.small_money(million, it.currency),
+        ),
+        (
+            "  a trained checkpoint",
+            "unknown: nobody has seen two complete ones"
+            if checkpoint is None
+            else fleetwords.small_money(checkpoint, it.currency),
+        ),
+    ]
     if it.per_save is not None:
         found.append(("  a save", fleetwords.small_money(it.per_save, it.currency)))
     return found

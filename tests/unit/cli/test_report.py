@@ -433,14 +433,28 @@ EXAMPLE = [
 ]  # fmt: skip
 
 
-def test_the_example_of_the_documentation_is_what_is_printed_and_its_sums_hold(printed: Callable[..., str]) -> None:
-    found = reported(
+def the_example() -> Any:
+    """Sixteen H200 of 520 W, metered for 97 of the 99 hours in which ranks ran or may have; 54,000 steps of 2^20 tokens."""
+    metered = 97 * HOUR * 16
+    body = a_job(
         incidents=EXAMPLE,
         lostSteps=3000,
         failuresByClass={"Hardware": 3, "Application": 1},
         steps=54_000,
         tells=["inputWait"],
+        gpuModel="NVIDIA-H200",
+        measuredTflops=790,
+        joules=520 * metered,
+        meteredGpuSeconds=metered,
     )
+    body["spec"]["throughput"] = {"tokensPerStep": 2**20, "parameters": 7_000_000_000}
+    job = TrainingJob.model_validate(body)
+    assert job.status.goodput is not None
+    return report(job, job.status.goodput, Prices(2.5, currency="EUR"))
+
+
+def test_the_example_of_the_documentation_is_what_is_printed_and_its_sums_hold(printed: Callable[..., str]) -> None:
+    found = the_example()
     seconds = {each.bucket: each.seconds for each in found.buckets}
     assert seconds["compute"] == found.steps * found.step_seconds
     assert (
@@ -456,6 +470,54 @@ def test_the_example_of_the_documentation_is_what_is_printed_and_its_sums_hold(p
     block = page.partition("$ kubectl muster report team-a/llama\n")[2].partition("\nEvery moment")[0]
     text = printed(lambda console: render(console, found), width=150)
     assert [line.split() for line in block.splitlines()] == [line.split() for line in text.splitlines()], text
+    # By hand: 54,000 * 2^20 tokens in 90 hours, and in 1,440 of 1,584 GPU-hours; 2.50 EUR and 1,000 steps to a checkpoint.
+    tokens = 56_623_104_000
+    assert found.made.tokens_per_second == pytest.approx(tokens / 324_000)
+    assert found.made.mfu == pytest.approx(tokens * 42e9 / (1440 * 3600 * 989e12))
+    assert found.cost.total == pytest.approx(3960)
+    assert found.cost.per_million_tokens == pytest.approx(3960 / 56_623.104)
+    assert found.cost.per_checkpoint == pytest.approx(3960 / 54)
+    assert found.energy.joules_per_token == pytest.approx(520 * 97 * 16 * 3600 / tokens)
+
+
+def test_the_answers_to_the_questions_are_those_of_the_example(printed: Callable[..., str]) -> None:
+    """docs/goodput.md begins with questions; what one job answers stands in the example below them."""
+    page = (Path(__file__).parents[3] / "docs" / "goodput.md").read_text()
+    rows = [
+        line.split(" | ") for line in page.partition("\n## ")[0].splitlines() if "report " in line and "| `" in line
+    ]
+    shown = " ".join(printed(lambda console: render(console, the_example()), width=150).split())
+    answers = [answer for _, command, answer, *_ in rows if "`report JOB`" in command]
+    assert len(answers) >= 10
+    for answer in answers:
+        for words in re.findall(r"`([^`]+)`", answer):
+            assert " ".join(words.split()) in shown, words
+
+
+def test_what_one_job_cannot_answer_is_unknown_with_its_reason(printed: Callable[..., str]) -> None:
+    def told(throughput: dict[str, int], price: float | None = None, **goodput: Any) -> dict[str, str]:
+        body = a_job(**goodput)
+        body["spec"]["throughput"] = throughput
+        job = TrainingJob.model_validate(body)
+        assert job.status.goodput is not None
+        made = report(job, job.status.goodput, Prices(price))
+        lines = printed(lambda console: render(console, made), width=150).splitlines()
+        found = (line.strip().partition("  ") for line in lines if "unknown: " in line)
+        return {name: answer.strip() for name, _, answer in found}
+
+    assert told({})["Tokens per second, MFU"] == (
+        "unknown: the job does not say what a step is worth (spec.throughput.tokensPerStep)"
+    )
+    assert told({})["Cost"].startswith("unknown: of some GPUs at least no price is known")
+    assert told({})["Energy"].startswith("unknown: no launcher has read the drivers' counters")
+    assert told({"tokensPerStep": 5}, 2.0, steps=10)["MFU"].startswith("unknown: spec.throughput has neither")
+    few = told({"tokensPerStep": 5}, 2.0, steps=10, checkpointSteps=None, progressUnknown=True)
+    assert few["a million tokens"] == "unknown: its tokens are unknown"
+    assert few["a trained checkpoint"] == "unknown: nobody has seen two complete ones"
+    known = {"tokensPerStep": 5, "parameters": 5, "peakTflopsPerGpu": 5}
+    assert "not of all of its nodes" in told(known, steps=10)["Of what burn-in measured"]
+    new = told(known, steps=1, seconds={"compute": 5}, gpuSeconds={"compute": 80})
+    assert new["Tokens per second"] == "unknown: it has made steps that count for less than 10 s"
 
 
 def test_a_told_wait_of_nothing_is_nothing() -> None:
