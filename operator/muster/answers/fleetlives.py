@@ -11,7 +11,7 @@ from muster.answers.lists import items
 from muster.answers.roles import FLEET_ROLE
 from muster.answers.words import count as count_of
 from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
-from muster.api.fleetpolicy import FleetPolicy, History
+from muster.api.fleetpolicy import History
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import TrainingJob
 from muster.goodput.history import record
@@ -36,6 +36,7 @@ async def lives(
     namespace: str | None = None,
     experiment: str | None = None,
     since: datetime | None = None,
+    history: History | None = None,
     progress: Progress = lambda _what, _count: None,
 ) -> tuple[list[Life], list[str]]:
     """The jobs that there are and those that have ended, each once, and what limits this answer.
@@ -45,13 +46,14 @@ async def lives(
         namespace: only of this one.
         experiment: only those that carry this label.
         since: of those that have ended only those that did so after that.
+        history: how many accounts are kept, and for how long; None: the reader may not know, and is not told what is missing.
 
     Raises:
         ApiError: the jobs may not be listed, or the API server did not answer as it should.
     """
     # Jobs first: one that ends meanwhile is in both rather than in none.
     living, notes = await _living(client, now, namespace, experiment, progress)
-    ended, more = await _ended(client, now, since, progress)
+    ended, more = await _ended(client, now, since, history, progress)
     found = dict(ended)
     for uid, life in living.items():
         kept = found.get(uid)
@@ -95,7 +97,7 @@ async def _living(
 
 
 async def _ended(
-    client: "Client", now: datetime, since: datetime | None, progress: Progress
+    client: "Client", now: datetime, since: datetime | None, history: History | None, progress: Progress
 ) -> tuple[dict[str, Life], list[str]]:
     """The history, by uid."""
     read, found, unreadable, count = decode.custom(EndedJob), dict[str, Life](), 0, 0
@@ -123,20 +125,7 @@ async def _ended(
     except NotFound:
         return {}, [f"this cluster's Muster is too old to keep a history of ended jobs: {without}"]
     notes = [f"{count_of(unreadable, 'ended job')} cannot be read by this version"] if unreadable else []
-    policy = await _history(client)
-    return found, [*notes, *(missing(accounts, policy, since, now) if policy is not None else [])]
-
-
-async def _history(client: "Client") -> History | None:
-    """How many accounts are kept, and for how long; None: the reader may not know."""
-    try:
-        async for item in items(client, paths.muster("fleetpolicies")):
-            policy = decode.custom(FleetPolicy)(item)
-            if isinstance(policy, FleetPolicy) and policy.metadata.name == "default":
-                return policy.spec.history
-    except (Forbidden, NotFound):
-        return None
-    return History()
+    return found, [*notes, *(missing(accounts, history, since, now) if history is not None else [])]
 
 
 def _life(spec: EndedJobSpec) -> Life:

@@ -12,7 +12,7 @@ from muster.answers.fleetlives import lives
 from muster.cli import show
 from muster.cli.errors import CliError
 from muster.cli.fleetreport import tell_progress
-from muster.cli.prices import prices_for
+from muster.cli.prices import fleet_policy, prices_by
 
 if TYPE_CHECKING:
     from muster.cli.session import Session
@@ -41,16 +41,21 @@ async def find(session: "Session", experiment: str, price: float | None) -> Expe
         CliError: there is none.
         ApiError: the namespace's jobs may not be listed, or the API server did not answer as it should.
     """
-    prices = await prices_for(session, price)
+    policy = await fleet_policy(session)
     found, notes = await lives(
-        session.client, session.now(), namespace=session.namespace, experiment=experiment, progress=tell_progress
+        session.client,
+        session.now(),
+        namespace=session.namespace,
+        experiment=experiment,
+        history=policy.history if policy else None,
+        progress=tell_progress,
     )
     if not found:
         raise CliError(
             f"no job in namespace {session.namespace} with the label muster.dev/experiment={experiment} has had nodes"
             + "".join(f"; {note}" for note in notes)
         )
-    return experiment_report(experiment, session.namespace, found, prices, notes)
+    return experiment_report(experiment, session.namespace, found, prices_by(policy, price), notes)
 
 
 def render(console: Console, it: ExperimentReport) -> None:

@@ -16,7 +16,7 @@ from muster.answers.fleetwords import CUT, figures, period, remarks, tables
 from muster.answers.lists import PAGE_SIZE
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.prices import prices_for
+from muster.cli.prices import fleet_policy, prices_by
 
 if TYPE_CHECKING:
     from muster.cli.session import Session
@@ -91,15 +91,17 @@ async def find(
         CliError: by that clock it is in the future.
         ApiError: jobs of all namespaces may not be listed, or the API server did not answer as it should.
     """
-    prices = await prices_for(session, price)
+    policy = await fleet_policy(session)
     now = session.now()
     try:
         begin, end = time_between(since, until, now)
     except ValueError as error:
         raise CliError(str(error)) from error
-    found, notes = await lives(session.client, now, since=begin, progress=progress)
+    found, notes = await lives(
+        session.client, now, since=begin, history=policy.history if policy else None, progress=progress
+    )
     known, more = await hours(session.client)
-    return fleet_report(found, now, begin, prices, [*notes, *more], known, end)
+    return fleet_report(found, now, begin, prices_by(policy, price), [*notes, *more], known, end)
 
 
 def render(console: Console, it: FleetReport) -> None:

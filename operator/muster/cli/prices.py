@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from muster.api.fleetpolicy import FleetPolicy
+from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.goodput.prices import NO_PRICES, Prices, listed
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
@@ -25,16 +25,23 @@ def price_of(text: float | None) -> float | None:
     return text
 
 
-async def prices_for(session: "Session", price: float | None) -> Prices:
-    """The price that a person has written, else those of the FleetPolicy; none where it says nothing, or may not be read.
+async def fleet_policy(session: "Session") -> FleetPolicySpec | None:
+    """The FleetPolicy, its defaults where there is none; None: it may not be read, or is of another version.
 
     Raises:
         ApiError: the API server did not answer as it should.
     """
-    if price is not None:
-        return Prices(price)
     try:
         found = decode.custom(FleetPolicy)(await session.client.get(paths.muster("fleetpolicies", name="default")))
-    except (Forbidden, NotFound):
-        return NO_PRICES
-    return listed(found.spec.prices) if isinstance(found, FleetPolicy) else NO_PRICES
+    except Forbidden:
+        return None
+    except NotFound:
+        return FleetPolicySpec()
+    return found.spec if isinstance(found, FleetPolicy) else None
+
+
+def prices_by(policy: FleetPolicySpec | None, price: float | None) -> Prices:
+    """The price that a person has written, else those of the FleetPolicy; none where it says nothing, or may not be read."""
+    if price is not None:
+        return Prices(price)
+    return NO_PRICES if policy is None else listed(policy.prices)

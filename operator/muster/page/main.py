@@ -72,7 +72,7 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
     page = Page(
         seen,
         Access(reviews),
-        lambda now, since: lives(client, now, since=since),
+        lambda now, since: lives(client, now, since=since, history=seen.history()),
         lambda: hours(client),
         now=lambda: clock.now(client.answers.server_time()),
     )

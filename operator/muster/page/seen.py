@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 
-from muster.api.fleetpolicy import FleetPolicy, TopologyLevel
+from muster.api.fleetpolicy import FleetPolicy, History, TopologyLevel
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.goodput.prices import NO_PRICES, Prices, listed
@@ -80,6 +80,13 @@ class Seen:
         """Of a GPU-hour, by the policy."""
         policy = self._policies.store.get(("", "default"))
         return listed(policy.spec.prices) if isinstance(policy, FleetPolicy) else NO_PRICES
+
+    def history(self) -> History | None:
+        """How many accounts of ended jobs are kept, and for how long; None: the policy cannot be read."""
+        policy = self._policies.store.get(("", "default"))
+        if policy is None:
+            return History()
+        return policy.spec.history if isinstance(policy, FleetPolicy) else None
 
     def levels(self) -> list[TopologyLevel]:
         """The network's levels, by the policy that counts."""

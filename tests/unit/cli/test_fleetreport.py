@@ -270,7 +270,7 @@ def test_what_may_not_be_read_is_told_with_the_right_that_is_needed(command: Cal
     assert "muster-fleet-view" in refused.output
 
 
-POLICIES = "/apis/muster.dev/v1alpha1/fleetpolicies"
+POLICY = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
 
 
 @pytest.mark.parametrize(
@@ -300,11 +300,14 @@ def test_what_the_history_has_given_up_is_said(
     api.lists(
         RECORDS, *(a_record(each) for each in [*for_a, a_spec(9, namespace="b", begun=day - 2 * DAY, end=day - DAY)])
     )
-    api.lists(POLICIES, {"metadata": {"name": "default"}, "spec": {"history": history}})
+    api.put(POLICY, {"metadata": {"name": "default", "uid": "p"}, "spec": {"history": history}})
     api.is_at(datetime(2026, 3, 2, tzinfo=UTC))
     it = found(command("report", "--fleet", "--since", since, "-o", "json"))
     assert [note for note in it["notes"] if not note.startswith(says)] == []
     assert len(it["notes"]) == bool(says)
+    assert api.asked.count(POLICY) == 1, "for prices and history alike"
+    api.errors[POLICY] = Forbidden(403, "Forbidden", "no")
+    assert found(command("report", "--fleet", "--since", since, "-o", "json"))["notes"] == [], "it may not know"
 
 
 def test_an_older_cluster_has_no_history(command: Callable[..., Result], api: Any) -> None:
