@@ -12,11 +12,12 @@ from itertools import pairwise
 from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
-from muster.answers.fleetreported import HOUR, Life
+from muster.answers.fleetreported import Life
 from muster.answers.scaling import RatedJob, Scaling, ScalingSize, scaling
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import Ending
 from muster.goodput.efficiency import cost_per_million, job_efficiency
+from muster.goodput.failure_rate import HOUR
 from muster.goodput.figures import progress_share
 from muster.goodput.prices import Prices
 

@@ -15,14 +15,14 @@ from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.fleetspend import FleetSpend, HeldTime, fleet_spend
-from muster.answers.reported import ClassFailures, classes_of
+from muster.answers.reported import ClassFailures, failure_times
 from muster.answers.scaling import RatedJob, ScalingSize, scaling
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleethours import IDLE, FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
 from muster.goodput.efficiency import job_efficiency
-from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
+from muster.goodput.failure_rate import HOUR, exposed_seconds, in_steps
 from muster.goodput.figures import progress_share
 from muster.goodput.fleethours import between
 from muster.goodput.history import TAKEN, allotted
@@ -31,7 +31,6 @@ from muster.goodput.prices import NO_PRICES, Prices
 K = TypeVar("K", str, tuple[str, str])
 N = TypeVar("N", int, float)
 
-HOUR = 3600
 MILLISECONDS = 1000
 NODE_DAY = 86400.0
 # A running job whose figures are older than this has a tail that is told of.
@@ -269,7 +268,6 @@ def fleet_report(
     seen_to_fail = sum(
         in_steps(each.life.spec.failures, each.life.spec.failed_starts) * each.share for each, own in exposures if own
     )
-    apart = time_between(exposed, seen_to_fail)
     blind = sum(not own and each.seconds.get(Bucket.UNKNOWN, 0) > 0 for each, own in exposures)
     running = [each for each in cuts if each.life.running]
     end = now if until is None else min(now, until)
@@ -306,12 +304,7 @@ def fleet_report(
         progress_unknown_gpu_hours=sum(each.gpus for each in cuts if each.life.spec.progress_unknown) / HOUR,
         unsaved_gpu_hours=sum(each.unsaved for each in cuts) / HOUR,
         failures=failures,
-        mttf_hours=apart.mean if apart else None,
-        mttf_low_hours=apart.low if apart else None,
-        mttf_high_hours=apart.high if apart else None,
-        mttf_by_class=classes_of(exposed, _failures_by_class(each for each, own in exposures if own)),
-        mttf_failures=seen_to_fail,
-        mttf_at_least_hours=exposed / NONE_SEEN / HOUR if not seen_to_fail and exposed else None,
+        **failure_times(exposed, seen_to_fail, _failures_by_class(each for each, own in exposures if own)),
         failures_per_thousand_node_days=seen_to_fail / (node_seconds / NODE_DAY) * 1000 if node_seconds else None,
         blind=blind,
         estimated=sum(each.gpus for each in cuts if each.share < 1) / gpus if gpus else 0.0,

@@ -14,6 +14,7 @@ from muster.answers.words import moment
 from muster.api.base import ApiModel
 from muster.api.fleethours import FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
+from muster.goodput.failure_rate import HOUR
 from muster.goodput.fleethours import between, counted_from
 
 PROGRESS = "progress"
@@ -25,7 +26,6 @@ MAY_BE_PROGRESS = (NOT_SAVED_YET, UNKNOWN, NO_ACCOUNT, GpuState.UNSEEN)
 """What of these became progress nobody knows, or nobody knows yet."""
 # The leader writes the hours every five minutes, and they are kept by hours.
 COUNTED = timedelta(hours=1)
-HOUR = 3600
 MILLISECONDS = 1000
 
 

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from pydantic import Field
 
@@ -17,7 +18,7 @@ from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
 from muster.api.trainingjob import Incident, TrainingJob
 from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, job_efficiency, speed
 from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes
-from muster.goodput.failure_rate import NONE_SEEN, exposed_seconds, in_steps, time_between
+from muster.goodput.failure_rate import HOUR, NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import gpus_while_running
 from muster.goodput.history import levelled
 from muster.goodput.opened import ahead, up_to
@@ -39,7 +40,6 @@ _AWAY = (
 WORTH_A_WORD = 0.01
 # What is printed and what is reckoned may differ by so much: one is of the newest line, the other of the newest 64 steps.
 DIFFERS = 0.1
-HOUR = 3600
 NO_COUNTERS = "no launcher has read the drivers' counters; --prometheus URL takes those of the nodes"
 NO_SAMPLES = (
     "Prometheus has no sample of the power of this job's nodes: the rules of manifests/components/monitoring have to be loaded, and Muster "
@@ -243,12 +243,12 @@ def report(
             bucket=bucket,
             seconds=seconds,
             share=seconds / wall,
-            gpu_hours=goodput.gpu_seconds.get(bucket, 0) / 3600,
+            gpu_hours=goodput.gpu_seconds.get(bucket, 0) / HOUR,
         )
         for bucket, seconds in sorted(goodput.seconds.items(), key=lambda item: (-item[1], item[0]))
     ]
     exposed, broken = exposed_seconds(goodput.seconds), in_steps(goodput.failures, goodput.failed_starts)
-    between, recovery = time_between(exposed, broken), _recovery_seconds(job.status.incidents, goodput)
+    recovery = _recovery_seconds(job.status.incidents, goodput)
     made = JobReport(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
@@ -257,7 +257,7 @@ def report(
         time=goodput.time,
         still_seconds=int((now - since).total_seconds()) if now and (since := still_since(job, now)) else 0,
         wall_seconds=wall,
-        gpu_hours=sum(goodput.gpu_seconds.values()) / 3600,
+        gpu_hours=sum(goodput.gpu_seconds.values()) / HOUR,
         buckets=buckets,
         ettr=None if goodput.ettr_permille is None else goodput.ettr_permille / 1000,
         ettr_after_queue=None
@@ -267,12 +267,7 @@ def report(
         progress_unknown=goodput.progress_unknown,
         untimed_steps=has_untimed_steps(job, goodput),
         failures=goodput.failures,
-        mttf_failures=broken,
-        mttf_hours=between.mean if between else None,
-        mttf_low_hours=between.low if between else None,
-        mttf_high_hours=between.high if between else None,
-        mttf_by_class=classes_of(exposed, goodput.failures_by_class),
-        mttf_at_least_hours=exposed / NONE_SEEN / 3600 if not broken and exposed else None,
+        **failure_times(exposed, broken, goodput.failures_by_class),
         recovery_seconds=recovery,
         lost_steps=goodput.lost_steps,
         first_checkpoint_seconds=goodput.first_checkpoint_seconds,
@@ -304,7 +299,25 @@ def report(
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
 
 
-def classes_of(exposed: float, counts: Mapping[str, float]) -> list[ClassFailures]:
+def failure_times(exposed: float, failures: float, by_class: Mapping[str, float]) -> dict[str, Any]:
+    """The fields of a report that say how often failures come, of one job or of a fleet.
+
+    Args:
+        exposed: seconds in which ranks were seen to run.
+        failures: in that time.
+    """
+    between = time_between(exposed, failures)
+    return {
+        "mttf_failures": failures,
+        "mttf_hours": between.mean if between else None,
+        "mttf_low_hours": between.low if between else None,
+        "mttf_high_hours": between.high if between else None,
+        "mttf_at_least_hours": exposed / NONE_SEEN / HOUR if not failures and exposed else None,
+        "mttf_by_class": _classes_of(exposed, by_class),
+    }
+
+
+def _classes_of(exposed: float, counts: Mapping[str, float]) -> list[ClassFailures]:
     """What each class of failures has by itself of the time in which ranks ran; most failures first."""
     found = {name: time_between(exposed, count) for name, count in counts.items()}
     return [

@@ -19,6 +19,7 @@ EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETE
 # With more time than this share of it in which nobody knows whether ranks ran, failures in it say nothing of how often there are any.
 BLIND = 0.1
 HOUR = 3600
+"""Seconds of an hour, for all figures."""
 _TAIL = 0.025
 _MANY = 1000
 """Beyond so many failures the quantile is that of Wilson and Hilferty, which is exact to five digits there."""

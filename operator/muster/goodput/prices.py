@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.api.prices import PRICE, PriceList
+from muster.goodput.failure_rate import HOUR
 from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.history import words
 
 CURRENCY_LENGTH = 16
-HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
