@@ -170,7 +170,7 @@ JOB = Dashboard(
     "muster-job",
     "Muster / Job",
     "the job's people; on call, from an alert about a job",
-    "one job: its state, where its time went, steps, failures, checkpoints",
+    "one job: its state, where its time went, steps, failures, tokens and cost, power, checkpoints",
     _JOB,
     (
         (
@@ -314,6 +314,40 @@ JOB = Dashboard(
                     Query(f"max(muster_job_failures_total{{{_J}}})", "failures"),
                     Query(f"max(muster_job_lost_steps_total{{{_J}}})", "lost steps"),
                     unit="none",
+                ),
+            ),
+        ),
+        (
+            "Tokens, cost and energy",
+            (
+                lines(
+                    "Tokens a second",
+                    "In the time in steps that count, over the job's whole life. Only of jobs that say what a step is worth (spec.throughput).",
+                    Query(f"max(muster_job_tokens_per_second{{{_J}}})", "tokens a second"),
+                    unit="none",
+                ),
+                lines(
+                    "MFU",
+                    "Of the accelerators' peak by the data sheet, in steps that count, and in all the time that they were held. docs/goodput.md.",
+                    Query(f"max(muster_job_mfu_ratio{{{_J}}})", "in steps that count"),
+                    Query(f"max(muster_job_mfu_overall_ratio{{{_J}}})", "of all GPU-hours"),
+                    unit="percentunit",
+                    most=1,
+                ),
+                lines(
+                    "Cost of a million tokens",
+                    "All that was held, failures and waiting included, by the prices of the FleetPolicy and in their currency.",
+                    Query(
+                        f"1e6 * max(muster_job_cost{{{_J}}}) / (max(muster_job_tokens{{{_J}}}) > 0)", "a million tokens"
+                    ),
+                    unit="none",
+                ),
+                lines(
+                    "Power of its nodes' GPUs",
+                    "Of all GPUs of the nodes that the job holds, by the DCGM exporter or Muster's agent. kubectl muster report JOB "
+                    "--prometheus has the joules of a token.",
+                    Query(f"max(namespace_job_name:muster_job_power_watts:sum{{{_J}}})", "power"),
+                    unit="watt",
                 ),
             ),
         ),

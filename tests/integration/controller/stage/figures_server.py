@@ -14,11 +14,13 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram, start_http_se
 
 from monitoring.page import registered
 from muster.api.nodehealth import Offences
+from muster.api.throughput import Throughput
 from muster.api.trainingjob import TrainingJobStatus
 from muster.controller.jobfigures import JobFigures
 from muster.controller.offenders import Offenders
 from muster.controller.saves import SaveFigures
 from muster.coordinator.figures import Figures
+from muster.goodput.prices import Prices
 from muster.node.agent.agent import Agent
 from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
 from muster.serve import Server, exposition, open_metrics
@@ -38,6 +40,8 @@ LABELS = {
     "state": "Degraded",
     "verb": "GET",
 }
+THROUGHPUT = Throughput(tokens_per_step=400_000, parameters=7_000_000_000)
+PRICES = Prices(2.5, currency="EUR")
 KEPT_BY_CLASSES = (
     "muster_job_",
     "muster_jobs",
@@ -71,6 +75,7 @@ def status(began: datetime) -> TrainingJobStatus:
             "state": "Recovering",
             "reason": "CrashLoopBackOff" if seconds % 4 else "NodeLost",
             "step": step,
+            "nodes": ["by-hand"],
             "checkpoint": {
                 "step": step,
                 "path": "/checkpoints/1",
@@ -88,6 +93,8 @@ def status(began: datetime) -> TrainingJobStatus:
                 "ettrAfterQueuePermille": 880,
                 "failures": 3 + seconds // 2,
                 "lostSteps": 600 + seconds,
+                "steps": step,
+                "gpuModel": "NVIDIA-H200",
                 "stepMilliseconds": 990,
                 "stepP90Milliseconds": 1010,
             },
@@ -124,7 +131,7 @@ def answer(figures: Figures, seconds: int) -> None:
 def main() -> None:
     port, agent_port, namespace, job = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5]
     began, key = now(), (namespace, job)
-    jobs, saves, probes = JobFigures(), SaveFigures(), Figures()
+    jobs, saves, probes = JobFigures(prices=lambda: PRICES), SaveFigures(), Figures()
     offenders = Offenders(lambda: 604800, now)
     offenders.put("n-1", Offences(score="2.5", as_of=began))
     gpus = SimpleNamespace(answering=7, expected=8, figures={})
@@ -140,7 +147,7 @@ def main() -> None:
     Server(("127.0.0.1", agent_port), {"/metrics": metrics})
     for seconds in range(10_000):
         tell_all(seconds)
-        jobs.told(key, status(began))
+        jobs.told(key, status(began), THROUGHPUT)
         saves.told(key, status(began))
         answer(probes, seconds)
         agent._writer.errors = agent._nvml.hangs = seconds

@@ -35,8 +35,11 @@ DEADLINE_SECONDS = 90.0
 BY_HAND = {"namespace": "by-hand", "job_name": "waits"}
 # Of the job's page, what a job that is well has no series of; the one that is told by hand has.
 OF_TROUBLE = {"Waits for", "Concerns", "Alerts that fire"}
-# What scripted launchers cannot tell: checkpoints that have files.
-NOT_SCRIPTED = {"What a save takes", "Size and room"}
+# What scripted launchers cannot tell: checkpoints that have files. Their job has no spec.throughput, and their nodes no agents.
+NOT_SCRIPTED = {
+    *("What a save takes", "Size and room"),
+    *("Tokens a second", "MFU", "Cost of a million tokens", "Power of its nodes' GPUs"),
+}
 
 
 def told_by_hand(figures: int, agent: int) -> subprocess.Popen[bytes]:
@@ -57,7 +60,7 @@ async def watched(scene: Scene, folder: Path, operator: OperatorProcess) -> Asyn
         [
             here("muster", operator.metrics_port, {}, operator.token),
             here("by-hand", figures, {}),
-            here("agent", agent, {"node": "n-0"}),
+            here("agent", agent, {"node": "by-hand"}),
         ],
     )
     try:
