@@ -126,7 +126,7 @@ def scaling(jobs: Iterable[RatedJob]) -> Scaling:
         if len(by_gpus) > 1:
             found = [(gpus, _Size.of_jobs(theirs)) for gpus, theirs in sorted(by_gpus.items())]
             bases[kind] = found[0][1].speed_of_gpu
-            sizes += [_told(kind, gpus, size, found[0][1]) for gpus, size in found]
+            sizes += [_as_size(kind, gpus, size, found[0][1]) for gpus, size in found]
     return Scaling(sizes, bases, list(_why_not(rated, bases)))
 
 
@@ -135,7 +135,7 @@ def _weight(by_gpus: Mapping[int, Sequence[RatedJob]]) -> int:
     return sum(sum(job.spec.gpu_seconds.values()) for theirs in by_gpus.values() for job in theirs)
 
 
-def _told(kind: ModelKind, gpus: int, size: _Size, smallest: _Size) -> ScalingSize:
+def _as_size(kind: ModelKind, gpus: int, size: _Size, smallest: _Size) -> ScalingSize:
     efficiency = size.speed_of_gpu / smallest.speed_of_gpu
     speed = size.speed / smallest.speed
     return ScalingSize(

@@ -741,7 +741,7 @@ def hear_checker(scene: Any, node: str, sequence: int = 1, **changes: Any) -> No
 def test_a_gang_that_has_not_begun_sees_the_checkers_of_its_nodes(scene: Any, make: Any) -> None:
     standard = Standard("p", "m", "", "", "", None, 0.75, 1.0, 0.01, "GB/s", "")
     asked: list[list[str]] = []
-    scene.cluster._standards = lambda reports: asked.append([r.model for r in reports]) or (standard,)
+    scene.cluster._standards = lambda reports, _policy: asked.append([r.model for r in reports]) or (standard,)
     job = make.job()
     scene.cluster.jobs.store.assume(job)
     answers = (CheckAnswer("o", NODE, "Result", probes=(ProbeReport("p", "Result", 1.5),)),)
