@@ -281,7 +281,12 @@ const href = (key) => `#/${key.split("/").map(encodeURIComponent).join("/")}`;
 function open(key) { location.hash = href(key); }
 
 // ---- one job
-function fact(name, value) { return value === "" || value == null ? [] : [el("div", {}, el("dt", { text: name }), el("dd", { text: value }))]; }
+// Of "11.1 h (4 failures)" and "unknown: no price" the reader looks for the first half.
+function fact(name, value) {
+  if (value === "" || value == null) return [];
+  const [, figure, remark] = /^(.*?)((?:: | \().*)?$/s.exec(value);
+  return [el("div", {}, el("dt", { text: name }), el("dd", {}, el("span", { text: figure }), el("small", { text: remark || "" })))];
+}
 function strip(life) {
   const begin = +new Date(life.begin), whole = Math.max(+new Date(life.end) - begin, 1);
   const share = (time) => `${((new Date(time) - begin) / whole * 100).toFixed(3)}%`;
