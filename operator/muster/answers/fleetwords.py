@@ -84,7 +84,7 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Became progress, of all GPU-hours", spend_text(it.spend)),
         *([("Idle accelerators", share(it.idle))] if it.idle is not None else []),
-        ("Cost", NO_PRICE if it.cost is None else money(it.cost, it.currency)),
+        ("Cost of all jobs", NO_PRICE if it.cost is None else money(it.cost, it.currency)),
         *between_failures("Time between a job's failures", it),
         _failure_rate(rate),
         ("Jobs", f"{it.jobs:,}, of which {it.running:,} run"),
@@ -150,6 +150,17 @@ def number(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
+def _spend_rows(it: FleetSpend) -> list[list[str]]:
+    """Each part, and below them their sum."""
+    parts = [(each.part, each.gpu_hours, each.share, each.cost) for each in it.parts]
+    if parts:
+        parts.append(("all of it", it.gpu_hours, 1.0, it.cost))
+    return [
+        [part, f"{gpu_hours:,.1f}", share(whole), *([money(cost)] if it.cost is not None else [])]
+        for part, gpu_hours, whole, cost in parts
+    ]
+
+
 def model_text(it: ScalingSize) -> str:
     """What model it is, and on which accelerators."""
     if it.flops_per_token is not None:
@@ -213,15 +224,7 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
         (
             "WHAT THE FLEET'S SPEND BECAME",
             ["PART", "GPU-HOURS", "SHARE", *(["COST"] if it.spend.cost is not None else [])],
-            [
-                [
-                    each.part,
-                    f"{each.gpu_hours:,.1f}",
-                    share(each.share),
-                    *([money(each.cost)] if it.spend.cost is not None else []),
-                ]
-                for each in it.spend.parts
-            ],
+            _spend_rows(it.spend),
         ),
         (
             "WHAT JOBS TOOK, BY THEIR END",

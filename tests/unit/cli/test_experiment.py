@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +123,43 @@ def test_sizes_stand_beside_each_other_in_fleet_and_experiment(printed: Callable
     )
     apart = fleet_report(lives(small, large.model_copy(update={"gpu_model": "other"})), NOW)
     assert "none of another size" in apart.scaling_unknown
+
+
+def test_the_example_of_the_documentation_is_what_is_printed(printed: Callable[..., str]) -> None:
+    """80,000 s on 8 and 168,000 s on 64 H200, with 11.7 and 64 GPU-hours more that were no steps."""
+    march = datetime(2026, 3, 22, tzinfo=UTC)
+    said = {"throughput": {"tokensPerStep": 2**22, "parameters": 7 * 10**9}, "gpu_model": "NVIDIA-H200"}
+    small = a_spec(
+        1,
+        name="lr-3-small",
+        state="Failed",
+        begun=march,
+        end=march + DAY,
+        steps=1600,
+        seconds={"compute": 80_000, "restarting": 6_400},
+        gpu_seconds={"compute": 640_000, "restarting": 48_000},
+        failures=1,
+        **said,
+    )
+    large = a_spec(
+        2,
+        name="lr-3",
+        begun=march + 2 * DAY,
+        end=march + 4 * DAY,
+        gpus=64,
+        steps=24_000,
+        seconds={"compute": 168_000, "restarting": 4_800},
+        gpu_seconds={"compute": 10_752_000, "restarting": 256_000},
+        failures=2,
+        **said,
+    )
+    it = experiment_report("lr-3", "team-a", lives(small, large), Prices(2.5))
+    page = (Path(__file__).parents[3] / "docs" / "goodput.md").read_text()
+    block = page.partition("$ kubectl muster report --experiment lr-3 --price 2.5\n")[2].partition(
+        "\n**Time to train**"
+    )[0]
+    text = printed(lambda console: render(console, it), width=150)
+    assert [line.split() for line in block.splitlines()] == [line.split() for line in text.splitlines()], text
 
 
 def test_what_one_job_does_not_tell_is_not_told_of_all() -> None:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -518,6 +519,80 @@ def test_what_failed_jobs_cost_and_the_share_of_all_spend_that_became_progress()
     assert figures(unknown)[3][1].startswith("unknown: nobody has counted yet"), figures(unknown)
     running = Life(a_spec(), "Starting", running=True)
     assert [each.state for each in fleet_report([running], NOW).outcomes] == ["running"]
+
+
+def a_quarter() -> FleetReport:
+    """128 H200 from January to March, 276,480 GPU-hours, of which three jobs held 216,000."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def job(name: str, gpus: int, days: int, from_day: int, lost_share: float, **values: Any) -> EndedJobSpec:
+        seconds = days * 86_400
+        lost = int(seconds * lost_share)
+        spent = {"compute": seconds - lost, "restarting": lost // 3, "lostWork": lost - lost // 3}
+        return a_spec(
+            job_uid=name,
+            name=name,
+            gpus=gpus,
+            nodes=gpus // 8,
+            begun=begin + from_day * DAY,
+            end=begin + (from_day + days) * DAY,
+            seconds=spent,
+            gpu_seconds={bucket: gpus * each for bucket, each in spent.items()},
+            gpu_model="NVIDIA-H200",
+            failures_by_class={"Hardware": values["failures"]},
+            causes=[
+                {
+                    "faultClass": "Hardware",
+                    "reason": "NodeLost",
+                    "incidents": values["failures"],
+                    "gpuSeconds": gpus * lost,
+                }
+            ],
+            blamed=[],
+            **values,
+        )
+
+    jobs = lives(
+        job(
+            "llama",
+            64,
+            80,
+            5,
+            0.08,
+            failures=12,
+            steps=800_000,
+            throughput={"tokensPerStep": 2**22, "parameters": 7 * 10**9},
+        ),
+        job(
+            "tuned",
+            32,
+            75,
+            10,
+            0.05,
+            failures=4,
+            steps=200_000,
+            throughput={"tokensPerStep": 2**23, "parameters": 7 * 10**9},
+        ),
+        job("trial", 32, 45, 0, 0.4, failures=30, state="Failed"),
+    )
+    held = 64 * 80 + 32 * 75 + 32 * 45  # accelerators times days
+    rest = {"free": 1_360, "quarantined": 400, "maintenance": 480, "reserved": 320}
+    assert held + sum(rest.values()) == 128 * 90
+    spans: dict[str, Any] = {"2025-12-31": {}}
+    spans["2026-02-14"] = {state: days * 24 * 3_600_000 for state, days in {"held": held, **rest}.items()}
+    hours = FleetHours.model_validate({"until": NOW, "gpus": 128, "spans": spans})
+    return fleet_report(jobs, NOW, begin, Prices(2.5, currency="EUR"), hours=hours, until=NOW)
+
+
+def test_the_example_of_the_documentation_is_what_is_printed(printed: Callable[..., str]) -> None:
+    it = a_quarter()
+    page = (Path(__file__).parents[3] / "docs" / "goodput.md").read_text()
+    block = page.partition("$ kubectl muster report --fleet --since 2026-01-01 --until 2026-04-01\n")[2]
+    block = block.partition("\n    ...\n")[0]
+    text = printed(lambda console: render(console, it), width=150)
+    told, shown = ([line.split() for line in each.splitlines()] for each in (block, text))
+    assert len(told) > 30
+    assert told == shown[: len(told)], text
 
 
 def test_costs_that_nobody_held_are_not_guessed_from_several_prices() -> None:
