@@ -126,7 +126,12 @@ def run(*stages: Stage) -> list[Outcome]:
     """
     with tempfile.TemporaryDirectory(prefix="muster-gate-") as folder:
         commands = [_command(stage, Path(folder) / str(number), number > 0) for number, stage in enumerate(stages)]
-        _complete(commands)
+        try:
+            _complete(commands)
+        finally:
+            for stage, command in zip(stages, commands, strict=True):
+                if command.output is not None and command.output.exists():
+                    print(f"\n=== {stage.name}\n{command.output.read_text(errors='replace')}", end="", flush=True)
         return [_outcome(stage, command) for stage, command in zip(stages, commands, strict=True)]
 
 
@@ -138,8 +143,6 @@ def _command(stage: Stage, results_file: Path, beside: bool) -> _Command:
 
 
 def _outcome(stage: Stage, ended: _Command) -> Outcome:
-    if ended.output is not None:
-        print(f"\n=== {stage.name}\n{ended.output.read_text(errors='replace')}", end="", flush=True)
     tests, code = results.read(Path(ended.environment[results.VARIABLE])), ended.code
     if stage.has_tests and not tests and code == 0:
         print(f"{stage.name}: no test has run", flush=True)

@@ -390,6 +390,7 @@ def test_a_stage_of_tests_without_a_result_is_red(line: str) -> None:
 
 STAGE = """
 import signal, subprocess, sys, time
+print("failed", flush=True)
 with open(sys.argv[1], "w", buffering=1) as pipe:
     try:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdout=pipe)
