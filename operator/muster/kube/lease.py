@@ -43,10 +43,12 @@ class _Seen:
 class LeaderLease:
     """One candidate. `await acquire()`, then keep `hold()` running as a task, `release()` at a graceful end.
 
+    Attributes:
+        address: where this process answers launchers, host:port; "" while it does not. Written with each renewal.
+
     Args:
         identity: of this process, never used by another one: not the pod's name alone (a container can restart).
         on_lost: called once when the lease is lost; it ends the process.
-        address: where this process answers launchers, host:port; "" while it does not. Written with each renewal.
         seen: called with each resourceVersion of it that is seen.
     """
 

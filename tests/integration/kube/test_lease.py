@@ -95,15 +95,13 @@ async def test_the_holders_address_is_known_while_it_holds(
     client: Client, namespace: str, candidate: Any, background: Any, until: Any
 ) -> None:
     first, second = candidate(client, "first"), candidate(client, "second")
-    address = ""
-    first.lease.address = address
     holding = background(first.run())
     await until(lambda: first.lease.leading)
     background(second.run())
     await until(lambda: second.lease.holder == "first")
     assert second.lease.leader_address == ""
-    address = "10.0.0.1:8443"  # it listens by now
-    await until(lambda: second.lease.leader_address == address)
+    first.lease.address = "10.0.0.1:8443"  # it listens by now
+    await until(lambda: second.lease.leader_address == "10.0.0.1:8443")
     assert first.lease.leader_address == "", "that it leads itself it knows"
     await client.patch(paths.leases(namespace, "muster"), {"metadata": {"annotations": {"somebody": "else's"}}})
     holding.cancel()
