@@ -662,7 +662,9 @@ class TestDeepSpeed:
         found = list(finder_of(files).look(Look(wish=wish)))[-1].checkpoints
         assert wish in [one.path for one in found if one.judged]
 
-    @pytest.mark.parametrize(("latest", "why"), [(None, "does not exist"), (b"global_step1", "names global_step1")])
+    @pytest.mark.parametrize(
+        ("latest", "why"), [(None, "does not exist"), (b"global_step1", "does not name checkpoint")]
+    )
     def test_lightning_loads_what_latest_names(self, latest: bytes | None, why: str) -> None:
         files = InMemory(lightning_deepspeed("epoch=0-step=500.ckpt")[:-1])
         if latest is not None:

@@ -12,8 +12,12 @@ import pytest
 from tests.unit.checkpoint.hostile import DEEP, PLACES, lay, mutate, scan
 from tests.unit.checkpoint.test_formats import SAVES
 
+from muster.node.checkpoint import listing
+from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.checkpoint.local import held
 from muster.node.checkpoint.untrusted_json import MAX_BYTES, parse_json
+from muster.node.checkpoint.verdict import Verdict
 from muster.node.launcher.marker_child import read_marker
 
 
@@ -123,3 +127,55 @@ def test_a_directory_below_that_becomes_a_file_is_left_out(tmp_path: Path, monke
     (tmp_path / "step-900" / "muster-checkpoint.json").write_text('{"step": 900, "files": []}')
     monkeypatch.setattr(os, "scandir", changed)
     scan(tmp_path)
+
+
+@pytest.mark.parametrize("name", SAVES)
+def test_no_message_repeats_a_file_to_which_a_link_leads_out_of_the_directory(name: str, tmp_path: Path) -> None:
+    """A launcher may read what whoever writes into the directory may not: keys and tokens of its container."""
+    (tmp_path / "key").write_text("S3CRET-OF-THE-CONTAINER\n")
+    pointers = ("latest", "latest_universal", "latest_checkpointed_iteration.txt", "dlrover_latest.txt")
+    written = [path for path, _ in (*SAVES[name].lasting, *SAVES[name].written)]
+    for number, target in enumerate(dict.fromkeys([*written, *pointers])):
+        root = tmp_path / str(number)
+        lay(SAVES[name], root)
+        path = root / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(tmp_path / "key")
+        verdicts: list[Verdict] = []
+        finder = Finder(str(root), judged=verdicts.append, settle_seconds=0)
+        answers = list(finder.look(Look(stamps=True)))
+        assert answers[-1].done
+        assert "CRET-OF-THE" not in repr((answers, verdicts)), target
+
+
+def test_a_link_in_the_place_of_a_pointer_is_followed_and_what_is_in_the_directory_is_told(tmp_path: Path) -> None:
+    lay(SAVES["DeepSpeed, ZeRO 3, two ranks"], tmp_path)
+    (tmp_path / "latest").unlink(missing_ok=True)
+    (tmp_path / "named").write_text("global_step7")
+    (tmp_path / "latest").symlink_to("named")
+    *_, found = Finder(str(tmp_path), settle_seconds=0).look(Look())
+    assert "latest names global_step7, which is none of the newest" in found.trap
+
+
+def test_directories_in_a_checkpoint_are_counted_and_each_is_a_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (tmp_path / f"part-{number}").mkdir()
+    signs: list[int] = []
+    assert not THIS_MACHINE.listing(str(tmp_path), lambda: signs.append(1)).truncated
+    assert len(signs) == 20
+    monkeypatch.setattr(listing, "MAX_ENTRIES", 10)
+    assert THIS_MACHINE.listing(str(tmp_path)).truncated
+
+
+def test_what_a_node_notes_of_its_disk_is_not_written_through_a_link(tmp_path: Path) -> None:
+    disk, outside = tmp_path / "disk", tmp_path / "outside"
+    disk.mkdir()
+    outside.write_text("as it was")
+    for name in (".muster-gang", f".muster-gang.{os.getpid()}"):
+        (disk / name).symlink_to(outside)
+    assert held(str(disk), "gang", 1, "0/1") == ([], "")
+    assert outside.read_text() == "as it was"
+    assert json.loads((disk / ".muster-gang").read_text())["eras"][0][:2] == [1, "0/1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -253,6 +254,24 @@ def test_the_link_that_composer_follows_leads_to_the_checkpoint_before_any_rank_
     assert [path.name for path in tmp_path.iterdir() if "latest" in path.name] == ["latest-rank0.pt"] * (
         after is not None
     )
+
+
+@pytest.mark.parametrize(("preset", "name"), [("DeepSpeed", "global_step40"), ("Megatron", "iter_0000040")])
+def test_a_pipe_in_the_place_of_that_file_is_replaced_and_no_link_is_written_through(
+    coordinator, run_python, until, tmp_path, preset, name
+):
+    """To open a pipe waits for whoever writes into it, and a link may lead out of the directory."""
+    directory, outside = tmp_path / "checkpoints", tmp_path / "outside"
+    directory.mkdir()
+    outside.write_text("as it was")
+    file = {"DeepSpeed": "latest", "Megatron": "latest_checkpointed_iteration.txt"}[preset]
+    os.mkfifo(directory / file)
+    (directory / f".muster-{file}-0").symlink_to(outside)
+    launcher = run_python("print('started', flush=True)", MUSTER_CHECKPOINT_DIRECTORY=str(directory))
+    coordinator.run(1, resume_path=str(directory / name), resume_step=40, resume_preset=preset)
+    until(lambda: "started" in launcher.text, "the ranks")
+    assert (directory / file).read_text() in ("global_step40", "40")
+    assert outside.read_text() == "as it was"
 
 
 def test_ranks_do_not_start_where_that_file_cannot_be_written(coordinator, run_python, tmp_path):

@@ -61,10 +61,12 @@ def shard_sizes(metadata: bytes, sign: Callable[[], None] = lambda: None) -> Dic
     try:
         while walk.turns(_TURNS_BETWEEN_SIGNS):
             sign()
+    except MetadataError:
+        raise
     except Exception as error:
         # The readers of pickletools let all kinds of errors through (ValueError, struct.error, IndexError,
-        # UnicodeDecodeError ...); whatever it is, the file is not a whole pickle.
-        raise MetadataError("not a whole pickle: %s" % error) from error
+        # UnicodeDecodeError ...); whatever it is, the file is not a whole pickle. Their texts repeat what is in the file.
+        raise MetadataError("not a whole pickle") from error
     if not walk.sizes:
         raise MetadataError("it names no shard")
     return walk.sizes
@@ -143,7 +145,7 @@ class _Walk:
         start, argument = self._position, None
         self._position += 1
         if opcode.name in _DECIMALS and self._data.find(b"\n", self._position, self._position + _MAX_DECIMALS) < 0:
-            raise ValueError("a number of more than %d digits" % _MAX_DECIMALS)
+            raise MetadataError("a number of more than %d digits" % _MAX_DECIMALS)
         if opcode.arg is not None:
             self._stream.seek(self._position)
             argument = opcode.arg.reader(self._stream)
@@ -187,15 +189,15 @@ class _Walk:
         if self._last in _FIELDS:
             self._copies += 1
             if self._copies > _MAX_COPIES:
-                raise ValueError("it names %s more than %d times" % (self._last, _MAX_COPIES))
+                raise MetadataError("it names %s more than %d times" % (self._last, _MAX_COPIES))
             self._whole_piece = _whole_piece(self._gets)
 
     def _note(self, path: Any, offset: Any, length: Any) -> None:
         end = offset + length if isinstance(offset, int) and isinstance(length, int) else 1
         if not isinstance(path, str):
-            raise ValueError("a piece without the name of its shard")  # noqa: TRY004 - the file is wrong, not the caller
+            raise MetadataError("a piece without the name of its shard")
         if end > MAX_NUMBER:
-            raise ValueError("a shard of more than %d bytes" % MAX_NUMBER)
+            raise MetadataError("a shard of more than %d bytes" % MAX_NUMBER)
         if end > self.sizes.get(path, 0):
             self.sizes[path] = max(end, 1)
 

@@ -435,7 +435,8 @@ class Finder:
 
         for pointer in POINTERS:
             if any(map(pointer.is_for, complete or torn)):
-                problem = pointer_problem(pointer, self._said(pointer), complete, is_whole, cut_short)
+                is_own = not self._files.leads_out(os.path.join(self._directory, pointer.name))
+                problem = pointer_problem(pointer, self._said(pointer), complete, is_whole, cut_short, is_own=is_own)
                 if problem is not None:
                     return problem
         return None

@@ -54,7 +54,7 @@ class Listing:
 
     path: str
     files: Mapping[str, File]
-    truncated: bool = False  # there is more than MAX_ENTRIES
+    truncated: bool = False  # there are more than MAX_ENTRIES files and directories
 
 
 class Children(NamedTuple):
@@ -167,25 +167,28 @@ class Files:
         """List the files, each looked at once; what vanishes meanwhile is left out.
 
         Args:
-            sign: called after each file, as a sign of life.
+            sign: called after each file and directory, as a sign of life.
             max_depth: of directories within one another, this one included.
 
         Raises:
             OSError: a directory cannot be read for another reason than that it vanished.
         """
         files: Dict[str, File] = {}
+        directories = 0
         pending: List[Tuple[str, int]] = [("", 1)]
         while pending:
             prefix, depth = pending.pop()
             try:
                 with os.scandir(os.path.join(directory, prefix)) as entries:
                     for entry in entries:
+                        if len(files) + directories >= MAX_ENTRIES:
+                            return Listing(directory, files, truncated=True)
                         if entry.is_dir(follow_symlinks=False):
+                            directories += 1
                             if depth < max_depth:
                                 pending.append((prefix + entry.name + "/", depth + 1))
+                            sign()
                             continue
-                        if len(files) >= MAX_ENTRIES:
-                            return Listing(directory, files, truncated=True)
                         try:
                             if entry.is_file():
                                 status = entry.stat()
@@ -236,6 +239,13 @@ class Files:
             data = stream.read(min(length, MAX_CONTENT_BYTES))
         sign()
         return data
+
+    def leads_out(self, path: str) -> bool:
+        """Whether a file is a link that leads out of the directory in which it lies."""
+        if not os.path.islink(path):
+            return False
+        inside = os.path.realpath(os.path.dirname(path))
+        return os.path.commonpath((os.path.realpath(path), inside)) != inside
 
     def link(self, path: str) -> Optional[str]:
         """Where a symbolic link leads; None: there is none.

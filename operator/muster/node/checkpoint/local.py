@@ -99,9 +99,9 @@ def _eras(path: str) -> List[Era]:
 
 
 def _write(path: str, eras: Sequence[Era], attempt: int, share: str) -> None:
-    own = "%s.%d" % (path, os.getpid())
+    own = "%s.%s" % (path, os.urandom(8).hex())
     try:
-        with open(own, "w", encoding="utf-8") as stream:
+        with open(own, "x", encoding="utf-8") as stream:  # never through a link: it may lead out of the directory
             era = Era(attempt, share, os.fstat(stream.fileno()).st_mtime_ns)
             json.dump({"eras": [*eras, era][-MAX_ERAS:]}, stream)
             stream.flush()

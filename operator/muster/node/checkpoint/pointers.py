@@ -151,6 +151,8 @@ def pointer_problem(
     complete: Sequence[Checkpoint],
     is_whole: Callable[[str], bool],
     torn: Sequence[Checkpoint] = (),
+    *,
+    is_own: bool = True,
 ) -> Optional[Problem]:
     """What is wrong with a pointer; None: it names the newest, or a user's choice.
 
@@ -159,6 +161,7 @@ def pointer_problem(
         complete: checkpoints that were found complete, the newest first.
         is_whole: whether there is something of this name that is not known to be torn.
         torn: checkpoints that were cut short; such a one is the first that was saved, where none is complete.
+        is_own: whether it lies in the directory. A link may lead to any file of the container: no message repeats what is in it.
     """
     own = list(filter(pointer.is_for, complete))
     if not own:
@@ -181,7 +184,7 @@ def pointer_problem(
     if target not in names:
         which = "%s names %s, which is none of the newest complete ones" % (
             pointer.name,
-            readable(target[:_MAX_TOLD_CHARS]),
+            readable(target[:_MAX_TOLD_CHARS]) if is_own or pointer.is_link else "something",
         )
         words = "%s: %s would go on from it. %s" % (which, pointer.framework, remedy)
         return Problem(words, is_trap=not is_whole(target))

@@ -11,6 +11,7 @@ import subprocess
 import threading
 from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_environment
 from muster.node.launcher.log import write_whole
 from muster.node.launcher.matcher import Printed
@@ -24,7 +25,7 @@ from muster.protocol.resuming import BY_NAME, link, pointer, tracker
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
 _IDLE_FLUSH_SECONDS = 0.2
-_MAX_POINTER_CHARS = 4096
+_MAX_POINTER_BYTES = 4096
 _DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output, and for the steps in it
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell reports them
 
@@ -361,7 +362,9 @@ def _aside(path: str, node_rank: int) -> str:
 
 def _write(path: str, text: str, node_rank: int) -> None:
     own = _aside(path, node_rank)
-    with open(own, "w", encoding="utf-8") as file:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(own)  # of a start that was cut short
+    with open(own, "x", encoding="utf-8") as file:  # never through a link: it may lead out of the directory
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -385,10 +388,13 @@ def _leads_to(path: str) -> Optional[str]:
 
 
 def _said(path: str) -> Optional[str]:
-    """What is in such a file, without what is around it; None: there is none."""
-    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
-        return file.read(_MAX_POINTER_CHARS).strip()
-    return None
+    """What is in such a file, without what is around it; None: there is none; "": it is no regular file, and is replaced."""
+    try:
+        return THIS_MACHINE.part(path, 0, _MAX_POINTER_BYTES).decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return None
+    except ValueError:  # to open a pipe waits for whoever writes into it
+        return ""
 
 
 def _create(path: str) -> Optional[OSError]:

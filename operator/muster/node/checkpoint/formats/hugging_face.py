@@ -63,7 +63,7 @@ def _deepspeed_problem(candidate: Candidate) -> str:
         return "latest does not exist, and DeepSpeed would begin anew without it"
     tag = candidate.text("latest")
     if tag not in directories(candidate, _TAG):
-        return "latest names %s, which does not exist" % tag[:64]
+        return "latest names what does not exist"
     problem = tag_problem(candidate.below(tag))
     return "%s: %s" % (tag, problem) if problem else ""
 

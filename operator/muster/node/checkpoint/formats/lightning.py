@@ -83,8 +83,7 @@ def _deepspeed_problem(candidate: Candidate) -> str:
         return "%s: %s" % (_TAG, problem)
     if "latest" not in candidate.files:
         return "latest does not exist, and DeepSpeed would load nothing without it"
-    told = candidate.text("latest")
-    return "" if told == _TAG else "latest names %s, and not %s" % (told[:64], _TAG)
+    return "" if candidate.text("latest") == _TAG else "latest does not name %s" % _TAG
 
 
 def _deepspeed_step(candidate: Candidate) -> Optional[int]:
