@@ -2,7 +2,7 @@
 
 Anybody on the network may connect, so unauthenticated clients must cost next to nothing and delay nobody. A connection
 waits as a bare socket until its turn; addresses take turns, and turns come at a fixed pace. The node's own address, from
-which the kubelet's probes come, waits in a lane of its own. A library's server gives a thread or a task, a TLS session
+which the kubelet's probes come, waits in a lane of its own, and so do addresses that have shown a good token. A library's server gives a thread or a task, a TLS session
 and up to megabytes of headers to every client that connects.
 
 The operator, the page, the agent and the checker have it. The checker's Python may be 3.8.
@@ -59,6 +59,7 @@ _BURST = 10  # that are answered at once after a quiet time
 _MAX_ANSWERED = 16  # at a time: each has a thread
 _MAX_WAITING = 256  # far below the usual 1,024 open files
 _MAX_WAITING_OF_ADDRESS = 64
+_MAX_READERS = 64  # addresses that have shown a good token, the latest ones
 _BACKLOG = 1024
 _GATHERING_SECONDS = 0.05  # connections that come meanwhile are accepted together
 _NO_SOCKET_SECONDS = 0.1  # pause when there is no file descriptor left
@@ -214,7 +215,8 @@ class Server:
     Args:
         address: host, of IPv4 or IPv6, and port; no host: all addresses of both kinds; port 0: any.
         endpoints: by path.
-        tls: for HTTPS; replace the attribute when the certificate is renewed. None: plain HTTP.
+        tls: for HTTPS, whose endpoints answer 200 to good tokens only; replace the attribute when the certificate is renewed.
+            None: plain HTTP.
         node: addresses of this node (`node_addresses`), whose connections no others keep waiting.
 
     Attributes:
@@ -235,8 +237,9 @@ class Server:
         self._limits = PLAIN if tls is None else TLS
         self._node = node
         self._endpoints = dict(endpoints)
-        self._node_lane, self._other_lane = self._lanes = _Lane(), _Lane()
-        self._guard = threading.Lock()  # of what is answered
+        self._node_lane, self._reader_lane, self._other_lane = self._lanes = _Lane(), _Lane(), _Lane()
+        self._guard = threading.Lock()  # of what is answered, and of the readers
+        self._readers: OrderedDict[str, None] = OrderedDict()
         self._closed = False
         self._listener = _listen(address)
         self.port = int(self._listener.getsockname()[1])
@@ -274,11 +277,16 @@ class Server:
             except OSError:  # the client has gone, or no file descriptor is left
                 time.sleep(_NO_SOCKET_SECONDS if not self._closed else 0.0)
                 return
-            is_node = str(_parsed(address[0])) in self._node
-            lane = self._node_lane if is_node else self._other_lane
-            extra = lane.waiting.add(client_network(address[0]), connection)
+            client = client_network(address[0])
+            extra = self._lane_of(address[0], client).waiting.add(client, connection)
             if extra is not None:
                 extra.close()
+
+    def _lane_of(self, host: str, client: str) -> _Lane:
+        if str(_parsed(host)) in self._node:
+            return self._node_lane
+        with self._guard:
+            return self._reader_lane if client in self._readers else self._other_lane
 
     def _let_in(self, now: float) -> Optional[float]:
         """Answer the connections whose turn it is. The answer is how many seconds the next turn is away; None: no turn."""
@@ -316,15 +324,15 @@ class Server:
         if crowded is not None:
             _cut_off(crowded)
         try:
-            threading.Thread(target=self._answer, args=(connection,), name="http request", daemon=True).start()
+            threading.Thread(target=self._answer, args=(connection, client), name="http request", daemon=True).start()
         except RuntimeError:  # the machine has no thread left
             self._done(connection)
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, connection: socket.socket, client: str) -> None:
         try:
             if isinstance(connection, ssl.SSLSocket):
                 connection.do_handshake()
-            status, body = self._answer_to(_read_head(connection, self._limits.head_bytes))
+            status, body = self._answer_to(_read_head(connection, self._limits.head_bytes), client)
             connection.sendall(_head(status, body) + body)
         except OSError:
             """The client has gone, or it is too slow."""
@@ -337,7 +345,7 @@ class Server:
                 lane.answered.pop(connection, None)
         connection.close()
 
-    def _answer_to(self, head: bytes) -> Answer:
+    def _answer_to(self, head: bytes, client: str) -> Answer:
         request, *lines = head.decode("latin-1").split("\r\n")
         words = request.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -350,7 +358,19 @@ class Server:
         if endpoint is None:
             return 404, f"there is: {', '.join(self._endpoints)}\n".encode()
         headers = (line.partition(":") for line in lines)
-        return endpoint(next((value.strip() for name, _, value in headers if name.lower() == "authorization"), ""))
+        token = next((value.strip() for name, _, value in headers if name.lower() == "authorization"), "")
+        answer = endpoint(token)
+        if self.tls is not None and token and answer[0] == 200:
+            self._note_reader(client)
+        return answer
+
+    def _note_reader(self, client: str) -> None:
+        """This client has shown a good token: from now on it does not wait behind those that have shown none."""
+        with self._guard:
+            self._readers[client] = None
+            self._readers.move_to_end(client)
+            if len(self._readers) > _MAX_READERS:
+                self._readers.popitem(last=False)
 
 
 def _listen(address: Tuple[str, int]) -> socket.socket:

@@ -368,10 +368,10 @@ class TestTls:
         return new_authority(datetime.now(UTC))
 
     @staticmethod
-    def shown(server: Server, authority: Any, name: str) -> tuple[int, bytes]:
+    def shown(server: Server, authority: Any, name: str, headers: str = "") -> tuple[int, bytes]:
         trust = ssl.create_default_context(cadata=authority.certificate.decode())
         with connected(server, KUBELET) as plain, trust.wrap_socket(plain, server_hostname=name) as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            connection.sendall(f"GET /healthz HTTP/1.1\r\n{headers}\r\n".encode())
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         return int(answer.split()[1]), answer.partition(b"\r\n\r\n")[2]
 
@@ -387,6 +387,38 @@ class TestTls:
             for _ in range(100):
                 stack.enter_context(connected(server, TENANT))
             assert self.shown(server, authority, "it") == (200, b"ok\n")
+
+    def test_an_address_whose_token_was_good_does_not_wait_behind_hundreds_of_others(
+        self, start: Any, authority: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They have used up their turns for an hour, and all places in the queue are taken."""
+        monkeypatch.setattr(serve, "TLS", serve.TLS._replace(pause_seconds=3600.0, silence_seconds=300.0))
+        endpoint = {"/healthz": lambda authorization: (200 if authorization == "Bearer good" else 401, b"")}
+        server = start(endpoint, self.context(authority, "it"))
+        assert self.shown(server, authority, "it", "Authorization: Bearer good\r\n")[0] == 200
+        lane: Any = server._other_lane
+        with contextlib.ExitStack() as stack:
+            for number in range(300):
+                stack.enter_context(connected(server, f"127.0.{1 + number // 200}.{1 + number % 200}"))
+            deadline = time.monotonic() + 60
+            while len(lane.waiting) < serve._MAX_WAITING:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)  # the server's thread takes them in
+            for token in ("good", "bad", "good"):
+                want = 200 if token == "good" else 401
+                assert self.shown(server, authority, "it", f"Authorization: Bearer {token}\r\n")[0] == want
+
+    @pytest.mark.parametrize(("headers", "is_known"), [("", False), ("Authorization: Bearer good\r\n", True)])
+    def test_who_shows_no_good_token_waits_with_the_others(
+        self, start: Any, authority: Any, headers: str, is_known: bool
+    ) -> None:
+        endpoint = {"/healthz": lambda authorization: (200 if authorization == "Bearer good" else 401, b"")}
+        server = start(endpoint, self.context(authority, "it"))
+        self.shown(server, authority, "it", headers)
+        assert (KUBELET in server._readers) == is_known
+        for number in range(100):
+            server._note_reader(f"10.0.0.{number}")
+        assert len(server._readers) == serve._MAX_READERS
 
     def test_a_client_without_tls_gets_nothing(self, start: Any, authority: Any) -> None:
         with contextlib.suppress(ConnectionError):
