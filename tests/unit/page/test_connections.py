@@ -75,6 +75,15 @@ async def connect(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
                 client.close()
 
 
+async def test_what_is_no_http_is_not_logged(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    for request in (b"no request\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 1000 + b"\r\n"):
+        client = await connect(CROWD)
+        client._writer.write(request)
+        assert b" 400 " in await client._reader.readline()
+        client.close()
+    assert caplog.records == []
+
+
 async def test_an_address_that_says_nothing_keeps_no_reader_out(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
