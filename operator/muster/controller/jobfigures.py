@@ -7,10 +7,11 @@ Gauges with a value for each bucket would have to be set and removed one by one 
 one entry of a table. The label is `job_name`, as kube-state-metrics has it: `job` is Prometheus's own name for what it scrapes.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from prometheus_client import REGISTRY
@@ -18,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from muster.api.goodput import Goodput
 from muster.api.throughput import Throughput
-from muster.api.trainingjob import ConditionStatus, TrainingJobStatus
+from muster.api.trainingjob import CompletionResult, ConditionStatus, TrainingJobStatus
 from muster.goodput.efficiency import job_efficiency
 from muster.goodput.opened import up_to
 from muster.goodput.prices import NO_PRICES, Prices
@@ -32,6 +33,9 @@ MAX_REASONS = 100
 ALERTED = frozenset({"CrashLoopBackOff", "NoCheckpointSeen"})
 """Alerts ask for these: they are told whatever else has been."""
 OTHER = "Other"
+MAX_FAILED = 100
+FAILED_FOR = timedelta(days=1)
+"""Jobs that ended as Failed are shown for so long, at most so many, the latest ones."""
 MOST = 2**53
 """What a trainer says may be any number: as far as these a float is exact."""
 
@@ -73,6 +77,7 @@ _ETTR = _Family("muster_job_ettr_ratio", "Time in steps that count, of all time 
 _AFTER_QUEUE = _Family("muster_job_ettr_after_queue_ratio", "The same without the wait for the first nodes.")
 _UNSAVED = _Family("muster_job_unsaved_seconds", "Time in steps of a job that no complete checkpoint holds yet.")
 _FAILURES = _Family("muster_job_failures_total", "Attempts of a job that ended by a failure.")
+_FAILED = _Family("muster_job_failed_timestamp_seconds", "When a job ended as Failed, since the epoch; for a day.")
 _LOST = _Family("muster_job_lost_steps_total", "Steps of a job that were made and had to be made again.")
 _STEP = _Family("muster_job_step", "A job's newest finished step.")
 _STEP_SECONDS = _Family(
@@ -110,6 +115,7 @@ _OF_JOBS = (
     _AFTER_QUEUE,
     _UNSAVED,
     _FAILURES,
+    _FAILED,
     _LOST,
     _STEP,
     _STEP_SECONDS,
@@ -160,6 +166,7 @@ class JobFigures:
         self._rows: dict[Key, _Row] = {}
         self._states: dict[Key, str] = {}  # of all jobs
         self._counts: dict[str, int] = {}
+        self._failed: dict[Key, datetime] = {}
         self._reasons: set[str] = set(ALERTED)
         _collector.figures = self
 
@@ -168,24 +175,28 @@ class JobFigures:
         self._count(key, status.state)
         if status.completion is not None:
             self._rows.pop(key, None)
+            if status.completion.result is CompletionResult.FAILED:
+                self._failed[key] = status.completion.time
         elif key in self._rows or self._makes_room(key[0], _rank(status)):
             self._rows[key] = _row(status, self._shown(status.reason), throughput or Throughput())
 
     def forget(self, key: Key) -> None:
         """There is no such job any more, or it cannot be read."""
         self._rows.pop(key, None)
+        self._failed.pop(key, None)
         self._count(key, None)
 
     def collected(self) -> Iterator[Metric]:
         """All rows, as of now; called by the thread that serves a scrape."""
-        rows, counts = self._rows.copy(), self._counts.copy()  # each a single step: nothing changes meanwhile
+        # Each a single step: nothing changes meanwhile.
+        rows, counts, failed = self._rows.copy(), self._counts.copy(), self._failed.copy()
         jobs = GaugeMetricFamily(*_JOBS, labels=["state"])
         for state, count in sorted(counts.items()):
             jobs.add_metric([state], count)
         yield jobs
         going_on = sum(count for state, count in counts.items() if state not in ENDED)
         yield GaugeMetricFamily(*_UNSHOWN, value=max(going_on - len(rows), 0))
-        yield from _families(rows, self._now(), self._prices())
+        yield from _families(rows, _latest(failed, self._now()), self._now(), self._prices())
 
     def _shown(self, reason: str) -> str:
         if len(self._reasons) < MAX_REASONS:
@@ -244,13 +255,21 @@ def _row(status: TrainingJobStatus, reason: str, throughput: Throughput) -> _Row
     )
 
 
-def _families(rows: dict[Key, _Row], now: datetime, prices: Prices) -> Iterable[Metric]:
+def _latest(failed: dict[Key, datetime], now: datetime) -> dict[Key, datetime]:
+    """Of the jobs that failed in the last day, so many as have a row."""
+    recent = ((time, key) for key, time in failed.items() if now - time < FAILED_FOR)
+    return {key: time for time, key in heapq.nlargest(MAX_FAILED, recent)}
+
+
+def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime, prices: Prices) -> Iterable[Metric]:
     found = {family.name: family.begun() for family in _OF_JOBS}
 
     def put(family: _Family, key: Key, value: float | None, *labels: str) -> None:
         if value is not None:
             found[family.name].add_metric([*key, *labels], float(min(value, MOST)))  # type: ignore[attr-defined] # of both kinds of family
 
+    for key, time in failed.items():
+        put(_FAILED, key, time.timestamp())
     nodes = 0
     for key, row in rows.items():
         held = [node for node in dict.fromkeys(row.nodes) if node]

@@ -14,6 +14,7 @@ import kopf
 import structlog
 
 from muster.api.base import GROUP, VERSION
+from muster.controller.metrics import note_memory_limit
 from muster.controller.operator import Operator
 from muster.controller.settings import COLLECT_AFTER, SWITCH_SECONDS, Settings
 from muster.kube.client import Client
@@ -30,6 +31,7 @@ def main() -> None:
     gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_SECONDS)
     open_as_many_files_as_allowed()
+    note_memory_limit()
     settings = Settings.from_environment()
     configure_logging(settings.log_level)
     registry = kopf.OperatorRegistry()

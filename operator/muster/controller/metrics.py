@@ -5,17 +5,31 @@ They name all tenants' namespaces and jobs. kueue, jobset and everything else on
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import Gauge
 
 from muster.kube.access import Access, RefusedError, Right
 from muster.serve import Answer, Endpoint, at_most_once_a_second
 
 PATH = "/metrics"
+CGROUP = Path("/sys/fs/cgroup")
 READ = Right("get", path=PATH)
 ALLOWED_SECONDS = 10.0
 _FORBIDDEN = (
     "this token may not read metrics: bind the ClusterRole muster-metrics-reader to its ServiceAccount by a "
     "ClusterRoleBinding"
 )
+
+_memory_limit = Gauge("muster_memory_limit_bytes", "The memory limit of this process's container; 0 where it has none.")
+
+
+def note_memory_limit(cgroup: Path = CGROUP) -> None:
+    """Show the memory limit of the container, by cgroups of version 2; 0 where there is none or it is not known."""
+    try:
+        _memory_limit.set(float((cgroup / "memory.max").read_text("ascii")))
+    except (OSError, ValueError):  # "max"
+        _memory_limit.set(0)
 
 
 def guarded_metrics(access: Access, render: Callable[[], bytes], loop: asyncio.AbstractEventLoop) -> Endpoint:

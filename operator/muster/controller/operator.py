@@ -181,6 +181,7 @@ class Operator:
             clock,
             kept=self.kept,
             checks_wanted=self._checks_wanted,
+            wall_clock=wall_clock,
         )
         # From here on parts that are there hear of each other.
         client.before_write = self.lease.check

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 import structlog
-from prometheus_client import generate_latest
+from prometheus_client import Gauge, generate_latest
 
 from muster.controller.cluster import Key
 from muster.controller.metrics import PATH, guarded_metrics
@@ -29,6 +29,10 @@ PUBLISH_SECONDS = 30.0  # somebody may have deleted the namespace and made it an
 PUBLISH_RETRY_SECONDS = 5.0  # until somebody installs checkers: their pods wait for it
 
 log = structlog.get_logger()
+_expiry = Gauge(
+    "muster_certificate_expiry_timestamp_seconds",
+    "When the certificate ends that this replica serves launchers and readers of metrics with, since the epoch.",
+)
 
 
 class Ports:
@@ -161,6 +165,7 @@ class Ports:
     async def _listen(self, certificates: Certificates) -> None:
         """Answer launchers and readers of metrics from now on with these."""
         self._certificates, serving = certificates, certificates.serving
+        _expiry.set(serving.parsed.not_valid_after_utc.timestamp())
         self._renewed.set()
         self._serve_metrics(serving)
         if self._port:

@@ -12,7 +12,7 @@ import time
 from collections import Counter as Counted
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -89,6 +89,7 @@ class Reconciler:
         pool: Pool | None = None,
         kept: KeptWorlds | None = None,
         checks_wanted: Callable[[str, Mapping[str, NodeChecks] | None], None] = lambda _uid, _checks: None,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cluster = cluster
         self._performer = performer
@@ -102,7 +103,7 @@ class Reconciler:
         self._kept = kept or KeptWorlds()
         self._checks_wanted = checks_wanted
         self._saves = SaveFigures()
-        self._figures = JobFigures(prices=lambda: listed(cluster.policy().prices))
+        self._figures = JobFigures(wall_clock, lambda: listed(cluster.policy().prices))
         self._tested: dict[Key, str] = {}  # jobs that want something of checkers -> their uids
         self._undecided: set[Key] = set()
         self._all_decided: Callable[[], None] = lambda: None

@@ -1,8 +1,10 @@
 """The operator's metrics on a real API server with real tokens, read as the shipped ServiceMonitor reads them."""
 
 import base64
+import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,8 @@ def test_a_token_with_the_right_and_no_other_reads_metrics(
     # A right is in effect a moment after its binding, and a refusal is kept for a while: the first answer may be one.
     status, text = wait_until(lambda: _allowed(read(installation, port, prometheus)), "the right counts")
     assert "\nmuster_is_leader 1.0\n" in text
+    (expiry,) = re.findall(r"^muster_certificate_expiry_timestamp_seconds (\S+)$", text, re.MULTILINE)
+    assert 13 < (float(expiry) - time.time()) / 86400 <= 14
     assert replica.get("/metrics")[0] == 404, "nothing is told without a token"
     codes = {(each["resource"], each["code"]) for each in map(dict, replica.samples("muster_api_requests_total"))}
     assert ("subjectaccessreviews", "201") in codes

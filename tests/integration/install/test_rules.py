@@ -11,9 +11,26 @@ from monitoring.prometheus import programs
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = 'namespace="ns", job_name="llama"'
-LEADER = ("muster_is_leader", "1x1000")
+LEADER, STANDBY = ('muster_is_leader{instance="a"}', "1x1000"), ('muster_is_leader{instance="b"}', "0x1000")
+DAYS = 86400
 HEALTHY = (
     LEADER,
+    STANDBY,
+    ('muster_agent_write_errors_total{node="n1"}', "0x99 0+1x10 10x890"),
+    ('muster_agent_write_errors_total{node="n2"}', "0x99 0+1x10 10x890"),
+    ('muster_reports_total{code="200"}', "0+500x1000"),
+    ('muster_reports_total{code="401"}', "0+20x1000"),
+    ('muster_reports_total{code="421"}', "0+5000x1000"),
+    ('muster_reports_total{code="503"}', "0+5000x1000"),
+    ('muster_history_writes_total{outcome="written"}', "0+1x1000"),
+    ('muster_history_writes_total{outcome="failed"}', "0x99 0+1x5 5x895"),
+    ('muster_history_writes_total{outcome="lost"}', "3x1000"),
+    ("muster_history_waiting", "0x1000"),
+    ('muster_certificate_expiry_timestamp_seconds{instance="a"}', f"{14 * DAYS}x1000"),
+    ('process_resident_memory_bytes{instance="a"}', "1.7e9x1000"),
+    ('muster_memory_limit_bytes{instance="a"}', "2.1e9x1000"),
+    ('process_resident_memory_bytes{instance="b"}', "1.7e9x1000"),
+    ('muster_memory_limit_bytes{instance="b"}', "0x1000"),
     ('muster_node_agents{state="Silent"}', "2x1000"),
     ('muster_node_agents{state="Ready"}', "98x1000"),
     ("muster_breaker_open", "0x1000"),
@@ -34,61 +51,121 @@ def state(name: str, reason: str, values: str = "1x1000") -> tuple[str, str]:
     return f'muster_job_state{{{JOB}, state="{name}", reason="{reason}"}}', values
 
 
-# alert -> what makes it fire, the minute before which it must not, and the one at which it must
+# alert, and a remark -> what makes it fire, the minute before which it must not, and the one at which it must
 FIRES: dict[str, tuple[Series, int, int]] = {
-    "MusterNoLeader": ((("muster_is_leader", "1x9 0x900"),), 11, 13),
+    "MusterNoLeader": ((('muster_is_leader{instance="a"}', "1x9 0x900"), STANDBY), 11, 13),
+    "MusterReplicaMissing": ((LEADER, ('muster_is_leader{instance="b"}', "0x9 stale")), 24, 26),
+    "MusterLaunchersRefused": (
+        (
+            LEADER,
+            STANDBY,
+            ('muster_reports_total{code="200"}', "0+600x60 36000x900"),
+            ('muster_reports_total{code="401"}', "0x60 0+300x900"),
+        ),
+        60,
+        76,
+    ),
+    "MusterHistoryLost": (
+        (LEADER, STANDBY, ('muster_history_writes_total{outcome="lost"}', "0x9 1x900")),
+        9,
+        16,
+    ),
+    "MusterCertificateEndsSoon": (
+        (LEADER, STANDBY, ('muster_certificate_expiry_timestamp_seconds{instance="a"}', f"{3 * DAYS + 3600}x1000")),
+        74,
+        77,
+    ),
+    "MusterMemoryNearLimit": (
+        (
+            LEADER,
+            STANDBY,
+            ('process_resident_memory_bytes{instance="a"}', "1e9x9 1.9e9x900"),
+            ('muster_memory_limit_bytes{instance="a"}', "2.1e9x1000"),
+        ),
+        19,
+        21,
+    ),
+    "MusterAgentsRefused": (
+        (
+            LEADER,
+            STANDBY,
+            *((f'muster_agent_write_errors_total{{node="n{number}"}}', "0x9 0+1x900") for number in (1, 2)),
+            ('muster_agent_write_errors_total{node="n3"}', "0x1000"),
+        ),
+        34,
+        37,
+    ),
+    "MusterJobFailed": ((LEADER, STANDBY, (f"muster_job_failed_timestamp_seconds{{{JOB}}}", "_x10 600x900")), 10, 12),
     "MusterReconcileFailing": (
-        (LEADER, ('muster_reconcile_failures_total{reason="KeyError"}', "0+6x1000")),
+        (LEADER, STANDBY, ('muster_reconcile_failures_total{reason="KeyError"}', "0+6x1000")),
         14,
         30,
     ),
-    "MusterFleetPolicyUnreadable": ((LEADER, ("muster_fleet_policy_unreadable", "1x1000")), 4, 6),
-    "MusterClockOff": ((LEADER, ('muster_clock_ahead_seconds{instance="a"}', "-6x1000")), 14, 16),
-    "MusterBreakerHolds": ((LEADER, ("muster_breaker_open", "1x1000")), 9, 11),
+    "MusterFleetPolicyUnreadable": ((LEADER, STANDBY, ("muster_fleet_policy_unreadable", "1x1000")), 4, 6),
+    "MusterClockOff": ((LEADER, STANDBY, ('muster_clock_ahead_seconds{instance="a"}', "-6x1000")), 14, 16),
+    "MusterBreakerHolds": ((LEADER, STANDBY, ("muster_breaker_open", "1x1000")), 9, 11),
     "MusterAgentsSilent": (
-        (LEADER, ('muster_node_agents{state="Silent"}', "6x1000"), ('muster_node_agents{state="Ready"}', "94x1000")),
+        (
+            LEADER,
+            STANDBY,
+            ('muster_node_agents{state="Silent"}', "6x1000"),
+            ('muster_node_agents{state="Ready"}', "94x1000"),
+        ),
         14,
         17,
     ),
-    "MusterNodeFlapping": ((LEADER, ('muster_node_offence_score{node="n1"}', "1.9x1000")), 9, 11),
+    "MusterNodeFlapping": ((LEADER, STANDBY, ('muster_node_offence_score{node="n1"}', "1.9x1000")), 9, 11),
     "MusterJobEttrLow": (
         (
             LEADER,
+            STANDBY,
             state("Running", "Training"),
             (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "0+40x1000"),
             (f'muster_job_time_seconds{{{JOB}, bucket="lostWork"}}', "0+20x1000"),
         ),
-        80,
-        120,
+        150,
+        175,
     ),
     "MusterStraggler": (
-        (LEADER, state("Running", "Training"), (f"muster_job_step_seconds{{{JOB}}}", "1x199 1.3x800")),
+        (LEADER, STANDBY, state("Running", "Training"), (f"muster_job_step_seconds{{{JOB}}}", "1x199 1.3x800")),
         229,
         231,
     ),
     "MusterNoNewCheckpoint": (
-        (LEADER, (f'muster_checkpoint_concern{{{JOB}, reason="NoNewCheckpoint"}}', "1x1000")),
+        (LEADER, STANDBY, (f'muster_checkpoint_concern{{{JOB}, reason="NoNewCheckpoint"}}', "1x1000")),
         4,
         6,
     ),
+    "MusterNoNewCheckpoint, never one": (
+        (
+            LEADER,
+            STANDBY,
+            state("Running", "NoCheckpointSeen", "_x10 1x1000"),
+            (f"muster_job_unsaved_seconds{{{JOB}}}", "0+60x1000"),
+        ),
+        125,
+        127,
+    ),
     "MusterCheckpointSpaceLow": (
-        (LEADER, (f'muster_checkpoint_concern{{{JOB}, reason="CheckpointSpaceLow"}}', "1x1000")),
+        (LEADER, STANDBY, (f'muster_checkpoint_concern{{{JOB}, reason="CheckpointSpaceLow"}}', "1x1000")),
         4,
         6,
     ),
     "MusterJobCrashLoop": (
         (
             LEADER,
+            STANDBY,
             state("Recovering", "CrashLoopBackOff", "1 _ _ 1 _ _ 1 _ _ 1 _ _ 1 stale"),
             state("Running", "Training", "_ 1 1 _ 1 1 _ 1 1 _ 1 1 _ 1x100"),
         ),
         4,
         12,
     ),
-    "MusterJobStalled": ((LEADER, state("Stalled", "CheckpointsNotListed")), 4, 6),
+    "MusterJobStalled": ((LEADER, STANDBY, state("Stalled", "CheckpointsNotListed")), 4, 6),
     "MusterJobNotTraining": (
         (
             LEADER,
+            STANDBY,
             state("Recovering", "NodeLost"),
             (f"muster_job_waiting_since_timestamp_seconds{{{JOB}}}", "0x1000"),
             (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "9000x1000"),
@@ -101,27 +178,58 @@ QUIET: dict[str, Series] = {
     "a healthy fleet": HEALTHY,
     "a first wait for nodes, however long": (
         LEADER,
+        STANDBY,
         state("Pending", "InsufficientNodes"),
         (f"muster_job_waiting_since_timestamp_seconds{{{JOB}}}", "0x1000"),
     ),
     "steps that are slow at first, vary by a tenth, and are long for a while": (
         LEADER,
+        STANDBY,
         state("Running", "Training"),
         (f"muster_job_step_seconds{{{JOB}}}", "9x20 1x40 1.1x40 1x200 2x25 1x600"),
     ),
     "a job that was slow and waits": (
         LEADER,
+        STANDBY,
         state("Recovering", "NodeLost"),
         (f"muster_job_step_seconds{{{JOB}}}", "1x100 2x900"),
     ),
     "a change of leader": (
         ('muster_is_leader{instance="a"}', "1x300 stale"),
         ('muster_is_leader{instance="b"}', "0x301 1x600"),
+        ('muster_is_leader{instance="c"}', "_x303 0x600"),
         (f'muster_job_time_seconds{{{JOB}, bucket="compute", instance="a"}}', "0+60x300 stale"),
         (f'muster_job_time_seconds{{{JOB}, bucket="compute", instance="b"}}', "_x302 18120+60x600"),
     ),
+    "a Plain job, of whose time nobody knows": (
+        LEADER,
+        STANDBY,
+        state("Running", "Running"),
+        (f'muster_job_time_seconds{{{JOB}, bucket="starting"}}', "0+60x5 300x995"),
+        (f'muster_job_time_seconds{{{JOB}, bucket="unknown"}}', "0x5 0+60x995"),
+    ),
+    "a start of twenty minutes": (
+        LEADER,
+        STANDBY,
+        state("Running", "Training"),
+        (f'muster_job_time_seconds{{{JOB}, bucket="starting"}}', "0+60x20 1200x980"),
+        (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "0x20 0+60x980"),
+    ),
+    "a job that saves hourly": (
+        LEADER,
+        STANDBY,
+        state("Running", "NoCheckpointSeen", "_x10 1x50 stale"),
+        state("Running", "Training", "1x10 _x50 1x940"),
+        (f"muster_job_unsaved_seconds{{{JOB}}}", " ".join(["0+60x59"] * 16)),
+    ),
+    "a job that failed two hours ago": (
+        LEADER,
+        STANDBY,
+        (f"muster_job_failed_timestamp_seconds{{{JOB}}}", "-7200x1000"),
+    ),
     "a job that was made anew under its name": (
         LEADER,
+        STANDBY,
         (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "0+60x300 0+60x600"),
     ),
 }
@@ -205,13 +313,18 @@ def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
 
 
 def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
-    assert set(FIRES) == {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
+    assert {name.partition(",")[0] for name in FIRES} == {
+        rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule
+    }
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules))
     checked = subprocess.run(
         [promtool, "check", "rules", str(tmp_path / "rules.yml")], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    cases = [(name, series, [firing(before), firing(at, name)]) for name, (series, before, at) in FIRES.items()]
+    cases = [
+        (name, series, [firing(before), firing(at, name.partition(",")[0])])
+        for name, (series, before, at) in FIRES.items()
+    ]
     cases += [(name, series, [firing(minute) for minute in QUIET_AT]) for name, series in QUIET.items()]
     tests = [
         {

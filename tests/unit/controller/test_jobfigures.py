@@ -192,3 +192,28 @@ def test_a_scrape_of_as_many_jobs_as_have_rows_is_bounded_in_rows_and_work() -> 
     assert len(lines) < jobfigures.MAX_JOBS * 45
     assert counted.steps < 500 * len(text.splitlines())
     JobFigures(lambda: TIME)
+
+
+def test_a_job_that_ended_as_failed_is_shown_for_a_day_or_until_it_is_deleted() -> None:
+    now = [TIME]
+    figures = JobFigures(lambda: now[0])
+    other = ("ns", "other")
+    figures.told(JOB, ended("Failed"))
+    figures.told(other, ended("Failed"))
+    figures.told(("ns", "done"), ended())
+    assert rows("job_failed_timestamp_seconds") == {JOB: TIME.timestamp(), other: TIME.timestamp()}
+    figures.forget(other)
+    assert rows("job_failed_timestamp_seconds") == {JOB: TIME.timestamp()}
+    now[0] += timedelta(days=1)
+    assert rows("job_failed_timestamp_seconds") == {}
+
+
+def test_of_jobs_that_failed_the_latest_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobfigures, "MAX_FAILED", 2)
+    figures = JobFigures(lambda: TIME + timedelta(hours=1))
+    for number in (2, 0, 3, 1):
+        end = CompletionRecord(
+            result=CompletionResult.FAILED, reason="Failed", time=TIME + timedelta(minutes=number), attempt=1
+        )
+        figures.told(("ns", f"job-{number}"), status("Failed", "Failed", completion=end))
+    assert {name for _, name in rows("job_failed_timestamp_seconds")} == {"job-2", "job-3"}

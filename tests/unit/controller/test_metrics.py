@@ -4,11 +4,13 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
-from muster.controller.metrics import guarded_metrics
+from muster.controller.metrics import guarded_metrics, note_memory_limit
 from muster.kube.access import Access
 from muster.kube.errors import Unreachable
 
@@ -82,3 +84,11 @@ async def test_while_the_api_server_does_not_answer_nobody_reads(reviews: Review
     status, text = await read("Bearer prometheus-token")
     assert status == 503
     assert "secret" not in text
+
+
+@pytest.mark.parametrize(("text", "want"), [("2147483648\n", 2147483648), ("max\n", 0), (None, 0)])
+def test_the_memory_limit_is_the_containers(tmp_path: Path, text: str | None, want: float) -> None:
+    if text is not None:
+        (tmp_path / "memory.max").write_text(text)
+    note_memory_limit(tmp_path)
+    assert REGISTRY.get_sample_value("muster_memory_limit_bytes") == want

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+import muster.node.agent.agent
 from monitoring.page import registered
 from muster.cli.main import Commands
 from muster.controller.jobfigures import ALERTED
@@ -28,7 +29,8 @@ def alerts(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_each_alert_has_its_runbook_and_each_runbook_its_alert(root: Path, rules: list[dict[str, Any]]) -> None:
     for rule in alerts(rules):
-        assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{rule['alert']}.md"
+        address = '{{ with query "muster:runbooks:info" }}{{ . | first | label "address" }}{{ end }}'
+        assert rule["annotations"]["runbook_url"] == f"{address}/{rule['alert']}.md"
     pages = {path.stem for path in (root / "docs/runbooks").glob("*.md")} - {"README"}
     assert pages == {rule["alert"] for rule in alerts(rules)}
     listed = re.findall(r"^\| \[(\w+)\]", (root / "docs/runbooks/README.md").read_text(), re.MULTILINE)
@@ -54,11 +56,29 @@ def test_each_alert_waits_has_a_severity_and_says_what_it_is(rules: list[dict[st
     for rule in alerts(rules):
         assert rule["for"], rule["alert"]
         assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["labels"]["owner"] in ("platform", "job")
+        assert (rule["labels"]["severity"], rule["labels"]["owner"]) != ("critical", "job"), (
+            "nobody's typo wakes others"
+        )
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url", "dashboard_url"}
+
+
+def test_the_address_of_all_runbooks_is_one_value_that_an_overlay_sets(root: Path, rules: list[dict[str, Any]]) -> None:
+    """As docs/metrics.md shows it."""
+    page = (root / "docs/metrics.md").read_text()
+    (path,) = re.findall(r"^ +path: (/spec/groups/\S+)$", page, re.MULTILINE)
+    found: Any = yaml.safe_load((root / FOLDER / "rules.yaml").read_text())
+    for key in path.strip("/").split("/"):
+        found = found[int(key) if isinstance(found, list) else key]
+    assert found.startswith("https://muster.invalid/"), "no address that somebody else may own"
+    assert (root / FOLDER / "rules.yaml").read_text().count("https://") == 1
 
 
 def test_rules_name_metrics_and_labels_that_there_are(rules: list[dict[str, Any]]) -> None:
     known = {name: set(labels) for name, (_, labels, _) in registered().items()}
+    # What the agent serves is no library's.
+    agent = Path(muster.node.agent.agent.__file__).read_text()
+    known |= {name: set() for name in re.findall(r'"(muster_agent_\w+)", "(?:gauge|counter)"', agent)}
     known["muster_gpu_energy_joules_total"] = {"gpu"}  # the agent's
     recorded = {rule["record"] for rule in rules if "record" in rule}
     for rule in rules:
