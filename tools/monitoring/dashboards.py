@@ -431,7 +431,11 @@ FLEET = Dashboard(
                     "Jobs that cannot go on until somebody changes something. Runbook: docs/runbooks/MusterJobStalled.md.",
                     steps=BAD_IS_ONE,
                 ),
-                _jobs_in("Failed", "Jobs that ended so and are not deleted.", steps=GOOD_IS_ZERO),
+                _jobs_in(
+                    "Failed",
+                    "Jobs that ended so and are not deleted. Runbook: docs/runbooks/MusterJobFailed.md.",
+                    steps=GOOD_IS_ZERO,
+                ),
                 stat(
                     "Jobs without figures",
                     f"sum({led('muster_jobs_without_figures')})",
@@ -631,7 +635,7 @@ NODES = Dashboard(
                 stat(
                     "Agents silent",
                     "max(muster:node_agents_silent:ratio)",
-                    "Of the agents that have ever spoken. Runbook: docs/runbooks/MusterAgentsSilent.md.",
+                    "Of the agents that have ever spoken. Runbooks: docs/runbooks/MusterAgentsSilent.md, and docs/runbooks/MusterAgentsRefused.md of agents that cannot write.",
                     unit="percentunit",
                     steps=((None, "green"), (0.01, "orange"), (0.05, "red")),
                 ),
@@ -823,7 +827,7 @@ OPERATOR = Dashboard(
                 stat(
                     "Replicas",
                     "count(muster_is_leader)",
-                    "That Prometheus reaches.",
+                    "That Prometheus reaches. Runbook of one that is missing: docs/runbooks/MusterReplicaMissing.md.",
                     steps=((None, "orange"), (2, "green")),
                 ),
                 stat(
@@ -843,12 +847,25 @@ OPERATOR = Dashboard(
                     "Launchers heard", f"sum({led('muster_launchers')})", "That the leader has heard and not forgotten."
                 ),
                 stat(
+                    "Certificate ends in",
+                    "min(muster_certificate_expiry_timestamp_seconds > 0) - time()",
+                    "Of a replica, for launchers and Prometheus. Runbook: docs/runbooks/MusterCertificateEndsSoon.md.",
+                    unit="s",
+                    steps=((None, "red"), (3 * 86400, "green")),
+                ),
+                stat(
+                    "Accounts lost in a day",
+                    'sum(increase(muster_history_writes_total{outcome="lost"}[1d])) or vector(0)',
+                    "Of jobs that ended. Runbook: docs/runbooks/MusterHistoryLost.md.",
+                    steps=GOOD_IS_ZERO,
+                ),
+                stat(
                     "Answers held back",
                     f"sum({led('muster_reports_held')})",
                     "Of reports: launchers are answered when there is something to do, or in time.",
                 ),
                 _alerts(
-                    ', alertname=~"MusterNoLeader|MusterReconcile.*|MusterFleetPolicy.*|MusterClockOff"',
+                    ', alertname=~"Muster(NoLeader|Replica|Launchers|History|Certificate|Memory|Reconcile|FleetPolicy|Clock).*"',
                     "Of the operator. Each has a page of its name in docs/runbooks.",
                 ),
                 Panel(
@@ -901,7 +918,7 @@ OPERATOR = Dashboard(
                 ),
                 lines(
                     "Processor and memory",
-                    "Of each replica.",
+                    "Of each replica. Runbook of memory near its limit: docs/runbooks/MusterMemoryNearLimit.md.",
                     Query(
                         "max by (instance) (rate(process_cpu_seconds_total[$__rate_interval]) and on (instance) muster_is_leader)",
                         "{{instance}}, cores",
@@ -967,7 +984,7 @@ OPERATOR = Dashboard(
                 ),
                 lines(
                     "Reports by code",
-                    "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, 403: a token that does not count.",
+                    "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, 403: a token that does not count. Runbook: docs/runbooks/MusterLaunchersRefused.md.",
                     Query("sum by (code) (rate(muster_reports_total[$__rate_interval]))", "{{code}}"),
                     unit="reqps",
                 ),
