@@ -1,5 +1,6 @@
 """The alerts, by Prometheus's own promtool: each fires when it should, and nothing fires beside it or before its time."""
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,23 @@ QUIET: dict[str, Series] = {
         (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "0+60x300 0+60x600"),
     ),
 }
+HOURS = ROOT / "tests/data/alerts/hours.json"
+TYPO, FAILED = ("MusterJobStalled", "warning", "typo"), ("MusterJobFailed", "warning", "broken")
+NO_LEADER, REPLICA = ("MusterNoLeader", "critical", ""), ("MusterReplicaMissing", "warning", "")
+# Minute -> the alerts that fire then, each with its severity and job. The faults stand in the file.
+TROUBLE: dict[int, tuple[tuple[str, str, str], ...]] = {
+    9: (),
+    20: (TYPO,),
+    35: (TYPO,),
+    59: (TYPO,),
+    67: (NO_LEADER,),
+    90: (TYPO, FAILED),
+    100: (TYPO, FAILED),
+    130: (TYPO, FAILED, REPLICA),
+    155: (TYPO,),
+    167: (NO_LEADER,),
+    178: (TYPO,),
+}
 QUIET_AT = (5, 60, 300, 305, 330, 400, 600)
 
 
@@ -341,3 +359,35 @@ def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[s
         [promtool, "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True, check=False
     )
     assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_in_hours_with_faults_each_trouble_has_its_alert_and_nothing_else_has_one(
+    promtool: str, rules: dict[str, Any], tmp_path: Path
+) -> None:
+    """Three hours of the shipped operator in simulated time, recorded once by `python -m simulate.hours`."""
+    recorded = json.loads(HOURS.read_text())
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules))
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in recorded["series"].items()],
+        "promql_expr_test": [firing_of(minute, *alerts) for minute, alerts in TROUBLE.items()],
+    }
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
+    tested = subprocess.run(
+        [promtool, "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True, check=False
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def firing_of(minute: int, *alerts: tuple[str, str, str]) -> dict[str, Any]:
+    """That at this minute these alerts fire, of this severity and for these jobs, and no other."""
+    labels = [
+        f'{{alertname="{alert}", severity="{severity}"' + (f', job_name="{job}"}}' if job else "}")
+        for alert, severity, job in alerts
+    ]
+    return {
+        "expr": 'group by (alertname, severity, job_name) (ALERTS{alertstate="firing"})',
+        "eval_time": f"{minute}m",
+        "exp_samples": [{"labels": each, "value": 1} for each in labels],
+    }
