@@ -260,7 +260,7 @@ def test_the_link_that_composer_follows_leads_to_the_checkpoint_before_any_rank_
 def test_a_pipe_in_the_place_of_that_file_is_replaced_and_no_link_is_written_through(
     coordinator, run_python, until, tmp_path, preset, name
 ):
-    """To open a pipe waits for whoever writes into it, and a link may lead out of the directory."""
+    """To open a pipe waits for a writer, and a link may lead out of the directory."""
     directory, outside = tmp_path / "checkpoints", tmp_path / "outside"
     directory.mkdir()
     outside.write_text("as it was")

@@ -393,7 +393,7 @@ def _said(path: str) -> Optional[str]:
         return THIS_MACHINE.part(path, 0, _MAX_POINTER_BYTES).decode("utf-8", "replace").strip()
     except FileNotFoundError:
         return None
-    except ValueError:  # to open a pipe waits for whoever writes into it
+    except ValueError:  # to open a pipe waits for a writer
         return ""
 
 
