@@ -23,9 +23,15 @@ def url_of(text: str) -> str:
     Raises:
         ValueError: it is none; says what to write.
     """
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(text)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # its message may quote a password
+        is_address = False
+    if not is_address or parts.query or parts.fragment:
         raise ValueError("write the address of a Prometheus, such as http://127.0.0.1:9090")
+    if "@" in parts.path:
+        raise ValueError("write each /, ? and # of a user's password as %2F, %3F and %23")
     return text.rstrip("/")
 
 
@@ -62,8 +68,8 @@ async def _sum_of(url: str, query: str, at: datetime) -> float:
                 body += part
                 if len(body) > MOST_BYTES:
                     break
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise CliError(f"no answer from the Prometheus at {_host(url)}: {error or type(error).__name__}") from error
+    except (OSError, aiohttp.ClientError, ValueError) as error:
+        raise CliError(f"no answer from the Prometheus at {_host(url)}: {_reason(error)}") from None
     number = _number(body)
     if number is None:
         said = " ".join(body[:200].decode(errors="replace").split())
@@ -76,6 +82,15 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
+def _reason(error: Exception) -> str:
+    """The reason why a request got no answer. Messages of other errors than the system's may quote an address with its password."""
+    if isinstance(error, OSError) and str(error):
+        return str(error)
+    if isinstance(error, ValueError):
+        return f"the address, its user or its password cannot be sent, or the address that it redirects to ({type(error).__name__})"
+    return type(error).__name__
+
+
 def _number(body: bytes) -> float | None:
     """Of an answer that is a vector of one sample or none; None: it is no such answer."""
     try:
@@ -84,6 +99,6 @@ def _number(body: bytes) -> float | None:
         if answer["status"] != "success" or answer["data"]["resultType"] != "vector" or len(found) > 1:
             return None
         number = float(found[0]["value"][1]) if found else 0.0
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None
     return number if math.isfinite(number) else None

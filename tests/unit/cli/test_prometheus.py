@@ -34,6 +34,7 @@ class FakePrometheus:
         self.watts: Any = a_sample(500 * HELD / 30)
         self.gpus: Any = a_sample(HELD / 30)
         self.status = 200
+        self.location = ""
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
         self.url = ""
 
@@ -52,6 +53,8 @@ def prometheus() -> Iterator[FakePrometheus]:
         def do_GET(self) -> None:
             body = fake.answer(self.path)
             self.send_response(fake.status)
+            if fake.location:
+                self.send_header("Location", fake.location)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -128,6 +131,7 @@ def test_where_it_has_little_or_nothing_the_reason_is_told(
         pytest.param({"status": "error", "errorType": "bad_data", "error": "no"}, 400, id="an error"),
         pytest.param({"status": "success", "data": {"resultType": "matrix", "result": []}}, 200, id="another type"),
         pytest.param(a_sample(float("nan")), 200, id="no number"),
+        pytest.param(json.dumps(a_sample(1)).replace('"1"', "9" * 400).encode(), 200, id="an integer of 400 digits"),
         pytest.param(b"x" * 2_000_000, 200, id="no end"),
         pytest.param(b"[" * 100_000, 200, id="nested without end"),
     ],
@@ -148,6 +152,63 @@ def test_a_prometheus_that_is_not_there_is_told_without_its_password(command: Ca
     assert result.exit_code == 1
     assert "no answer from the Prometheus at 127.0.0.1:1" in result.output
     assert "secret" not in result.output
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://me:secret@127.0.0.1:99999/",
+        "http://me:secret@127.0.0.1:abc/",
+        "ftp://me:secret@127.0.0.1/",
+    ],
+)
+def test_a_password_in_a_redirect_is_not_printed(
+    command: Callable[..., Result], prometheus: FakePrometheus, location: str
+) -> None:
+    prometheus.status, prometheus.location = 302, location
+    result = command("report", "llama", "--prometheus", prometheus.url)
+    assert result.exit_code == 1
+    assert f"no answer from the Prometheus at {urlsplit(prometheus.url).netloc}" in result.output
+    assert "secret" not in result.output
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        pytest.param("http://me:s€cret@127.0.0.1:1", "127.0.0.1:1", id="password beyond Latin-1"),
+        pytest.param("http://me:secret@a..b:1", "a..b:1", id="empty label in the host"),
+        pytest.param(f"http://me:secret@{'a' * 64}.b:1", f"{'a' * 64}.b:1", id="label of 64 characters in the host"),
+    ],
+)
+def test_an_address_that_no_request_can_go_to_is_an_error_without_its_password(
+    command: Callable[..., Result], url: str, host: str
+) -> None:
+    result = command("report", "llama", "--prometheus", url)
+    assert result.exit_code == 1
+    assert not isinstance(result.exception, ValueError)
+    assert f"no answer from the Prometheus at {host}: the address" in " ".join(result.output.split())
+    assert "cret" not in result.output
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:secret@127.0.0.1:99999",
+        "http://me:secret@127.0.0.1:abc",
+        "http://me:sec/ret@127.0.0.1:1",
+        "http://me:123/secret@127.0.0.1:1",
+        "http://me:secret@[::1",
+        "http://me:secret\u2100@127.0.0.1:1",
+    ],
+)
+def test_an_address_that_is_refused_is_not_printed(command: Callable[..., Result], api: Any, url: str) -> None:
+    result = command("report", "llama", "--prometheus", url)
+    assert result.exit_code == 2
+    assert "write" in result.output
+    assert not any(part in result.output for part in ("sec", "123", "99999", "abc"))
+    assert api.asked == []
 
 
 @pytest.mark.parametrize(
