@@ -17,7 +17,7 @@ from muster.api.gang import FaultClass
 from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
 from muster.api.trainingjob import Incident, TrainingJob
 from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, job_efficiency, speed
-from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes
+from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes, why_no_energy
 from muster.goodput.failure_rate import HOUR, NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import gpus_while_running
 from muster.goodput.history import levelled
@@ -293,7 +293,7 @@ def report(
         "made": yield_of(found),
         "cost": _cost(job, goodput, found.tokens, prices),
         "energy": used,
-        "energy_unknown": "" if used or not made.gpu_hours else NO_COUNTERS if metered is None else NO_SAMPLES,
+        "energy_unknown": "" if used or not made.gpu_hours else _why_no_energy(goodput, metered),
         "took": _took(job, goodput, prices.of(goodput.gpu_model)),
     }
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
@@ -384,6 +384,12 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
         per_checkpoint=cost_per_checkpoint(total, goodput.steps, goodput.checkpoint_steps),
         per_save=None if stall is None else stall / 1000 * gpus / HOUR * price,
     )
+
+
+def _why_no_energy(goodput: Goodput, metered: MeteredEnergy | None) -> str:
+    if metered is None:
+        return NO_COUNTERS
+    return why_no_energy(metered, goodput) or NO_SAMPLES
 
 
 def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None, metered: MeteredEnergy | None) -> EnergyUsed | None:

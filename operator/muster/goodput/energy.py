@@ -68,14 +68,14 @@ def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int]
 
 
 def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None) -> Energy | None:
-    """The figures by what Prometheus has; None where it has nothing.
+    """The figures by what Prometheus has; None where it has nothing, or `why_no_energy` says what is wrong with it.
 
     Args:
         goodput: of the same time.
         tokens: of the steps that count; None: not known.
     """
     held = sum(goodput.gpu_seconds.values())
-    if metered.joules <= 0 or metered.gpu_seconds <= 0 or held <= 0:
+    if metered.joules <= 0 or metered.gpu_seconds <= 0 or held <= 0 or why_no_energy(metered, goodput):
         return None
     share = metered.gpu_seconds / held
     why = _why_unknown(share, tokens)
@@ -83,10 +83,23 @@ def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None
     return Energy(round(metered.joules), metered.joules / metered.gpu_seconds, min(share, 1.0), each, why)
 
 
+def why_no_energy(metered: MeteredEnergy, goodput: Goodput) -> str:
+    """Why what Prometheus has cannot be the energy of this job; "" where it can be.
+
+    Args:
+        goodput: of the same time.
+    """
+    share = metered.gpu_seconds / max(sum(goodput.gpu_seconds.values()), 1)
+    if share > MOST_SHARE:
+        return (
+            f"Prometheus has {share:.0%} of the time in which the job held accelerators: it evaluates the rules at another interval than "
+            "30 s, the address is of more than one Prometheus, or others' accelerators are in it"
+        )
+    return ""
+
+
 def _why_unknown(share: float, tokens: int | None) -> str:
     """Why nobody knows the energy of a token; "" where it is known."""
-    if share > MOST_SHARE:
-        return f"{share:.0%} of the time in which the job held accelerators was metered: the rules are evaluated at another interval than 30 s, or others' accelerators are in it"
     if share < LEAST_SHARE:
         return f"only {share:.0%} of the time was metered, and the rest may differ"
     return "" if tokens else "the tokens that count are not known"

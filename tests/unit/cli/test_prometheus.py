@@ -124,6 +124,17 @@ def test_where_it_has_little_or_nothing_the_reason_is_told(
 
 
 @pytest.mark.usefixtures("job")
+def test_of_two_prometheus_that_answer_as_one_there_is_no_energy(
+    command: Callable[..., Result], prometheus: FakePrometheus
+) -> None:
+    prometheus.watts, prometheus.gpus = a_sample(2 * 500 * HELD / 30), a_sample(2 * HELD / 30)
+    found = json.loads(command("report", "llama", "--prometheus", prometheus.url, "-o", "json").output)
+    assert "energy" not in found
+    assert found["energyUnknown"].startswith("Prometheus has 200% of the time in which the job held accelerators")
+    assert "kWh" not in command("report", "llama", "--prometheus", prometheus.url).stdout
+
+
+@pytest.mark.usefixtures("job")
 @pytest.mark.parametrize(
     ("answer", "status"),
     [

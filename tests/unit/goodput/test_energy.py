@@ -9,7 +9,7 @@ from tests.unit.goodput.test_account import GPUS, account_of, broken, trains
 from tests.unit.lifecycle.builders import Scene
 
 from muster.api.goodput import Goodput, Seen
-from muster.goodput.energy import Energy, MeteredEnergy, energy, energy_of_nodes
+from muster.goodput.energy import Energy, MeteredEnergy, energy, energy_of_nodes, why_no_energy
 from muster.goodput.evidence import MOST_WATTS
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.told import told
@@ -82,11 +82,15 @@ def test_what_cannot_be_true_is_not_counted(joules: int | None, time: int) -> No
     assert account.joules <= MOST_WATTS * account.metered_gpu_milliseconds // 1000
 
 
+def held() -> Goodput:
+    """A job that has held two nodes of eight for an hour: 57,600 GPU-seconds, of which 48,000 in steps."""
+    seconds = {"starting": 600, "compute": 3_000}
+    return Goodput(begun=TIME, time=TIME, seconds=seconds, gpu_seconds={name: 16 * s for name, s in seconds.items()})
+
+
 def of_nodes(joules: float, gpu_seconds: float, tokens: int | None) -> Energy | None:
-    """Of a job that has held two nodes of eight for an hour: 57,600 GPU-seconds, of which 48,000 in steps."""
-    held = {"starting": 9_600, "compute": 48_000}
-    goodput = Goodput(begun=TIME, time=TIME, gpu_seconds=held)
-    return energy_of_nodes(MeteredEnergy(joules, gpu_seconds), goodput, tokens)
+    """What is reported of that job by so much from Prometheus."""
+    return energy_of_nodes(MeteredEnergy(joules, gpu_seconds), held(), tokens)
 
 
 def test_what_prometheus_has_is_of_all_the_time_in_which_nodes_were_held() -> None:
@@ -98,18 +102,22 @@ def test_what_prometheus_has_is_of_all_the_time_in_which_nodes_were_held() -> No
     assert nearly == Energy(27_648_000, 500.0, 0.96, 0.027648)
 
 
-@pytest.mark.parametrize(
-    ("gpu_seconds", "share", "why"),
-    [
-        pytest.param(28_800, 0.5, "only 50% of the time was metered", id="it no longer has the first half"),
-        pytest.param(115_200, 1.0, "200% of the time", id="its rules are evaluated every 15 s"),
-    ],
-)
-def test_of_what_does_not_fit_the_time_no_token_is_told(gpu_seconds: float, share: float, why: str) -> None:
-    found = of_nodes(500 * gpu_seconds, gpu_seconds, 10**9)
+def test_where_half_of_the_time_is_missing_no_token_has_an_energy() -> None:
+    found = of_nodes(500 * 28_800, 28_800, 10**9)  # Prometheus no longer has the first half
     assert found is not None
-    assert (found.watts_per_gpu, found.metered, found.joules_per_token) == (500.0, share, None)
-    assert found.why.startswith(why)
+    assert (found.watts_per_gpu, found.metered, found.joules_per_token) == (500.0, 0.5, None)
+    assert found.why.startswith("only 50% of the time was metered")
+
+
+def test_more_time_than_the_job_has_held_is_no_energy_of_it() -> None:
+    """57,600 GPU-seconds: 105 % of them are 60,480; a Prometheus that evaluates the rules every 15 s has 115,200."""
+    found = of_nodes(500 * 60_480, 60_480, None)
+    assert found is not None
+    assert (found.joules, found.metered) == (30_240_000, 1.0)
+    assert why_no_energy(MeteredEnergy(500 * 60_480, 60_480), held()) == ""
+    assert of_nodes(500 * 60_510, 60_510, 10**9) is None
+    assert of_nodes(500 * 115_200, 115_200, 10**9) is None
+    assert why_no_energy(MeteredEnergy(500 * 115_200, 115_200), held()).startswith("Prometheus has 200% of the time")
 
 
 def test_a_prometheus_that_has_nothing_tells_nothing() -> None:
