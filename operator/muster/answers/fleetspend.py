@@ -91,7 +91,12 @@ def fleet_spend(
     others = states.pop(GpuState.OTHER_PODS, 0.0)
     by_jobs = states.pop(GpuState.HELD, 0.0)
     amounts, costs = _of_jobs(held)
-    states[NO_ACCOUNT] = max(by_jobs - sum(amounts.values()), 0.0)
+    by_accounts = sum(amounts.values())
+    states[NO_ACCOUNT] = max(by_jobs - by_accounts, 0.0)
+    # Accounts go on to the end, and the hours of the fleet are written every few minutes.
+    lag = max((end - max(hours.until, begin or hours.until)).total_seconds(), 0.0)
+    not_counted = max(hours.gpus * lag - max(by_accounts - by_jobs, 0.0), 0.0)
+    states[GpuState.UNSEEN] = states.get(GpuState.UNSEEN, 0.0) + not_counted
     for name in (NO_ACCOUNT, *GpuState):
         if amount := states.get(name, 0.0):
             amounts[name] = amount

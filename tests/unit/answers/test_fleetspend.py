@@ -107,6 +107,39 @@ def test_where_the_two_counts_cover_different_times_nothing_is_guessed(
     assert (it.progress, it.progress_at_most, it.parts, it.cost) == (None, None, [], None)
 
 
+@pytest.mark.parametrize(
+    ("lag", "unseen"),
+    [
+        pytest.param(0, 0, id="just written"),
+        pytest.param(5, 40 * 5 / 60, id="5 minutes"),
+        pytest.param(30, 20, id="half an hour"),
+        pytest.param(60, 40, id="an hour: nothing is counted of the period"),
+    ],
+)
+def test_accelerators_of_the_newest_minutes_are_unseen_until_they_are_counted(lag: int, unseen: float) -> None:
+    """60 of 100 GPUs in steps for the hour that is asked for; the hours of the fleet were written before its end."""
+    spans = {
+        "2026-03-31T22": {"held": 60 * GPU_HOUR, "free": 40 * GPU_HOUR},
+        "2026-03-31T23": {"held": (60 - lag) * GPU_HOUR, "free": (60 - lag) * GPU_HOUR * 2 // 3},
+    }
+    until = END - timedelta(minutes=lag)
+    known = FleetHours.model_validate({"until": until, "gpus": 100, "spans": spans})
+    job = HeldTime({"compute": 60 * 3600}, 0.0, False, 2.0)
+    it = fleet_spend([job], known, END - timedelta(hours=1), END, 2.0)
+    assert (it.why, it.gpu_hours, it.progress) == ("", pytest.approx(100), pytest.approx(0.6))
+    assert parts(it).get("unseen", (0,))[0] == pytest.approx(unseen, abs=0.01)
+    assert it.progress_at_most == pytest.approx(0.6 + unseen / 100)
+
+
+def test_of_jobs_without_accounts_the_newest_minutes_are_unseen_too() -> None:
+    """The history has lost a job of 60 GPUs of 100; half an hour of the hour is counted."""
+    spans = {"2026-03-31T22": {"held": 1}, "2026-03-31T23": {"held": 30 * GPU_HOUR, "free": 20 * GPU_HOUR}}
+    known = FleetHours.model_validate({"until": END - timedelta(minutes=30), "gpus": 100, "spans": spans})
+    it = fleet_spend([], known, END - timedelta(hours=1), END, None)
+    assert parts(it) == {"noAccount": (30, None), "free": (20, None), "unseen": (50, None)}
+    assert (it.progress, it.progress_at_most) == (0, 0.8)
+
+
 def test_a_fleet_without_accelerators_has_no_share() -> None:
     it = fleet_spend([], hours({}), None, END, 2.0)
     assert "no accelerators" in it.why
