@@ -5,7 +5,7 @@ since it was written last, nobody has seen: it is told as such. What has been co
 (docs/decisions/0038).
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
@@ -89,9 +89,10 @@ def between(hours: FleetHours, since: datetime | None, until: datetime | None = 
     """GPU-milliseconds by state between these two. Of an hour (a day where only that is known) that they cut the same share counts as of its
     time."""
     found: dict[GpuState, int] = {}
+    first_hours = _first_hours(hours.spans)
     for key, amounts in hours.spans.items():
         begin = _begin(key)
-        end = max(min(begin + _length(key), hours.until), begin + MILLISECOND)
+        end = max(min(first_hours.get(key, begin + _length(key)), hours.until), begin + MILLISECOND)
         part = min(end, until or end) - max(begin, since or begin)
         if part <= timedelta():
             continue
@@ -103,7 +104,15 @@ def between(hours: FleetHours, since: datetime | None, until: datetime | None = 
 def counted_from(hours: FleetHours) -> datetime | None:
     """The first moment from which no hour is missing; None: nothing is counted. In the first hour (or day) counting began somewhere."""
     first = min(hours.spans, default=None)
-    return None if first is None else _begin(first) + _length(first)
+    return None if first is None else _first_hours(hours.spans).get(first, _begin(first) + _length(first))
+
+
+def _first_hours(keys: Iterable[str]) -> dict[str, datetime]:
+    """By day: the begin of its first hour that is known by itself. A day that has one is summed up only until then."""
+    found: dict[str, datetime] = {}
+    for key in sorted(key for key in keys if len(key) > LENGTH_OF_DAY):
+        found.setdefault(key[:LENGTH_OF_DAY], _begin(key))
+    return found
 
 
 def _hours(begin: datetime, end: datetime) -> Iterator[tuple[str, int]]:

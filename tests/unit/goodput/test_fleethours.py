@@ -67,6 +67,26 @@ def test_old_hours_are_days_and_what_is_too_old_goes() -> None:
     assert between(hours, None, datetime(2026, 1, 2, tzinfo=UTC)) == {}
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "days"),
+    [
+        pytest.param(14, 13, 1, id="the first day after the border"),
+        pytest.param(14, 0, 14, id="all that is kept by hours"),
+        pytest.param(16, 14, 2, id="two days before the border"),
+        pytest.param(15, 13, 2, id="a day on either side of it"),
+    ],
+)
+def test_a_cut_at_the_border_between_days_and_hours_counts_all_time_once(since: int, until: int, days: int) -> None:
+    """60 GPUs held and 40 free for 20 days, now 15:30: the day of the border is summed up until 16:00."""
+    now = datetime(2026, 1, 31, 15, 30, tzinfo=UTC)
+    hours = folded(known(now - 20 * DAY, gpus=100), now, 20 * DAY, {GpuState.HELD: 60, GpuState.FREE: 40}, 400)
+    assert {"2026-01-17", "2026-01-17T16"} <= hours.spans.keys()
+    assert "2026-01-17T15" not in hours.spans
+    found = between(hours, now - since * DAY, now - until * DAY)
+    of_an_hour = 3_600_000
+    assert found == {"held": days * 24 * 60 * of_an_hour, "free": days * 24 * 40 * of_an_hour}
+
+
 def test_of_the_hour_that_goes_on_what_is_counted_is_its_whole() -> None:
     hours = known(spans={"2026-01-31T05": {"held": 40}})  # until 05:40
     assert between(hours, datetime(2026, 1, 31, 5, 30, tzinfo=UTC)) == {"held": 10}
@@ -78,6 +98,8 @@ def test_the_first_hour_or_day_may_be_counted_in_part() -> None:
     assert counted_from(known(spans={"2026-01-31T05": {"held": 5}})) == datetime(2026, 1, 31, 6, tzinfo=UTC)
     spans = {"2026-01-31T05": {"held": 5}, "2026-01-03": {"held": 5}}
     assert counted_from(known(spans=spans)) == datetime(2026, 1, 4, tzinfo=UTC)
+    spans = {"2026-01-03": {"held": 5}, "2026-01-03T16": {"held": 5}}
+    assert counted_from(known(spans=spans)) == datetime(2026, 1, 3, 16, tzinfo=UTC)
 
 
 def test_of_more_days_than_one_object_holds_the_newest_are_kept() -> None:
