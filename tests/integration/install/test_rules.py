@@ -277,6 +277,37 @@ def firing(minute: int, *alerts: str) -> dict[str, Any]:
 GPU_COUNTER = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 
 
+def recorded(minute: int, watts: float, gpus: int) -> list[dict[str, Any]]:
+    """That at this minute the job's accelerators are so many, and use so much power."""
+    names = ("muster_job_power_watts:sum", watts), ("muster_job_metered_gpus:count", gpus)
+    return [
+        {
+            "expr": f"namespace_job_name:{name}",
+            "eval_time": f"{minute}m",
+            "exp_samples": [{"labels": f"namespace_job_name:{name}{{{JOB}}}", "value": value}],
+        }
+        for name, value in names
+    ]
+
+
+def energy_rules_pass(
+    promtool: str, rules: dict[str, Any], folder: Path, series: list[tuple[str, str]], expected: list[dict[str, Any]]
+) -> None:
+    """Evaluate the rules every 30 s on samples of each minute."""
+    (folder / "rules.yml").write_text(yaml.safe_dump(rules))
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": each, "values": values} for each, values in series],
+        "promql_expr_test": expected,
+    }
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": [case]}
+    (folder / "tests.yml").write_text(yaml.safe_dump(document))
+    tested = subprocess.run(
+        [promtool, "test", "rules", str(folder / "tests.yml")], capture_output=True, text=True, check=False
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
 def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
     promtool: str, rules: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -299,35 +330,35 @@ def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
         (f'muster_job_node{{{JOB}, node="b"}}', "_x10 1x90"),
         ('muster_job_node{namespace="ns", job_name="next", node="b"}', "_x20 1x80"),
     ]
+    expected = [*recorded(8, 1000, 2), *recorded(15, 1800, 4), *recorded(30, 1000, 2), *recorded(50, 1700, 3)]
+    energy_rules_pass(promtool, rules, tmp_path, series, expected)
 
-    def recorded(minute: int, watts: float, gpus: int) -> list[dict[str, Any]]:
-        names = ("muster_job_power_watts:sum", watts), ("muster_job_metered_gpus:count", gpus)
-        return [
-            {
-                "expr": f"namespace_job_name:{name}",
-                "eval_time": f"{minute}m",
-                "exp_samples": [{"labels": f"namespace_job_name:{name}{{{JOB}}}", "value": value}],
-            }
-            for name, value in names
-        ]
 
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules))
-    case = {
-        "interval": "1m",
-        "input_series": [{"series": each, "values": values} for each, values in series],
-        "promql_expr_test": [
-            *recorded(8, 1000, 2),
-            *recorded(15, 1800, 4),
-            *recorded(30, 1000, 2),
-            *recorded(50, 1700, 3),
-        ],
-    }
-    document = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": [case]}
-    (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
-    tested = subprocess.run(
-        [promtool, "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True, check=False
-    )
-    assert tested.returncode == 0, tested.stdout + tested.stderr
+@pytest.mark.parametrize(
+    ("broken", "working"),
+    [
+        pytest.param(
+            [f'{GPU_COUNTER}{{gpu="0", Hostname="a"}}'],
+            [('muster_gpu_energy_joules_total{gpu="GPU-x", node="a"}', "0+30000x100")],
+            id="DCGM's counter stands still, and the agent's works",
+        ),
+        pytest.param(
+            [f'{GPU_COUNTER}{{gpu="0", Hostname="a"}}', 'muster_gpu_energy_joules_total{gpu="GPU-x", node="a"}'],
+            [('DCGM_FI_DEV_POWER_USAGE{gpu="0", hostname="a"}', "500x100")],
+            id="both counters stand still, and the gauge works",
+        ),
+    ],
+)
+def test_a_counter_that_stands_still_hides_no_source_that_works(
+    promtool: str, rules: dict[str, Any], tmp_path: Path, broken: list[str], working: list[tuple[str, str]]
+) -> None:
+    """500 W of one accelerator; DCGM shows what it does not know as 9223372036854775794."""
+    series = [
+        *[(each, "9223372036854775794x100") for each in broken],
+        *working,
+        (f'muster_job_node{{{JOB}, node="a"}}', "1x100"),
+    ]
+    energy_rules_pass(promtool, rules, tmp_path, series, recorded(15, 500, 1))
 
 
 def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
