@@ -389,7 +389,7 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
 def _why_no_energy(goodput: Goodput, metered: MeteredEnergy | None) -> str:
     if metered is None:
         return NO_COUNTERS
-    return why_no_energy(metered, goodput) or NO_SAMPLES
+    return (why_no_energy(metered, goodput) if metered.gpu_seconds > 0 else "") or NO_SAMPLES
 
 
 def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None, metered: MeteredEnergy | None) -> EnergyUsed | None:

@@ -18,6 +18,9 @@ LEAST_SHARE = 0.95
 MOST_SHARE = 1.05
 """With more of it metered than there was, what was metered is not this job's."""
 
+LEAST_HELD_SECONDS = 1800
+"""Prometheus has means of 3 min: of the first 90 s that a job holds nodes it shows what they drew before, up to 5 % of half an hour."""
+
 
 @dataclass(frozen=True, slots=True)
 class Energy:
@@ -89,6 +92,12 @@ def why_no_energy(metered: MeteredEnergy, goodput: Goodput) -> str:
     Args:
         goodput: of the same time.
     """
+    seconds = sum(goodput.seconds.get(bucket, 0) for bucket, held in goodput.gpu_seconds.items() if held)
+    if seconds < LEAST_HELD_SECONDS:
+        return (
+            f"the job held its nodes for {seconds // 60} min: power is a mean of 3 min, and that misses too much of a job of less than "
+            f"{LEAST_HELD_SECONDS // 60} min"
+        )
     share = metered.gpu_seconds / max(sum(goodput.gpu_seconds.values()), 1)
     if share > MOST_SHARE:
         return (

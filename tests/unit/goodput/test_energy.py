@@ -120,6 +120,27 @@ def test_more_time_than_the_job_has_held_is_no_energy_of_it() -> None:
     assert why_no_energy(MeteredEnergy(500 * 115_200, 115_200), held()).startswith("Prometheus has 200% of the time")
 
 
+def test_a_job_of_minutes_has_no_energy_by_means_of_minutes() -> None:
+    """One GPU of 700 W for ten minutes is 420 kJ, and the rules have 357 kJ; time in the queue does not make it longer."""
+    short = Goodput(
+        begun=TIME,
+        time=TIME,
+        seconds={"queued": 7_200, "starting": 60, "compute": 540},
+        gpu_seconds={"queued": 0, "starting": 60, "compute": 540},
+    )
+    assert energy_of_nodes(MeteredEnergy(357_000, 600), short, 10**6) is None
+    assert why_no_energy(MeteredEnergy(357_000, 600), short).startswith("the job held its nodes for 10 min")
+    for compute, is_known in ((1_739, False), (1_740, True)):
+        it = short.model_copy(
+            update={
+                "seconds": {"queued": 7_200, "starting": 60, "compute": compute},
+                "gpu_seconds": {"starting": 60, "compute": compute},
+            }
+        )
+        found = energy_of_nodes(MeteredEnergy(700.0 * (60 + compute), 60 + compute), it, 10**6)
+        assert (found is not None) is is_known
+
+
 def test_a_prometheus_that_has_nothing_tells_nothing() -> None:
     assert of_nodes(0, 0, 10**9) is None
     assert energy_of_nodes(MeteredEnergy(5.0, 5.0), Goodput(begun=TIME, time=TIME), 10) is None
