@@ -203,6 +203,10 @@ class FleetReport(ApiModel):
         [], description="Jobs by size, of each model of which there are several sizes, by all of their lives."
     )
     scaling_unknown: str = Field("", description="Why scaling is empty.")
+    idle_unpriced: str = Field(
+        "",
+        description="Why the GPU-hours that no job held have no cost; empty: they have one, or those of jobs have none either.",
+    )
     idle: float | None = Field(None, description="Share of the fleet's GPU-hours that were healthy and nobody's.")
     counted_until: Time | None = Field(None, description="Up to when the fleet's accelerators are counted.")
     causes: list[FleetCause] = Field(description="Largest first.")
@@ -335,6 +339,7 @@ def fleet_report(
             end,
             prices.of_any(),
         ),
+        idle_unpriced=prices.why_none_of_any() if is_told else "",
         outcomes=_outcomes(cuts, gpus, is_told=is_told),
         scaling=scaled.sizes,
         scaling_unknown="" if scaled.sizes else "; ".join(scaled.why) or RATES_UNKNOWN,

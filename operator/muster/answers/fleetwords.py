@@ -8,6 +8,7 @@ from muster.answers.reported import JobReport
 from muster.answers.scaling import ScalingSize
 from muster.answers.words import count, duration, hours, moment
 from muster.api.fleethours import GpuState
+from muster.goodput.prices import DIFFERENT_PRICES
 
 THOUSAND = 1000
 BILLION = 10**9
@@ -40,10 +41,11 @@ def remarks(it: FleetReport) -> list[str]:
         )
     if it.scaling_unknown:
         found.append(f"scaling is unknown: {it.scaling_unknown}")
-    if it.cost is not None and it.spend.cost is None and it.spend.parts:
+    if it.idle_unpriced and it.cost is not None and it.spend.cost is None and it.spend.parts:
+        remedy = "" if it.idle_unpriced == DIFFERENT_PRICES else "set spec.prices.perGpuHour of the FleetPolicy, or "
         found.append(
-            "what the GPU-hours cost that no job held is not known: models have different prices, and the fleet's hours are not counted by "
-            "model; --price gives one price for all"
+            f"what the GPU-hours cost that no job held is not known: {it.idle_unpriced}, and the fleet's hours are not counted by "
+            f"model; {remedy}give one price for all (--price)"
         )
     if it.spend.other_pods_gpu_hours:
         found.append(

@@ -10,6 +10,7 @@ from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.history import words
 
 CURRENCY_LENGTH = 16
+DIFFERENT_PRICES = "models have different prices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,14 @@ class Prices:
     def of_any(self) -> float | None:
         """The price of one GPU-hour of whatever model, where all have the same; None where they differ, or it is not known."""
         return self.flat if all(price == self.flat for price in self.models.values()) else None
+
+    def why_none_of_any(self) -> str:
+        """Why `of_any` is not known; "" where it is."""
+        if self.of_any() is not None:
+            return ""
+        if self.flat is None and len(set(self.models.values())) <= 1:
+            return "models that are not listed have no price"
+        return DIFFERENT_PRICES
 
     def cost(self, gpu_seconds: Mapping[str, int], model: str) -> float | None:
         """What it costs to have held accelerators of this model for so long, by bucket; None where no price is known, or none were held."""

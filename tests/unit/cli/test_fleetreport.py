@@ -601,9 +601,21 @@ def test_costs_that_nobody_held_are_not_guessed_from_several_prices() -> None:
     jobs = lives(a_spec(gpu_model="H200"))
     it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(2.0, {"H200": 3.0}), hours=hours)
     assert (it.cost, it.spend.cost) == (pytest.approx(192 * 3), None)
-    assert any("--price gives one price for all" in remark for remark in remarks(it))
+    (remark,) = [each for each in remarks(it) if "that no job held is not known" in each]
+    assert "models have different prices" in remark
+    assert "give one price for all (--price)" in remark
+    assert "perGpuHour" not in remark
+    it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(None, {"H200": 3.0, "B200": 4.0}), hours=hours)
+    assert it.idle_unpriced == "models have different prices"
+    it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(None, {"H200": 3.0}), hours=hours)
+    assert (it.cost, it.spend.cost) == (576, None)
+    (remark,) = [each for each in remarks(it) if "that no job held is not known" in each]
+    assert "models that are not listed have no price" in remark
+    assert "set spec.prices.perGpuHour of the FleetPolicy, or give" in remark
+    assert "different" not in remark
     it = fleet_report(jobs, NOW, NOW - 31 * DAY, Prices(3.0, {"H200": 3.0}), hours=hours)
     assert it.spend.cost == pytest.approx(193 * 3)
+    assert it.idle_unpriced == ""
 
 
 def test_the_hours_are_read_and_what_may_not_be_read_is_told(command: Callable[..., Result], api: Any) -> None:
