@@ -123,6 +123,8 @@ def _why_unknown(hours: FleetHours | None, begin: datetime | None, end: datetime
     first = None if hours is None else counted_from(hours)
     if hours is None or first is None:
         return "nobody has counted yet what the fleet's accelerators did, or you may not read it"
+    if begin is not None and begin < first >= end:
+        return f"the fleet's accelerators are counted from {moment(first)} on: ask again after that, with --since {first:%Y-%m-%dT%H:%M}Z or later"
     if begin is not None and begin < first:
         return f"the fleet's accelerators are counted from {moment(first)} on: say --since {first:%Y-%m-%dT%H:%M}Z, or later"
     if hours.until < end - COUNTED:

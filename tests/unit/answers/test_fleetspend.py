@@ -140,6 +140,20 @@ def test_of_jobs_without_accounts_the_newest_minutes_are_unseen_too() -> None:
     assert (it.progress, it.progress_at_most) == (0, 0.8)
 
 
+def test_in_the_first_hour_no_time_is_named_that_lies_ahead_as_one_to_ask_for_now() -> None:
+    """Counting began at 00:10; `report` refuses a --since that is still to come."""
+    midnight = datetime(2026, 3, 1, tzinfo=UTC)
+    now = midnight + timedelta(minutes=40)
+    known = FleetHours.model_validate({"until": now, "gpus": 8, "spans": {"2026-03-01T00": {"held": GPU_HOUR}}})
+    for end in (now, midnight + timedelta(hours=1)):
+        assert fleet_spend(JOBS, known, midnight, end, 2.0).why == (
+            "the fleet's accelerators are counted from 2026-03-01 01:00:00 UTC on: "
+            "ask again after that, with --since 2026-03-01T01:00Z or later"
+        )
+    later = fleet_spend(JOBS, known, midnight, midnight + timedelta(minutes=61), 2.0)
+    assert later.why.endswith("say --since 2026-03-01T01:00Z, or later")
+
+
 def test_a_fleet_without_accelerators_has_no_share() -> None:
     it = fleet_spend([], hours({}), None, END, 2.0)
     assert "no accelerators" in it.why
