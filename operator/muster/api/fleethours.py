@@ -3,10 +3,11 @@
 What the states mean, and who counts, stands in docs/goodput.md and docs/decisions/0038.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from muster.api.base import ApiModel, Time
 from muster.api.goodput import LONGEST_MILLISECONDS
@@ -33,9 +34,23 @@ class GpuState(StrEnum):
 
 IDLE = (GpuState.RESERVED, GpuState.FREE)
 """Healthy, and nobody's."""
+KNOWN = frozenset(GpuState)
+
+
+def _in_known_states(amounts: Any) -> Any:
+    """The same, with states that a newer version has written as `excluded`: an error would make the leader begin anew."""
+    if not isinstance(amounts, Mapping):
+        return amounts
+    found = {state: amount for state, amount in amounts.items() if state in KNOWN}
+    others = [amount for state, amount in amounts.items() if state not in KNOWN]
+    if not others or not all(isinstance(amount, int) for amount in (*others, found.get(GpuState.EXCLUDED, 0))):
+        return amounts
+    return found | {GpuState.EXCLUDED: min(found.get(GpuState.EXCLUDED, 0) + sum(others), LONGEST_MILLISECONDS)}
+
 
 GpuAmounts = Annotated[
     dict[GpuState, Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]],
+    BeforeValidator(_in_known_states),
     Field(max_length=len(GpuState), description="Milliseconds times accelerators; what has none is left out."),
 ]
 

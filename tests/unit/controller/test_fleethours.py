@@ -104,8 +104,30 @@ async def test_free_and_reserved_hours_are_counted_and_outlive_the_leader(scene:
     }
 
 
+async def test_states_of_a_newer_version_count_as_excluded_and_nothing_is_lost(scene: Any, server: Server) -> None:
+    spans = {"2025-12-31T05": {"held": 7, "excluded": 10, "leased": 20, "cooling": 3}, "2025-12-30": {"leased": 5}}
+    spans["2025-12-29"] = {"held": 9}
+    server.kept = {"data": {KEY: json.dumps({"until": "2025-12-31T06:00:00Z", "gpus": 0, "spans": spans})}}
+    one = Process(scene, server)
+    assert await one.keeper._read()
+    await one.keeper._turn()
+    assert server.hours.spans == {
+        "2025-12-29": {"held": 9},
+        "2025-12-30": {"excluded": 5},
+        "2025-12-31": {"held": 7, "excluded": 33},
+    }
+
+
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"until": "now"}', '{"until": "2026-01-01T00:00:00Z", "gpus": -1, "spans": {}}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"until": "now"}',
+        '{"until": "2026-01-01T00:00:00Z", "gpus": -1, "spans": {}}',
+        '{"until": "2026-01-01T00:00:00Z", "gpus": 1, "spans": {"2026-01-01": {"leased": "much"}}}',
+    ],
 )
 async def test_what_somebody_has_edited_begins_anew(scene: Any, server: Server, text: str) -> None:
     server.kept = {"data": {KEY: text}}
