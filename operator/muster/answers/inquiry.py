@@ -1,4 +1,4 @@
-"""What there is to say of one incident: pure, from the job, its record, its Events and its node to the answer of `incident`."""
+"""What there is to say of one incident: pure, from the job, its record, its Events and its node to the answer of `report --incident`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta

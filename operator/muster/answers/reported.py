@@ -1,4 +1,4 @@
-"""What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `incidents`."""
+"""What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `report --incidents`."""
 
 import dataclasses
 import statistics

@@ -239,7 +239,7 @@ def _can_do(
         yield from status.waiting.unblocks
         yield f"see the numbers: kubectl muster explain {called}"
     if found is not None:
-        yield f"see what was seen and decided: kubectl muster incident {called} {found.number}"
+        yield f"see what was seen and decided: kubectl muster report {called} --incident {found.number}"
     last: Incident | None = status.incidents[-1] if status.incidents else None
     failed = status.state == "Failed" or (found is not None and found.fault_class == FaultClass.APPLICATION)
     if failed and last is not None:

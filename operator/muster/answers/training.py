@@ -13,7 +13,7 @@ from muster.goodput.opened import TRAINS, ahead, late
 class OpenIncident(ApiModel):
     """A failure from which the training has not come back yet."""
 
-    number: int = Field(description="The attempt that it ended: `kubectl muster incident JOB NUMBER`.")
+    number: int = Field(description="The attempt that it ended: `kubectl muster report JOB --incident NUMBER`.")
     time: Time
     reason: str
     fault_class: str

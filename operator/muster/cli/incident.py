@@ -1,9 +1,7 @@
-"""`kubectl muster incident JOB N`: one failure in full: what was seen, by whom and when, what was decided, and why."""
+"""`kubectl muster report JOB --incident [N]`: one failure in full: what was seen and when, what was decided, and why."""
 
 import asyncio
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -14,39 +12,11 @@ from muster.cli import show
 from muster.cli.errors import CliError
 from muster.cli.explain import events_of, job_of
 from muster.cli.reading import record_of
-from muster.cli.session import (
-    ContextOption,
-    JobArgument,
-    KubeconfigOption,
-    NamespaceOption,
-    Options,
-    OutputOption,
-    Session,
-    job_argument,
-    run,
-)
+from muster.cli.session import Session
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
 
 SHOWN = 12  # numbers in an error
-
-
-def command(
-    context: typer.Context,
-    job: JobArgument,
-    number: Annotated[
-        int | None,
-        typer.Argument(metavar="[N]", help="As `incidents` numbers them: the attempt that ended. Default: the newest."),
-    ] = None,
-    kubeconfig: KubeconfigOption = None,
-    kube_context: ContextOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
-) -> None:
-    """Show one incident: what was seen, by whom, when; what was decided and why; the culprit's last lines."""
-    name, inside = job_argument(job, namespace)
-    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
-    run(options, lambda session: find(session, name, number), render)
 
 
 async def find(session: Session, name: str, number: int | None) -> JobIncident:

@@ -19,8 +19,6 @@ _FUNCTIONS = {
     "top": ("top", "command"),
     "explain": ("explain", "command"),
     "report": ("report", "command"),
-    "incidents": ("report", "incidents_command"),
-    "incident": ("incident", "command"),
     "logs": ("logs", "command"),
     "node": ("node", "command"),
     "nodes": ("nodes", "command"),

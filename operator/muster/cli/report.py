@@ -1,4 +1,4 @@
-"""`kubectl muster report JOB` and `kubectl muster incidents JOB`: where the time went, and what took it."""
+"""`kubectl muster report JOB`: where the time went; with `--incidents` and `--incident`, what took it."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -15,18 +15,17 @@ from muster.answers.reported import JobIncidents, JobReport, Share, Yield, incid
 from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
 from muster.cli import experimentreport, fleetpage, fleetreport, show
+from muster.cli import incident as single_incident
 from muster.cli.errors import CliError
 from muster.cli.explain import REPAIRS, job_of
 from muster.cli.prices import fleet_policy, price_of, prices_by
 from muster.cli.prometheus import metered_energy, url_of
 from muster.cli.session import (
     ContextOption,
-    JobArgument,
     KubeconfigOption,
     NamespaceOption,
     Options,
     Output,
-    OutputOption,
     Session,
     connected,
     job_argument,
@@ -85,6 +84,21 @@ def command(
     job: Annotated[
         str | None, typer.Argument(metavar="[JOB]", help="Name of the TrainingJob, or NAMESPACE/NAME; or --fleet.")
     ] = None,
+    number: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[N]", help="With --incident: its number, as --incidents lists them. Default: the newest."
+        ),
+    ] = None,
+    list_incidents: Annotated[
+        bool, typer.Option("--incidents", help="List the job's failures and planned moves off nodes, newest first.")
+    ] = False,
+    one_incident: Annotated[
+        bool,
+        typer.Option(
+            "--incident", help="Show incident N of the job: what was seen and when, what was decided, and why."
+        ),
+    ] = False,
     fleet: Annotated[
         bool, typer.Option("--fleet", help="All jobs of all namespaces, those that have ended included.")
     ] = False,
@@ -133,6 +147,13 @@ def command(
     """Say where a job's time went, or all jobs', what failures took, and what would make it better."""
     if [job is not None, fleet, experiment is not None].count(True) != 1:
         raise typer.BadParameter("name a job, or say --fleet or --experiment NAME: one of them", param_hint="JOB")
+    if number is not None and not one_incident:
+        raise typer.BadParameter("the number of an incident needs --incident", param_hint="N")
+    priced = price is not None or prometheus is not None
+    if (list_incidents or one_incident) and (job is None or priced or list_incidents == one_incident):
+        raise typer.BadParameter(
+            "--incidents and --incident are for a job, one of them, without --price and --prometheus"
+        )
     if prometheus is not None and job is None:
         raise typer.BadParameter("--prometheus is for a job: it joins the energy of the nodes that one job held")
     if fleet:
@@ -156,7 +177,12 @@ def command(
         return
     name, inside = job_argument(job or "", namespace)
     options = Options(kubeconfig, kube_context, inside, form).over(context.obj)
-    run(options, lambda session: find(session, name, cost, url), render)
+    if list_incidents:
+        run(options, lambda session: find_incidents(session, name), render_incidents)
+    elif one_incident:
+        run(options, lambda session: single_incident.find(session, name, number), single_incident.render)
+    else:
+        run(options, lambda session: find(session, name, cost, url), render)
 
 
 def _fleet(
@@ -176,20 +202,6 @@ def _fleet(
         run(options, lambda session: fleetreport.find(session, since, until, cost), fleetreport.render)
     else:
         typer.echo(page(connected(options, lambda session: fleetreport.find(session, since, until, cost))), nl=False)
-
-
-def incidents_command(
-    context: typer.Context,
-    job: JobArgument,
-    kubeconfig: KubeconfigOption = None,
-    kube_context: ContextOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
-) -> None:
-    """List a job's failures and planned leaves: when, where, how they were mended, and what they took."""
-    name, inside = job_argument(job, namespace)
-    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
-    run(options, lambda session: find_incidents(session, name), render_incidents)
 
 
 async def find(session: Session, name: str, price: float | None = None, prometheus: str | None = None) -> JobReport:
@@ -440,7 +452,7 @@ def _print_fingerprints(console: Console, listed: Sequence[Fingerprint]) -> None
 
 
 def _print_incidents(console: Console, listed: Sequence[Incident]) -> None:
-    """One line each. A narrow terminal has no room for all: the year, and what `incident` tells, is left out."""
+    """One line each. A narrow terminal has no room for all: the year, and what `--incident` shows, is left out."""
     narrow = console.width < NARROW
     columns = [name for name in _INCIDENT_COLUMNS if not (narrow and name in _NOT_IF_NARROW)]
     numbers = [name for name in columns if name in ("N", "AFTER", "BACK AFTER", "STEPS", "LOST")]

@@ -136,6 +136,12 @@ def test_the_same_is_said_in_each_format(api: Any, command: Run) -> None:
         ("explain", "a", "b"),
         ("explain", "llama", "--output", "xml"),
         ("explain", "team-b/llama", "-n", "team-a"),
+        ("report", "llama", "2"),
+        ("report", "llama", "--incident", "two"),
+        ("report", "llama", "--incident", "--incidents"),
+        ("report", "llama", "--incidents", "--price", "2"),
+        ("report", "llama", "--incidents", "-o", "html"),
+        ("report", "--fleet", "--incidents"),
         ("nodes", "extra"),
         ("nodes", "--nope"),
         ("cordn", "n1"),
@@ -395,7 +401,7 @@ def test_help_needs_no_client() -> None:
 
 
 @pytest.mark.parametrize("job", ["", "llama/", "/llama"])
-@pytest.mark.parametrize("name", ["status", "report", "explain", "incidents", "logs"])
+@pytest.mark.parametrize("name", ["status", "report", "explain", "logs"])
 def test_a_name_that_is_empty_is_a_mistake_in_the_command(
     api: Any, command: Callable[..., Result], name: str, job: str
 ) -> None:

@@ -40,7 +40,7 @@ def test_every_command_is_told_of() -> None:
     assert [name for name in COMMANDS if f"kubectl muster {name}" not in TEXT] == []
 
 
-@pytest.mark.parametrize("name", ["status", "top", "logs", "incident", "node", "page", "bundle"])
+@pytest.mark.parametrize("name", ["status", "top", "logs", "node", "page", "bundle"])
 def test_every_option_is_told_of(name: str) -> None:
     _, found, section = TEXT.partition(f"\n## `kubectl muster {name} ")
     if not found:
@@ -81,7 +81,8 @@ def test_every_field_and_option_of_the_fleets_report_is_told_of() -> None:
     fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert sorted(fields - told) == ["apiVersion", "kind"]
     options = {opt for param in COMMANDS["report"].params for opt in param.opts if opt.startswith("--")}
-    assert [opt for opt in sorted(options - EVERYWHERE - {"--experiment", "--prometheus"}) if opt not in section] == []
+    of_jobs = {"--experiment", "--prometheus", "--incident", "--incidents"}
+    assert [opt for opt in sorted(options - EVERYWHERE - of_jobs) if opt not in section] == []
 
 
 def test_every_field_of_an_experiments_report_is_told_of() -> None:
@@ -94,10 +95,10 @@ def test_every_field_of_an_experiments_report_is_told_of() -> None:
 
 
 def test_every_field_of_a_jobs_report_is_told_of() -> None:
-    section = TEXT.partition("\n## `kubectl muster report JOB`")[2].partition("\n## ")[0]
+    section = TEXT.partition("\n## `kubectl muster report JOB`\n")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([A-Za-z0-9]+)`", section))
     fields = {
         f.alias or name for model in (JobReport, Yield, Cost, EnergyUsed) for name, f in model.model_fields.items()
     }
     assert sorted(fields - told) == ["apiVersion", "kind", "name", "namespace"]
-    assert "`--prometheus URL`" in section
+    assert all(f"`{each}`" in section for each in ("--prometheus URL", "--incidents", "--incident"))

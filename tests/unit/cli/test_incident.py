@@ -1,4 +1,4 @@
-"""`incident`: one failure in full, from the job, its record, its Events and its node."""
+"""`report --incident`: one failure in full, from the job, its record, its Events and its node."""
 
 import json
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def with_incident(api: Any, **more: Any) -> None:
 
 def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: Any, command: Run) -> None:
     with_incident(api)
-    found = json.loads(command("incident", "llama", "2", "-o", "json").stdout)
+    found = json.loads(command("report", "llama", "--incident", "2", "-o", "json").stdout)
     assert (found["kind"], found["number"], found["rank"], found["exitCode"]) == ("JobIncident", 2, 9, 1)
     assert [(each["time"][:19], each["who"]) for each in found["timeline"]] == [
         ("2026-01-05T02:59:30", "the agent on gpu-1"),
@@ -101,8 +101,8 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
         "the training was back after 1m10s",
     ]
     assert found["notes"] == []
-    assert yaml.safe_load(command("incident", "team-a/llama", "2", "-o", "yaml").stdout) == found
-    text = command("incident", "llama").stdout
+    assert yaml.safe_load(command("report", "team-a/llama", "--incident", "2", "-o", "yaml").stdout) == found
+    text = command("report", "llama", "--incident").stdout
     assert text.startswith("team-a/llama incident 2: RankFailed on gpu-1\n  rank 9 exited with code 1\n")
     assert "\n  ValueError: loss is nan\n" in text
     assert "200 steps made again, which had taken 1m40s" in text
@@ -113,7 +113,7 @@ def test_with_the_job_alone_the_rest_is_told(api: Any, command: Run) -> None:
     with_incident(api)
     for path in (GANG, EVENTS, health_path("gpu-1")):
         api.errors[path] = Forbidden(403, "Forbidden", "no")
-    found = json.loads(command("incident", "llama", "2", "-o", "json").stdout)
+    found = json.loads(command("report", "llama", "--incident", "2", "-o", "json").stdout)
     assert (found["reason"], found["lostSteps"], found["lastLines"][0]) == ("RankFailed", 200, "Traceback")
     assert "rank" not in found
     assert len(found["timeline"]) == 3
@@ -133,7 +133,7 @@ def test_no_line_of_a_message_passes_for_one_of_ours(
     api.put(f"{JOBS}/llama", a_job(state="Recovering", reason="RankFailed", incidents=[open_now]))
     api.errors[GANG] = Forbidden(403, "Forbidden", "no")
     api.lists(PODS)
-    for words in (("incidents", "llama"), ("incident", "llama", "2"), ("status", "llama")):
+    for words in (("report", "llama", "--incidents"), ("report", "llama", "--incident", "2"), ("status", "llama")):
         said = command(*words)
         assert said.exit_code == 0, said.output
         assert "boom" in said.output
@@ -145,19 +145,19 @@ def test_only_the_record_has_old_ones(api: Any, command: Run) -> None:
     api.put(GANG, a_gang(incidents=[KEPT]))
     api.lists(EVENTS)
     api.errors[health_path("gpu-1")] = no_such("gpu-1")
-    found = json.loads(command("incident", "llama", "-o", "json").stdout)
+    found = json.loads(command("report", "llama", "--incident", "-o", "json").stdout)
     assert (found["number"], found["lostSteps"]) == (2, 200)
     assert found["notes"] == ["the cluster has no Events of this job (any more): it keeps them for about an hour"]
 
 
 def test_a_number_that_is_not_there_is_answered_with_those_that_are(api: Any, command: Run) -> None:
     with_incident(api)
-    result = command("incident", "llama", "7")
+    result = command("report", "llama", "--incident", "7")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: team-a/llama has no incident 7: there are 1, 2\n"
     api.put(f"{JOBS}/llama", a_job())
     api.put(GANG, a_gang())
-    assert command("incident", "llama").stderr == "error: team-a/llama has had no incident\n"
+    assert command("report", "llama", "--incident").stderr == "error: team-a/llama has had no incident\n"
 
 
 def test_every_kind_of_failure_has_somebody_who_saw_it_and_every_class_a_budget() -> None:

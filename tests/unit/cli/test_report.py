@@ -1,4 +1,4 @@
-"""`report` and `incidents`: what is made of the figures in a job's status, and how it is printed."""
+"""`report` and `report --incidents`: what is made of the figures in a job's status, and how it is printed."""
 
 import json
 import re
@@ -345,14 +345,14 @@ def test_programs_get_the_same(api: Any, command: Callable[..., Result]) -> None
     assert (found["kind"], found["ettr"], found["failures"]) == ("JobReport", 0.9, 4)
     assert found["time"].startswith("2026-01-05T04:00:00")
     assert yaml.safe_load(command("-o", "yaml", "report", "team-a/llama").stdout) == found
-    listed = json.loads(command("incidents", "llama", "--output", "json").stdout)
+    listed = json.loads(command("report", "llama", "--incidents", "--output", "json").stdout)
     assert listed["kind"] == "JobIncidents"
     assert listed["incidents"][0]["lostSeconds"] == 600
 
 
 def test_incidents_are_listed_with_what_they_took(api: Any, command: Callable[..., Result]) -> None:
     api.put(PATH, a_job())
-    said = command("incidents", "llama")
+    said = command("report", "llama", "--incidents")
     assert said.exit_code == 0
     row = next(line for line in said.stdout.splitlines() if "gpu-7" in line)
     assert row.split() == [
@@ -374,7 +374,7 @@ def test_incidents_are_listed_with_what_they_took(api: Any, command: Callable[..
     ]
     assert "\x1b[31m" not in said.stdout
     api.put(PATH, a_job(incidents=[]))
-    assert command("incidents", "llama").stdout == "team-a/llama has had no incident\n"
+    assert command("report", "llama", "--incidents").stdout == "team-a/llama has had no incident\n"
 
 
 def test_a_job_of_which_nothing_was_counted_is_an_error_that_says_so(api: Any, command: Callable[..., Result]) -> None:

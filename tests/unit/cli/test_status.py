@@ -231,7 +231,7 @@ def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., st
         "attempt 3 starts in 40s (back-off after failures)",
     ]
     assert found.can_do[:2] == [
-        "see what was seen and decided: kubectl muster incident team-a/llama 2",
+        "see what was seen and decided: kubectl muster report team-a/llama --incident 2",
         "what the failed rank printed: kubectl muster logs team-a/llama --failed",
     ]
     text = printed(lambda console: render(console, found, NOW))

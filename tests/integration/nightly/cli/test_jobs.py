@@ -157,7 +157,7 @@ def test_a_job_is_told_in_full_to_who_may_see_all(user: Any, hand: Any, story: d
     ]
     assert status["openIncident"]["number"] == 1
     assert status["notes"] == []
-    incident = user.json("incident", job)
+    incident = user.json("report", job, "--incident")
     assert ("muster.dev/operator", "RankFailed") in [
         (each["who"], each["what"].partition(":")[0]) for each in incident["timeline"]
     ]
@@ -174,7 +174,7 @@ def test_a_job_is_told_in_full_to_who_may_see_all(user: Any, hand: Any, story: d
     assert [(row["name"], row["openIncident"]) for row in top["jobs"]] == [("llama", 1)]
     for arguments in (
         ("status", job),
-        ("incident", job),
+        ("report", job, "--incident"),
         ("logs", job),
         ("logs", job, "--failed"),
         ("node", nodes[1]),
@@ -194,7 +194,7 @@ def test_a_tenant_gets_what_he_may_and_is_told_the_rest(
     status = stranger.json("status", "llama")
     assert (status["state"], len(status["workers"]), status["openIncident"]["number"]) == ("Recovering", 2, 1)
     assert [note.split(" may not")[0] for note in status["notes"]] == ["its pods", "what stands against its nodes"]
-    incident = stranger.json("incident", "llama", "1")
+    incident = stranger.json("report", "llama", "--incident", "1")
     assert incident["lastLines"][0] == "Traceback"
     logs = stranger.json("logs", "llama", "--failed")
     assert logs["logs"][0]["remains"][0]["lastLines"][0] == "Traceback"
