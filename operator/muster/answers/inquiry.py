@@ -51,7 +51,7 @@ _SEEN_BY: Mapping[str, str] = {
     Kind.NODE_GONE: "the API server: the Node object was deleted",
     Kind.NODE_UNREACHABLE: "two witnesses of {node}: its launcher and its kubelet's heartbeat, both silent",
     Kind.NODE_LOST: "a human's word about {node} (kubectl muster lost)",
-    Kind.NODE_UNHEALTHY: "the verdict on {node} (kubectl muster node {node})",
+    Kind.NODE_UNHEALTHY: "the verdict on {node} (kubectl muster nodes {node})",
 }
 _DONE: Mapping[str, str] = {
     "Start": "the whole gang started anew",

@@ -85,7 +85,7 @@ def render(console: Console, it: JobIncident) -> None:
     console.print()
     job = f"{it.namespace}/{it.name}"
     more = [f"more of what it printed: kubectl muster logs {job} --failed --attempt {it.number}"]
-    more += [f"the node's life: kubectl muster node {it.node}"] if it.node else []
+    more += [f"the node's life: kubectl muster nodes {it.node}"] if it.node else []
     for line in [*more, *(f"note: {note}" for note in it.notes)]:
         console.print(Text(show.on_one_line(line), style="dim"), soft_wrap=True)
 

@@ -20,7 +20,6 @@ _FUNCTIONS = {
     "explain": ("explain", "command"),
     "report": ("report", "command"),
     "logs": ("logs", "command"),
-    "node": ("node", "command"),
     "nodes": ("nodes", "command"),
     "cordon": ("decide", "cordon"),
     "release": ("decide", "release"),

@@ -1,11 +1,9 @@
-"""`kubectl muster node NODE`: the life of one node on one page."""
+"""`kubectl muster nodes NODE`: the life of one node on one page."""
 
 import asyncio
 import difflib
 from datetime import datetime
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -19,15 +17,7 @@ from muster.api.repairrequest import RepairRequest
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError, told
-from muster.cli.session import (
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    Options,
-    OutputOption,
-    Session,
-    run_with_ages,
-)
+from muster.cli.session import Session
 from muster.health.maintenance import until
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
@@ -36,20 +26,6 @@ from muster.world.views import NodeView
 
 SHOWN_EVIDENCE = 10
 SHOWN_LIFE = 20
-
-
-def command(
-    context: typer.Context,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")],
-    kubeconfig: KubeconfigOption = None,
-    kube_context: ContextOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
-) -> None:
-    """Show a node's life on one page: verdict, evidence, jobs and their failures there, offences, tests, repair."""
-    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
-    name = node.removeprefix("node/")
-    run_with_ages(options, lambda session: find(session, name), render)
 
 
 async def find(session: Session, name: str) -> NodeLife:

@@ -1,4 +1,7 @@
-"""`kubectl muster nodes`: the tree of the fleet, what of it is free, used and excluded, and what is known against nodes."""
+"""`kubectl muster nodes`: the tree of the fleet, what of it is free, used and excluded, and what is known against nodes.
+
+With the name of a node it shows the life of that node (`muster.cli.node`).
+"""
 
 import difflib
 from collections.abc import Sequence
@@ -21,6 +24,7 @@ from muster.answers.tree import (
     Wanted,
     tree_of,
 )
+from muster.cli import node as one_node
 from muster.cli import show
 from muster.cli.errors import CliError
 from muster.cli.session import (
@@ -44,6 +48,9 @@ WIDE_COLUMNS = 120  # a narrower terminal has room for one of each
 
 def command(
     context: typer.Context,
+    node: Annotated[
+        str | None, typer.Argument(metavar="[NODE]", help="Show the life of this node instead of the tree.")
+    ] = None,
     level: Annotated[
         str | None, typer.Option("--level", metavar="LEVEL", help="Innermost level of domains to show, e.g. block.")
     ] = None,
@@ -62,10 +69,23 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show the fleet's tree: nodes that are free, used (by whom) and excluded (why), and their health."""
+    """Show the fleet's tree: which nodes are free, used and excluded, and their health; or the life of one node.
+
+    The life of NODE is one page: verdict, evidence, jobs and their failures there, offences, tests, repair.
+    """
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    if node is not None:
+        if level is not None or domain is not None or free or sick or wide or tolerate:
+            raise typer.BadParameter(
+                "options that choose nodes of the tree do not go with the name of one node", param_hint="NODE"
+            )
+        name = node.removeprefix("node/")
+        if not name:
+            raise typer.BadParameter(f"{node!r} names no node", param_hint="NODE")
+        run_with_ages(options, lambda session: one_node.find(session, name), one_node.render)
+        return
     path = tuple(part or NO_LABEL for part in domain.strip("/").split("/")) if domain and domain.strip("/") else ()
     wanted = Wanted(path, level, free, sick, tuple(tolerate or ()))
-    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     run_with_ages(
         options,
         lambda session: find(session, wanted),

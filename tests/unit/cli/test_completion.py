@@ -69,7 +69,7 @@ def test_jobs_are_completed(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("node", "g"), ("cordon", "a", "b", "g"), ("lost", "g"), ("check", "g"), ("release", "g")]
+    "words", [("nodes", "g"), ("cordon", "a", "b", "g"), ("lost", "g"), ("check", "g"), ("release", "g")]
 )
 def test_nodes_are_completed(words: tuple[str, ...]) -> None:
     assert wanted(ROOT, words) == Names("nodes", "g", (None, None, None))

@@ -40,11 +40,11 @@ def test_every_command_is_told_of() -> None:
     assert [name for name in COMMANDS if f"kubectl muster {name}" not in TEXT] == []
 
 
-@pytest.mark.parametrize("name", ["status", "top", "logs", "node", "page", "bundle"])
+@pytest.mark.parametrize("name", ["status", "top", "logs", "nodes", "page", "bundle"])
 def test_every_option_is_told_of(name: str) -> None:
-    _, found, section = TEXT.partition(f"\n## `kubectl muster {name} ")
+    _, found, section = TEXT.partition(f"\n## `kubectl muster {name}`")
     if not found:
-        _, found, section = TEXT.partition(f"\n## `kubectl muster {name}`")
+        _, found, section = TEXT.partition(f"\n## `kubectl muster {name} ")
     section = section.partition("\n## ")[0]
     options = {opt for param in COMMANDS[name].params for opt in param.opts if opt.startswith("--")}
     assert [opt for opt in sorted(options - EVERYWHERE) if f"`{opt}" not in section] == []

@@ -1,4 +1,4 @@
-"""`node`: one node's life, from its NodeHealth, its Node and the jobs that name it."""
+"""`nodes NODE`: one node's life, from its NodeHealth, its Node and the jobs that name it."""
 
 import json
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def with_node(api: Any) -> None:
 
 def test_a_nodes_life_is_one_page(api: Any, command: Run) -> None:
     with_node(api)
-    found = json.loads(command("node", "gpu-1", "-o", "json").stdout)
+    found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert (found["kind"], found["known"], found["ready"], found["cordoned"]) == ("NodeLife", True, True, True)
     assert found["health"]["state"] == "Degraded"
     assert found["labels"] == {"topology.muster.dev/block": "b1", "topology.muster.dev/rack": "r2"}
@@ -113,8 +113,8 @@ def test_a_nodes_life_is_one_page(api: Any, command: Run) -> None:
     assert (job["name"], job["workers"], job["failures"]) == ("team-a/llama", [1], 1)
     assert job["avoidsUntil"].startswith("2026-01-06")
     assert found["notes"] == []
-    assert yaml.safe_load(command("node", "node/gpu-1", "-o", "yaml").stdout) == found
-    text = command("node", "gpu-1").stdout
+    assert yaml.safe_load(command("nodes", "node/gpu-1", "-o", "yaml").stdout) == found
+    text = command("nodes", "gpu-1").stdout
     for part in (
         "Ready, cordoned",
         "b1/r2",
@@ -135,13 +135,13 @@ def test_a_tenant_is_told_what_is_missing_and_sees_his_own_jobs(api: Any, comman
     own = "/apis/muster.dev/v1alpha1/namespaces/team-a"
     api.lists(f"{own}/trainingjobs", a_job(incidents=[incident(attempt=1)]))
     api.lists(f"{own}/gangs", a_gang())
-    found = json.loads(command("node", "gpu-1", "-o", "json").stdout)
+    found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert [job["name"] for job in found["jobs"]] == ["team-a/llama"]
     assert "known" not in found
     assert len(found["notes"]) == 3
     assert all("muster-fleet-view" in note for note in found["notes"])
     api.errors[f"{own}/trainingjobs"] = no
-    result = command("node", "gpu-1")
+    result = command("nodes", "gpu-1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: nothing is known of node gpu-1 here: its health may not be read")
 
@@ -149,7 +149,7 @@ def test_a_tenant_is_told_what_is_missing_and_sees_his_own_jobs(api: Any, comman
 def test_a_node_that_is_gone_is_remembered(api: Any, command: Run) -> None:
     with_node(api)
     api.lists(NODES)
-    found = json.loads(command("node", "gpu-1", "-o", "json").stdout)
+    found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert found["known"] is False
     assert "no Node of this name" in found["notes"][0]
 
@@ -157,13 +157,13 @@ def test_a_node_that_is_gone_is_remembered(api: Any, command: Run) -> None:
 def test_a_name_that_is_not_there_is_answered_with_one_that_is(api: Any, command: Run) -> None:
     with_node(api)
     api.errors[health_path("gpu-11")] = no_such("gpu-11")
-    assert command("node", "gpu-11").stderr == "error: there is no node gpu-11: did you mean gpu-1?\n"
+    assert command("nodes", "gpu-11").stderr == "error: there is no node gpu-11: did you mean gpu-1?\n"
 
 
 def test_what_does_not_fit_is_a_note(api: Any, command: Run) -> None:
     with_node(api)
     api.put(health_path("gpu-1"), a_health(state="Strange"))
-    found = json.loads(command("node", "gpu-1", "-o", "json").stdout)
+    found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert "its NodeHealth cannot be read" in found["notes"][0]
     assert found["ready"] is True
 
@@ -182,7 +182,7 @@ REQUEST = "/apis/muster.dev/v1alpha1/repairrequests/gpu-1"
 def test_what_is_asked_for_is_told_with_its_state(api: Any, command: Run) -> None:
     with_node(api)
     api.put(REQUEST, a_request())
-    found = json.loads(command("node", "gpu-1", "-o", "json").stdout)
+    found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert found["repair"] == {
         "action": "Reboot",
         "phase": "Asked",
@@ -192,7 +192,7 @@ def test_what_is_asked_for_is_told_with_its_state(api: Any, command: Run) -> Non
     }
     assert [each["what"] for each in found["life"] if each["kind"] == "Repair"] == ["Reboot asked for: Xid79"]
     api.put(REQUEST, a_request(phase="Failed", message=f"no BMC {EVIL}"))
-    text = command("node", "gpu-1").stdout
+    text = command("nodes", "gpu-1").stdout
     assert "Reboot: Failed, asked for" in text
     assert "no BMC" in text
     assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
@@ -202,7 +202,7 @@ def test_a_repair_that_has_ended_is_part_of_the_life(api: Any, command: Run) -> 
     with_node(api)
     once = {"time": "2026-01-01T00:00:00Z", "state": "Unhealthy", "reason": "Xid79", "workedOn": "2026-01-01T05:00:00Z"}
     api.put(health_path("gpu-1"), a_health(incidents=[once]))
-    found = json.loads(command("node", "gpu-1", "-o", "json").stdout)
+    found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert [each["what"] for each in found["life"] if each["kind"] == "Repair"] == ["its repair ended (Xid79)"]
     assert "repair" not in found
 
@@ -210,10 +210,10 @@ def test_a_repair_that_has_ended_is_part_of_the_life(api: Any, command: Run) -> 
 def test_a_request_that_may_not_be_read_is_a_note(api: Any, command: Run) -> None:
     with_node(api)
     api.errors[REQUEST] = Forbidden(403, "Forbidden", "no")
-    (note,) = json.loads(command("node", "gpu-1", "-o", "json").stdout)["notes"]
+    (note,) = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)["notes"]
     assert "repairrequests" in note
     assert "muster-fleet-view" in note
     del api.errors[REQUEST]
     api.put(REQUEST, {**a_request(), "spec": {"node": "gpu-1", "action": "Pray", "incident": "never"}})
-    (note,) = json.loads(command("node", "gpu-1", "-o", "json").stdout)["notes"]
+    (note,) = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)["notes"]
     assert "cannot be read by this version" in note

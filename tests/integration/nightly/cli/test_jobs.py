@@ -167,7 +167,7 @@ def test_a_job_is_told_in_full_to_who_may_see_all(user: Any, hand: Any, story: d
     assert (second["pod"], second["lines"][-1]) == ("llama-1-1", "step 2")
     failed = user.json("logs", job, "--failed")["logs"][0]
     assert failed["lines"] == LOG.split("\n")[:5]
-    life = user.json("node", nodes[1])
+    life = user.json("nodes", nodes[1])
     assert (life["known"], life["ready"], life["health"]["reason"]) == (True, True, "Xid79")
     assert [(entry["name"], entry["workers"]) for entry in life["jobs"]] == [(job, [1])]
     top = user.json("top", "-n", hand.namespace)
@@ -177,7 +177,7 @@ def test_a_job_is_told_in_full_to_who_may_see_all(user: Any, hand: Any, story: d
         ("report", job, "--incident"),
         ("logs", job),
         ("logs", job, "--failed"),
-        ("node", nodes[1]),
+        ("nodes", nodes[1]),
         ("top",),
     ):
         for form in ("table", "json", "yaml"):
@@ -199,7 +199,7 @@ def test_a_tenant_gets_what_he_may_and_is_told_the_rest(
     logs = stranger.json("logs", "llama", "--failed")
     assert logs["logs"][0]["remains"][0]["lastLines"][0] == "Traceback"
     assert stranger.json("top")["namespace"] == hand.namespace
-    life = stranger.json("node", story["nodes"][1])
+    life = stranger.json("nodes", story["nodes"][1])
     assert [entry["name"] for entry in life["jobs"]] == [story["job"]]
     assert "known" not in life
     grant_view(hand)
@@ -207,7 +207,7 @@ def test_a_tenant_gets_what_he_may_and_is_told_the_rest(
     assert stranger.json("status", "llama")["workers"][1]["pod"] == "llama-1-1"
     hand.grant("muster-fleet-view", everywhere=True)
     assert stranger.json("status", "llama")["notes"] == []
-    life = stranger.json("node", story["nodes"][1])
+    life = stranger.json("nodes", story["nodes"][1])
     assert (life["known"], life["health"]["reason"], life["notes"]) == (True, "Xid79", [])
     assert stranger.json("top")["namespace"] == ""
     told = stranger.json("bundle", "llama", "--file", str(tmp_path / "fleet.tar.gz"))
@@ -298,6 +298,6 @@ def test_names_are_completed_from_the_cluster(
     )
     assert asked.stdout == "llama\tRecovering\n:4\n", asked.stderr
     assert user("__complete", "status", "-n", hand.namespace, "ll").stdout == "llama\tRecovering\n:4\n"
-    assert story["nodes"][1] in user("__complete", "node", "n2").stdout
+    assert story["nodes"][1] in user("__complete", "nodes", "n2").stdout
     refused = stranger("__complete", "status", "ll")
     assert (refused.returncode, refused.stdout, refused.stderr) == (0, ":4\n", "")
