@@ -22,7 +22,7 @@ def test_a_node_whose_sums_differ_is_replaced_and_the_others_keep_their_pods(bed
     assert not job.current().spec.get("incidents")
     health = bed.kubectl.json("get", "nodehealth", "node-1")["status"]
     assert (health["state"], health["reason"]) == ("Degraded", "BurnInFailed")
-    told = bed.muster("burnin", f"{job.namespace}/{job.name}")
+    told = bed.muster("status", f"{job.namespace}/{job.name}", "--burn-in")
     assert told.returncode == 0, told.stderr
     assert "node-1" in told.stdout
     assert "bit-exact" in told.stdout

@@ -1,4 +1,4 @@
-"""`kubectl muster burnin JOB`: how the job's nodes fared in their burn-in, and what it waits for.
+"""`kubectl muster status JOB --burn-in`: how the job's nodes fared in their burn-in, and what it waits for.
 
 Read from the job, its Gang and the FleetPolicy; nothing of it is asked of the operator.
 """
@@ -8,7 +8,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-import typer
 from pydantic import Field
 from rich.console import Console
 from rich.text import Text
@@ -22,17 +21,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError
 from muster.cli.explain import job_of
-from muster.cli.session import (
-    ContextOption,
-    JobArgument,
-    KubeconfigOption,
-    NamespaceOption,
-    Options,
-    OutputOption,
-    Session,
-    job_argument,
-    run_with_ages,
-)
+from muster.cli.session import Session
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
 
@@ -81,20 +70,6 @@ class JobBurnIn(ApiModel):
     corruption: CorruptionStatus | None = Field(None, description="Left out: the trainer has found nothing wrong.")
     nodes: list[BurnInNode] = Field([], description="Members by index, then those that have failed and left.")
     notes: list[str] = Field([], description="What limits this answer.")
-
-
-def command(
-    context: typer.Context,
-    job: JobArgument,
-    kubeconfig: KubeconfigOption = None,
-    kube_context: ContextOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
-) -> None:
-    """Show how the job's nodes fared in their burn-in: who is tested, who failed what, who was left out."""
-    name, inside = job_argument(job, namespace)
-    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
-    run_with_ages(options, lambda session: find(session, name), render)
 
 
 async def find(session: Session, name: str) -> JobBurnIn:

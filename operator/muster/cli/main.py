@@ -23,7 +23,6 @@ _FUNCTIONS = {
     "nodes": ("nodes", "command"),
     "cordon": ("decide", "cordon"),
     "release": ("decide", "release"),
-    "burnin": ("burnin", "command"),
     "check": ("check", "command"),
     "lost": ("lost", "command"),
     "what-if": ("whatif", "command"),

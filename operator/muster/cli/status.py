@@ -1,7 +1,8 @@
-"""`kubectl muster status JOB`: where a job stands, on one screen."""
+"""`kubectl muster status JOB`: where a job stands, on one screen; with `--burn-in`, how its nodes did in their burn-in."""
 
 import asyncio
 from datetime import datetime
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.text import Text
 from muster.answers.explanation import ENDED
 from muster.answers.health import verdict
 from muster.answers.standing import JobStanding, WorkerRow, standing
-from muster.cli import show
+from muster.cli import burnin, show
 from muster.cli.explain import REPAIRS, SAID_BELOW, job_of
 from muster.cli.reading import healths_of, pods_of, record_of
 from muster.cli.report import NOT_KNOWN_TO_BE_KEPT, UNTIMED
@@ -24,6 +25,7 @@ from muster.cli.session import (
     Session,
     job_argument,
     run,
+    run_with_ages,
 )
 
 MAX_WORKERS = 12
@@ -34,6 +36,13 @@ MAX_LISTED = 20
 def command(
     context: typer.Context,
     job: JobArgument,
+    burn_in: Annotated[
+        bool,
+        typer.Option(
+            "--burn-in",
+            help="Show instead how the job's nodes did in their burn-in: which are tested, failed, left out.",
+        ),
+    ] = False,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
@@ -42,6 +51,9 @@ def command(
     """Show on one screen where a job stands: state, speed, checkpoint, workers and nodes, what comes, what you can do."""
     name, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
+    if burn_in:
+        run_with_ages(options, lambda session: burnin.find(session, name), burnin.render)
+        return
     run(options, lambda session: find(session, name), lambda console, it: render(console, it, it.time))
 
 

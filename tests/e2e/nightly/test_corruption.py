@@ -65,7 +65,7 @@ def test_the_node_that_gives_wrong_results_leaves_and_the_training_goes_on_from_
     health = bed.kubectl.json("get", "nodehealth", bad)["status"]
     assert (health["state"], health["reason"]) == ("Degraded", "BurnInFailed")
     job.wait_reasons("CorruptionFound", "BurnInFailed", "CorruptionExamined")
-    told = bed.muster("burnin", f"{job.namespace}/{job.name}")
+    told = bed.muster("status", f"{job.namespace}/{job.name}", "--burn-in")
     assert "gave wrong results in the burn-in and left the gang" in " ".join(told.stdout.split())
 
 

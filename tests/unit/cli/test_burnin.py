@@ -1,6 +1,12 @@
 """What people are told of a job's burn-in, and of tests of single nodes."""
 
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.unit.cli.test_status import with_job
 from tests.unit.lifecycle.builders import Scene, a_job, at
+from typer.testing import Result
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import BurnIn, BurnInAllReduce, BurnInFailure, Corruption, CorruptionStatus
@@ -67,6 +73,17 @@ def test_a_job_that_has_no_nodes_yet_has_no_table() -> None:
     it = burnin.told(a_job(), None, QUICK, [])
     assert (it.state, it.nodes) == ("New", [])
     assert "NODE" not in show.as_text(lambda console: burnin.render(console, it, at(0)))
+
+
+def test_status_shows_the_burn_in_when_it_is_asked_for(api: Any, command: Callable[..., Result]) -> None:
+    with_job(api)
+    policy = {"metadata": {"name": "default"}, "spec": {"preflight": {"profile": "Quick"}}}
+    api.put("/apis/muster.dev/v1alpha1/fleetpolicies/default", policy)
+    found = json.loads(command("status", "llama", "--burn-in", "-o", "json").stdout)
+    assert (found["kind"], found["profile"]) == ("JobBurnIn", "Quick")
+    assert [node["name"] for node in found["nodes"]] == ["gpu-0", "gpu-1"]
+    assert "Burn-in" in command("status", "team-a/llama", "--burn-in").stdout
+    assert json.loads(command("status", "llama", "-o", "json").stdout)["kind"] == "JobStatus"
 
 
 def test_figures_of_a_tested_node_stand_below_its_name() -> None:
