@@ -39,7 +39,7 @@ def test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot(
     assert {"reason": "unhealthy (Xid79)", "nodes": 1} in waiting["blockers"]
     remedy = f"repair {sick}, or release it: unhealthy (Xid79)"
     assert remedy in waiting["unblocks"]
-    explained = bed.muster("explain", waits.name, "-n", waits.namespace)
+    explained = bed.muster("status", waits.name, "-n", waits.namespace)
     assert explained.returncode == 0, explained.stderr
     assert f"-  {remedy}" in explained.stdout.splitlines()
 

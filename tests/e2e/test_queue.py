@@ -26,11 +26,11 @@ def test_a_second_job_waits_for_nodes_says_so_and_starts_when_the_first_has_ende
     assert "needs 2 nodes: 1 of the fleet's 4 are free and suitable" in message
     assert "3 in use" in message
 
-    explained = bed.muster("explain", second.name, "-n", second.namespace)
+    explained = bed.muster("status", second.name, "-n", second.namespace)
     assert (explained.returncode, explained.stderr) == (0, "")
     assert "InsufficientNodes" in explained.stdout
     assert f"{first.namespace}/{first.name}" in explained.stdout
-    answer = json.loads(bed.muster("explain", second.name, "-n", second.namespace, "-o", "json").stdout)
+    answer = json.loads(bed.muster("status", second.name, "-n", second.namespace, "-o", "json").stdout)
     assert answer["waiting"]["needs"] == 2
     shown = bed.muster("status", first.name, "-n", first.namespace)
     assert (shown.returncode, shown.stderr) == (0, "")

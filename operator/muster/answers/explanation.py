@@ -1,12 +1,13 @@
-"""What there is to say about one job: pure, from the TrainingJob and its Events to the answer of `explain`."""
+"""What there is to say about one job: pure, from the TrainingJob and its Events to what `status` says of its state."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from pydantic import Field
 
-from muster.api.base import ApiModel, LevelCount, Time
-from muster.api.trainingjob import CheckpointStatus, Condition, Incident, TrainingJob, TrainingJobStatus, Waiting
+from muster.api.base import ApiModel, Time
+from muster.api.trainingjob import Condition, TrainingJob, TrainingJobStatus
 
 OUTPUT_VERSION = "cli.muster.dev/v1alpha1"
 MAX_EVENTS = 16
@@ -77,38 +78,27 @@ class JobEvent(ApiModel):
     reporter: str | None = Field(None, description="Who wrote it, e.g. muster.dev/operator; left out: it does not say.")
 
 
-class JobExplanation(ApiModel):
-    """Where a job stands and why. Fields without a value are left out of JSON and YAML."""
+@dataclass(frozen=True, slots=True)
+class StateExplanation:
+    """Why a job is in its state.
 
-    api_version: str = OUTPUT_VERSION
-    kind: Literal["JobExplanation"] = "JobExplanation"
-    namespace: str
-    name: str
-    state: str = Field(description="As `kubectl get tj`; empty: no operator has looked at the job yet.")
-    reason: str
-    message: str
-    since: Time | None = Field(None, description="Since when it is in this state.")
-    next: list[str] = Field([], description="What to do or to look at, most useful first.")
-    wanted: int = Field(description="Workers, one on each node.")
-    nodes_ready: str = ""
-    waiting: Waiting | None = Field(None, description="Only while it waits for nodes: the numbers.")
-    topology: list[LevelCount] = Field([], description="How many domains of each level it is in, outermost first.")
-    nodes: list[str] = Field([], description="Node of each worker, by index; empty where it has none.")
-    attempt: int = 0
-    restarts: int = 0
-    step: int | None = None
-    checkpoint: CheckpointStatus | None = None
-    incidents: list[Incident] = Field([], description="Oldest first.")
-    events: list[JobEvent] | None = Field(None, description="Oldest first; absent: they may not be read.")
-    notes: list[str] = Field([], description="What limits this answer.")
-
-
-def explain(job: TrainingJob, events: Sequence[JobEvent] | None) -> JobExplanation:
-    """Where a job stands and why.
-
-    Args:
-        events: of the job, in any order; None: they may not be read.
+    Attributes:
+        message: of the condition that goes with the state.
+        since: when the job came into this state.
+        next: what to do or to inspect, most useful first.
+        nodes_ready: e.g. `6/6`; empty once the job has ended.
+        notes: what limits this answer.
     """
+
+    message: str
+    since: datetime | None
+    next: list[str]
+    nodes_ready: str
+    notes: list[str]
+
+
+def explain(job: TrainingJob) -> StateExplanation:
+    """Say why a job is in its state."""
     status = job.status
     condition = _condition(status)
     message = condition.message if condition else ""
@@ -118,27 +108,13 @@ def explain(job: TrainingJob, events: Sequence[JobEvent] | None) -> JobExplanati
     waiting = status.waiting
     if waiting is not None and waiting.since is not None:
         since = waiting.since
-    return JobExplanation(
-        namespace=job.metadata.namespace,
-        name=job.metadata.name,
-        state=status.state,
-        reason=status.reason,
-        message=message,
-        since=since,
-        next=_next(job),
-        wanted=job.spec.nodes,
-        nodes_ready="" if status.state in ENDED else status.nodes_ready,
-        waiting=waiting,
-        topology=status.topology,
-        nodes=status.nodes,
-        attempt=status.attempt,
-        restarts=status.restarts,
-        step=status.step,
-        checkpoint=status.checkpoint,
-        incidents=status.incidents,
-        events=None if events is None else sorted(events, key=_when)[-MAX_EVENTS:],
-        notes=_notes(job, events),
-    )
+    ready = "" if status.state in ENDED else status.nodes_ready
+    return StateExplanation(message, since, _next(job), ready, _notes(job))
+
+
+def newest_events(events: Iterable[JobEvent]) -> list[JobEvent]:
+    """The newest Events, oldest first."""
+    return sorted(events, key=_when)[-MAX_EVENTS:]
 
 
 def _when(event: JobEvent) -> float:
@@ -171,7 +147,7 @@ def _resuming(job: TrainingJob) -> str:
     return f": it goes on from step {checkpoint.step} in {directory}" if checkpoint and directory else ""
 
 
-def _notes(job: TrainingJob, events: Sequence[JobEvent] | None) -> list[str]:
+def _notes(job: TrainingJob) -> list[str]:
     status, notes = job.status, []
     if job.metadata.deletion_timestamp is not None:
         notes.append("the job is being deleted")
@@ -182,6 +158,4 @@ def _notes(job: TrainingJob, events: Sequence[JobEvent] | None) -> list[str]:
             "no numbers: the operator or the CustomResourceDefinitions are older than this command. "
             "Update them with kubectl apply -k manifests/overlays/default"
         )
-    if events is None:
-        notes.append("its Events may not be read: ask for the cluster's role view in this namespace")
     return notes

@@ -106,7 +106,7 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
     if isinstance(job, Undecodable):
         return TopRow(name=job.name, namespace=job.namespace, state="Unreadable", why=job.error[:_MAX_WHY])
     status, waiting = job.status, job.status.waiting
-    base, found = explain(job, ()), open_incident(job)
+    base, found = explain(job), open_incident(job)
     goodput = as_of(job, now)
     return TopRow(
         name=job.metadata.name,

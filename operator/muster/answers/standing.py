@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from muster.answers.explanation import ENDED, OUTPUT_VERSION, explain
+from muster.answers.explanation import ENDED, OUTPUT_VERSION, JobEvent, explain, newest_events
 from muster.answers.health import HealthRow
 from muster.answers.reported import has_untimed_steps
 from muster.answers.training import OpenIncident, open_incident, step_rate
@@ -18,6 +18,7 @@ from muster.goodput.opened import TRAINS, as_of
 from muster.world.views import ContainerView, PodView
 
 SHOWN_NODES = 8
+UNREADABLE_EVENTS = "its Events may not be read: ask for the cluster's role view in this namespace"
 
 
 class WorkerRow(ApiModel):
@@ -79,10 +80,12 @@ class JobStanding(ApiModel):
     nodes_ready: str = ""
     topology: list[LevelCount] = Field([], description="How many domains of each level it is in, outermost first.")
     workers: list[WorkerRow] = Field([], description="By index.")
+    nodes: list[str] = Field([], description="Node of each worker, by index; empty where it has none.")
     open_incident: OpenIncident | None = Field(None, description="Left out: there is none.")
-    waiting: Waiting | None = Field(None, description="Only while it waits for nodes.")
+    waiting: Waiting | None = Field(None, description="Only while it waits for nodes: the numbers.")
     next: list[str] = Field([], description="Sentences: what Muster does or waits for.")
     can_do: list[str] = Field([], description="Sentences: what the user can do, most useful first.")
+    events: list[JobEvent] | None = Field(None, description="Oldest first; left out: they may not be read.")
     notes: list[str] = Field([], description="What limits this answer.")
 
 
@@ -93,6 +96,7 @@ def standing(
     healths: Mapping[str, HealthRow] | None,
     now: datetime,
     notes: Sequence[str] = (),
+    events: Sequence[JobEvent] | None = (),
 ) -> JobStanding:
     """Where a job stands.
 
@@ -101,8 +105,9 @@ def standing(
         pods: of the job; None: they may not be read.
         healths: of its nodes, by name; None: they may not be read.
         notes: what could not be seen.
+        events: of the job, in any order; None: they may not be read.
     """
-    status, base = job.status, explain(job, ())
+    status, base = job.status, explain(job)
     goodput, saved = as_of(job, now), status.checkpoint
     since = None if saved is None or status.step is None else max(status.step - saved.step, 0)
     found = open_incident(job)
@@ -129,11 +134,13 @@ def standing(
         nodes_ready=base.nodes_ready,
         topology=status.topology,
         workers=[] if status.state in ENDED else list(_workers(job, record, pods, healths or {})),
+        nodes=status.nodes,
         open_incident=found,
         waiting=status.waiting,
         next=list(_next(job, record, now)),
         can_do=list(_can_do(job, base.next, found, healths or {})),
-        notes=[*base.notes, *notes],
+        events=None if events is None else newest_events(events),
+        notes=[*base.notes, *notes, *([UNREADABLE_EVENTS] if events is None else [])],
     )
 
 
@@ -237,7 +244,6 @@ def _can_do(
     status, called = job.status, f"{job.metadata.namespace}/{job.metadata.name}"
     if status.waiting is not None:
         yield from status.waiting.unblocks
-        yield f"see the numbers: kubectl muster explain {called}"
     if found is not None:
         yield f"see what was seen and decided: kubectl muster report {called} --incident {found.number}"
     last: Incident | None = status.incidents[-1] if status.incidents else None

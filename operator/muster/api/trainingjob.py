@@ -675,7 +675,7 @@ class WaitingBlocker(ApiModel):
 
 
 class Waiting(ApiModel):
-    """Why a job waits for nodes, in numbers. `kubectl muster explain` shows it."""
+    """Why a job waits for nodes, in numbers. `kubectl muster status` shows it."""
 
     needs: int = Field(ge=0, description="Nodes wanted, all at once.")
     inside: str | None = Field(None, max_length=63, description="Level inside one domain of which they must lie.")

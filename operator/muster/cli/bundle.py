@@ -29,7 +29,7 @@ from muster.api.base import ApiModel, Time
 from muster.cli import show
 from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
-from muster.cli.explain import read_job
+from muster.cli.jobs import read_job
 from muster.cli.pieces import FOLDER, pieces
 from muster.cli.printed import container_of
 from muster.cli.session import (

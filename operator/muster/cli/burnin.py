@@ -20,7 +20,7 @@ from muster.api.preflight import PreflightPolicy, Profile, wanted
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.explain import job_of
+from muster.cli.jobs import job_of
 from muster.cli.session import Session
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound

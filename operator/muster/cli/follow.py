@@ -11,7 +11,7 @@ from typing import Self
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError, one_line
-from muster.cli.explain import job_of
+from muster.cli.jobs import job_of
 from muster.cli.printed import (
     MAX_WORKERS,
     Asked,
@@ -162,7 +162,7 @@ class Follower:
             self._prefixed = len(workers) > 1
             self._tail = self._tail or tail_of(len(workers))
             if not pods:
-                self._out(f"note: no worker has a pod now: kubectl muster explain {self._name} says why")
+                self._out(f"note: no worker has a pod now: kubectl muster status {self._name} says why")
             for note in notes:
                 self._out(f"note: {note}")
             if len(workers) > MAX_WORKERS:

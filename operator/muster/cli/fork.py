@@ -13,8 +13,8 @@ from muster.api.base import ApiModel
 from muster.cli import show
 from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
-from muster.cli.explain import read_job
 from muster.cli.forked import forked
+from muster.cli.jobs import read_job
 from muster.cli.session import (
     ContextOption,
     JobArgument,
@@ -140,7 +140,7 @@ def render(console: Console, it: Fork) -> None:
     head = f"trainingjob {it.namespace}/{it.name} created: it begins from {it.resume_from} and saves to {it.directory}"
     console.print(Text(show.printable(head), style="bold"))
     console.print(Text(show.printable(_notes(it))))
-    console.print(Text(show.printable(f"see kubectl muster explain -n {it.namespace} {it.name}")))
+    console.print(Text(show.printable(f"see kubectl muster status -n {it.namespace} {it.name}")))
 
 
 def _notes(it: Fork) -> str:

@@ -119,7 +119,7 @@ def _may_be_forked(job: TrainingJob, from_step: int | None) -> str:
             "spec.checkpoint.resumeFrom to the path of one"
         )
     if seen is None:
-        raise CliError(f"job {name} has no complete checkpoint yet: kubectl muster explain {name} says why")
+        raise CliError(f"job {name} has no complete checkpoint yet: kubectl muster status {name} says why")
     if from_step is not None and from_step > seen.step:
         raise CliError(f"--from-step: {from_step} is beyond the newest complete checkpoint of {name}, {seen.step}")
     return absolute(checkpoint.directory)

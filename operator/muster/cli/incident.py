@@ -7,10 +7,11 @@ from rich.text import Text
 
 from muster.answers.inquiry import JobIncident, inquire, numbers
 from muster.answers.roles import FLEET_ROLE
+from muster.answers.standing import UNREADABLE_EVENTS
 from muster.api.nodehealth import NodeHealth
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.explain import events_of, job_of
+from muster.cli.jobs import events_of, job_of
 from muster.cli.reading import record_of
 from muster.cli.session import Session
 from muster.kube import decode, paths
@@ -34,7 +35,7 @@ async def find(session: Session, name: str, number: int | None) -> JobIncident:
         raise CliError(f"{called} has had no incident")
     wanted = known[-1] if number is None else number
     if events is None:
-        notes = [*notes, "its Events may not be read: ask for the cluster's role view in this namespace"]
+        notes = [*notes, UNREADABLE_EVENTS]
     first = inquire(job, record, wanted, events, None, notes)
     if first is None:
         listed = ", ".join(map(str, known[-SHOWN:]))

@@ -12,8 +12,8 @@ from muster.answers.standing import pod_state
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError, one_line
-from muster.cli.explain import job_of
 from muster.cli.follow import follow
+from muster.cli.jobs import job_of
 from muster.cli.printed import (
     MAX_WORKERS,
     Asked,

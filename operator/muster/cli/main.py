@@ -17,7 +17,6 @@ from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption,
 _FUNCTIONS = {
     "status": ("status", "command"),
     "top": ("top", "command"),
-    "explain": ("explain", "command"),
     "report": ("report", "command"),
     "logs": ("logs", "command"),
     "nodes": ("nodes", "command"),

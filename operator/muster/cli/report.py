@@ -17,7 +17,7 @@ from muster.api.trainingjob import Incident
 from muster.cli import experimentreport, fleetpage, fleetreport, show
 from muster.cli import incident as single_incident
 from muster.cli.errors import CliError
-from muster.cli.explain import REPAIRS, job_of
+from muster.cli.jobs import REPAIRS, job_of
 from muster.cli.prices import fleet_policy, price_of, prices_by
 from muster.cli.prometheus import metered_energy, url_of
 from muster.cli.session import (
@@ -224,7 +224,7 @@ async def find(session: Session, name: str, price: float | None = None, promethe
     if goodput is None or not goodput.wall_seconds:
         raise CliError(
             f"of job {session.namespace}/{name} nothing has been counted yet: it is new, or its operator is of an older "
-            f"version; kubectl muster explain {name} says what it waits for"
+            f"version; kubectl muster status {name} says what it waits for"
         )
     metered = None
     if prometheus is not None:

@@ -8,11 +8,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from muster.answers.explanation import ENDED
+from muster.answers.explanation import ENDED, JobEvent
 from muster.answers.health import verdict
 from muster.answers.standing import JobStanding, WorkerRow, standing
+from muster.api.trainingjob import Waiting
 from muster.cli import burnin, show
-from muster.cli.explain import REPAIRS, SAID_BELOW, job_of
+from muster.cli.jobs import REPAIRS, events_of, job_of
 from muster.cli.reading import healths_of, pods_of, record_of
 from muster.cli.report import NOT_KNOWN_TO_BE_KEPT, UNTIMED
 from muster.cli.session import (
@@ -31,6 +32,8 @@ from muster.cli.session import (
 MAX_WORKERS = 12
 """Of a larger gang only those are listed of whom there is something to say."""
 MAX_LISTED = 20
+SHOWN_EVENTS = 5
+SAID_BELOW = frozenset({"Training", "RanksStarted"})  # the message of these names the nodes
 
 
 def command(
@@ -48,7 +51,7 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show on one screen where a job stands: state, speed, checkpoint, workers and nodes, what comes, what you can do."""
+    """Show on one screen where a job stands: why it waits or does not train, speed, checkpoint, nodes, what comes, Events."""
     name, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
     if burn_in:
@@ -58,17 +61,19 @@ def command(
 
 
 async def find(session: Session, name: str) -> JobStanding:
-    """Read a job, its record, its pods and what is known of its nodes, as far as this user may.
+    """Read a job, its record, its pods, its Events and what is known of its nodes, as far as this user may.
 
     Raises:
         CliError: there is no such job, or it does not fit the model.
         ApiError: the API server did not answer as it should.
     """
     job = await job_of(session, name)
-    (record, unread), (pods, hidden) = await asyncio.gather(record_of(session, job), pods_of(session, job))
+    (record, unread), (pods, hidden), events = await asyncio.gather(
+        record_of(session, job), pods_of(session, job), events_of(session, job.metadata.uid)
+    )
     nodes = [member.node for member in record.members] if record else job.status.nodes
     healths, unknown = await healths_of(session, nodes)
-    return standing(job, record, pods, healths, session.now(), [*unread, *hidden, *unknown])
+    return standing(job, record, pods, healths, session.now(), [*unread, *hidden, *unknown], events)
 
 
 def render(console: Console, it: JobStanding, now: datetime) -> None:
@@ -84,6 +89,8 @@ def render(console: Console, it: JobStanding, now: datetime) -> None:
     console.print(line)
     if it.message and it.reason not in SAID_BELOW:
         console.print(Text(show.on_one_line(it.message)))
+    if it.waiting is not None:
+        _print_waiting(console, it.waiting)
     console.print()
     show.facts(console, _facts(it, now))
     _print_workers(console, it)
@@ -103,10 +110,52 @@ def render(console: Console, it: JobStanding, now: datetime) -> None:
             show.headline(console, head)
             for each in lines:  # left to the terminal to fold: commands are there to be copied
                 console.print(Text(f"-  {show.on_one_line(each)}"), soft_wrap=True)
+    if it.events:
+        _print_events(console, it.events, now)
     if it.notes:
         console.print()
         for note in it.notes:
             console.print(Text(f"note: {show.on_one_line(note)}", style="dim"), soft_wrap=True)
+
+
+def _print_waiting(console: Console, waiting: Waiting) -> None:
+    needs = f"{show.count(waiting.needs, 'node')}, all at once"
+    if waiting.inside:
+        needs += f", inside one {waiting.inside}"
+    if waiting.segment_size and waiting.segment_size > 1:
+        needs += f", in segments of {waiting.segment_size}"
+    console.print()
+    there = f"{waiting.free} free for it now, {waiting.suitable} if nothing else ran, {waiting.fleet} in the fleet"
+    # What only its namespace's limit keeps waiting was not looked for, and has no such numbers.
+    rows = [("Needs", needs), ("There is", there if waiting.fleet else "")]
+    show.facts(console, rows)
+    if waiting.domains:
+        head = (waiting.inside or "domain").upper()
+        console.print()
+        domains = show.table(f"BEST {head}", "FREE", "SUITABLE", "MISSING", numbers=("FREE", "SUITABLE", "MISSING"))
+        for domain in waiting.domains:
+            missing = max(waiting.needs - domain.free, 0)
+            show.add(domains, domain.domain or "(fleet)", domain.free, domain.suitable, missing)
+        console.print(domains)
+    if waiting.blockers:
+        console.print()
+        blockers = show.table("NODES", "NOT FREE BECAUSE", numbers=("NODES",))
+        for blocker in waiting.blockers:
+            show.add(blockers, blocker.nodes, blocker.reason)
+        console.print(blockers)
+
+
+def _print_events(console: Console, events: list[JobEvent], now: datetime) -> None:
+    shown = events[-SHOWN_EVENTS:][::-1]
+    show.headline(console, f"LAST EVENTS ({len(shown)} of {len(events)})")
+    made = show.table("AGE", "REASON", "MESSAGE", whole=("AGE", "REASON"))
+    for event in shown:
+        times = f" ({event.count} times)" if event.count > 1 else ""
+        style = "yellow" if event.type == "Warning" else ""
+        show.add(
+            made, show.age(event.time, now), event.reason, show.on_one_line(f"{event.message}{times}"), style=style
+        )
+    console.print(made)
 
 
 def _facts(it: JobStanding, now: datetime) -> list[tuple[str, object]]:
@@ -129,6 +178,9 @@ def _facts(it: JobStanding, now: datetime) -> list[tuple[str, object]]:
     rows += [(f"  {concern.reason}", concern.message) for concern in it.concerns]
     if it.attempt:
         rows.append(("Attempt", f"{it.attempt} ({show.count(it.restarts, 'restart')})"))
+    placed = [node for node in it.nodes if node]
+    if placed and (it.state in ENDED or len(it.workers) > MAX_WORKERS):
+        rows.append(("Nodes", show.folded(placed)))
     if it.state in ENDED:
         return rows
     levels = ", ".join(show.count(level.domains, level.level) for level in it.topology)

@@ -11,7 +11,7 @@ _TOGETHER = "an attempt starts on every node or on none"
 _REASONS = {
     "a gang has one size, spec.nodes": "maxReplicas metrics minReplicas",
     _GANG: "minAvailable minResources podGroupPolicy schedulerName schedulingGates schedulingGroup workloadRef",
-    "a gang waits until there is room; kubectl muster explain JOB says for what": "scheduleTimeoutSeconds",
+    "a gang waits until there is room; kubectl muster status JOB says for what": "scheduleTimeoutSeconds",
     "a job has succeeded when every rank has ended with code 0": "successPolicy",
     "all jobs wait in Muster's own queue, by priority and age (docs/queueing.md)": "queue",
     _TOGETHER: "dependsOn startupPolicy",

@@ -1,4 +1,4 @@
-"""Why a job waits, with numbers: for its status, its condition and `kubectl muster explain`."""
+"""Why a job waits, with numbers: for its status, its condition and `kubectl muster status`."""
 
 from datetime import datetime
 

@@ -46,7 +46,7 @@ def test_muster_binds_a_gang_itself_and_replaces_a_pod_of_it(bed: Bed, submit: S
 
 
 def test_the_command_says_what_is_wrong(bed: Bed, submit: Submit) -> None:
-    nobody = bed.muster("explain", "nobody", "-n", "default")
+    nobody = bed.muster("status", "nobody", "-n", "default")
     assert nobody.returncode == 1
     assert "nobody" in nobody.stderr
-    assert bed.muster("explain").returncode == 2
+    assert bed.muster("status").returncode == 2

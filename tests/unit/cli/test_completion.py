@@ -62,7 +62,7 @@ def test_options_and_their_values_come_from_the_parser(words: tuple[str, ...], s
     assert values(*words) == says
 
 
-@pytest.mark.parametrize("name", ["status", "explain", "report", "logs", "fork", "bundle"])
+@pytest.mark.parametrize("name", ["status", "report", "logs", "fork", "bundle"])
 def test_jobs_are_completed(name: str) -> None:
     asked = wanted(ROOT, (name, "-n", "team-b", "--context=lab", "ll"))
     assert asked == Names("trainingjobs", "ll", (None, "lab", "team-b"))

@@ -8,6 +8,7 @@ import pytest
 from typer.main import get_command
 
 from muster.answers.experimentreported import ExperimentJob, ExperimentReport
+from muster.answers.explanation import JobEvent
 from muster.answers.fleetreported import (
     FleetBucket,
     FleetCause,
@@ -53,7 +54,7 @@ def test_every_option_is_told_of(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "models"),
     [
-        ("JobStatus", (JobStanding, WorkerRow, OpenIncident, Saved)),
+        ("JobStatus", (JobStanding, WorkerRow, OpenIncident, Saved, JobEvent)),
         ("JobsTop", (JobsTop, TopRow)),
         ("JobIncident", (JobIncident,)),
         ("JobLogs", (JobLogs, PodLog, Remains)),

@@ -3,16 +3,17 @@
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muster.answers.explanation import MAX_EVENTS, NEXT_BY_REASON, JobEvent, explain
+from muster.answers.explanation import MAX_EVENTS, NEXT_BY_REASON, JobEvent, explain, newest_events
+from muster.answers.standing import JobStanding, standing
 from muster.api.trainingjob import TrainingJob
-from muster.cli.explain import render
+from muster.cli.status import render
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "troubleshooting.md").read_text()
@@ -114,17 +115,19 @@ EVENTS = [
 ]
 
 
+def stood(job: TrainingJob, events: Sequence[JobEvent] | None = ()) -> JobStanding:
+    return standing(job, None, None, None, NOW, events=events)
+
+
 def test_a_waiting_job_is_explained_with_numbers(printed: Callable[..., str]) -> None:
-    text = printed(lambda console: render(console, explain(WAITING, []), NOW))
+    text = printed(lambda console: render(console, stood(WAITING, []), NOW))
     assert (
         text
         == """\
-team-a/llama is Pending: TopologyUnsatisfied, for 12m22s (since 2026-01-31
-11:47:38 UTC)
+team-a/llama is Pending: TopologyUnsatisfied, for 12m22s
 needs 16 free nodes in one block
 
 Needs     16 nodes, all at once, inside one block, in segments of 4
-Queue     place 2 of 5
 There is  40 free for it now, 62 if nothing else ran, 64 in the fleet
 
 BEST BLOCK  FREE  SUITABLE  MISSING
@@ -135,32 +138,34 @@ NODES  NOT FREE BECAUSE
    20  in use by team-b/big
     2  cordoned
 
-WHAT WOULD UNBLOCK IT
+Workers  0/16 ready
+
+WHAT COMES
+-  place 2 of 5 in the queue; it starts when 16 nodes are free for it at once (40 are now)
+
+WHAT YOU CAN DO
 -  2 more nodes in block b3
 -  team-b/big ends or is suspended (holds 20 nodes it could use)"""
     )
 
 
 def test_a_running_job_is_told_where_it_is_and_what_happened(printed: Callable[..., str]) -> None:
-    text = printed(lambda console: render(console, explain(RUNNING, EVENTS[::-1]), NOW), width=100)
+    text = printed(lambda console: render(console, stood(RUNNING, EVENTS[::-1]), NOW), width=100)
     assert (
         text
         == """\
-team-a/llama is Running: Training, for 1h5m (since 2026-01-31 10:55:00 UTC)
+team-a/llama is Running: Training, for 1h5m
 
-Where       4 nodes in 1 block, 2 racks
-Nodes       gpu-[001-003,010]
-Ready       4/4 workers
+Step        48,210
+Checkpoint  step 48,000, 3m20s old, 210 steps behind: /shared/llama/step-48000
 Attempt     3 (2 restarts)
-Step        48210
-Checkpoint  step 48000, 210 steps ago, seen 3m20s ago: /shared/llama/step-48000
+Workers     4/4 ready, in 1 block, 2 racks
 
-LAST INCIDENTS (2 of 2)
-AGE   WHAT
-1h6m  NodeUnreachable in attempt 2: repaired by a new node
-      gpu-006 is lost
-1d    RankFailed on gpu-002 in attempt 1: repaired in place, 1 step lost
-      rank 9 exited with code 1: loss is nan
+WORKER  NODE
+     0  gpu-001
+     1  gpu-002
+     2  gpu-003
+     3  gpu-010
 
 LAST EVENTS (2 of 2)
 AGE   REASON           MESSAGE
@@ -170,17 +175,17 @@ AGE   REASON           MESSAGE
 
 
 def test_a_failed_job_is_told_what_to_do(printed: Callable[..., str]) -> None:
-    text = printed(lambda console: render(console, explain(FAILED, None), NOW), width=120)
+    text = printed(lambda console: render(console, stood(FAILED, None), NOW), width=120)
     assert (
         text
         == """\
-team-a/llama is Failed: RankFailed, for 2d (since 2026-01-29 12:00:00 UTC)
+team-a/llama is Failed: RankFailed, for 2d
 no flash_attn
 
+Checkpoint  step 9, 2d old: /shared/llama/step-9
 Attempt     4 (3 restarts)
-Checkpoint  step 9, seen 2d ago: /shared/llama/step-9
 
-NEXT
+WHAT YOU CAN DO
 -  what the workers printed: kubectl -n team-a logs -l muster.dev/job=llama --prefix --tail=20
 -  when it is mended, delete the job and create it again: it goes on from step 9 in /shared/llama
 
@@ -189,12 +194,12 @@ note: its Events may not be read: ask for the cluster's role view in this namesp
 
 
 def test_commands_are_not_folded(printed: Callable[..., str]) -> None:
-    text = printed(lambda console: render(console, explain(FAILED, []), NOW), width=40)
+    text = printed(lambda console: render(console, stood(FAILED, []), NOW), width=40)
     assert "kubectl -n team-a logs -l muster.dev/job=llama --prefix --tail=20\n" in text
 
 
 def test_a_job_that_no_operator_has_seen(printed: Callable[..., str]) -> None:
-    text = printed(lambda console: render(console, explain(a_job(), []), NOW))
+    text = printed(lambda console: render(console, stood(a_job(), []), NOW))
     assert text.startswith("team-a/llama has not been looked at by an operator yet\n")
     assert "kubectl -n muster-system get pods" in text
 
@@ -214,18 +219,18 @@ def test_a_job_that_no_operator_has_seen(printed: Callable[..., str]) -> None:
 def test_each_state_is_told_by_its_own_condition(state: str, kind: str) -> None:
     kinds = ("Placed", "Reconciling", "Running", "Suspended", "Stalled", "Succeeded", "TemplateAccepted")
     conditions = [condition(each, "True", "Why", f"message of {each}", ago(hours=i)) for i, each in enumerate(kinds)]
-    found = explain(a_job(state=state, reason="Why", conditions=conditions), [])
+    found = explain(a_job(state=state, reason="Why", conditions=conditions))
     assert found.message == f"message of {kind}"
     assert found.since == NOW - timedelta(hours=kinds.index(kind))
 
 
 def test_numbers_that_are_missing_and_changes_not_seen_yet_are_told() -> None:
-    old = explain(a_job(generation=2, state="Pending", reason="InsufficientNodes"), [])
+    old = explain(a_job(generation=2, state="Pending", reason="InsufficientNodes"))
     assert [note.split(":")[0] for note in old.notes] == [
         "the operator has not looked at the newest change of the job yet",
         "no numbers",
     ]
-    assert explain(a_job(state="Pending", reason="QuotaExceeded"), []).notes == []
+    assert explain(a_job(state="Pending", reason="QuotaExceeded")).notes == []
 
 
 def test_a_gang_that_looks_for_a_replacement_is_told_so(printed: Callable[..., str]) -> None:
@@ -235,10 +240,10 @@ def test_a_gang_that_looks_for_a_replacement_is_told_so(printed: Callable[..., s
         "nodes": ["gpu-001", "", "gpu-003", "gpu-010"],
         "waiting": {"needs": 1, "fleet": 9, "since": ago(minutes=1)},
     }
-    text = printed(lambda console: render(console, explain(a_job(wanted=4, **status), []), NOW))
-    assert text.startswith("team-a/llama is Recovering: InsufficientNodes, for 1m ")
+    text = printed(lambda console: render(console, stood(a_job(wanted=4, **status), []), NOW))
+    assert text.startswith("team-a/llama is Recovering: InsufficientNodes, for 1m\n")
     assert "\nNeeds     1 node, all at once\n" in text
-    assert "\nWhere       3 nodes in 1 block, 2 racks, 1 still to find\n" in text
+    assert "\n     1  (none yet)\n" in text
 
 
 def test_numbers_that_nobody_has_counted_are_not_told_as_zero(printed: Callable[..., str]) -> None:
@@ -249,7 +254,7 @@ def test_numbers_that_nobody_has_counted_are_not_told_as_zero(printed: Callable[
         "blockers": [{"reason": "limit of namespace team-a: 8", "nodes": 8}],
     }
     text = printed(
-        lambda console: render(console, explain(a_job(state="Pending", reason="NamespaceLimit", waiting=over), []), NOW)
+        lambda console: render(console, stood(a_job(state="Pending", reason="NamespaceLimit", waiting=over), []), NOW)
     )
     assert "There is" not in text
     assert "\n    8  limit of namespace team-a: 8" in text
@@ -257,32 +262,27 @@ def test_numbers_that_nobody_has_counted_are_not_told_as_zero(printed: Callable[
 
 def test_of_many_events_the_newest_are_kept_in_order() -> None:
     many = [JobEvent(time=NOW - timedelta(minutes=age), reason=f"R{age}") for age in range(30)]
-    kept = explain(RUNNING, many).events
-    assert kept is not None
-    assert [event.reason for event in kept] == [f"R{age}" for age in reversed(range(MAX_EVENTS))]
+    assert [event.reason for event in newest_events(many)] == [f"R{age}" for age in reversed(range(MAX_EVENTS))]
 
 
-def test_the_shape_for_programs_is_what_the_page_says() -> None:
-    found = explain(WAITING, EVENTS).to_json()
-    page = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
-    told = set(
-        re.findall(r"^\| `([a-zA-Z]+)` \|", page.partition("## JobExplanation")[2].partition("\n## ")[0], re.MULTILINE)
-    )
-    assert set(explain(RUNNING, EVENTS).to_json()) | set(found) == told
-    assert found["apiVersion"] == "cli.muster.dev/v1alpha1"
+def test_programs_get_the_numbers_and_the_events() -> None:
+    found = stood(WAITING, EVENTS).to_json()
+    assert found["kind"] == "JobStatus"
     assert found["waiting"] == WAITING.status.to_json()["waiting"]
+    assert [event["reason"] for event in found["events"]] == ["NodeUnreachable", "Started"]
+    assert "events" not in stood(WAITING, None).to_json()
 
 
 @pytest.mark.parametrize("reason", sorted(NEXT_BY_REASON))
 def test_what_to_do_is_said_for_reasons_that_exist(reason: str) -> None:
     assert re.search(rf"^\|[^|]*\b{reason}\b[^|]*\|", PAGE, re.MULTILINE), f"{reason} is not in docs/troubleshooting.md"
-    steps = explain(a_job(state="Starting", reason=reason), []).next
+    steps = explain(a_job(state="Starting", reason=reason)).next
     assert steps
     assert not [step for step in steps if "{" in step]
 
 
 def test_the_command_that_resumes_is_one_that_a_shell_takes() -> None:
-    (step,) = explain(a_job(state="Suspended", reason="Suspended"), []).next
+    (step,) = explain(a_job(state="Suspended", reason="Suspended")).next
     words = shlex.split(step.partition(": ")[2])
     assert words[:5] == ["kubectl", "-n", "team-a", "patch", "tj"]
     assert json.loads(words[-1]) == {"spec": {"suspend": False}}

@@ -137,7 +137,7 @@ def test_a_job_that_has_no_pods_yet_is_waited_for(api: Any, command: Run, logs: 
     api.get = get
     logs.answers = {"llama-x-0-1": [[at("01", "zero"), logs.ends]]}
     lines = followed(command)
-    assert lines[0] == "note: no worker has a pod now: kubectl muster explain llama says why"
+    assert lines[0] == "note: no worker has a pod now: kubectl muster status llama says why"
     assert "worker 0 | zero" in lines
 
 

@@ -20,6 +20,7 @@ NOW = datetime(2026, 1, 5, 4, tzinfo=UTC)
 JOBS = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs"
 GANG = f"/apis/muster.dev/v1alpha1/namespaces/team-a/gangs/{gang_name('llama', 'u')}"
 PODS = "/api/v1/namespaces/team-a/pods"
+EVENTS = "/api/v1/namespaces/team-a/events"
 Run = Callable[..., Result]
 
 
@@ -124,6 +125,7 @@ def with_job(api: Any, *, record: dict[str, Any] | None = None, **status: Any) -
     api.put(f"{JOBS}/llama", a_job(**status))
     api.put(GANG, a_gang(**(record or {})))
     api.lists(PODS, a_pod(0), a_pod(1))
+    api.lists(EVENTS)
     api.put(health_path("gpu-0"), a_health("gpu-0", "Healthy"))
     api.put(health_path("gpu-1"), a_health("gpu-1", "Degraded", "Xid79"))
 
@@ -178,7 +180,7 @@ def test_pods_of_others_that_bear_the_label_are_not_the_jobs(api: Any, command: 
 
 def test_a_tenant_is_told_what_is_missing_and_gets_the_rest(api: Any, command: Run) -> None:
     with_job(api)
-    for path in (GANG, PODS, health_path("gpu-0")):
+    for path in (GANG, PODS, EVENTS, health_path("gpu-0")):
         api.errors[path] = Forbidden(403, "Forbidden", "no")
     found = json.loads(command("status", "llama", "-o", "json").stdout)
     assert [row["node"] for row in found["workers"]] == ["gpu-0", "gpu-1"]
@@ -187,6 +189,7 @@ def test_a_tenant_is_told_what_is_missing_and_gets_the_rest(api: Any, command: R
         "its record",
         "its pods",
         "what stands against its nodes",
+        "its Events",
     ]
     assert "ClusterRole muster-fleet-view" in found["notes"][2]
 
@@ -196,6 +199,7 @@ def test_many_nodes_are_read_with_one_list(api: Any, command: Run) -> None:
     api.put(f"{JOBS}/llama", a_job(nodes=names))
     api.errors[GANG] = no_such("x")
     api.lists(PODS)
+    api.lists(EVENTS)
     api.lists(
         "/apis/muster.dev/v1alpha1/nodehealths", a_health("gpu-3", "Suspect", "Eee"), a_health("other", "Suspect")
     )
@@ -253,7 +257,7 @@ def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
     waiting = {"needs": 16, "position": 2, "queued": 3, "free": 4, "fleet": 20, "unblocks": ["2 more nodes"]}
     found = stood({"members": []}, state="Pending", reason="InsufficientNodes", waiting=waiting, step=None)
     assert found.next == ["place 2 of 3 in the queue; it starts when 16 nodes are free for it at once (4 are now)"]
-    assert found.can_do == ["2 more nodes", "see the numbers: kubectl muster explain team-a/llama"]
+    assert found.can_do == ["2 more nodes"]
     assert found.steps_per_second is None
 
 

@@ -1,0 +1,141 @@
+"""What several commands read of one job: the job itself, its Events, and the names that may have been meant."""
+
+import difflib
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from muster.answers.explanation import JobEvent
+from muster.api.trainingjob import TrainingJob
+from muster.cli.errors import CliError
+from muster.cli.session import Session
+from muster.kube import decode, paths
+from muster.kube.errors import Forbidden, NotFound
+
+SHOWN = 5  # names in an error
+PAGE_SIZE = 500
+REPAIRS = {"R0": "in place", "R0b": "by a new pod", "R2": "by a new node", "R4": "by a new gang"}
+
+
+async def job_of(session: Session, name: str) -> TrainingJob:
+    """Read a job.
+
+    Raises:
+        CliError: there is no such job, or it does not fit the model.
+        ApiError: the API server did not answer as it should.
+    """
+    return (await read_job(session, name))[1]
+
+
+async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
+    """A job as the API server has it, and as the model reads it.
+
+    Raises:
+        CliError: there is no such job, or it does not fit the model.
+        ApiError: the API server did not answer as it should.
+    """
+    path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
+    try:
+        data = await session.client.get(path)
+        found = decode.custom(TrainingJob)(data)
+    except NotFound as error:
+        if error.details.get("name") != name:  # it is the kind that is unknown
+            raise
+        raise CliError(await _no_such_job(session, name)) from error
+    if isinstance(found, decode.Undecodable):
+        raise CliError(
+            f"job {session.namespace}/{name} does not fit its definition ({found.error}): the operator or the "
+            "CustomResourceDefinitions are of another version than this command; kubectl get tj -o yaml shows it as it is"
+        )
+    return data, found
+
+
+async def events_of(session: Session, uid: str) -> list[JobEvent] | None:
+    """The job's Events; None if this user may not read them."""
+    query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": PAGE_SIZE}
+    try:
+        page = decode.list_page(await session.client.get(paths.core("events", namespace=session.namespace), query))
+    except Forbidden:
+        return None
+    return [_event(item) for item in page.items or ()]
+
+
+class _Series(msgspec.Struct, rename="camel"):
+    count: int = 1
+    last_observed_time: datetime | None = None
+
+
+class _Source(msgspec.Struct):
+    component: str = ""
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    event_time: datetime | None = None
+    last_timestamp: datetime | None = None
+    series: _Series | None = None
+    reporting_component: str | None = None
+    source: _Source | None = None
+
+
+def _event(data: Any) -> JobEvent:
+    """An Event of the core group, whichever group it was written in."""
+    read = msgspec.json.decode(data, type=_Event)
+    series = read.series or _Series()
+    time = series.last_observed_time or read.last_timestamp or read.event_time
+    return JobEvent(
+        time=time,
+        type=read.type,
+        reason=read.reason,
+        message=read.message,
+        count=read.count or series.count,
+        reporter=read.reporting_component or (read.source or _Source()).component or None,
+    )
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Listed(msgspec.Struct):
+    metadata: _Named
+
+
+async def _no_such_job(session: Session, name: str) -> str:
+    """That there is no such job, and which one may have been meant."""
+    missing = f"there is no TrainingJob {name} in namespace {session.namespace}"
+    try:
+        everywhere = await _names(session, "")
+    except Forbidden:
+        try:
+            everywhere = await _names(session, session.namespace)
+        except Forbidden:
+            return f"{missing}: kubectl get tj -A lists those that there are"
+    here = sorted(found.name for found in everywhere if found.namespace == session.namespace)
+    elsewhere = sorted(found.namespace for found in everywhere if found.name == name)
+    if elsewhere:
+        return f"{missing}, but in {', '.join(elsewhere[:SHOWN])}: give it with -n"
+    near = difflib.get_close_matches(name, here, n=3)
+    if near:
+        return f"{missing}: did you mean {' or '.join(near)}?"
+    if not here:
+        return f"{missing}, nor any other one: give another namespace with -n (kubectl get tj -A lists all)"
+    more = f" and {len(here) - SHOWN} more" if len(here) > SHOWN else ""
+    return f"{missing}: there are {', '.join(here[:SHOWN])}{more}"
+
+
+async def _names(session: Session, namespace: str) -> list[_Named]:
+    """Namespaces and names of all jobs."""
+    found: list[_Named] = []
+    query: dict[str, str | int] = {"limit": PAGE_SIZE}
+    while True:
+        page = decode.list_page(await session.client.get(paths.muster("trainingjobs", namespace=namespace), query))
+        found += [msgspec.json.decode(item, type=_Listed).metadata for item in page.items or ()]
+        if not page.metadata.continue_:
+            return found
+        query["continue"] = page.metadata.continue_
