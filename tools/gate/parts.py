@@ -77,6 +77,7 @@ PARTS = (
         ),
         workers=2,
         pytest=_SPREAD,
+        draws=True,
     ),
     Part("unit-drawn", tests=("tests/unit",), workers=2, pytest=("-m", "hypothesis", *_SPREAD), draws=True),
     Part(

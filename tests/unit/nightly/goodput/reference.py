@@ -1,9 +1,8 @@
 """A reference for the figures of a job, written from docs/goodput.md alone: it imports nothing of Muster.
 
 A history says what truly happened, in milliseconds of one perfect clock. `figures` reckons what the documentation promises
-for it, with fractions, so that no rounding of the shipped code can hide in it.
-
-Where the documentation left a choice, the comment begins with "Choice:".
+for it, with fractions, so that no rounding of the shipped code can hide in it. Where the shipped code differs, one of three
+is wrong: the code, this file, or the sentence that it was written from.
 """
 
 from __future__ import annotations
@@ -22,6 +21,10 @@ RANKS_LIVED = (*PRODUCTIVE, "checkpointStall", "lostWork", "undetected")
 """Buckets in which ranks made steps, saved, or stood still unseen: the time between failures divides these."""
 NEWEST_STEPS = 64
 LEAST_STEPS_FOR_PERCENTILE = 10
+KEPT = 8
+"""So many checkpoints the program keeps: steps between two are as most of these are apart."""
+UNSEEN_MILLISECONDS = 600_000
+"""A program whose steps nobody sees is taken to be starting for less than this."""
 LEAST_MILLISECONDS_FOR_RATE = 10_000
 
 
@@ -110,6 +113,8 @@ class History:
     ended: int = 0
     has_directory: bool = True
     throughput: Throughput | None = None
+    leaders: tuple[int, ...] = ()
+    """When a new leader took over."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,8 @@ class Figures:
     cost_of_no_progress: Fraction | None = None
     cost_of_million_tokens: Fraction | None = None
     cost_of_checkpoint: Fraction | None = None
+    away: list[int | None] = field(default_factory=list)
+    """Of each failure, from the fault to the first step after it; None: there is none."""
     stretches: list[_Stretch] = field(default_factory=list)
 
 
@@ -168,11 +175,12 @@ def figures(history: History) -> Figures:
     answer = Figures()
     ledger = _Ledger(history, answer)
     for number, attempt in enumerate(history.attempts):
-        ledger.cut(goes_on_from(history, attempt))
+        ledger.has_steps = bool(ledger.stretches)
+        ledger.cut(goes_on_from(history, attempt, ledger.has_steps))
         ledger.count_attempt(number, attempt)
     last = history.attempts[-1]
     if not history.attempts or last.seen < history.ended:
-        ledger.count_gap(last.seen, history.ended, last.gone)
+        ledger.count_gap(last.seen, history.ended)
     if last.end is not End.SUCCESS and history.has_directory:
         known = [save.step for attempt in history.attempts for save in attempt.saves]
         ledger.cut(max(known, default=0))
@@ -195,6 +203,7 @@ class _Ledger:
         self.gpu_milliseconds: defaultdict[str, Fraction] = defaultdict(Fraction)
         self.stretches: list[_Stretch] = []
         self.has_run = False
+        self.has_steps = False
         self.until = history.created
 
     def add(self, bucket: str, amount: Fraction | int, gpus: int) -> None:
@@ -213,21 +222,17 @@ class _Ledger:
                     free -= shared
             self.add(bucket, free, gpus)
 
-    def count_gap(self, begin: int, end: int, gone: int | None) -> None:
-        """Count the time from the end of an attempt until the next one has all its nodes.
-
-        Choice: while launchers have not said that ranks are gone, the time is `reclaim`, although nodes are awaited, too.
-        """
-        waits = "requeued" if self.has_run else "queued"
-        reclaimed = min(max(gone if gone is not None else begin, begin), end)
-        self.add_between("reclaim", begin, reclaimed)
-        self.add_between(waits, reclaimed, end)
+    def count_gap(self, begin: int, end: int) -> None:
+        """Count the time from the end of an attempt until the next one has all its nodes: `requeued` goes before `reclaim`."""
+        self.add_between("requeued" if self.has_run else "queued", begin, end)
 
     def count_attempt(self, number: int, attempt: Attempt) -> None:
         """Count an attempt from the end of the one before it to its own."""
         before = self.history.attempts[number - 1] if number else None
         gone = before.gone if before is not None else None
-        self.count_gap(self.until, attempt.placed, gone)
+        if before is not None and any(before.seen <= moment <= attempt.started for moment in self.history.leaders):
+            gone = None  # a leader that came later cannot tell it from the rest
+        self.count_gap(self.until, attempt.placed)
         self.until = attempt.placed
         if gone is not None and gone > self.until:
             self.add_between("reclaim", self.until, min(gone, attempt.seen))
@@ -246,46 +251,53 @@ class _Ledger:
             return
         times = [max(line.finished) for line in attempt.lines]
         strides = line_strides(attempt)
-        resumed = goes_on_from(self.history, attempt)
+        resumed = goes_on_from(self.history, attempt, self.has_steps)
         assert resumed is not None
         made = attempt.lines[0].step - resumed
         normal = median_step(attempt)
-        if normal is None and made > 1:
+        names_no_step = not (self.history.has_directory and attempt.resumed)
+        if normal is None and (made > 1 or (names_no_step and attempt.lines[0].step > 1)):
             # One line tells several steps and no pace: nobody knows what of it was start.
-            # Choice: "all until that line" begins with the start of the ranks.
+            # It begins with the start of the ranks: what lies before that is no training.
             self.add(start, attempt.started - self.until - attempt.tested, gpus)
             self.add("unknown", times[0] - attempt.started, gpus)
             self.stretches.append(_Stretch(resumed, attempt.lines[0].step, {}, gpus, timed=False))
-            self.tail(attempt, times[0], Fraction(0), gpus)
+            self.tail(attempt, times[0], None, gpus)
             return
-        # Choice: a lone step has no excess that anybody knows; all of it is start.
+        # A lone step has no excess that anybody knows: all of it is start.
         first = min((normal or Fraction(0)) * made, Fraction(times[0] - attempt.started))
         self.add(start, times[0] - first - self.until - attempt.tested, gpus)
         spent = spent_otherwise(attempt)
         total = {bucket: Fraction(amount) for bucket, amount in spent.items()}
         total["compute"] = first + times[-1] - times[0] - sum(spent.values())
-        self.stretches.append(_Stretch(resumed, attempt.lines[-1].step, total, gpus))
-        # Choice: where every n-th step is printed, a "step" of the tail is n steps together.
-        self.tail(attempt, times[-1], (normal or Fraction(0)) * max(strides, default=1), gpus)
+        self.stretches.append(_Stretch(resumed, attempt.lines[-1].step, total, gpus, timed=normal is not None))
+        # Where every n-th step is printed, two of the tail's steps are two lines.
+        self.tail(attempt, times[-1], None if normal is None else normal * max(strides), gpus)
 
     def without_steps(self, attempt: Attempt, start: str, gpus: int) -> None:
-        """Count an attempt of which no step was seen.
-
-        Choice: the time from the start of its ranks to the fault belongs to the start, not to lost work.
-        """
+        """Count an attempt of which no step was seen: up to the fault it is start, as long as nobody can think that it trains."""
+        seen_before = any(each.lines for each in self.history.attempts[: self.history.attempts.index(attempt)])
+        too_long = attempt.seen - attempt.started >= UNSEEN_MILLISECONDS and not seen_before
+        if attempt.ran and (too_long or attempt.end is End.SUCCESS):
+            self.add(start, attempt.started - self.until - attempt.tested, gpus)
+            self.add("unknown", attempt.seen - attempt.started, gpus)
+            return
         fault = max(attempt.fault, self.until + attempt.tested)
         self.add(start, fault - self.until - attempt.tested, gpus)
         self.add("undetected" if attempt.ran else start, attempt.seen - fault, gpus)
 
-    def tail(self, attempt: Attempt, last: int, step: Fraction, gpus: int) -> None:
-        """Count the time from the newest step to the end that was seen."""
+    def tail(self, attempt: Attempt, last: int, step: Fraction | None, gpus: int) -> None:
+        """Count the time from the newest step to the end that was seen.
+
+        Where nobody knows what a step takes all of it until the end is taken for the step that was broken off.
+        """
         if attempt.end is End.SUCCESS:
             self.add("finishing", attempt.seen - last, gpus)
             return
         fault = last if attempt.end is End.HANG else max(attempt.fault, last)
-        broken = min(Fraction(fault - last), 2 * step)
+        broken = Fraction(fault - last) if step is None else min(Fraction(fault - last), 2 * step)
         self.add("lostWork", broken, gpus)
-        # Choice: what lies beyond two steps before a failure is `undetected`, as the end of a planned one is `unknown`.
+        # What lies beyond two steps before a failure is `undetected`; that before a planned end is `unknown`.
         planned = attempt.end in (End.PLANNED, End.DELETION)
         self.add("unknown" if planned else "undetected", attempt.seen - last - broken, gpus)
 
@@ -322,19 +334,22 @@ class _Ledger:
         self.answer.stretches = self.stretches
 
 
-def goes_on_from(history: History, attempt: Attempt) -> int | None:
+def goes_on_from(history: History, attempt: Attempt, before: bool) -> int | None:
     """Step after which an attempt goes on, as far as Muster can know it; None: nothing is taken back.
 
-    Where no checkpoint is known the first line says it: as many steps before it as lines lie apart.
-    Choice: a lone line lies one step from the one before it.
+    Where no checkpoint is known the first line says it: as many steps before it as lines lie apart. A lone line does not
+    say it. Where steps were made before it is taken for the next one of those, else the program has begun with step 1.
     """
     if not attempt.ran:
         return None
-    if history.has_directory:
+    if history.has_directory and attempt.resumed:
         return attempt.resumed
     if not attempt.lines:
         return None
-    return max(attempt.lines[0].step - min(line_strides(attempt), default=1), 0)
+    strides = line_strides(attempt)
+    if strides:
+        return max(attempt.lines[0].step - statistics.median_low(strides), 0)
+    return attempt.lines[0].step - 1 if before else 0
 
 
 def line_strides(attempt: Attempt) -> list[int]:
@@ -391,8 +406,7 @@ def _ratios(history: History, answer: Figures) -> None:
     productive = _sum_of(answer.milliseconds, PRODUCTIVE)
     all_time = total - answer.milliseconds.get("suspended", 0)
     succeeded = history.attempts[-1].end is End.SUCCESS
-    steps_were_made = any(attempt.lines for attempt in history.attempts)
-    nothing_timed = steps_were_made and not any(median_step(attempt) is not None for attempt in history.attempts)
+    nothing_timed = bool(answer.stretches) and not productive
     if nothing_timed or not (succeeded or history.has_directory):
         return
     after_queue = all_time - answer.milliseconds.get("queued", 0)
@@ -404,10 +418,14 @@ def _failures(history: History, answer: Figures) -> None:
     failed = [attempt for attempt in history.attempts if attempt.end in (End.FAILURE, End.HANG)]
     trained = [attempt for attempt in failed if attempt.lines]
     answer.failures = len(failed)
+    for place, attempt in enumerate(history.attempts):
+        if attempt in failed:
+            then = next((each for each in history.attempts[place + 1 :] if each.lines), None)
+            answer.away.append(None if then is None else max(then.lines[0].finished) - attempt.fault)
     answer.failed_starts = len(failed) - len(trained)
-    total = sum(answer.milliseconds.values())
     lived = _sum_of(answer.milliseconds, RANKS_LIVED)
-    if not lived or answer.milliseconds.get("unknown", 0) * 10 >= total:
+    unknown = answer.milliseconds.get("unknown", Fraction(0))
+    if not lived or unknown * 10 > lived + unknown:
         return
     answer.between_failures = between_failures(lived, len(trained))
     for name, count in Counter(attempt.fault_class for attempt in trained).items():
@@ -445,7 +463,7 @@ def _pace(history: History, answer: Figures) -> None:
     answer.step_median = statistics.median(times)
     answer.stride = max(line_strides(attempt))
     if answer.stride == 1 and len(times) >= LEAST_STEPS_FOR_PERCENTILE:
-        # Choice: the nearest rank; the documentation names no interpolation.
+        # The nearest rank.
         answer.step_p90 = times[math.ceil(len(times) * 9 / 10) - 1]
 
 
@@ -454,11 +472,12 @@ def _checkpoints(history: History, answer: Figures) -> None:
     saves = [save for attempt in history.attempts for save in attempt.saves]
     beyond = [save.known for save in saves if save.step > begun_with]
     answer.first_checkpoint = min(beyond) - history.created if beyond else None
-    for attempt in reversed(history.attempts):
-        newest = sorted({save.step for save in attempt.saves})[-2:]
-        if len(newest) == 2:
-            answer.checkpoint_steps = newest[1] - newest[0]
-            return
+    kept: list[int] = []
+    for attempt in history.attempts:
+        # A start goes on from the newest one that is complete: what is saved later lies beyond it.
+        kept = sorted({*kept, *(save.step for save in attempt.saves)})[-KEPT:]
+    if len(kept) > 1:
+        answer.checkpoint_steps = statistics.median_high([after - before for before, after in pairwise(kept)])
 
 
 def _worth(history: History, answer: Figures) -> None:
