@@ -250,7 +250,7 @@ def ago(elapsed: int, age_seconds: float | None) -> int:
 
 
 def milliseconds(seconds: float | None) -> int:
-    """As a whole number; 0 for what is no duration: nothing, not a number, below zero. Never more than an account holds."""
+    """The nearest whole number; 0 for what is no duration: nothing, not a number, below zero. Never more than an account holds."""
     if seconds is None or math.isnan(seconds) or seconds <= 0:
         return 0
-    return int(min(seconds * 1000.0, float(LONGEST_MILLISECONDS)))
+    return round(min(seconds * 1000.0, float(LONGEST_MILLISECONDS)))

@@ -7,7 +7,7 @@ from tests.unit.goodput.test_account import trains
 
 from muster.answers.reported import report
 from muster.cli.report import step_text
-from muster.goodput.evidence import told_now
+from muster.goodput.evidence import milliseconds, told_now
 from muster.goodput.told import told
 from muster.node.launcher.stepclock import StepClock
 from muster.protocol.messages import CheckpointReport
@@ -139,3 +139,10 @@ def test_the_slowest_loader_speaks_for_the_gang_and_who_waits_for_it_is_not_comm
     seen = told_now(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert seen.told == want
+
+
+def test_seconds_become_the_nearest_millisecond() -> None:
+    """Differences of a launcher's clock are a little less than what they are called: 25 steps of 40 ms are no 975 ms."""
+    step_seconds = (1001.0 - 1000.0) / 25 - 1e-9
+    assert milliseconds(step_seconds) * 25 == 1000
+    assert [milliseconds(seconds) for seconds in (0.0396, 0.0004, 0.0006, None)] == [40, 0, 1, 0]
