@@ -66,7 +66,7 @@ def drawn(seed: int) -> Plan:
     rng = random.Random(seed)
     has_directory = rng.random() < 0.85
     stride = rng.choice((1, 1, 1, 3, 10, 25))
-    count = rng.choice((1, 1, 2, 3, 4, 5, 8))
+    count = rng.choice((1, 1, 2, 3, 4, 5, 8)) if rng.random() < 0.96 else 22
     attempts = tuple(_attempt(rng, number, count, stride) for number in range(count))
     disagree = rng.random() < 0.15
     leaders = tuple(

@@ -20,6 +20,7 @@ PRODUCTIVE = ("compute", "inputWait", "communication")
 RANKS_LIVED = (*PRODUCTIVE, "checkpointStall", "lostWork", "undetected")
 """Buckets in which ranks made steps, saved, or stood still unseen: the time between failures divides these."""
 NEWEST_STEPS = 64
+NEWEST_STRETCHES = 16
 LEAST_STEPS_FOR_PERCENTILE = 10
 KEPT = 8
 """So many checkpoints the program keeps: steps between two are as most of these are apart."""
@@ -261,7 +262,7 @@ class _Ledger:
             # It begins with the start of the ranks: what lies before that is no training.
             self.add(start, attempt.started - self.until - attempt.tested, gpus)
             self.add("unknown", times[0] - attempt.started, gpus)
-            self.stretches.append(_Stretch(resumed, attempt.lines[0].step, {}, gpus, timed=False))
+            self.put(_Stretch(resumed, attempt.lines[0].step, {}, gpus, timed=False))
             self.tail(attempt, times[0], None, gpus)
             return
         # A lone step has no excess that anybody knows: all of it is start.
@@ -270,9 +271,21 @@ class _Ledger:
         spent = spent_otherwise(attempt)
         total = {bucket: Fraction(amount) for bucket, amount in spent.items()}
         total["compute"] = first + times[-1] - times[0] - sum(spent.values())
-        self.stretches.append(_Stretch(resumed, attempt.lines[-1].step, total, gpus, timed=normal is not None))
+        self.put(_Stretch(resumed, attempt.lines[-1].step, total, gpus, timed=normal is not None))
         # Where every n-th step is printed, two of the tail's steps are two lines.
         self.tail(attempt, times[-1], None if normal is None else normal * max(strides), gpus)
+
+    def put(self, stretch: _Stretch) -> None:
+        """Keep one more stretch; of more than the newest 16 the two oldest become one."""
+        self.stretches.append(stretch)
+        if len(self.stretches) > NEWEST_STRETCHES:
+            first, second, *others = self.stretches
+            both = {
+                bucket: first.milliseconds.get(bucket, Fraction(0)) + second.milliseconds.get(bucket, Fraction(0))
+                for bucket in {*first.milliseconds, *second.milliseconds}
+            }
+            begin = second.after - (first.step - first.after)
+            self.stretches = [_Stretch(begin, second.step, both, second.gpus, first.timed or second.timed), *others]
 
     def without_steps(self, attempt: Attempt, start: str, gpus: int) -> None:
         """Count an attempt of which no step was seen: up to the fault it is start, as long as nobody can think that it trains."""
