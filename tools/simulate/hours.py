@@ -143,7 +143,7 @@ def _scrape(life: Life, series: dict[str, list[float | None]], minute: int) -> N
 
 def _notation(values: list[float | None]) -> str:
     """As promtool reads them: `1x3` is four times 1, `_x2` twice nothing, `stale` ends what was there."""
-    words: list[str] = []
+    tokens: list[str] = []
     place = 0
     while place < len(values):
         value, end = values[place], place
@@ -151,14 +151,14 @@ def _notation(values: list[float | None]) -> str:
             end += 1
         count = end - place + 1
         if value is None and place and values[place - 1] is not None:
-            words.append("stale")
+            tokens.append("stale")
             count -= 1
         if value is None:
-            words += [f"_x{count}"] if count else []
+            tokens += [f"_x{count}"] if count else []
         else:
-            words.append(f"{value:.12g}x{count - 1}")
+            tokens.append(f"{value:.12g}x{count - 1}")
         place = end + 1
-    return " ".join(words)
+    return " ".join(tokens)
 
 
 def main() -> None:
