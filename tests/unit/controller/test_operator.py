@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -51,9 +52,10 @@ ENDED = {"result": "Failed", "reason": "X", "message": "", "time": "2026-01-31T1
 
 
 class Pair:
-    """Certificates that are never looked into."""
+    """Certificates of which only the end is read."""
 
     certificate = key = b""
+    parsed = SimpleNamespace(not_valid_after_utc=NOW)
     serving = property(lambda self: self)
 
 
