@@ -40,6 +40,15 @@ async def fleet_policy(session: "Session") -> FleetPolicySpec | None:
     return found.spec if isinstance(found, FleetPolicy) else None
 
 
+async def prices_for(session: "Session", price: float | None) -> Prices:
+    """As `prices_by`, where nothing else of the FleetPolicy is wanted: it is not read if a person has written a price.
+
+    Raises:
+        ApiError: the API server did not answer as it should.
+    """
+    return prices_by(None if price is not None else await fleet_policy(session), price)
+
+
 def prices_by(policy: FleetPolicySpec | None, price: float | None) -> Prices:
     """The price that a person has written, else those of the FleetPolicy; none where it says nothing, or may not be read."""
     if price is not None:

@@ -18,7 +18,7 @@ from muster.cli import experimentreport, fleetpage, fleetreport, show
 from muster.cli import incident as single_incident
 from muster.cli.errors import CliError
 from muster.cli.jobs import REPAIRS, job_of
-from muster.cli.prices import fleet_policy, price_of, prices_by
+from muster.cli.prices import price_of, prices_for
 from muster.cli.prometheus import metered_energy, url_of
 from muster.cli.session import (
     ContextOption,
@@ -230,7 +230,7 @@ async def find(session: Session, name: str, price: float | None = None, promethe
     if prometheus is not None:
         off = ahead(goodput)  # Prometheus goes by the cluster's clock, as far as anybody knows
         metered = await metered_energy(prometheus, session.namespace, name, goodput.begun - off, goodput.time - off)
-    return report(job, goodput, prices_by(await fleet_policy(session), price), now, metered)
+    return report(job, goodput, await prices_for(session, price), now, metered)
 
 
 async def find_incidents(session: Session, name: str) -> JobIncidents:

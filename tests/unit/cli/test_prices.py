@@ -13,7 +13,7 @@ from muster.answers.fleetreported import fleet_report
 from muster.api.prices import PriceList
 from muster.cli.prices import price_of
 from muster.goodput.prices import NO_PRICES, Prices, listed
-from muster.kube.errors import Forbidden
+from muster.kube.errors import Forbidden, Unreachable
 
 POLICY = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
 PRICES = {
@@ -99,6 +99,15 @@ def test_without_a_price_or_a_right_to_it_no_cost_is_told(command: Callable[...,
     assert "Cost                       unknown: of some GPUs" in result.stdout
     assert "Tokens per second, MFU     unknown: the job does not say" in result.stdout
     assert command("report", "llama", "--price", "nan").exit_code == 2
+
+
+def test_where_a_price_is_written_the_policy_is_not_asked(command: Callable[..., Result], api: Any) -> None:
+    api.put(PATH, a_job(gpuModel="NVIDIA-H200"))
+    api.errors[POLICY] = Unreachable(0, "Unreachable", "away")
+    assert command("report", "llama").exit_code == 1
+    result = command("report", "llama", "--price", "2.5")
+    assert result.exit_code == 0, result.stderr
+    assert "3,960.00\n" in result.stdout
 
 
 def test_an_impossible_utilisation_is_said_to_be_so(command: Callable[..., Result], api: Any) -> None:
