@@ -16,7 +16,7 @@ from muster.answers.fleetreported import Life
 from muster.answers.scaling import RatedJob, Scaling, ScalingSize, scaling
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import Ending
-from muster.goodput.efficiency import cost_per_million, job_efficiency
+from muster.goodput.efficiency import cost_per_million
 from muster.goodput.failure_rate import HOUR
 from muster.goodput.figures import progress_share
 from muster.goodput.prices import Prices
@@ -94,10 +94,7 @@ def experiment_report(
         lives: at least one.
     """
     found = sorted(lives, key=lambda each: (each.spec.begun, each.spec.name, each.spec.job_uid))
-    rated = [
-        RatedJob(spec, job_efficiency(spec, spec.throughput), prices.cost(spec.gpu_seconds, spec.gpu_model))
-        for spec in (each.spec for each in found)
-    ]
+    rated = [RatedJob.at_prices(each.spec, prices) for each in found]
     scaled = scaling(rated)
     listed = [_job(life, job, scaled) for life, job in zip(found, rated, strict=True)]
     begun, end = min(each.spec.begun for each in found), max(each.spec.end for each in found)

@@ -21,7 +21,6 @@ from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleethours import IDLE, FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
-from muster.goodput.efficiency import job_efficiency
 from muster.goodput.failure_rate import HOUR, exposed_seconds, in_steps
 from muster.goodput.figures import progress_share
 from muster.goodput.fleethours import between
@@ -278,7 +277,7 @@ def fleet_report(
     tails = [end - max(life.spec.end, since or life.spec.end) for life in lives if life.running]
 
     unpriced = [each for each in cuts if each.price is None and each.gpus]
-    scaled = scaling(_rated(each, prices) for each in cuts)
+    scaled = scaling(RatedJob.at_prices(each.life.spec, prices) for each in cuts)
     has_prices = prices != NO_PRICES
     without = sum(each.gpus for each in unpriced) / gpus if gpus and has_prices else 0.0
     is_told = has_prices and not unpriced
@@ -482,12 +481,6 @@ def _outcomes(cuts: Sequence[_Cut], gpus: int, *, is_told: bool) -> list[FleetOu
         for state, theirs in by_state.items()
     ]
     return sorted(found, key=lambda each: (-each.gpu_hours, each.state))
-
-
-def _rated(cut: _Cut, prices: Prices) -> RatedJob:
-    """By its whole life: a rate is not cut."""
-    spec = cut.life.spec
-    return RatedJob(spec, job_efficiency(spec, spec.throughput), prices.cost(spec.gpu_seconds, spec.gpu_model))
 
 
 def _job(cut: _Cut) -> FleetJob:

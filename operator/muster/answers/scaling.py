@@ -14,8 +14,9 @@ from muster.answers.words import count
 from muster.api.base import ApiModel
 from muster.api.endedjob import EndedJobSpec
 from muster.api.goodput import PRODUCTIVE
-from muster.goodput.efficiency import Efficiency, cost_per_million
+from muster.goodput.efficiency import Efficiency, cost_per_million, job_efficiency
 from muster.goodput.fingerprint import SEVERAL
+from muster.goodput.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class RatedJob:
     spec: EndedJobSpec
     efficiency: Efficiency
     cost: float | None = None
+
+    @classmethod
+    def at_prices(cls, spec: EndedJobSpec, prices: Prices) -> "RatedJob":
+        """A job by its whole life, at these prices."""
+        return cls(spec, job_efficiency(spec, spec.throughput), prices.cost(spec.gpu_seconds, spec.gpu_model))
 
     @property
     def kind(self) -> ModelKind | None:

@@ -65,9 +65,7 @@ def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int]
     if joules <= 0 or metered_gpu_seconds <= 0 or ran <= 0:
         return None
     may_run = sum(gpu_seconds.get(bucket, 0) for bucket in MAY_RUN)
-    share = min(metered_gpu_seconds / (ran + may_run), 1.0)
-    why = _why_unknown(share, tokens)
-    return Energy(joules, joules / metered_gpu_seconds, share, None if why or not tokens else joules / tokens, why)
+    return _figures(joules, metered_gpu_seconds, ran + may_run, tokens)
 
 
 def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None) -> Energy | None:
@@ -80,10 +78,7 @@ def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None
     held = sum(goodput.gpu_seconds.values())
     if metered.joules <= 0 or metered.gpu_seconds <= 0 or held <= 0 or why_no_energy(metered, goodput):
         return None
-    share = metered.gpu_seconds / held
-    why = _why_unknown(share, tokens)
-    each = None if why or not tokens else metered.joules / tokens
-    return Energy(round(metered.joules), metered.joules / metered.gpu_seconds, min(share, 1.0), each, why)
+    return _figures(metered.joules, metered.gpu_seconds, held, tokens)
 
 
 def why_no_energy(metered: MeteredEnergy, goodput: Goodput) -> str:
@@ -105,6 +100,13 @@ def why_no_energy(metered: MeteredEnergy, goodput: Goodput) -> str:
             "30 s, the address is of more than one Prometheus, or others' accelerators are in it"
         )
     return ""
+
+
+def _figures(joules: float, metered: float, gpu_seconds: float, tokens: int | None) -> Energy:
+    """The figures of what was metered for so many of these GPU-seconds."""
+    share = min(metered / gpu_seconds, 1.0)
+    why = _why_unknown(share, tokens)
+    return Energy(round(joules), joules / metered, share, None if why or not tokens else joules / tokens, why)
 
 
 def _why_unknown(share: float, tokens: int | None) -> str:
