@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -290,17 +291,22 @@ def recorded(minute: int, watts: float, gpus: int) -> list[dict[str, Any]]:
     ]
 
 
-def energy_rules_pass(
-    promtool: str, rules: dict[str, Any], folder: Path, series: list[tuple[str, str]], expected: list[dict[str, Any]]
-) -> None:
-    """Evaluate the rules every 30 s on samples of each minute."""
-    (folder / "rules.yml").write_text(yaml.safe_dump(rules))
-    case = {
+def a_case(series: Iterable[tuple[str, str]], expected: list[dict[str, Any]], name: str = "") -> dict[str, Any]:
+    """Samples of each minute, and what has to be so."""
+    return {
+        "name": name,
         "interval": "1m",
         "input_series": [{"series": each, "values": values} for each, values in series],
         "promql_expr_test": expected,
     }
-    document = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": [case]}
+
+
+def rules_pass(
+    promtool: str, rules: dict[str, Any], folder: Path, *cases: dict[str, Any], evaluated: str = "1m"
+) -> None:
+    """Evaluate the rules so often on the samples of each case."""
+    (folder / "rules.yml").write_text(yaml.safe_dump(rules))
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": evaluated, "tests": list(cases)}
     (folder / "tests.yml").write_text(yaml.safe_dump(document))
     tested = subprocess.run(
         [promtool, "test", "rules", str(folder / "tests.yml")], capture_output=True, text=True, check=False
@@ -331,7 +337,7 @@ def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
         ('muster_job_node{namespace="ns", job_name="next", node="b"}', "_x20 1x80"),
     ]
     expected = [*recorded(8, 1000, 2), *recorded(15, 1800, 4), *recorded(30, 1000, 2), *recorded(50, 1700, 3)]
-    energy_rules_pass(promtool, rules, tmp_path, series, expected)
+    rules_pass(promtool, rules, tmp_path, a_case(series, expected), evaluated="30s")
 
 
 @pytest.mark.parametrize(
@@ -358,7 +364,7 @@ def test_a_counter_that_stands_still_hides_no_source_that_works(
         *working,
         (f'muster_job_node{{{JOB}, node="a"}}', "1x100"),
     ]
-    energy_rules_pass(promtool, rules, tmp_path, series, recorded(15, 500, 1))
+    rules_pass(promtool, rules, tmp_path, a_case(series, recorded(15, 500, 1)), evaluated="30s")
 
 
 def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
@@ -371,25 +377,11 @@ def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[s
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     cases = [
-        (name, series, [firing(before), firing(at, name.partition(",")[0])])
+        a_case(series, [firing(before), firing(at, name.partition(",")[0])], name)
         for name, (series, before, at) in FIRES.items()
     ]
-    cases += [(name, series, [firing(minute) for minute in QUIET_AT]) for name, series in QUIET.items()]
-    tests = [
-        {
-            "name": name,
-            "interval": "1m",
-            "input_series": [{"series": each, "values": values} for each, values in series],
-            "promql_expr_test": expected,
-        }
-        for name, series, expected in cases
-    ]
-    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}
-    (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
-    tested = subprocess.run(
-        [promtool, "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True, check=False
-    )
-    assert tested.returncode == 0, tested.stdout + tested.stderr
+    cases += [a_case(series, [firing(minute) for minute in QUIET_AT], name) for name, series in QUIET.items()]
+    rules_pass(promtool, rules, tmp_path, *cases)
 
 
 def test_in_hours_with_faults_each_trouble_has_its_alert_and_nothing_else_has_one(
@@ -397,18 +389,8 @@ def test_in_hours_with_faults_each_trouble_has_its_alert_and_nothing_else_has_on
 ) -> None:
     """Three hours of the shipped operator in simulated time, recorded once by `python -m simulate.hours`."""
     recorded = json.loads(HOURS.read_text())
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules))
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in recorded["series"].items()],
-        "promql_expr_test": [firing_of(minute, *alerts) for minute, alerts in TROUBLE.items()],
-    }
-    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}
-    (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
-    tested = subprocess.run(
-        [promtool, "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True, check=False
-    )
-    assert tested.returncode == 0, tested.stdout + tested.stderr
+    expected = [firing_of(minute, *alerts) for minute, alerts in TROUBLE.items()]
+    rules_pass(promtool, rules, tmp_path, a_case(recorded["series"].items(), expected))
 
 
 def firing_of(minute: int, *alerts: tuple[str, str, str]) -> dict[str, Any]:
