@@ -137,9 +137,7 @@ def run(*stages: Stage) -> list[Outcome]:
 
 def _command(stage: Stage, results_file: Path, beside: bool) -> _Command:
     environment = {**stage.environment, results.VARIABLE: str(results_file)}
-    if not beside:
-        return _Command(stage.command, environment)
-    return _Command(stage.command, environment, results_file.with_suffix(".out"))
+    return _Command(stage.command, environment, results_file.with_suffix(".out") if beside else None)
 
 
 def _outcome(stage: Stage, ended: _Command) -> Outcome:
