@@ -45,9 +45,7 @@ def test_readyz_tells_what_is_not_seen_and_healthz_does_not(node: Any, run: Any)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
         assert answer.read() == b"ok\n"
     node.faults("hang_seconds=3600")
-    since = agent.clock()
-    agent.wait(lambda: agent.nvml.outstanding is not None and agent.nvml.outstanding.asked_at > since)
-    agent.advance(LONG)
+    agent.let_nvml_hang()
     wait_until_blind(agent, NVML)
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60)
