@@ -192,5 +192,5 @@ def no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]
         assert hours.until >= before or before - hours.until > HOUR
         hours, gpus, sampled = hours.model_copy(update={"gpus": sum(found.values())}), found, now
         most, furthest = max(most, sum(found.values())), max(furthest, now + ahead)
-        assert sum(between(hours, None).values()) <= most * furthest * 1000
+        assert sum(between(hours, None).values()) <= most * round(furthest * 1000)
         assert all(amount >= 0 for amount in between(hours, None).values())
