@@ -314,6 +314,11 @@ def rules_pass(
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
+def without_energy(rules: dict[str, Any]) -> dict[str, Any]:
+    """The rules that alerts need: no alert reads a record of energy, and those take the longest to evaluate."""
+    return {"groups": [group for group in rules["groups"] if group["name"] != "muster-energy"]}
+
+
 def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
     promtool: str, rules: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -381,7 +386,7 @@ def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[s
         for name, (series, before, at) in FIRES.items()
     ]
     cases += [a_case(series, [firing(minute) for minute in QUIET_AT], name) for name, series in QUIET.items()]
-    rules_pass(promtool, rules, tmp_path, *cases)
+    rules_pass(promtool, without_energy(rules), tmp_path, *cases)
 
 
 def test_in_hours_with_faults_each_trouble_has_its_alert_and_nothing_else_has_one(
@@ -390,7 +395,7 @@ def test_in_hours_with_faults_each_trouble_has_its_alert_and_nothing_else_has_on
     """Three hours of the shipped operator in simulated time, recorded once by `python -m simulate.hours`."""
     recorded = json.loads(HOURS.read_text())
     expected = [firing_of(minute, *alerts) for minute, alerts in TROUBLE.items()]
-    rules_pass(promtool, rules, tmp_path, a_case(recorded["series"].items(), expected))
+    rules_pass(promtool, without_energy(rules), tmp_path, a_case(recorded["series"].items(), expected))
 
 
 def firing_of(minute: int, *alerts: tuple[str, str, str]) -> dict[str, Any]:
