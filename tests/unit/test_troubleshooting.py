@@ -52,7 +52,7 @@ NO_REASONS = {
     "TrainingJob",
 }
 # Events of a node or of the FleetPolicy, which other pages tell of.
-ELSEWHERE = {"NotLost", "PolicyUnreadable", "NodesHeld", "NodesNoLongerHeld", "AgentsSilent", "AgentsHeardAgain"}
+ELSEWHERE = {"NotLost", "PolicyUnreadable", "BudgetExhausted", "BudgetAvailable", "AgentsSilent", "AgentsRecovered"}
 
 
 def reasons() -> Iterator[str]:
@@ -70,5 +70,5 @@ def test_every_reason_that_a_user_can_see_has_its_row(reason: str) -> None:
 
 
 def test_reasons_are_found_wherever_they_stand() -> None:
-    called, returned, constant = "LeavePlanned", "CreationForbidden", "TopologyUnsatisfied"
+    called, returned, constant = "EvacuationPlanned", "CreationForbidden", "TopologyUnsatisfied"
     assert {called, returned, constant} <= set(reasons())

@@ -481,6 +481,6 @@ def _kind_of(family: Family) -> tuple[Any, ...]:
     status, spec = family.job.get("status") or {}, (family.gang or {}).get("spec") or {}
     phases = tuple(sorted({str(pod["status"].get("phase")) for pod in family.pods}))
     said = tuple(sorted({report["state"] for report in family.reports.values()}))
-    parts = tuple(bool(spec.get(part)) for part in ("go", "ghosts", "leave", "holdUntil", "checkpoint"))
+    parts = tuple(bool(spec.get(part)) for part in ("go", "unfenced_workers", "leave", "holdUntil", "checkpoint"))
     name = family.job["metadata"]["name"]
     return name == "plain", status.get("state"), status.get("reason"), spec.get("level"), phases, said, parts

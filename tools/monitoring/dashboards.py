@@ -438,7 +438,7 @@ FLEET = Dashboard(
                 ),
                 stat(
                     "Jobs without figures",
-                    f"sum({led('muster_jobs_without_figures')})",
+                    f"sum({led('muster_jobs_without_metrics')})",
                     "Jobs that have not ended and have no rows here, because there are more than 500.",
                     wide=3,
                     steps=GOOD_IS_ZERO,
@@ -628,7 +628,7 @@ NODES = Dashboard(
                 ),
                 stat(
                     "Held back",
-                    f"sum({led('muster_breaker_held_nodes')}) + sum({led('muster_breaker_held_yields')})",
+                    f"sum({led('muster_breaker_held_nodes')}) + sum({led('muster_breaker_held_repairs')})",
                     "Sick nodes that the budget holds back, and those that other systems claim and do not get.",
                     steps=GOOD_IS_ZERO,
                 ),
@@ -697,7 +697,7 @@ NODES = Dashboard(
                 lines(
                     "Silent agents that are too many",
                     "Of a pool: so many at once are not their nodes' fault.",
-                    Query(f"max by (pool) ({led('muster_silent_agents_of_pool')})", "{{pool}}"),
+                    Query(f"max by (pool) ({led('muster_agents_silent')})", "{{pool}}"),
                     unit="none",
                 ),
                 lines(

@@ -145,11 +145,11 @@ class Checks:
             self._look_at_limit(namespace, limit, [job for job in jobs if _namespace_of(job) == namespace])
 
     def _look_at_limit(self, namespace: str, limit: int, jobs: Iterable[Object]) -> None:
-        seats = self._nodes_of_members(namespace)
-        free = limit - len(set().union(self._nodes_of_pods(namespace), *seats.values()))
+        worker_views = self._nodes_of_members(namespace)
+        free = limit - len(set().union(self._nodes_of_pods(namespace), *worker_views.values()))
         for job in jobs:
             name = f"{namespace}/{job['metadata']['name']}"
-            needs = job["spec"]["nodes"] - len(seats.get(job["metadata"]["uid"], ()))
+            needs = job["spec"]["nodes"] - len(worker_views.get(job["metadata"]["uid"], ()))
             if (job.get("status") or {}).get("reason") != NAMESPACE_LIMIT or needs > free:
                 self._unlimited.pop(name, None)
             elif name not in self._unlimited:

@@ -53,10 +53,12 @@ class Surroundings:
         self.directories: dict[str, Directory] = {}
         self.defect: BaseException | None = None
         self._pods: dict[str, dict[str, Object]] = {}  # node -> name -> its pods
-        self._seats: dict[tuple[str, str], int] = {}  # (namespace, name) of a pod -> the last attempt that has it
+        self._worker_views: dict[
+            tuple[str, str], int
+        ] = {}  # (namespace, name) of a pod -> the last attempt that has it
         self.server = ApiServer(self.agenda, WallClock(self.loop.time))
         self.server.listen(self._index_pods)
-        self.server.listen(self._index_seats)
+        self.server.listen(self._index_worker_views)
 
     @property
     def age_seconds(self) -> float:
@@ -75,7 +77,7 @@ class Surroundings:
 
     def attempt_of_pod(self, namespace: str, name: str) -> int:
         """The last attempt whose record has this pod; the record itself may be further by now. 0 where none ever had it."""
-        return self._seats.get((namespace, name), 0)
+        return self._worker_views.get((namespace, name), 0)
 
     def health_of(self, node: str) -> Where:
         """Where its NodeHealth is; whoever has something to say of a node creates it."""
@@ -104,10 +106,10 @@ class Surroundings:
                 elif after is None:
                     self._pods.get(node, {}).pop(name, None)
 
-    def _index_seats(self, resource: str, _before: Object | None, after: Object | None) -> None:
+    def _index_worker_views(self, resource: str, _before: Object | None, after: Object | None) -> None:
         if resource != "gangs" or after is None:
             return
         metadata, spec = after["metadata"], after["spec"]
         for place, member in enumerate(spec.get("members") or ()):
             pod = pod_name_in(metadata["name"], member.get("index", place), member.get("incarnation", 1))
-            self._seats[metadata["namespace"], pod] = spec["attempt"]
+            self._worker_views[metadata["namespace"], pod] = spec["attempt"]

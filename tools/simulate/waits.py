@@ -200,7 +200,7 @@ class Waits:
         self._hold("who waits is told why", bool(status.get("reason")) or seconds < TOLD_SECONDS, f"{name}: {status}")
         stepped = STEPPED_SECONDS if self._around.clock_has_stepped else 0.0
         for reason, bound in (
-            ("Settling", SETTLED_SECONDS),
+            ("AwaitingEvidence", SETTLED_SECONDS),
             ("CrashLoopBackOff", BACK_OFF_LIMIT_SECONDS + TOLD_SECONDS + stepped),
         ):
             self._hold(
@@ -284,7 +284,9 @@ class Waits:
         }
         taken = {pod["spec"].get("nodeName") for pod in server.all("pods") if pod["status"].get("phase") not in _ENDED}
         for gang in server.all("gangs"):
-            taken |= _nodes(gang) | {ghost.get("node") for ghost in gang["spec"].get("ghosts") or ()}
+            taken |= _nodes(gang) | {
+                unfenced_worker.get("node") for unfenced_worker in gang["spec"].get("unfenced_workers") or ()
+            }
         sound = {name for name, machine in self._machines.items() if machine.in_touch and machine.is_ready}
         return sound - sick - taken
 

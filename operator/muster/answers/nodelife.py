@@ -231,18 +231,20 @@ def _jobs(name: str, jobs: Sequence[TrainingJob], gangs: Sequence[Gang]) -> list
         record = records.get(job.metadata.uid)
         going = job.status.completion is None
         members = [m.index for m in record.members if m.node == name] if record and going else []
-        ghosts = sum(ghost.node == name for ghost in record.ghosts) if record and going else 0
+        unfenced_workers = (
+            sum(unfenced_worker.node == name for unfenced_worker in record.unfenced_workers) if record and going else 0
+        )
         avoids = record.excluded_nodes.get(name) if record and going else None
         if record is None and going:
             members = [index for index, node in enumerate(job.status.nodes) if node == name]
         failures = sum(_failed_on(name, each) for each in job.status.incidents)
-        if members or ghosts or avoids:
+        if members or unfenced_workers or avoids:
             found.append(
                 NodeJob(
                     name=f"{job.metadata.namespace}/{job.metadata.name}",
                     state=job.status.state,
                     workers=members,
-                    proof_of=ghosts,
+                    proof_of=unfenced_workers,
                     failures=failures,
                     avoids_until=avoids,
                 )

@@ -207,10 +207,10 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
         yield f"{place}it starts when {count(waiting.needs, 'node')} are free for it at once ({waiting.free} are now)"
     if record is None:
         return
-    if record.ghosts:
-        nodes = sorted({ghost.node for ghost in record.ghosts if ghost.node})
+    if record.unfenced_workers:
+        nodes = sorted({unfenced_worker.node for unfenced_worker in record.unfenced_workers if unfenced_worker.node})
         yield (
-            f"it waits for proof that the ranks of {count(len(record.ghosts), 'earlier pod')} have ended "
+            f"it waits for proof that the ranks of {count(len(record.unfenced_workers), 'earlier pod')} have ended "
             f"({_named(nodes)}); none start before"
         )
     if record.leave is not None:

@@ -160,11 +160,11 @@ _LIKE_THE_ONE_BEFORE = (
 )
 
 
-class Ghost(CompactModel):
+class UnfencedWorker(CompactModel):
     """A pod of an earlier attempt whose ranks are not yet proved dead.
 
-    No rank may start before it is proved or fenced. In the object it says of what ghosts have in common (time, fence,
-    attempt, proof) only what is different from the ghost before it in the list.
+    No rank may start before it is proved or fenced. In the object it says of what unfenced workers have in common (time, fence,
+    attempt, proof) only what is different from the unfenced worker before it in the list.
     """
 
     unsaid = ("pod_uid", "node", "boot", *_LIKE_THE_ONE_BEFORE)
@@ -363,11 +363,11 @@ class GangSpec(ApiModel):
         [], max_length=16, description="How many domains of each level the members were in when they were placed."
     )
     go: Go | None = None
-    ghosts: list[Ghost] = Field([], max_length=4096)
+    unfenced_workers: list[UnfencedWorker] = Field([], max_length=4096)
     listing: int = Field(
         0,
         ge=0,
-        description="Raised when the last ghost of this attempt is proved dead, who may have saved until then: the go waits "
+        description="Raised when the last unfenced worker of this attempt is proved dead, which may have saved until then: the go waits "
         "for lists of the checkpoints that were begun after that. Each attempt counts from 0.",
     )
     leave: Leave | None = None
@@ -450,17 +450,23 @@ class GangSpec(ApiModel):
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The nodes that it names, those of its ghosts included."""
-        return frozenset(m.node for m in self.members if m.node) | {ghost.node for ghost in self.ghosts}
+        """The nodes that it names, those of its unfenced workers included."""
+        return frozenset(m.node for m in self.members if m.node) | {
+            unfenced_worker.node for unfenced_worker in self.unfenced_workers
+        }
 
     def obeys_marker(self, member: Member) -> bool:
         """Whether the ranks of this member end when the marker tells them to: in the directory that is known to be theirs."""
         return bool(self.marker) and member.reads_marker
 
     def to_json(self) -> dict[str, Any]:
-        """As it is sent to the API server: what members and ghosts share is left out, or 4,096 would not fit into etcd."""
+        """As it is sent to the API server: what members and unfenced workers share is left out, or 4,096 would not fit into etcd."""
         spec = super().to_json()
-        return {**spec, "members": Member.compact(spec["members"]), "ghosts": _told_once(spec["ghosts"])}
+        return {
+            **spec,
+            "members": Member.compact(spec["members"]),
+            "unfencedWorkers": _told_once(spec["unfencedWorkers"]),
+        }
 
     @model_validator(mode="before")
     @classmethod
@@ -468,10 +474,10 @@ class GangSpec(ApiModel):
         """Members of a record of old have neither index nor rank: both were their place in the list."""
         if not isinstance(data, dict):
             return data
-        members, ghosts = data.get("members"), data.get("ghosts")
+        members, unfenced_workers = data.get("members"), data.get("unfencedWorkers")
         if isinstance(members, list):
             data = {**data, "members": [_numbered(member, place) for place, member in enumerate(members)]}
-        return {**data, "ghosts": _each_told(ghosts)} if isinstance(ghosts, list) else data
+        return {**data, "unfencedWorkers": _each_told(unfenced_workers)} if isinstance(unfenced_workers, list) else data
 
     @model_validator(mode="after")
     def _members_make_a_gang(self) -> Self:
@@ -499,24 +505,24 @@ def _or(number: Any, otherwise: int) -> Any:
     return otherwise if number == -1 else number
 
 
-def _told_once(ghosts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Ghosts as `Ghost` says they are written."""
+def _told_once(unfenced_workers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Unfenced workers as `UnfencedWorker` says they are written."""
     found: list[dict[str, Any]] = []
     before: dict[str, Any] = {}
-    for ghost in ghosts:
-        shared = {name: ghost[name] for name in _SHARED}
-        own = {name: value for name, value in ghost.items() if name not in _SHARED and value != ""}
+    for unfenced_worker in unfenced_workers:
+        shared = {name: unfenced_worker[name] for name in _SHARED}
+        own = {name: value for name, value in unfenced_worker.items() if name not in _SHARED and value != ""}
         found.append(own | {name: value for name, value in shared.items() if before.get(name) != value})
         before = shared
     return found
 
 
-def _each_told(ghosts: list[Any]) -> list[Any]:
+def _each_told(unfenced_workers: list[Any]) -> list[Any]:
     """The way back."""
     found: list[Any] = []
     before: dict[str, Any] = {}
-    for ghost in ghosts:
-        told = {**before, **ghost} if isinstance(ghost, dict) else ghost
+    for unfenced_worker in unfenced_workers:
+        told = {**before, **unfenced_worker} if isinstance(unfenced_worker, dict) else unfenced_worker
         before = {name: told[name] for name in _SHARED if name in told} if isinstance(told, dict) else {}
         found.append(told)
     return found

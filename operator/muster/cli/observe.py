@@ -79,7 +79,7 @@ async def all_nodes(client: Client) -> list[NodeView]:
 
 
 async def naming(client: Client) -> dict[str, list[str]]:
-    """Nodes that are named by the record of a job that has not ended, members and ghosts alike, or by its pods -> the jobs.
+    """Nodes that are named by the record of a job that has not ended, members and unfenced workers alike, or by its pods -> the jobs.
 
     A node need not be there for that: jobs wait for proof of what was on one that is gone.
 
@@ -192,7 +192,7 @@ def fleet_of(seen: Seen) -> Fleet:
         given[gang.metadata.namespace, gang.spec.job_uid] = gang.spec.nodes
         if gang.spec.job_uid not in wanting:
             named.update(member.pod_uid for member in gang.spec.members)
-            named.update(ghost.pod_uid for ghost in gang.spec.ghosts)
+            named.update(unfenced_worker.pod_uid for unfenced_worker in gang.spec.unfenced_workers)
             continue
         names = frozenset(member.node for member in gang.spec.members if member.node)
         fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), gang.spec.job_uid, names)

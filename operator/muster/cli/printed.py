@@ -89,30 +89,30 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: Asked) -> tuple[lis
         NothingAskedForError: there are none.
     """
     each = job.spec.launch.processes_per_node
-    seats = _seats(job, record)
+    worker_views = _worker_views(job, record)
     known = _incidents(job, record)
     now = record.attempt if record else job.status.attempt
     if asked.failed:
         culprit = _culprit(known, asked.attempt)
         index = culprit.index if isinstance(culprit, GangIncident) else None
         if index is None:
-            index = next((seat for seat, _, node in seats if node and node == culprit.node), None)
+            index = next((worker_view for worker_view, _, node in worker_views if node and node == culprit.node), None)
         if index is None:
             raise NothingAskedForError(
                 f"which worker failed in attempt {culprit.attempt} is not known ({culprit.reason}): give --rank N"
             )
-        rank, node = next(((rank, node) for seat, rank, node in seats if seat == index), (-1, ""))
+        rank, node = next(((rank, node) for worker_view, rank, node in worker_views if worker_view == index), (-1, ""))
         return [Wanted(index, _ranks(rank, each), culprit.node or node)], culprit.attempt, []
     if asked.attempt is not None and asked.attempt > now:
         raise NothingAskedForError(f"there is no attempt {asked.attempt}: it is in attempt {now}")
     if asked.rank is None:
-        return [Wanted(index, _ranks(rank, each), node) for index, rank, node in seats], asked.attempt, []
+        return [Wanted(index, _ranks(rank, each), node) for index, rank, node in worker_views], asked.attempt, []
     then = next(
         (i for i in known if isinstance(i, GangIncident) and i.attempt == asked.attempt and i.rank == asked.rank), None
     )
     if then is not None and then.index is not None:
         return [Wanted(then.index, str(asked.rank), then.node)], asked.attempt, []
-    found = next((seat for seat in seats if seat[1] == asked.rank // each), None)
+    found = next((worker_view for worker_view in worker_views if worker_view[1] == asked.rank // each), None)
     if found is None:
         last = job.spec.nodes * each - 1
         there = f"its ranks are 0 to {last}" if record is None or record.members else "it has no workers now"
@@ -125,7 +125,7 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: Asked) -> tuple[lis
     return [Wanted(found[0], _ranks(found[1], each), found[2])], asked.attempt, notes
 
 
-def _seats(job: TrainingJob, record: GangSpec | None) -> list[tuple[int, int, str]]:
+def _worker_views(job: TrainingJob, record: GangSpec | None) -> list[tuple[int, int, str]]:
     """Index, node rank (-1: a spare) and node of each member."""
     if record is None:
         return [(index, index if index < job.spec.nodes else -1, node) for index, node in enumerate(job.status.nodes)]

@@ -307,10 +307,15 @@ def _notes(plan: Plan, found: Answer) -> list[str]:
             f"waits until the one before is complete, so that one comes every {_time(plan.durable_seconds)}; give "
             f"--checkpoint-minutes {_minutes(plan.durable_seconds)} or more, or a shorter --durable-seconds"
         )
-    defaults, overdrawn = Recovery(), found.overdrawn
+    defaults, budget_exhausted = Recovery(), found.budget_exhausted
     for lives, name, budget, whose in (
-        (overdrawn.own, "applicationRestartsPerDay", defaults.application_restarts_per_day, "failures of its own"),
-        (overdrawn.nodes, "hardwareRestartsPerDay", defaults.hardware_restarts_per_day, "failures of nodes"),
+        (
+            budget_exhausted.own,
+            "applicationRestartsPerDay",
+            defaults.application_restarts_per_day,
+            "failures of its own",
+        ),
+        (budget_exhausted.nodes, "hardwareRestartsPerDay", defaults.hardware_restarts_per_day, "failures of nodes"),
     ):
         if lives:
             notes.append(

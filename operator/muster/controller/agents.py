@@ -21,7 +21,7 @@ _SHORTEST_SECONDS = 1.0
 
 _agents = Gauge("muster_node_agents", "Nodes whose agent has spoken, by whether its Pod is Ready now.", ["state"])
 _crowded = Gauge(
-    "muster_silent_agents_of_pool",
+    "muster_agents_silent",
     "Agents of a pool of like nodes that are silent where they are too many for it to be their nodes' fault.",
     ["pool"],
 )

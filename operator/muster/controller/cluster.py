@@ -23,7 +23,7 @@ from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
-from muster.fencing.ages import GhostAges
+from muster.fencing.ages import UnfencedAges
 from muster.fencing.lost_nodes import Heartbeat, dead_by, holds, refuted
 from muster.kube import informer
 from muster.kube.client import Client
@@ -90,7 +90,7 @@ class JobMemory:
     progress_written_at: float = float("-inf")
     counts_written_at: float = float("-inf")
     refusal_logged: str = ""
-    ghosts: GhostAges = field(default_factory=GhostAges)
+    unfenced_workers: UnfencedAges = field(default_factory=UnfencedAges)
     unused_seconds: float = 0.0  # for how long it has held nodes without a start, in several times
     class_told: str = ""  # the PriorityClass that counts for nothing, as its people were told
 
@@ -408,7 +408,7 @@ class Cluster:
         uids = {pod.uid for pod in pods.values()}
         if gang is not None:
             uids.update(member.pod_uid for member in gang.spec.members)
-            uids.update(ghost.pod_uid for ghost in gang.spec.ghosts)
+            uids.update(unfenced_worker.pod_uid for unfenced_worker in gang.spec.unfenced_workers)
         dead = {pod.uid for pod in pods.values() if pod.terminal and pod.containers_dead}
         dead.update(uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid))
         launchers, now = self.hub.views_of(uids), self._wall_clock()
@@ -418,7 +418,7 @@ class Cluster:
         if self._depends_on_heartbeats(job, gang, launchers):
             self.leases.ask()
         fleet = self.fleet.snapshot(ages)
-        seen = memory.ghosts
+        seen = memory.unfenced_workers
         there = self._still_there(gang)
         seen.look(gang, there, fleet.nodes, self.heartbeats.beats, self._clock(), self._answers.attended_seconds())
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
@@ -441,7 +441,7 @@ class Cluster:
             listing_age_seconds=seen.listing_age_seconds,
             go_age_seconds=seen.go_age_seconds,
             pod_ages=self._sightings.ages(_of_interest(gang, pods.values())),
-            ghost_ages=seen.ages,
+            unfenced_ages=seen.ages,
             disowned=seen.disowned,
             template_verdict=memory.template_verdict,
             create_error=memory.create_error,
@@ -468,7 +468,7 @@ class Cluster:
         """Whether it matters now how old the heartbeats of the job's nodes are: somebody of it is not as he should be."""
         if gang is None:
             return False
-        if gang.spec.ghosts or not self._lost.keys().isdisjoint(member.node for member in gang.spec.members):
+        if gang.spec.unfenced_workers or not self._lost.keys().isdisjoint(member.node for member in gang.spec.members):
             return True
         is_plain = job.spec.launch.mode is LaunchMode.PLAIN
         doubt = min(FRESH_SECONDS, job.spec.recovery.unreachable_timeout_seconds)
@@ -525,14 +525,14 @@ class Cluster:
         return [uid for uid, gang in gangs if isinstance(gang, Gang) and gang.spec.go is None]
 
     def _still_there(self, gang: Gang | None) -> set[str]:
-        """Uids of the ghosts' pods that have not ended, whatever has become of their labels and owners: anybody may take
+        """Uids of the unfenced workers' pods that have not ended, whatever has become of their labels and owners: anybody may take
         these away, and a pod without them runs on.
         """
         found: set[str] = set()
         if gang is None:
             return found
-        for ghost in gang.spec.ghosts:
-            key = (gang.metadata.namespace, ghost.pod)
+        for unfenced_worker in gang.spec.unfenced_workers:
+            key = (gang.metadata.namespace, unfenced_worker.pod)
             worker, stray = self.pods.store.get(key), self.occupants.store.get(key)
             if worker is not None and not worker.terminal:
                 found.add(worker.uid)
@@ -549,7 +549,11 @@ class Cluster:
         where = {pod.uid: pod.node for pod in pods.values()}
         if gang is not None:
             where |= {member.pod_uid: member.node for member in gang.spec.members if member.pod_uid}
-            where |= {ghost.pod_uid: ghost.node for ghost in gang.spec.ghosts if ghost.pod_uid}
+            where |= {
+                unfenced_worker.pod_uid: unfenced_worker.node
+                for unfenced_worker in gang.spec.unfenced_workers
+                if unfenced_worker.pod_uid
+            }
         by_uid = {pod.uid: pod for pod in pods.values()}
         dead: set[str] = set()
         for node in self._lost.keys() & where.values():
@@ -697,15 +701,15 @@ class Cluster:
     def _nodes_given(self, key: Key, record: Gang) -> frozenset[str]:
         """The nodes that a record names, where its job's pods hold them whole.
 
-        Those of ghosts are among them, unless they are more than the job could have left behind at once.
+        Those of unfenced workers are among them, unless they are more than the job could have left behind at once.
         """
         if key[1] in self._refused.get(key[0], ()):
             return frozenset()
         job = self._job_by_uid(record.spec.job_uid)
-        ghosts = frozenset(ghost.node for ghost in record.spec.ghosts)
-        most = job_identity(job).nodes if job is not None else len(ghosts)
+        unfenced_workers = frozenset(unfenced_worker.node for unfenced_worker in record.spec.unfenced_workers)
+        most = job_identity(job).nodes if job is not None else len(unfenced_workers)
         return frozenset(m.node for m in record.spec.members if m.node) | (
-            ghosts if len(ghosts) <= most else frozenset()
+            unfenced_workers if len(unfenced_workers) <= most else frozenset()
         )
 
     def _give(self, whose: tuple[str, str], given: frozenset[str] | None) -> None:
@@ -985,7 +989,9 @@ class Cluster:
         gang = self.gang_of(pod.job_uid)
         if not isinstance(gang, Gang):
             return gang is not None
-        return self._is_member(pod) or any(ghost.pod_uid == pod.uid for ghost in gang.spec.ghosts)
+        return self._is_member(pod) or any(
+            unfenced_worker.pod_uid == pod.uid for unfenced_worker in gang.spec.unfenced_workers
+        )
 
     def _is_member(self, pod: PodView) -> bool:
         return _names(self.gang_of(pod.job_uid), pod)
@@ -1061,5 +1067,7 @@ def _names(gang: Gang | Undecodable | None, pod: PodView) -> bool:
 def _named_by(gang: Gang | None) -> set[str]:
     if gang is None:
         return set()
-    members, ghosts = gang.spec.members, gang.spec.ghosts
-    return {member.pod_uid for member in members if member.pod_uid} | {ghost.pod_uid for ghost in ghosts}
+    members, unfenced_workers = gang.spec.members, gang.spec.unfenced_workers
+    return {member.pod_uid for member in members if member.pod_uid} | {
+        unfenced_worker.pod_uid for unfenced_worker in unfenced_workers
+    }

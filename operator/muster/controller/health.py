@@ -33,7 +33,7 @@ from muster.controller.nodewords import NodeWords
 from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
 from muster.health.ahead import Ahead
-from muster.health.assess import BurnInWord, Verdict, ailment, assess, doubt
+from muster.health.assess import BurnInWord, Verdict, assess, doubt, node_fault
 from muster.health.books import is_tainted
 from muster.health.breaker import BreakerState
 from muster.health.effects import Effect
@@ -78,7 +78,7 @@ _observed = Gauge(
 _breaker = Gauge("muster_breaker_open", "Whether the budget of nodes to take out holds any back (1) or not (0).")
 _held = Gauge("muster_breaker_held_nodes", "Sick nodes that the budget holds back.")
 _held_yields = Gauge(
-    "muster_breaker_held_yields",
+    "muster_breaker_held_repairs",
     "Nodes that other systems say they repair, and that are not left to them: too many of a pool at once.",
 )
 _held_of_pool = Gauge(
@@ -553,7 +553,7 @@ class HealthKeeper:
             self._marks.forget(name)
             self._faded.pop(name, None)
             self._cluster.fleet.exclude(name, None)
-            self._cluster.fleet.ail(name, "")
+            self._cluster.fleet.set_node_fault(name, "")
             self._cluster.fleet.doubt(name, None)
             self._stir(self._asked.put(name, None))
             return
@@ -586,7 +586,7 @@ class HealthKeeper:
             self._results.pop(name, None)
         self._engine.put(name, verdict)
         self._marks.want(name, verdict)
-        if self._cluster.fleet.ail(name, ailment(verdict)):
+        if self._cluster.fleet.set_node_fault(name, node_fault(verdict)):
             for uid in self._cluster.jobs_on(name):
                 self._rings(uid)
         self._cluster.fleet.doubt(name, self._doubt(name, verdict))

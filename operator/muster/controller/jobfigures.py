@@ -314,7 +314,7 @@ def _thousandth(value: int | None) -> float | None:
 
 _JOBS = ("muster_jobs", "Jobs by state, those that have ended and are not deleted with them.")
 _UNSHOWN = (
-    "muster_jobs_without_figures",
+    "muster_jobs_without_metrics",
     "Jobs that have not ended and have no rows of their own, because there are too many.",
 )
 

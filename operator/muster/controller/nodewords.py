@@ -83,9 +83,9 @@ class NodeWords:
         uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
         about = Regarding(API_VERSION, "FleetPolicy", "default", uid)
         if now:
-            self._events.record(about, WARNING, "NodesHeld", text)
+            self._events.record(about, WARNING, "BudgetExhausted", text)
         else:
-            self._events.record(about, NORMAL, "NodesNoLongerHeld", text)
+            self._events.record(about, NORMAL, "BudgetAvailable", text)
 
     def silent(self, crowds: Mapping[str, int]) -> None:
         """That too many agents of a pool are silent at once for it to be their nodes' fault, and when that is over."""
@@ -106,7 +106,7 @@ class NodeWords:
             return
         uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
         about = Regarding(API_VERSION, "FleetPolicy", "default", uid)
-        self._events.record(about, WARNING if now else NORMAL, "AgentsSilent" if now else "AgentsHeardAgain", text)
+        self._events.record(about, WARNING if now else NORMAL, "AgentsSilent" if now else "AgentsRecovered", text)
 
     def policy(self) -> None:
         """That the FleetPolicy cannot be read, and what holds meanwhile."""

@@ -14,25 +14,25 @@ from muster.lifecycle.decided import Decided
 from muster.world.job import JobWorld
 
 PER_JOB = 3
-# In all: 15 MB at most. A seat's launcher is seen anew in every world; a node is one entry in dictionaries of the snapshot.
-MOST_SEATS = 5_000
-NODES_PER_SEAT = 16
+# In all: 15 MB at most. A worker view's launcher is seen anew in every world; a node is one entry in dictionaries of the snapshot.
+MOST_WORKER_VIEWS = 5_000
+NODES_PER_WORKER_VIEW = 16
 
 
 class KeptWorlds:
     """The last decisions, by job; the oldest of all go first.
 
     Args:
-        most_seats: worth of decisions kept in all; the newest one is kept whatever its size.
+        most_worker_views: worth of decisions kept in all; the newest one is kept whatever its size.
     """
 
-    def __init__(self, most_seats: float = MOST_SEATS) -> None:
-        self._most = most_seats
+    def __init__(self, most_worker_views: float = MOST_WORKER_VIEWS) -> None:
+        self._most = most_worker_views
         self._numbers = itertools.count()
         self._kept: OrderedDict[int, tuple[Key, Decided]] = OrderedDict()  # the oldest first
         self._of: dict[Key, list[int]] = {}
         self._sharing: Counter[int] = Counter()  # identity of a snapshot's nodes -> worlds that have it in common
-        self._seats = 0.0
+        self._worker_views = 0.0
 
     def keep(self, key: Key, decided: Decided) -> None:
         """The newest decision about a job."""
@@ -43,7 +43,7 @@ class KeptWorlds:
             self._drop(mine[0])
         # What the decision has worked out and remembers in its world can be worked out again.
         self._add(key, replace(decided, world=replace(decided.world)))
-        while self._seats > self._most and len(self._kept) > 1:
+        while self._worker_views > self._most and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
 
     def of(self, key: Key) -> list[Decided]:
@@ -51,17 +51,17 @@ class KeptWorlds:
         return [self._kept[number][1] for number in self._of.get(key, ())]
 
     @property
-    def seats(self) -> float:
+    def worker_views(self) -> float:
         """Worth of all decisions that are kept."""
-        return self._seats
+        return self._worker_views
 
     def _add(self, key: Key, decided: Decided) -> None:
         number, nodes = next(self._numbers), decided.world.fleet.nodes
         self._kept[number] = (key, decided)
         self._of.setdefault(key, []).append(number)
-        self._seats += _seats_of(decided.world)
+        self._worker_views += _worker_views_of(decided.world)
         if not self._sharing[id(nodes)]:
-            self._seats += len(nodes) / NODES_PER_SEAT
+            self._worker_views += len(nodes) / NODES_PER_WORKER_VIEW
         self._sharing[id(nodes)] += 1
 
     def _drop(self, number: int) -> None:
@@ -70,14 +70,14 @@ class KeptWorlds:
         self._of[key].remove(number)
         if not self._of[key]:
             del self._of[key]
-        self._seats -= _seats_of(decided.world)
+        self._worker_views -= _worker_views_of(decided.world)
         self._sharing[id(nodes)] -= 1
         if not self._sharing[id(nodes)]:
             del self._sharing[id(nodes)]
-            self._seats -= len(nodes) / NODES_PER_SEAT
+            self._worker_views -= len(nodes) / NODES_PER_WORKER_VIEW
 
 
-def _seats_of(world: JobWorld) -> int:
+def _worker_views_of(world: JobWorld) -> int:
     return 1 + max(len(world.pods), len(world.launchers), len(world.gang.spec.members) if world.gang else 0)
 
 

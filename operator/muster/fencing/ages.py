@@ -1,4 +1,4 @@
-"""For how long this leader itself has seen what proves that ghosts are dead: by clocks that do not step.
+"""For how long this leader itself has seen what proves that unfenced workers are dead: by clocks that do not step.
 
 What a leader before has seen is not handed over; a new one counts anew, which costs one fence at the most.
 """
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from muster.api.gang import Gang, Ghost
+from muster.api.gang import Gang, UnfencedWorker
 from muster.world.views import NodeView
 
 # Kubelets renew their leases every ten seconds; two that are missing are a break.
@@ -40,10 +40,10 @@ class Beats:
 
 
 @dataclass(slots=True)
-class GhostAges:
-    """What one job's ghosts have been seen to do. `look` has to be called for every decision."""
+class UnfencedAges:
+    """What one job's unfenced workers have been seen to do. `look` has to be called for every decision."""
 
-    ages: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.ghost_ages
+    ages: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.unfenced_ages
     disowned: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.disowned
     attempt_age_seconds: float = 0.0
     listing_age_seconds: float = 0.0
@@ -73,11 +73,13 @@ class GhostAges:
             beating: a reading of the clock of `beats`.
         """
         record = gang.spec if gang else None
-        ghosts = record.ghosts if record else []
-        self._first = {(g.pod_uid, g.proof): self._first.get((g.pod_uid, g.proof), now) for g in ghosts}
-        self._gone = {g.pod_uid: self._gone.get(g.pod_uid, beating) for g in ghosts if _is_disowned(g, there, nodes)}
+        unfenced_workers = record.unfenced_workers if record else []
+        self._first = {(g.pod_uid, g.proof): self._first.get((g.pod_uid, g.proof), now) for g in unfenced_workers}
+        self._gone = {
+            g.pod_uid: self._gone.get(g.pod_uid, beating) for g in unfenced_workers if _is_disowned(g, there, nodes)
+        }
         self.ages = {uid: now - first for (uid, _), first in self._first.items()}
-        self.disowned = {g.pod_uid: self._lasting(g, beats) for g in ghosts if g.pod_uid in self._gone}
+        self.disowned = {g.pod_uid: self._lasting(g, beats) for g in unfenced_workers if g.pod_uid in self._gone}
         which = (record.attempt, record.time) if record else None
         listing = record.listing if record else 0
         if which != self._attempt[0] or listing != self._listing[0]:
@@ -92,10 +94,10 @@ class GhostAges:
             self._go = (record.attempt, now)
         self.go_age_seconds = now - self._go[1] if self._go[0] else 0.0
 
-    def _lasting(self, ghost: Ghost, beats: Beats) -> float:
-        return beats.lasting_seconds(ghost.node, self._gone[ghost.pod_uid])
+    def _lasting(self, unfenced_worker: UnfencedWorker, beats: Beats) -> float:
+        return beats.lasting_seconds(unfenced_worker.node, self._gone[unfenced_worker.pod_uid])
 
 
-def _is_disowned(ghost: Ghost, there: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
-    node = nodes.get(ghost.node)
-    return node is not None and node.ready and ghost.pod_uid not in there
+def _is_disowned(unfenced_worker: UnfencedWorker, there: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
+    node = nodes.get(unfenced_worker.node)
+    return node is not None and node.ready and unfenced_worker.pod_uid not in there

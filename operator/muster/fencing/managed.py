@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Ghost, Proof
+from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Proof, UnfencedWorker
 from muster.fencing import proofs
 from muster.fencing.proofs import by
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.protocol.messages import IDLE, RECLAIMING, RUNNING
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView
 
 # Several pings; between two answers there is always a moment.
@@ -28,17 +28,17 @@ COMPLAINT_SECONDS = 5.0
 class ManagedProofs:
     """See `muster.fencing.survivors.Proofs`."""
 
-    def ghost(self, world: JobWorld, record: GangSpec, seat: Seat) -> Ghost | None:
+    def unfenced_worker(self, world: JobWorld, record: GangSpec, worker_view: WorkerView) -> UnfencedWorker | None:
         """A pod that has had a go, with the proof that can be had."""
-        member, view = seat.member, world.launchers.get(seat.member.pod_uid)
+        member, view = worker_view.member, world.launchers.get(worker_view.member.pod_uid)
         never_began = record.go is None and view is not None and (view.state, view.attempt) == (IDLE, record.attempt)
         if not member.pod_uid or world.is_dead(member.pod_uid) or never_began:
             return None
         obeys, seen = record.obeys_marker(member), _seen(world)
         # One that this leader has not heard has the same steps as the others.
         fence = max(member.fence_seconds, math.ceil(max(seen.fence_seconds, view.fence_seconds if view else 0.0)))
-        ghost = Ghost(
-            pod=seat.name,
+        unfenced_worker = UnfencedWorker(
+            pod=worker_view.name,
             pod_uid=member.pod_uid,
             node=member.node,
             boot=member.boot,
@@ -50,60 +50,71 @@ class ManagedProofs:
             passes_news=record.passes_news,
         )
         # What happened to one of them since they were last heard may have happened to all.
-        ghost = proofs.silent_since(world, ghost, world.silent_seconds if world.views else 0.0)
-        missing = _missing_seconds(world, ghost, seat)
-        return ghost if missing is None else _fenced(world, ghost, _counted_seconds(world, record, view, missing))
+        unfenced_worker = proofs.silent_since(world, unfenced_worker, world.silent_seconds if world.views else 0.0)
+        missing = _missing_seconds(world, unfenced_worker, worker_view)
+        return (
+            unfenced_worker
+            if missing is None
+            else _fenced(world, unfenced_worker, _counted_seconds(world, record, view, missing))
+        )
 
-    def known(self, world: JobWorld, ghost: Ghost) -> Ghost:
+    def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
         """Those of its gang who tell that it is broken may be no members of the next record."""
-        broken = _broken_seconds(world, ghost)
-        return _fenced(world, ghost, broken) if broken and ghost.proof is not Proof.FENCE else ghost
+        broken = _broken_seconds(world, unfenced_worker)
+        return (
+            _fenced(world, unfenced_worker, broken)
+            if broken and unfenced_worker.proof is not Proof.FENCE
+            else unfenced_worker
+        )
 
-    def is_ended(self, world: JobWorld, ghost: Ghost) -> bool:
+    def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
         """By its kubelet, by its fence, by the marker, or by the limit."""
-        if proofs.removal_left(world, ghost) <= 0 and not _is_heard_alive(world, ghost):
+        if proofs.removal_left(world, unfenced_worker) <= 0 and not _is_heard_alive(world, unfenced_worker):
             return True
-        if not _is_quiet(world, ghost) or proofs.is_being_ended(world, ghost):
+        if not _is_quiet(world, unfenced_worker) or proofs.is_being_ended(world, unfenced_worker):
             return False
-        if ghost.proof is Proof.FENCE:
-            return _fence_left(world, ghost) <= 0
-        if _broken_seconds(world, ghost) >= fenced_after_seconds(float(ghost.fence_seconds)):
+        if unfenced_worker.proof is Proof.FENCE:
+            return _fence_left(world, unfenced_worker) <= 0
+        if _broken_seconds(world, unfenced_worker) >= fenced_after_seconds(float(unfenced_worker.fence_seconds)):
             return True
-        if ghost.proof is Proof.MARKER and not _is_elsewhere(world, ghost):
-            return _marked_seconds(world, ghost) >= marked_after_seconds(float(ghost.fence_seconds))
-        return proofs.given_up(world, ghost, _silent_seconds(world, ghost))
+        if unfenced_worker.proof is Proof.MARKER and not _is_elsewhere(world, unfenced_worker):
+            return _marked_seconds(world, unfenced_worker) >= marked_after_seconds(float(unfenced_worker.fence_seconds))
+        return proofs.given_up(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
-    def waited_for(self, world: JobWorld, ghost: Ghost) -> str:
+    def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """The same in words."""
-        who, record = proofs.who(ghost), world.gang.spec if world.gang else None
-        if ghost.pod_uid in world.disowned:
+        who, record = proofs.who(unfenced_worker), world.gang.spec if world.gang else None
+        if unfenced_worker.pod_uid in world.disowned:
             told = "its pod is gone from Kubernetes, and its launcher tells that they live"
-            return f"{who}: {told}; {proofs.remedy(ghost)}"
-        if ghost.proof is Proof.FENCE:
-            return f"{who}: if it lives, it ends them by itself by {by(world.now, _fence_left(world, ghost))}"
+            return f"{who}: {told}; {proofs.remedy(unfenced_worker)}"
+        if unfenced_worker.proof is Proof.FENCE:
+            return f"{who}: if it lives, it ends them by itself by {by(world.now, _fence_left(world, unfenced_worker))}"
         others = record is not None and any(member.pod_uid for member in record.members)
-        if _broken_seconds(world, ghost) or (ghost.passes_news and others):
-            left = fenced_after_seconds(float(ghost.fence_seconds)) - _broken_seconds(world, ghost)
+        if _broken_seconds(world, unfenced_worker) or (unfenced_worker.passes_news and others):
+            left = fenced_after_seconds(float(unfenced_worker.fence_seconds)) - _broken_seconds(world, unfenced_worker)
             return (
                 f"{who}: if it lives, it ends them by itself, since the others have gone on, by {by(world.now, left)}"
             )
-        if ghost.proof is not Proof.MARKER or _is_elsewhere(world, ghost):
+        if unfenced_worker.proof is not Proof.MARKER or _is_elsewhere(world, unfenced_worker):
             wrong = ", and its successor has another checkpoint directory than it had (is the volume mounted there?)"
-            because = wrong if _is_elsewhere(world, ghost) else ""
-            return proofs.from_nobody(world, ghost, _silent_seconds(world, ghost), because)
-        if _claims(world, ghost):
-            until = by(world.now, marked_after_seconds(float(ghost.fence_seconds)) - _marked_seconds(world, ghost))
+            because = wrong if _is_elsewhere(world, unfenced_worker) else ""
+            return proofs.from_nobody(world, unfenced_worker, _silent_seconds(world, unfenced_worker), because)
+        if _claims(world, unfenced_worker):
+            until = by(
+                world.now,
+                marked_after_seconds(float(unfenced_worker.fence_seconds)) - _marked_seconds(world, unfenced_worker),
+            )
             return f"{who}: all of its gang fell silent together; the checkpoint directory tells it to, by {until}"
         errors = [view.marker_error for view in world.views.values() if view.marker_error]
         if errors:
-            remedy = proofs.remedy(ghost)
+            remedy = proofs.remedy(unfenced_worker)
             return f"{who}: it cannot be told in the checkpoint directory ({errors[0]}); mend that, or {remedy}"
         return f"{who}: all of its gang fell silent together, and the checkpoint directory is to tell it to"
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the members tell, in figures that all ghosts have in common; of thousands they are worked out once.
+    """What the members tell, in figures that all unfenced workers have in common; of thousands they are worked out once.
 
     Attributes:
         fence_seconds: the longest that any launcher counts by.
@@ -133,11 +144,11 @@ def _seen(world: JobWorld) -> _Seen:
 
 def _look(world: JobWorld) -> _Seen:
     views = world.views.values()
-    kept = [seat for seat in world.seats if seat.member.pod_uid]
+    kept = [worker_view for worker_view in world.worker_views if worker_view.member.pod_uid]
     ages: dict[int, list[float]] = {}
-    for seat in kept:
-        if seat.launcher is not None:
-            ages.setdefault(seat.launcher.attempt, []).append(seat.launcher.attempt_age_seconds)
+    for worker_view in kept:
+        if worker_view.launcher is not None:
+            ages.setdefault(worker_view.launcher.attempt, []).append(worker_view.launcher.attempt_age_seconds)
     record, heard = world.gang.spec if world.gang else None, [v for v in views if v.heard_age_seconds <= FRESH_SECONDS]
     told = [v for v in heard if record is None or record.go is None or v.attempt == record.attempt]
     steps = [(v.step_age_seconds, v) for v in told if v.step_age_seconds is not None]
@@ -150,7 +161,7 @@ def _look(world: JobWorld) -> _Seen:
                 ended[view.attempt] = max(ended.get(view.attempt, 0.0), rank.exited_age_seconds)
     return _Seen(
         max((view.fence_seconds for view in views), default=0.0),
-        frozenset(seat.index for seat in kept if world.is_dead(seat.member.pod_uid)),
+        frozenset(worker_view.index for worker_view in kept if world.is_dead(worker_view.member.pod_uid)),
         len(kept),
         {attempt: (min(several), max(several), len(several)) for attempt, several in ages.items()},
         tuple([view for view in views if view.marker_age_seconds is not None]),
@@ -160,15 +171,15 @@ def _look(world: JobWorld) -> _Seen:
     )
 
 
-def _fenced(world: JobWorld, ghost: Ghost, counted_seconds: float) -> Ghost:
+def _fenced(world: JobWorld, unfenced_worker: UnfencedWorker, counted_seconds: float) -> UnfencedWorker:
     """The same, its fence having counted for so long."""
-    left = math.ceil(fenced_after_seconds(float(ghost.fence_seconds)) - counted_seconds)
-    return ghost.model_copy(
+    left = math.ceil(fenced_after_seconds(float(unfenced_worker.fence_seconds)) - counted_seconds)
+    return unfenced_worker.model_copy(
         update={"proof": Proof.FENCE, "left_seconds": max(0, left), "fenced_time": world.now + timedelta(seconds=left)}
     )
 
 
-def _missing_seconds(world: JobWorld, ghost: Ghost, seat: Seat) -> float | None:
+def _missing_seconds(world: JobWorld, unfenced_worker: UnfencedWorker, worker_view: WorkerView) -> float | None:
     """For how long this worker, if it lives, has missed somebody of its gang, for certain; None where it may miss nobody.
 
     A neighbour that is heard and gets no answer from it gets none through either way: pings are round trips. Where none
@@ -178,13 +189,13 @@ def _missing_seconds(world: JobWorld, ghost: Ghost, seat: Seat) -> float | None:
     do not ping it only from mouth to mouth, through any of those who are left with them: it counts where every launcher of
     the gang passes on such news.
     """
-    complaints = world.complaints.get(seat.index, ())
-    silent = seat.launcher.heard_age_seconds if seat.launcher else math.inf
+    complaints = world.complaints.get(worker_view.index, ())
+    silent = worker_view.launcher.heard_age_seconds if worker_view.launcher else math.inf
     heard_since = min(FRESH_SECONDS, silent - COMPLAINT_SECONDS)
     certain = [s for other, s in complaints if s >= COMPLAINT_SECONDS and other.heard_age_seconds <= heard_since]
-    if ghost.passes_news and _seen(world).dead - {seat.index}:
+    if unfenced_worker.passes_news and _seen(world).dead - {worker_view.index}:
         certain.append(0.0)
-    broken = _broken_seconds(world, ghost)
+    broken = _broken_seconds(world, unfenced_worker)
     return max([*certain, broken] if broken else certain, default=None)
 
 
@@ -211,35 +222,38 @@ def _stepless_seconds(world: JobWorld, silent: LauncherView) -> float:
     return world.newest_step_age_seconds if told is None else min(told, world.newest_step_age_seconds)
 
 
-def _broken_seconds(world: JobWorld, ghost: Ghost) -> float:
-    """For how long one of its gang has been known to have gone on without it: whoever is left with the ghost misses that one.
+def _broken_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
+    """For how long one of its gang has been known to have gone on without it: whoever is left with the unfenced worker misses that one.
 
     Where its gang does not pass on such news (see `_missing_seconds`) it has to be the only one left, and all others have
     to have gone on: then it misses each of them itself.
     """
     seen = _seen(world)
-    gone_on = [ages for attempt, ages in seen.ages.items() if attempt > ghost.attempt]
-    if ghost.passes_news:
+    gone_on = [ages for attempt, ages in seen.ages.items() if attempt > unfenced_worker.attempt]
+    if unfenced_worker.passes_news:
         return max((most for _, most, _ in gone_on), default=0.0)
-    is_only_one = world.gang is not None and world.gang.spec.ghosts == [ghost]
+    is_only_one = world.gang is not None and world.gang.spec.unfenced_workers == [unfenced_worker]
     all_have = sum(count for _, _, count in gone_on) == seen.kept
     return min((least for least, _, _ in gone_on), default=0.0) if is_only_one and all_have else 0.0
 
 
-def _is_quiet(world: JobWorld, ghost: Ghost) -> bool:
+def _is_quiet(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether it has not been heard with a living rank for the length of its fence.
 
     One that this leader has never heard gets a whole fence of this leader's time.
     """
-    view, limit = world.launchers.get(ghost.pod_uid), fenced_after_seconds(float(ghost.fence_seconds))
+    view, limit = (
+        world.launchers.get(unfenced_worker.pod_uid),
+        fenced_after_seconds(float(unfenced_worker.fence_seconds)),
+    )
     if view is None:
         return world.leader_age_seconds >= limit
     return view.heard_age_seconds > limit or _is_rankless(view)
 
 
-def _is_heard_alive(world: JobWorld, ghost: Ghost) -> bool:
+def _is_heard_alive(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether its launcher tells that it has ranks: who is force-deleted is still heard, and some cannot be killed."""
-    view = world.launchers.get(ghost.pod_uid)
+    view = world.launchers.get(unfenced_worker.pod_uid)
     return view is not None and view.heard_age_seconds <= FRESH_SECONDS and not _is_rankless(view)
 
 
@@ -248,33 +262,39 @@ def _is_rankless(view: LauncherView) -> bool:
     return view.state not in (RUNNING, RECLAIMING) and not any(rank.alive for rank in view.ranks)
 
 
-def _fence_left(world: JobWorld, ghost: Ghost) -> float:
+def _fence_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """For how long its fence still counts, as far as this leader has seen: until then it may have living ranks."""
-    at_first = ghost.left_seconds if ghost.left_seconds >= 0 else fenced_after_seconds(float(ghost.fence_seconds))
-    return at_first - proofs.age_seconds(world, ghost)
+    at_first = (
+        unfenced_worker.left_seconds
+        if unfenced_worker.left_seconds >= 0
+        else fenced_after_seconds(float(unfenced_worker.fence_seconds))
+    )
+    return at_first - proofs.age_seconds(world, unfenced_worker)
 
 
-def _marked_seconds(world: JobWorld, ghost: Ghost) -> float:
+def _marked_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """For how long the marker has told this pod's ranks to end; 0 while it does not."""
-    told = (v for v in _claims(world, ghost) if v.marker_lineage == ghost.marker)
+    told = (v for v in _claims(world, unfenced_worker) if v.marker_lineage == unfenced_worker.marker)
     return max((view.marker_age_seconds or 0.0 for view in told), default=0.0)
 
 
-def _claims(world: JobWorld, ghost: Ghost) -> list[LauncherView]:
+def _claims(world: JobWorld, unfenced_worker: UnfencedWorker) -> list[LauncherView]:
     """The launchers that have written an attempt after its own into the marker, each in the directory that it sees."""
-    return [view for view in _seen(world).claims if view.marker_attempt > ghost.attempt]
+    return [view for view in _seen(world).claims if view.marker_attempt > unfenced_worker.attempt]
 
 
-def _is_elsewhere(world: JobWorld, ghost: Ghost) -> bool:
+def _is_elsewhere(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether the marker was written, and not where this pod's launcher reads it."""
-    claims = _claims(world, ghost)
-    return bool(ghost.marker and claims) and all(view.marker_lineage != ghost.marker for view in claims)
+    claims = _claims(world, unfenced_worker)
+    return bool(unfenced_worker.marker and claims) and all(
+        view.marker_lineage != unfenced_worker.marker for view in claims
+    )
 
 
-def _silent_seconds(world: JobWorld, ghost: Ghost) -> float:
+def _silent_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """For how long this leader has heard nothing that could mean that its ranks live."""
-    view = world.launchers.get(ghost.pod_uid)
+    view = world.launchers.get(unfenced_worker.pod_uid)
     if view is None:
         return world.leader_age_seconds
-    age = proofs.age_seconds(world, ghost)
+    age = proofs.age_seconds(world, unfenced_worker)
     return max(view.heard_age_seconds, age) if _is_rankless(view) else view.heard_age_seconds

@@ -3,47 +3,50 @@
 A pod that is bound may train, wherever it is, until its end is seen or proved: nothing but its node could tell.
 """
 
-from muster.api.gang import GangSpec, Ghost, Proof
+from muster.api.gang import GangSpec, Proof, UnfencedWorker
 from muster.fencing import proofs
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 
 
 class PlainProofs:
     """See `muster.fencing.survivors.Proofs`."""
 
-    def ghost(self, world: JobWorld, record: GangSpec, seat: Seat) -> Ghost | None:
+    def unfenced_worker(self, world: JobWorld, record: GangSpec, worker_view: WorkerView) -> UnfencedWorker | None:
         """Every pod that is bound: it has ranks from that moment on."""
-        bound = seat.pod.uid if seat.pod is not None and seat.pod.node else ""
-        uid = seat.member.pod_uid or bound
+        bound = worker_view.pod.uid if worker_view.pod is not None and worker_view.pod.node else ""
+        uid = worker_view.member.pod_uid or bound
         if not uid or world.is_dead(uid):
             return None
-        ghost = Ghost(
-            pod=seat.name,
+        unfenced_worker = UnfencedWorker(
+            pod=worker_view.name,
             pod_uid=uid,
-            node=seat.member.node,
-            boot=seat.member.boot or (seat.node.boot_id[: proofs.BOOT_CHARACTERS] if seat.node else ""),
+            node=worker_view.member.node,
+            boot=worker_view.member.boot
+            or (worker_view.node.boot_id[: proofs.BOOT_CHARACTERS] if worker_view.node else ""),
             fenced_time=world.now,
             attempt=record.attempt,
             proof=Proof.DEATH,
         )
-        return proofs.silent_since(world, ghost, _silent_seconds(world, ghost))
+        return proofs.silent_since(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
-    def known(self, world: JobWorld, ghost: Ghost) -> Ghost:
+    def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
         """Nothing new is ever told of it."""
-        return ghost
+        return unfenced_worker
 
-    def is_ended(self, world: JobWorld, ghost: Ghost) -> bool:
+    def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
         """By its kubelet, or by the job's own limit."""
-        return proofs.removal_left(world, ghost) <= 0 or proofs.given_up(world, ghost, _silent_seconds(world, ghost))
+        return proofs.removal_left(world, unfenced_worker) <= 0 or proofs.given_up(
+            world, unfenced_worker, _silent_seconds(world, unfenced_worker)
+        )
 
-    def waited_for(self, world: JobWorld, ghost: Ghost) -> str:
+    def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """The limit, or a person's word."""
-        return proofs.from_nobody(world, ghost, _silent_seconds(world, ghost))
+        return proofs.from_nobody(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
 
-def _silent_seconds(world: JobWorld, ghost: Ghost) -> float:
+def _silent_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """For how long its node has not been heard: where that is well the pod is taken to be."""
-    node = world.fleet.nodes.get(ghost.node)
+    node = world.fleet.nodes.get(unfenced_worker.node)
     if node is None:
-        return proofs.age_seconds(world, ghost)
+        return proofs.age_seconds(world, unfenced_worker)
     return 0.0 if node.ready else world.heartbeat_age_seconds(node.name)

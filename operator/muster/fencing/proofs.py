@@ -6,7 +6,7 @@ Nothing here is measured by the wall clock, which may step: a leader counts what
 import math
 from datetime import datetime, timedelta
 
-from muster.api.gang import Ghost
+from muster.api.gang import UnfencedWorker
 from muster.api.trainingjob import LaunchMode
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS, PodView
@@ -23,38 +23,38 @@ DEFAULT_GRACE_SECONDS = 30.0
 COARSE_SECONDS = 5
 
 
-def is_dead(world: JobWorld, ghost: Ghost) -> bool:
+def is_dead(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether pod, node or a person say so."""
-    return world.is_dead(ghost.pod_uid) or _rebooted(world, ghost)
+    return world.is_dead(unfenced_worker.pod_uid) or _rebooted(world, unfenced_worker)
 
 
-def _rebooted(world: JobWorld, ghost: Ghost) -> bool:
-    node = world.fleet.nodes.get(ghost.node)
+def _rebooted(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
+    node = world.fleet.nodes.get(unfenced_worker.node)
     boot = node.boot_id[:BOOT_CHARACTERS] if node else ""
-    return bool(boot and ghost.boot and boot != ghost.boot)
+    return bool(boot and unfenced_worker.boot and boot != unfenced_worker.boot)
 
 
-def removal_left(world: JobWorld, ghost: Ghost) -> float:
+def removal_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """How much longer its kubelet has to be heard, which has nothing of this pod to run any more; it has no rank then."""
     grace = world.job.spec.pod.get("terminationGracePeriodSeconds")
     seconds = float(grace) if isinstance(grace, int) else DEFAULT_GRACE_SECONDS
-    return KUBELET_LISTS_SECONDS + seconds - world.disowned.get(ghost.pod_uid, 0.0)
+    return KUBELET_LISTS_SECONDS + seconds - world.disowned.get(unfenced_worker.pod_uid, 0.0)
 
 
-def is_being_ended(world: JobWorld, ghost: Ghost) -> bool:
+def is_being_ended(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether its pod is there, and a kubelet that lives and will end it: its word is worth more than arithmetic.
 
     A launcher that stands still as a whole (a regular expression without end keeps the interpreter's lock) ends nothing,
     while its kubelet takes seconds. One of a machine that is dead is taken for alive for no longer than any fence counts.
     """
-    pod, node = world.pods.get(ghost.pod), world.fleet.nodes.get(ghost.node)
-    if pod is None or pod.uid != ghost.pod_uid or pod.terminal or node is None or not node.ready:
+    pod, node = world.pods.get(unfenced_worker.pod), world.fleet.nodes.get(unfenced_worker.node)
+    if pod is None or pod.uid != unfenced_worker.pod_uid or pod.terminal or node is None or not node.ready:
         return False
-    return world.heartbeat_age_seconds(node.name) < FRESH_SECONDS and _patience_left(world, ghost) > 0
+    return world.heartbeat_age_seconds(node.name) < FRESH_SECONDS and _patience_left(world, unfenced_worker) > 0
 
 
-def _patience_left(world: JobWorld, ghost: Ghost) -> float:
-    return (unproved_seconds(world) or WHOLE_GANG_SECONDS) - age_seconds(world, ghost)
+def _patience_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
+    return (unproved_seconds(world) or WHOLE_GANG_SECONDS) - age_seconds(world, unfenced_worker)
 
 
 def unproved_seconds(world: JobWorld) -> float | None:
@@ -73,7 +73,7 @@ def is_pod_given_up(world: JobWorld, pod: PodView) -> bool:
     return world.heartbeat_age_seconds(pod.node) >= limit
 
 
-def given_up(world: JobWorld, ghost: Ghost, silent_seconds: float) -> bool:
+def given_up(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float) -> bool:
     """Whether it has been silent for so long that the job takes it for dead, though nothing proves it.
 
     A limit of days may outlive leaders: beyond what this one has seen itself the wall clock counts as well.
@@ -81,53 +81,53 @@ def given_up(world: JobWorld, ghost: Ghost, silent_seconds: float) -> bool:
     limit = unproved_seconds(world)
     if limit is None or silent_seconds < min(limit, WHOLE_GANG_SECONDS):
         return False
-    return limit <= WHOLE_GANG_SECONDS or (world.now - ghost.fenced_time).total_seconds() >= limit
+    return limit <= WHOLE_GANG_SECONDS or (world.now - unfenced_worker.fenced_time).total_seconds() >= limit
 
 
-def silent_since(world: JobWorld, ghost: Ghost, silent_seconds: float) -> Ghost:
-    """The ghost as one that has been silent for so long."""
-    return ghost.model_copy(update={"fenced_time": world.now - timedelta(seconds=silent_seconds)})
+def silent_since(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float) -> UnfencedWorker:
+    """The unfenced worker as one that has been silent for so long."""
+    return unfenced_worker.model_copy(update={"fenced_time": world.now - timedelta(seconds=silent_seconds)})
 
 
-def age_seconds(world: JobWorld, ghost: Ghost) -> float:
+def age_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """For how long this leader has seen it in the record."""
-    return world.ghost_ages.get(ghost.pod_uid, 0.0)
+    return world.unfenced_ages.get(unfenced_worker.pod_uid, 0.0)
 
 
 # What is waited for, in words.
 
 
-def who(ghost: Ghost) -> str:
+def who(unfenced_worker: UnfencedWorker) -> str:
     """The beginning of the sentence."""
-    return f"waiting for proof that the ranks of pod {ghost.pod} on {ghost.node} have ended"
+    return f"waiting for proof that the ranks of pod {unfenced_worker.pod} on {unfenced_worker.node} have ended"
 
 
-def remedy(ghost: Ghost) -> str:
+def remedy(unfenced_worker: UnfencedWorker) -> str:
     """What a person can do who knows more."""
-    return f"if you know that they have, say so: kubectl muster lost {ghost.node}"
+    return f"if you know that they have, say so: kubectl muster lost {unfenced_worker.node}"
 
 
-def from_its_kubelet(world: JobWorld, ghost: Ghost) -> str:
+def from_its_kubelet(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
     """The proof that its node is about to give; "" where that is silent."""
-    if removal_left(world, ghost) > 0 and ghost.pod_uid in world.disowned:
-        until = by(world.now, removal_left(world, ghost))
-        return f"{who(ghost)}: its node is heard, and has ended what Kubernetes does not know any more by {until}"
-    if is_being_ended(world, ghost):
-        until = by(world.now, _patience_left(world, ghost))
-        return f"{who(ghost)}: its node is heard, and is to end the pod; until {until} at the latest"
+    if removal_left(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.disowned:
+        until = by(world.now, removal_left(world, unfenced_worker))
+        return f"{who(unfenced_worker)}: its node is heard, and has ended what Kubernetes does not know any more by {until}"
+    if is_being_ended(world, unfenced_worker):
+        until = by(world.now, _patience_left(world, unfenced_worker))
+        return f"{who(unfenced_worker)}: its node is heard, and is to end the pod; until {until} at the latest"
     return ""
 
 
-def from_nobody(world: JobWorld, ghost: Ghost, silent_seconds: float, because: str = "") -> str:
+def from_nobody(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float, because: str = "") -> str:
     """Nothing tells it to end: there is a limit, or a person has to speak."""
     limit = unproved_seconds(world)
-    if world.fleet.nodes.get(ghost.node) is None:
+    if world.fleet.nodes.get(unfenced_worker.node) is None:
         because += ", and that node is gone from the cluster"
-    nothing = f"{who(ghost)}{because}: nothing tells it to"
+    nothing = f"{who(unfenced_worker)}{because}: nothing tells it to"
     if limit is None:
-        return f"{nothing}; {remedy(ghost)}, or set spec.recovery.unprovedDeathTimeoutSeconds"
+        return f"{nothing}; {remedy(unfenced_worker)}, or set spec.recovery.unprovedDeathTimeoutSeconds"
     until = by(world.now, limit - silent_seconds)
-    return f"{nothing}, so that it gets time until {until} (spec.recovery.unprovedDeathTimeoutSeconds); {remedy(ghost)}"
+    return f"{nothing}, so that it gets time until {until} (spec.recovery.unprovedDeathTimeoutSeconds); {remedy(unfenced_worker)}"
 
 
 def by(now: datetime, seconds: float) -> str:

@@ -6,27 +6,27 @@ What proves it is in `proofs`, and of ranks that have a launcher in `managed`; s
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from muster.api.gang import GangSpec, Ghost, Member
+from muster.api.gang import GangSpec, Member, UnfencedWorker
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.fencing import proofs
 from muster.fencing.managed import ManagedProofs
 from muster.fencing.plain import PlainProofs
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 
 
 class Proofs(Protocol):
     """What can be proved of ranks, which depends on what starts them."""
 
-    def ghost(self, world: JobWorld, record: GangSpec, seat: Seat) -> Ghost | None:
+    def unfenced_worker(self, world: JobWorld, record: GangSpec, worker_view: WorkerView) -> UnfencedWorker | None:
         """The pod of a member that is left behind; None where no rank of it can be alive."""
 
-    def known(self, world: JobWorld, ghost: Ghost) -> Ghost:
-        """A ghost of before, with what is known by now."""
+    def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
+        """An unfenced worker of before, with what is known by now."""
 
-    def is_ended(self, world: JobWorld, ghost: Ghost) -> bool:
+    def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
         """Whether no rank of it can be alive though nobody has seen its end: by its kubelet, by itself, or by the limit."""
 
-    def waited_for(self, world: JobWorld, ghost: Ghost) -> str:
+    def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """What that takes, in words."""
 
 
@@ -37,19 +37,31 @@ def _proofs_of(job: TrainingJob) -> Proofs:
     return _BY_MODE[job.spec.launch.mode]
 
 
-def ghosts(world: JobWorld, record: GangSpec, members: Iterable[Member]) -> list[Ghost]:
+def unfenced_workers(world: JobWorld, record: GangSpec, members: Iterable[Member]) -> list[UnfencedWorker]:
     """Pods that the new members leave behind and whose ranks may be alive: the next start has to outwait them."""
     of_mode, kept = _proofs_of(world.job), {(member.index, member.incarnation) for member in members}
-    left = (seat for seat in world.seats if (seat.index, seat.member.incarnation) not in kept)
-    known = [of_mode.known(world, ghost) for ghost in record.ghosts if not laid(world, ghost)]
-    return known + [ghost for seat in left if (ghost := of_mode.ghost(world, record, seat)) is not None]
+    left = (
+        worker_view
+        for worker_view in world.worker_views
+        if (worker_view.index, worker_view.member.incarnation) not in kept
+    )
+    known = [
+        of_mode.known(world, unfenced_worker)
+        for unfenced_worker in record.unfenced_workers
+        if not laid(world, unfenced_worker)
+    ]
+    return known + [
+        unfenced_worker
+        for worker_view in left
+        if (unfenced_worker := of_mode.unfenced_worker(world, record, worker_view)) is not None
+    ]
 
 
-def laid(world: JobWorld, ghost: Ghost) -> bool:
+def laid(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether no rank of this pod can be alive any more."""
-    return proofs.is_dead(world, ghost) or _proofs_of(world.job).is_ended(world, ghost)
+    return proofs.is_dead(world, unfenced_worker) or _proofs_of(world.job).is_ended(world, unfenced_worker)
 
 
-def waited_for(world: JobWorld, ghost: Ghost) -> str:
+def waited_for(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
     """What proof is waited for, in words, and the remedy where a person can help."""
-    return proofs.from_its_kubelet(world, ghost) or _proofs_of(world.job).waited_for(world, ghost)
+    return proofs.from_its_kubelet(world, unfenced_worker) or _proofs_of(world.job).waited_for(world, unfenced_worker)

@@ -56,10 +56,13 @@ def learned(world: JobWorld, account: Account, attempt: int) -> Account:
 
 def fingerprint(world: JobWorld, attempt: int) -> Fingerprint:
     """What the workers run with, as far as is seen now."""
-    nodes = [seat.node.labels if seat.node is not None else {} for seat in world.seats]
+    nodes = [worker_view.node.labels if worker_view.node is not None else {} for worker_view in world.worker_views]
     return Fingerprint(
         attempt=attempt,
-        image=_alike(_image(seat.container.image_id if seat.container else "") for seat in world.seats),
+        image=_alike(
+            _image(worker_view.container.image_id if worker_view.container else "")
+            for worker_view in world.worker_views
+        ),
         gpu_model=_alike(map(model_of, nodes)),
         driver=_alike(map(_driver, nodes)),
         environment=environment(world.job),

@@ -416,7 +416,7 @@ def _earliest(*moments: datetime | None) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def ailment(verdict: Verdict) -> str:
+def node_fault(verdict: Verdict) -> str:
     """What is wrong with a node whose verdict is at least Degraded, in words, whatever is done about it; "" for others.
 
     That somebody has cordoned it, or works on it as planned, is nothing wrong with it, nor that it waits for its test with nothing

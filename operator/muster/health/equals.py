@@ -13,7 +13,7 @@ from muster.api.nodehealth import AgentStatus, Severity
 from muster.health.pools import pool_of
 from muster.world.views import NodeView
 
-FEWER_THAN_EQUALS = "FewerThanEquals"
+FEWER_THAN_EQUALS = "FewerThanPeers"
 LASTS_SECONDS = 600.0
 """For so long it has to lack something: longer than a machine takes to boot with all of its ports."""
 LEAST_OTHERS = 3

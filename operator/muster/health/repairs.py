@@ -25,7 +25,7 @@ from muster.health.signs import EFFORT, REPAIR, WEIGHT, Sign
 REQUESTED = "RepairRequested"
 IN_PROGRESS = "RepairInProgress"
 FAILED = "RepairFailed"
-UNPROVEN = "RepairUnproven"
+UNPROVEN = "RepairNotVerified"
 
 NOT_EMPTY = "somebody uses the node"
 

@@ -16,7 +16,7 @@ JOBS = "jobs"
 MAINTENANCE = "maintenance"
 REPAIR = "repair"
 
-CHECK_WANTED = "CheckWanted"
+CHECK_WANTED = "CheckRequested"
 FAILED_BURN_IN = "BurnInFailed"
 FOLLOWED_BY_FAILURES = "FollowedByFailures"
 

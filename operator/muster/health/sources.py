@@ -1050,7 +1050,7 @@ def _row_of(rule: HealthRule) -> Row:
         rule.severity,
         rule.action,
         minimum_age_seconds=rule.minimum_age_seconds,
-        reason="" if rule.condition else "MarkedByOthers",
+        reason="" if rule.condition else "MarkedByRule",
         planned=rule.planned,
     )
 

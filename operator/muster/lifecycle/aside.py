@@ -12,7 +12,7 @@ from muster.protocol.resuming import is_own
 from muster.recovery.judging import NOT_ASIDE
 from muster.world.job import JobWorld
 
-SET_ASIDE = "TornSetAside"
+SET_ASIDE = "IncompleteMoved"
 
 
 def ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | None:
@@ -34,16 +34,18 @@ def missing(world: JobWorld, record: GangSpec) -> Missing | None:
     """What the go waits for."""
     if record.aside is None:
         return None
-    seat = world.seats[0]
-    if seat.launcher is not None and seat.launcher.aside_attempt >= record.attempt:
+    worker_view = world.worker_views[0]
+    if worker_view.launcher is not None and worker_view.launcher.aside_attempt >= record.attempt:
         return None
-    message = f"waiting for {seat.where} to move aside what lies beyond checkpoint {record.aside.step} and is none"
+    message = (
+        f"waiting for {worker_view.where} to move aside what lies beyond checkpoint {record.aside.step} and is none"
+    )
     return Missing(NOT_ASIDE, message)
 
 
 def told(world: JobWorld, record: GangSpec) -> list[Announcement]:
     """What people should know of what was done."""
-    launcher = world.seats[0].launcher if record.aside is not None else None
+    launcher = world.worker_views[0].launcher if record.aside is not None else None
     if launcher is None:
         return []
     found = []

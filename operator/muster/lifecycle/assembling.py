@@ -9,7 +9,7 @@ from muster.fencing.proofs import is_pod_given_up
 from muster.fencing.survivors import laid, waited_for
 from muster.lifecycle import aside, burnin, local, members, record, resume, resuming
 from muster.lifecycle.commit import commit, leftovers
-from muster.lifecycle.ending import overdrawn
+from muster.lifecycle.ending import budget_exhausted
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import (
@@ -36,7 +36,7 @@ from muster.world.job import CreateError, JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
 
 ASSEMBLING = "Assembling"
-NODE_CLOSED = "NodeClosed"
+NODE_CLOSED = "NodeNotUsable"
 CREATE_RETRY_SECONDS = 10.0
 # A start that takes longer names what it waits for.
 WORTH_TELLING_SECONDS = 60.0
@@ -54,7 +54,7 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     if world.beyond_limit:
         return _refused(world, gang)
     if not all(member.node for member in gang.spec.members):
-        settling = overdrawn(world, gang.spec) and _held_back(world, gang)
+        settling = budget_exhausted(world, gang.spec) and _held_back(world, gang)
         return replace(settling, actions=leftovers(world)) if settling else _incomplete(world, gang)
     mode = mode_of(world.job)
     if mode.starts_with_pods and (held := _held_back(world, gang) or _outwaiting(world, gang)):
@@ -67,12 +67,12 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     moved = _shut_out(world, gang)
     if moved is not None:
         return moved
-    if mode.starts_with_pods and all(seat.pod is None for seat in world.seats):
+    if mode.starts_with_pods and all(worker_view.pod is None for worker_view in world.worker_views):
         burning_in = _burning_in(world, gang)
         if burning_in is not None:
             return burning_in
     # It was looked at before there was a record, but a backup may bring back another template with the same record.
-    misshapen = shape_problem(world.job) if any(seat.pod is None for seat in world.seats) else None
+    misshapen = shape_problem(world.job) if any(worker_view.pod is None for worker_view in world.worker_views) else None
     if misshapen:
         return Plan(leftovers(world), Telling(State.STALLED, *misshapen))
     actions, blocked = _pods_in_line(world, gang.spec, settings)
@@ -80,10 +80,14 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
         return _waiting(world, gang, Missing(ASSEMBLING, "creating pods"), actions=actions, wake=wait)
     if blocked is not None:
-        return _waiting(world, gang, Missing("OldRanksNotProvedDead", _why_wait_for(blocked)))
+        return _waiting(world, gang, Missing("OldRanksNotFenced", _why_wait_for(blocked)))
     unbound = _bindings(world, gang)
     is_gated = unbound is not None and not unbound.actions
-    if mode.starts_with_pods and not is_gated and any(seat.pod and not seat.member.pod_uid for seat in world.seats):
+    if (
+        mode.starts_with_pods
+        and not is_gated
+        and any(worker_view.pod and not worker_view.member.pod_uid for worker_view in world.worker_views)
+    ):
         return commit(world, record.named(world, gang.spec))
     if unbound:
         return unbound
@@ -144,7 +148,7 @@ def _burned_in(
             note = f"starts although nothing can be said of {nodes}: {tested.words}"
             told.append(Announcement(burnin.INCONCLUSIVE, note, warning=True))
         elif tested.words:
-            told.append(Announcement("BurnInNoticed", tested.words, warning=True))
+            told.append(Announcement("BurnInWarning", tested.words, warning=True))
         if tested.measured and not tested.is_odd:
             text += f"; {tested.measured}"
     if world.gang is not None and world.gang.spec.open_corruption is not None:
@@ -208,7 +212,7 @@ def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
     others = judging.others_chosen(world, gang.spec, missing.reason)
     if others is not None:
         note = f"attempt {gang.spec.attempt}: other workers are asked to judge the checkpoints ({missing.message})"
-        return commit(world, others, Announcement("OtherJudges", note, warning=True))
+        return commit(world, others, Announcement("VerifiersChanged", note, warning=True))
     overdue = judging.is_overdue(world, gang.spec, missing.reason)
     if missing.stalled or overdue:
         message = missing.message + (judging.REMEDIES[missing.reason] if overdue else "")
@@ -218,7 +222,7 @@ def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
 
 def _running(world: JobWorld, gang: Gang) -> Plan:
     """Where there is no barrier: once all pods run, the attempt has begun."""
-    late = next((seat for seat in world.seats if not seat.runs), None)
+    late = next((worker_view for worker_view in world.worker_views if not worker_view.runs), None)
     if late is not None:
         return _waiting(world, gang, record.not_running(late))
     return _burned_in(world, record.plain_started(world, gang.spec), f"attempt {gang.spec.attempt} runs")
@@ -226,28 +230,32 @@ def _running(world: JobWorld, gang: Gang) -> Plan:
 
 def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
     """No pod of a successor before every one of before is proved dead; that is put on record first."""
-    if not gang.spec.ghosts:
+    if not gang.spec.unfenced_workers:
         return None
-    alive = next((ghost for ghost in gang.spec.ghosts if not laid(world, ghost)), None)
+    alive = next(
+        (unfenced_worker for unfenced_worker in gang.spec.unfenced_workers if not laid(world, unfenced_worker)), None
+    )
     if alive is None:
         return commit(world, record.outwaited(world, gang.spec))
-    missing = Missing("OldRanksNotProvedDead", waited_for(world, alive))
+    missing = Missing("OldRanksNotFenced", waited_for(world, alive))
     return _waiting(world, gang, missing)
 
 
 def _is_outwaited(world: JobWorld, gang: Gang) -> bool:
     """Whether the launchers have to list the checkpoints anew, since all who could have saved meanwhile are proved dead."""
-    ghosts = gang.spec.ghosts
+    unfenced_workers = gang.spec.unfenced_workers
     lists = world.job.spec.checkpoint.directory is not None
-    return lists and bool(ghosts) and all(laid(world, ghost) for ghost in ghosts)
+    return (
+        lists and bool(unfenced_workers) and all(laid(world, unfenced_worker) for unfenced_worker in unfenced_workers)
+    )
 
 
 def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
     """A start that may not be yet, because of what failed before."""
     spec = gang.spec
-    if overdrawn(world, spec):
+    if budget_exhausted(world, spec):
         message = "the restart budget is used up; waiting for late evidence"
-        return Plan((), Telling(State.STARTING, "Settling", message), wake_in_seconds=TICK_SECONDS)
+        return Plan((), Telling(State.STARTING, "AwaitingEvidence", message), wake_in_seconds=TICK_SECONDS)
     until = holds.held_until(world, spec)
     if until:
         text = f"failed {budgets.CRASH_LOOP} times or more without a new checkpoint; next start at {until:%H:%M:%S} UTC"
@@ -282,18 +290,20 @@ def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
     if waited < timeout:
         return {}
     found = {}
-    for seat in world.seats:
-        pod = seat.pod
+    for worker_view in world.worker_views:
+        pod = worker_view.pod
         if pod is None or not pod.node:
-            if _predecessor(world, seat.member) is not None:
+            if _predecessor(world, worker_view.member) is not None:
                 continue  # it waits for proof, and the status says so
             why = world.create_error.message if world.create_error else (pod and pod.unschedulable_message) or ""
             state = "does not exist" if pod is None else "is not bound"
-            found[seat.index] = f"{seat.where}: its pod {state}" + (f": {why}" if why else "")
+            found[worker_view.index] = f"{worker_view.where}: its pod {state}" + (f": {why}" if why else "")
             continue
         trouble = _pod_trouble(pod)
         if pod.phase == "Pending" and (trouble or waited >= max(timeout, POD_START_SECONDS)):
-            found[seat.index] = f"{seat.where}: {trouble.message if trouble else 'its pod does not come to run'}"
+            found[worker_view.index] = (
+                f"{worker_view.where}: {trouble.message if trouble else 'its pod does not come to run'}"
+            )
     return found
 
 
@@ -307,8 +317,8 @@ def _shut_out(world: JobWorld, gang: Gang) -> Plan | None:
     other = record.reseated(world, gang.spec, why.keys(), NODE_CLOSED)
     if not all(member.node for member in other.members):
         return None
-    seats = ", ".join(f"{world.by_index[index].where} ({text})" for index, text in why.items())
-    note = f"no pod comes to run there any more: {seats}; attempt {other.attempt}: {on_nodes(other)}"
+    worker_views = ", ".join(f"{world.by_index[index].where} ({text})" for index, text in why.items())
+    note = f"no pod comes to run there any more: {worker_views}; attempt {other.attempt}: {on_nodes(other)}"
     return commit(world, other, Announcement(NODE_CLOSED, note, warning=True))
 
 
@@ -365,13 +375,20 @@ def _assembly_timeout(world: JobWorld) -> float:
 def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
     """Binds the pods that are Muster's to bind, all at once, when every pod exists and nobody holds one back."""
     unbound = [
-        (pod, seat.member.node)
-        for seat in world.seats
-        if (pod := seat.pod) is not None and pod.scheduler == SCHEDULER_NAME and not pod.node
+        (pod, worker_view.member.node)
+        for worker_view in world.worker_views
+        if (pod := worker_view.pod) is not None and pod.scheduler == SCHEDULER_NAME and not pod.node
     ]
     if not unbound:
         return None
-    gated = next((seat.pod for seat in world.seats if seat.pod is not None and seat.pod.gates), None)
+    gated = next(
+        (
+            worker_view.pod
+            for worker_view in world.worker_views
+            if worker_view.pod is not None and worker_view.pod.gates
+        ),
+        None,
+    )
     if gated:
         text = f"pod {gated.name} is held back by the scheduling gate {gated.gates[0]}, which whoever put it there must remove"
         return Plan((), Telling(State.STARTING, "SchedulingGated", text), wake_in_seconds=TICK_SECONDS)
@@ -387,7 +404,7 @@ def _pods_in_line(
     Beside them a pod whose end a creation still waits for.
     """
     actions: list[Action] = list(leftovers(world))
-    missing = [seat.member for seat in world.seats if seat.pod is None]
+    missing = [worker_view.member for worker_view in world.worker_views if worker_view.pod is None]
     before = {member.index: _predecessor(world, member) for member in missing}
     wanted = [member for member in missing if before[member.index] is None]
     if wanted:
@@ -438,10 +455,10 @@ def _waiting(
 def _start_trouble(world: JobWorld) -> tuple[str, str] | None:
     if world.create_error:
         return world.create_error.reason, world.create_error.message
-    for seat in world.seats:
-        trouble = _pod_trouble(seat.pod) if seat.pod else None
+    for worker_view in world.worker_views:
+        trouble = _pod_trouble(worker_view.pod) if worker_view.pod else None
         if trouble:
-            return trouble.reason, f"{seat.where}: {trouble.message}"
+            return trouble.reason, f"{worker_view.where}: {trouble.message}"
     return None
 
 

@@ -39,7 +39,7 @@ from muster.protocol.messages import IDLE
 from muster.protocol.profiles import PROFILES
 from muster.recovery import holds
 from muster.world.checks import NodeChecks
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 
 BURNING_IN = "BurningIn"
 CHECKERS_MISSING = "CheckersMissing"
@@ -168,9 +168,9 @@ class _BurnIn:
     def __init__(self, world: JobWorld, gang: Gang, profile: Profile) -> None:
         self.world, self.record, self.profile = world, gang.spec, profile
         self.checkers = {
-            seat.member.node: view
-            for seat in world.seats
-            if (view := world.checkers.get(seat.member.node)) is not None and view.is_fresh
+            worker_view.member.node: view
+            for worker_view in world.worker_views
+            if (view := world.checkers.get(worker_view.member.node)) is not None and view.is_fresh
         }
         # Of another profile it is another burn-in. While failed nodes are replaced one after the other it goes on: who has
         # passed in an earlier attempt of it stands, however fresh a pass has to be.
@@ -186,27 +186,30 @@ class _BurnIn:
             world.job.spec.gpus_per_node,
             world.job.metadata.namespace,
         )
-        self.haunted = {ghost.node for ghost in self.record.ghosts}
+        self.haunted = {unfenced_worker.node for unfenced_worker in self.record.unfenced_workers}
         # Left out is the worker that started so; its successor on the node is tested like any other.
         untested = self.record.burn_in.untested if self.record.burn_in else ()
         self.left_out = frozenset(untested) & {member.node for member in self.record.members if member.pod_uid}
-        self.proven: list[Seat] = []  # who serve as partners
-        self.subjects: list[Seat] = []
-        self.not_owed: list[Seat] = []  # of whom a job without GPUs may ask for no test
-        for seat in world.seats:
-            if self._is_kept_for_gpus(seat):
-                self.not_owed.append(seat)
+        self.proven: list[WorkerView] = []  # who serve as partners
+        self.subjects: list[WorkerView] = []
+        self.not_owed: list[WorkerView] = []  # of whom a job without GPUs may ask for no test
+        for worker_view in world.worker_views:
+            if self._is_kept_for_gpus(worker_view):
+                self.not_owed.append(worker_view)
                 continue
             # Whoever has passed in this very burn-in stays what he was in it, or its plan would be another one.
-            if self._has_passed(seat) and self.orders.answer(seat.member.node, self.orders.node_id) is not None:
-                self.subjects.append(seat)
-            elif not self._is_proven(seat):
-                if seat.member.node not in self.left_out or self._suspected_seconds(seat) is not None:
-                    self.subjects.append(seat)
-            elif self._is_able(seat) and self._is_free(seat):
-                self.proven.append(seat)
+            if (
+                self._has_passed(worker_view)
+                and self.orders.answer(worker_view.member.node, self.orders.node_id) is not None
+            ):
+                self.subjects.append(worker_view)
+            elif not self._is_proven(worker_view):
+                if worker_view.member.node not in self.left_out or self._suspected_seconds(worker_view) is not None:
+                    self.subjects.append(worker_view)
+            elif self._is_able(worker_view) and self._is_free(worker_view):
+                self.proven.append(worker_view)
         self.unlike = self._unlike()
-        self.proven = [seat for seat in self.proven if seat.member.node not in self.unlike]
+        self.proven = [worker_view for worker_view in self.proven if worker_view.member.node not in self.unlike]
         self.twice = self._twice()
         self.beside = self._beside()
 
@@ -215,7 +218,7 @@ class _BurnIn:
         found = self._look()
         if found.missing is not None or not self.not_owed or self.record.open_corruption is None:
             return found
-        untested = sorted({*found.untested, *(seat.member.node for seat in self.not_owed)})
+        untested = sorted({*found.untested, *(worker_view.member.node for worker_view in self.not_owed)})
         words = "; ".join(
             part for part in (found.words, "without GPUs nothing is tested on nodes that have some") if part
         )
@@ -224,17 +227,17 @@ class _BurnIn:
     def _look(self) -> Look:
         if not self.subjects:
             return Look()
-        if all(self._has_passed(seat) for seat in self.subjects):
+        if all(self._has_passed(worker_view) for worker_view in self.subjects):
             return self._passed()
         if self._is_unheard():
             keep = NodeChecks(known=False)
-            nodes = [seat.member.node for seat in self.world.seats]
+            nodes = [worker_view.member.node for worker_view in self.world.worker_views]
             return Look(Missing(BURNING_IN, "burn-in: hearing the checkers"), dict.fromkeys(nodes, keep))
         absent, waiting = self._without_checker()
         orders = self._node_orders(absent)
         found = self._timed(local.compared(list(self._local(absent)), self.world.checkers))
         # Who cannot meet others is told after what it has found by itself.
-        subjects = {seat.member.node for seat in self.subjects}
+        subjects = {worker_view.member.node for worker_view in self.subjects}
         found += [each for node, each in sorted(self.unlike.items()) if node in subjects]
         told = self._told_of_pairs()
         if waiting:
@@ -285,7 +288,9 @@ class _BurnIn:
         outcomes = [outcome for several in told.values() for outcome in several]
         limits, found = local.limited(self._timed(self._local({})), self.checkers, self.world.standards)
         verdict, measured = self._verdict(outcomes, found, limits), self._measured(outcomes)
-        orders = self._together({seat.member.node: self._of_node(seat.member.node) for seat in self.subjects}, told)
+        orders = self._together(
+            {worker_view.member.node: self._of_node(worker_view.member.node) for worker_view in self.subjects}, told
+        )
         kept = {
             node: NodeChecks(tuple(order for order in several if self.orders.answer(node, order.id)))
             for node, several in orders.items()
@@ -315,15 +320,15 @@ class _BurnIn:
         """What is missing before nodes can be tested with each other."""
         waited = {order.id for node, several in orders.items() for order in several if self.orders.is_open(node, order)}
         if waited:
-            text = f"each node by itself, {sum(seat.member.node in orders for seat in self.subjects)} of them"
+            text = f"each node by itself, {sum(worker_view.member.node in orders for worker_view in self.subjects)} of them"
             again = sorted(self.twice.intersection(orders))
             if again and waited == {self.orders.again_id}:
                 more = f" and {len(again) - 1} more" if again[1:] else ""
                 beside = f", beside {', '.join(sorted(self.beside))}" if self.beside else ""
                 text = f"slow, late or hung, and by itself once more: {again[0]}{more}{beside}"
             return Missing(BURNING_IN, f"burn-in {self.profile}: {text}")
-        here = (seat for seat in self.subjects if seat.member.node not in absent)
-        held = next((seat for seat in here if seat.member.node not in orders), None)
+        here = (worker_view for worker_view in self.subjects if worker_view.member.node not in absent)
+        held = next((worker_view for worker_view in here if worker_view.member.node not in orders), None)
         return None if held is None else Missing(BURNING_IN, _held_words(held))
 
     # Who takes part
@@ -331,41 +336,41 @@ class _BurnIn:
     def _unlike(self) -> dict[str, LocalOutcome]:
         """Nodes that cannot be tested with most others, whose fault that is not: with another number of GPUs, or while checkers
         are being updated with another library, an all-reduce hangs or breaks."""
-        nodes = [seat.member.node for seat in (*self.subjects, *self.proven)]
+        nodes = [worker_view.member.node for worker_view in (*self.subjects, *self.proven)]
         return local.unlike({node: self.checkers[node] for node in nodes if node in self.checkers})
 
-    def _has_passed(self, seat: Seat) -> bool:
+    def _has_passed(self, worker_view: WorkerView) -> bool:
         """Whether it has passed in this burn-in, and knows."""
-        view = self.checkers.get(seat.member.node)
+        view = self.checkers.get(worker_view.member.node)
         return view is not None and view.knows(self.orders.key)
 
-    def _suspected_seconds(self, seat: Seat) -> float | None:
+    def _suspected_seconds(self, worker_view: WorkerView) -> float | None:
         """Since the newest hardware fault there that no start of its ranks has followed in this pod, since the newest failure
         of several owners' jobs before it came there, or since results of the gang were found wrong; None: there is none."""
         since = [
             (self.world.now - incident.time).total_seconds()
             for incident in self.record.incidents
             if incident.fault_class is FaultClass.HARDWARE
-            and incident.node == seat.member.node
-            and not (seat.member.pod_uid and incident.resumed_step is not None)
+            and incident.node == worker_view.member.node
+            and not (worker_view.member.pod_uid and incident.resumed_step is not None)
         ]
-        doubt = self.world.fleet.doubt_of(seat.member.node)
-        if doubt is not None and doubt.wants_check and doubt.followed is not None and not seat.member.pod_uid:
+        doubt = self.world.fleet.doubt_of(worker_view.member.node)
+        if doubt is not None and doubt.wants_check and doubt.followed is not None and not worker_view.member.pod_uid:
             since.append((self.world.now - doubt.followed).total_seconds())
         doubted = self.record.open_corruption
         if doubted is not None:  # nobody's training proves anything, and no pass of before
             since.append((self.world.now - doubted.time).total_seconds())
         return min(since, default=None)
 
-    def _is_kept_for_gpus(self, seat: Seat) -> bool:
+    def _is_kept_for_gpus(self, worker_view: WorkerView) -> bool:
         """Whether the node's checker sees GPUs that the job does not ask for: what their host can do says nothing of them, and
         a test of them is not this job's."""
-        view = self.checkers.get(seat.member.node)
+        view = self.checkers.get(worker_view.member.node)
         return not self.world.job.spec.gpus_per_node and view is not None and view.report.gpus > 0
 
-    def _is_proven(self, seat: Seat) -> bool:
-        member, view = seat.member, self.checkers.get(seat.member.node)
-        suspected = self._suspected_seconds(seat)
+    def _is_proven(self, worker_view: WorkerView) -> bool:
+        member, view = worker_view.member, self.checkers.get(worker_view.member.node)
+        suspected = self._suspected_seconds(worker_view)
         if member.pod_uid and suspected is None and not mode_of(self.world.job).starts_with_pods:
             return True  # it has trained in this pod
         if view is None:
@@ -389,21 +394,21 @@ class _BurnIn:
         own = self.world.job.spec.preflight.max_age_seconds
         return float(self.world.fleet.policy.preflight.max_age_seconds if own is None else own)
 
-    def _is_able(self, seat: Seat) -> bool:
-        view = self.checkers.get(seat.member.node)
+    def _is_able(self, worker_view: WorkerView) -> bool:
+        view = self.checkers.get(worker_view.member.node)
         return view is not None and view.report.state == READY
 
-    def _is_free(self, seat: Seat) -> bool:
+    def _is_free(self, worker_view: WorkerView) -> bool:
         """Whether the gang has the node's accelerators and nothing of it runs there: nobody else is disturbed."""
-        if seat.member.node in self.haunted:
+        if worker_view.member.node in self.haunted:
             return False
         if mode_of(self.world.job).starts_with_pods:
-            return seat.pod is None and seat.member.node not in self.world.holding
-        if seat.pod is None or not seat.pod.node:
+            return worker_view.pod is None and worker_view.member.node not in self.world.holding
+        if worker_view.pod is None or not worker_view.pod.node:
             return False
-        launcher = seat.launcher
+        launcher = worker_view.launcher
         if launcher is None:
-            return not seat.member.pod_uid  # of one that has trained here nobody knows
+            return not worker_view.member.pod_uid  # of one that has trained here nobody knows
         return launcher.attempt == 0 or (launcher.state, launcher.attempt) == (IDLE, self.record.attempt)
 
     def _is_unheard(self) -> bool:
@@ -411,15 +416,15 @@ class _BurnIn:
         if self.world.leader_age_seconds >= NEW_LEADER_SECONDS:
             return False
         # Partners, too: without them the plan would be another one, and they would be told to forget their answers.
-        unheard = {seat.member.node for seat in self.world.seats} - self.checkers.keys()
-        return bool(unheard - (self.left_out - {seat.member.node for seat in self.subjects}))
+        unheard = {worker_view.member.node for worker_view in self.world.worker_views} - self.checkers.keys()
+        return bool(unheard - (self.left_out - {worker_view.member.node for worker_view in self.subjects}))
 
     def _without_checker(self) -> tuple[dict[str, str], str]:
         """Nodes that nobody can test -> why; and what is still worth waiting for, "" if nothing is."""
         absent: dict[str, str] = {}
         waiting = ""
-        for seat in self.subjects:
-            node, view = seat.member.node, self.checkers.get(seat.member.node)
+        for worker_view in self.subjects:
+            node, view = worker_view.member.node, self.checkers.get(worker_view.member.node)
             # What it has answered stands, whatever has become of the checker since; who hung may have to import torch anew.
             is_awaited = self._is_owed(node) and view is not None and view.report.state == STARTING
             has_answered = view is not None and view.answer(self.orders.node_id) is not None and not is_awaited
@@ -439,13 +444,19 @@ class _BurnIn:
         """Nodes that are asked once more: those that were slow, late or hung and gave no wrong result. Another program's load on
         the host, or a service of a moment, is no fault of the node's.
         """
-        views = {node: view for seat in self.subjects if (view := self.world.checkers.get(node := seat.member.node))}
+        views = {
+            node: view
+            for worker_view in self.subjects
+            if (view := self.world.checkers.get(node := worker_view.member.node))
+        }
         overdue = {node for node in self.checkers if self.orders.is_overdue(node, self.orders.node_id, NODE)}
         first = {node: view.answer(self.orders.node_id) for node, view in views.items()}
         first = {node: answer for node, answer in first.items() if answer or node in overdue}
         told = [each for node, answer in first.items() for each in local.told_by(node, answer)]
         in_time = {node for node, answer in first.items() if local.ended_in_time(node, answer)}
-        told = local.timed(local.compared(told, views), in_time.union(seat.member.node for seat in self.proven))
+        told = local.timed(
+            local.compared(told, views), in_time.union(worker_view.member.node for worker_view in self.proven)
+        )
         limits, told = local.limited(told, views, self.world.standards)
         failed, _ = judge_local([Tested(node) for node in first], told, limits)
         # What has begun goes on, whatever has become of the limits since.
@@ -463,18 +474,18 @@ class _BurnIn:
         """Nodes that repeat the tests at the same moment as those that are asked once more: what loads all of them makes all late."""
         begun = [
             node
-            for seat in self.world.seats
-            if self._has_begun_again(node := seat.member.node) and node not in self.twice
+            for worker_view in self.world.worker_views
+            if self._has_begun_again(node := worker_view.member.node) and node not in self.twice
         ]
         if not any(self._is_owed(node) for node in self.twice):
             return frozenset(begun)
-        proven = sorted(seat.member.node for seat in self.proven)
+        proven = sorted(worker_view.member.node for worker_view in self.proven)
         in_time = sorted(
-            seat.member.node
-            for seat in self.subjects
-            if seat.member.node not in self.twice and self._is_able(seat) and self._is_free(seat)
-            if (answer := self.orders.answer(seat.member.node, self.orders.node_id))
-            if local.ended_in_time(seat.member.node, answer)
+            worker_view.member.node
+            for worker_view in self.subjects
+            if worker_view.member.node not in self.twice and self._is_able(worker_view) and self._is_free(worker_view)
+            if (answer := self.orders.answer(worker_view.member.node, self.orders.node_id))
+            if local.ended_in_time(worker_view.member.node, answer)
         )
         return frozenset(list(dict.fromkeys([*begun, *proven, *in_time]))[: max(BESIDE, len(begun))])
 
@@ -493,13 +504,13 @@ class _BurnIn:
 
     def _node_orders(self, absent: Mapping[str, str]) -> dict[str, list[CheckOrder]]:
         found = {}
-        for seat in self.subjects:
-            node = seat.member.node
-            is_able = node not in absent and self._is_able(seat)
-            if self._answered(node) is None and not (is_able and self._is_free(seat)):
+        for worker_view in self.subjects:
+            node = worker_view.member.node
+            is_able = node not in absent and self._is_able(worker_view)
+            if self._answered(node) is None and not (is_able and self._is_free(worker_view)):
                 continue
             # Until it is free again nobody condemns it for the first time; what is not listed is forgotten.
-            if is_able and self._is_owed(node) and not self._is_free(seat):
+            if is_able and self._is_owed(node) and not self._is_free(worker_view):
                 continue
             found[node] = self._of_node(node) if is_able or not self._is_owed(node) else [self.orders.of_node()]
         # While others are tested again, what had no result before is tested with them, or it would be blamed alone.
@@ -520,8 +531,8 @@ class _BurnIn:
         return again or (view.answer(self.orders.node_id) if view else None)
 
     def _local(self, absent: Mapping[str, str]) -> Iterator[LocalOutcome]:
-        for seat in self.subjects:
-            node = seat.member.node
+        for worker_view in self.subjects:
+            node = worker_view.member.node
             if node in absent:
                 yield LocalOutcome(node, local.CHECKER, How.ENVIRONMENT, words=absent[node])
                 # What it has found stands, whatever has become of the checker since.
@@ -535,12 +546,12 @@ class _BurnIn:
         """Who takes part in the pairs, as the rounds see them, without some nodes."""
         labels, left_out = self.world.fleet.policy.topology.labels, frozenset(out)
         found = []
-        for seats, proven in ((self.subjects, False), (self.proven, True)):
-            for seat in seats:
-                if seat.member.node not in left_out and seat.node is not None:
-                    path = domain_path(seat.node, labels)
+        for worker_views, proven in ((self.subjects, False), (self.proven, True)):
+            for worker_view in worker_views:
+                if worker_view.member.node not in left_out and worker_view.node is not None:
+                    path = domain_path(worker_view.node, labels)
                     known = path[: path.index("")] if "" in path else path
-                    found.append(Tested(seat.member.node, known, proven=proven))
+                    found.append(Tested(worker_view.member.node, known, proven=proven))
         return tuple(sorted(found, key=lambda member: member.name))
 
     def _yardsticks(self) -> tuple[Yardstick, ...]:
@@ -552,13 +563,17 @@ class _BurnIn:
         return self.world.fleet.policy.preflight.transport
 
     def _told_of_pairs(self) -> dict[Pair, list[PairOutcome]]:
-        return self.orders.told(seat.member.node for seat in (*self.subjects, *self.proven))
+        return self.orders.told(worker_view.member.node for worker_view in (*self.subjects, *self.proven))
 
     # The whole gang
 
     def _gang_orders(self, *, begins: bool = False) -> dict[str, CheckOrder]:
-        seats = (*self.subjects, *self.proven)
-        here = (seat.member.node for seat in seats if self._is_able(seat) and self._is_free(seat))
+        worker_views = (*self.subjects, *self.proven)
+        here = (
+            worker_view.member.node
+            for worker_view in worker_views
+            if self._is_able(worker_view) and self._is_free(worker_view)
+        )
         return burnin_gang.due(self.orders, here, begins=begins)
 
     def _together(
@@ -595,7 +610,7 @@ class _BurnIn:
         """
         shared = _noticed(verdict, measured)
         # A partner that was proven before has not been tested: its pass stays as old as it is.
-        subjects = {seat.member.node for seat in self.subjects}
+        subjects = {worker_view.member.node for worker_view in self.subjects}
         passed = [node for node in verdict.passed if node in subjects]
         checks = self._told(orders, passed)
         if verdict.outcome is Outcome.PASS or verdict.failed:
@@ -642,10 +657,12 @@ class _BurnIn:
         """
         found, order_ids = dict(checks), (self.orders.node_id, self.orders.again_id)
         void = [
-            seat.member.node
-            for seat in self.subjects
-            if seat.member.node in self.checkers
-            and (seat.member.node in unproven or not _SAY_NOTHING.isdisjoint(self._hows(seat.member.node)))
+            worker_view.member.node
+            for worker_view in self.subjects
+            if worker_view.member.node in self.checkers
+            and (
+                worker_view.member.node in unproven or not _SAY_NOTHING.isdisjoint(self._hows(worker_view.member.node))
+            )
         ]
         if any(self._given_seconds(node) >= AGAIN_SECONDS for node in void):  # together: they are judged by each other
             for node in {*void, *self.beside}:
@@ -711,7 +728,7 @@ def _noticed(verdict: Verdict, measured: Measured) -> str:
     return "; ".join([*(each.words for each in verdict.shared), *([measured.words] if measured.is_odd else [])])
 
 
-def _held_words(held: Seat) -> str:
+def _held_words(held: WorkerView) -> str:
     if held.pod is None or not held.pod.node:
         return f"burn-in: waiting for the pod of {held.where} to be bound"
     return f"burn-in: waiting for {held.where} to end its old ranks"

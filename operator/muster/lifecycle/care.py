@@ -116,7 +116,9 @@ def _seconds(told: float | None) -> int | None:
 
 def _free_bytes(world: JobWorld, record: GangSpec) -> int | None:
     """As those see it who go on looking while ranks run."""
-    told = (seat.launcher.free_bytes for seat in judges(world, record) if seat.launcher is not None)
+    told = (
+        worker_view.launcher.free_bytes for worker_view in judges(world, record) if worker_view.launcher is not None
+    )
     return min((free for free in told if free is not None), default=None)
 
 
@@ -150,7 +152,7 @@ def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | 
     """
     if record.go is None:
         return ""
-    if not any(_sees(seat.launcher) for seat in judges(world, record)):
+    if not any(_sees(worker_view.launcher) for worker_view in judges(world, record)):
         return None
     newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
     seconds, steps = _longest(_seconds_between(newest)), _longest(b.step - a.step for a, b in pairwise(newest))

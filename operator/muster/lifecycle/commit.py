@@ -41,7 +41,7 @@ def bounded(spec: GangSpec) -> GangSpec:
     if len(spec.excluded_nodes) > MAX_EXCLUDED:
         latest = sorted(spec.excluded_nodes.items(), key=lambda item: item[1])[-MAX_EXCLUDED:]
         spec = spec.model_copy(update={"excluded_nodes": dict(latest)})
-    if len(spec.members) + len(spec.ghosts) <= SURELY_SMALL or _bytes(spec) <= MAX_BYTES:
+    if len(spec.members) + len(spec.unfenced_workers) <= SURELY_SMALL or _bytes(spec) <= MAX_BYTES:
         return spec
     return spec.model_copy(update={"incidents": spec.incidents[-FEW_INCIDENTS:], "excluded_nodes": {}})
 

@@ -134,7 +134,7 @@ def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claim
         return 0
     told = [(place, heard_lately(place)) for place in range(min(CLAIMANTS, len(record.members)))]
     able = [(place, view) for place, view in told if view and not view.marker_error]
-    theirs = {ghost.marker for ghost in record.ghosts if ghost.marker}
+    theirs = {unfenced_worker.marker for unfenced_worker in record.unfenced_workers if unfenced_worker.marker}
     chosen = [place for place, view in able if view.marker_lineage in theirs] or [place for place, _ in able]
     return chosen[0] if chosen else 0
 

@@ -62,8 +62,8 @@ def tidied(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     return Plan(overdue, told, wake_in_seconds=min(wakes, default=None))
 
 
-def overdrawn(world: JobWorld, record: GangSpec) -> str:
-    """Which budget is overdrawn, in view of the newest checkpoint that anybody sees; "" if none is."""
+def budget_exhausted(world: JobWorld, record: GangSpec) -> str:
+    """Which budget is exhausted, in view of the newest checkpoint that anybody sees; "" if none is."""
     seen = record.model_copy(update={"checkpoint": resume.newest(world, record)})
     return budgets.exhausted(seen, world.job.spec.recovery, world.now)
 
@@ -79,13 +79,13 @@ def _success(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
 
 
 def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
-    """Whether the job is lost: a budget is overdrawn and the blame is final, or it can never start."""
+    """Whether the job is lost: a budget is exhausted and the blame is final, or it can never start."""
     last = record.incidents[-1] if record.incidents else None
     if record.go is not None or last is None:
         return None
     if last.reason == Kind.START_FAILED:
         return _completion(world, record, CompletionResult.FAILED, Kind.START_FAILED, f"{last.message}.")
-    reason = overdrawn(world, record)
+    reason = budget_exhausted(world, record)
     if not reason or not last.settled or mode_of(world.job).awaits_evidence(world, record) or burnin.is_testing(world):
         return None
     remedy = (

@@ -22,7 +22,7 @@ from muster.world.views import FRESH_SECONDS
 
 MAINTENANCE_STARTS = "MaintenanceStarts"
 """Of a leave whose nodes have to be empty, without other nodes for their workers."""
-NODE_TAKEN_AWAY = "NodeTakenAway"
+NODE_TAKEN_AWAY = "NodeRemoved"
 """Of a leave whose nodes are taken away, without other nodes for their workers."""
 STOPS = frozenset({MAINTENANCE_STARTS, NODE_TAKEN_AWAY})
 """Of leaves after which the job waits in the queue."""
@@ -81,7 +81,7 @@ def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str
 
 
 def _cancelled(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
-    told = Announcement("LeaveCancelled", "no node is to be left any more")
+    told = Announcement("EvacuationCancelled", "no node is to be left any more")
     return commit(world, spec.model_copy(update={"leave": None}), told)
 
 
@@ -92,7 +92,7 @@ def _released(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
 def _moved(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     gone = record.reseated(world, spec, members.on(spec, due.why), due.reason)
     note = f"{', '.join(due.why.values())}: attempt {gone.attempt} starts without it: {on_nodes(gone)}"
-    return commit(world, gone, Announcement("NodeLeft", note))
+    return commit(world, gone, Announcement("NodeEvacuated", note))
 
 
 def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
@@ -105,7 +105,7 @@ def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
         note += f"; the newest save took {needs:.0f} s, so that one that begins now may not be complete by then"
     if due.reason in STOPS:
         note += "; no other node is free, so that the job then waits in the queue"
-    return commit(world, begun, Announcement("LeavePlanned", note))
+    return commit(world, begun, Announcement("EvacuationPlanned", note))
 
 
 def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
@@ -124,7 +124,7 @@ def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
         return commit(world, record.released(world, spec), Announcement("Suspended", note, warning=not saved))
     gone = record.left(world, spec, leave)
     note = f"attempt {gone.attempt} leaves {', '.join(leave.nodes)}: {on_nodes(gone)}"
-    return commit(world, gone, Announcement("NodeLeft", note, warning=not saved))
+    return commit(world, gone, Announcement("NodeEvacuated", note, warning=not saved))
 
 
 _PLANNERS: Mapping[Step, Callable[[JobWorld, GangSpec, Due], Plan]] = {
@@ -145,11 +145,11 @@ def _saved(world: JobWorld, leave: Leave, newest: Resume | None) -> bool:
 def _to_leave(world: JobWorld) -> dict[str, str]:
     """Nodes that the gang should leave at its next checkpoint -> what is the matter with them, in words."""
     found = {}
-    for seat in world.seats:
-        name, exclusion = seat.member.node, world.fleet.exclusion(seat.member.node)
+    for worker_view in world.worker_views:
+        name, exclusion = worker_view.member.node, world.fleet.exclusion(worker_view.member.node)
         if _asks_to_leave(exclusion):
             found[name] = f"{name} is {exclusion.words or f'degraded ({exclusion.reason})'}"
-        elif seat.node is not None and seat.node.unschedulable:
+        elif worker_view.node is not None and worker_view.node.unschedulable:
             found[name] = f"{name} is cordoned"
     return found
 

@@ -13,7 +13,7 @@ from muster.lifecycle import resume
 from muster.lifecycle.resume import Missing, Start, listed_seconds
 from muster.protocol.messages import LocalReport
 from muster.protocol.resuming import is_own
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 
 # A launcher gives up a disk that does not answer by itself, and says so.
 WAIT_SECONDS = 30.0
@@ -40,11 +40,18 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
         return found
     if resume.asked(world.job, record) is not None or record.open_corruption is not None:
         return found
-    late = next((seat for seat in world.seats if not _has_looked(seat, record) and not _excuse(seat)), None)
+    late = next(
+        (
+            worker_view
+            for worker_view in world.worker_views
+            if not _has_looked(worker_view, record) and not _excuse(worker_view)
+        ),
+        None,
+    )
     if late is not None and listed_seconds(world, record) < WAIT_SECONDS:
         return Missing(NOT_LOOKED, f"waiting for {late.where} to list the checkpoints on its node's own disk")
     beyond = found.resume.step if found.resume else -1
-    held = {seat.index: _held(seat, record, beyond) for seat in world.seats}
+    held = {worker_view.index: _held(worker_view, record, beyond) for worker_view in world.worker_views}
     best = max(set.intersection(*held.values()), default=None) if held else None
     newest = max(set.union(*held.values()), default=None) if held else None
     if best is not None:
@@ -54,7 +61,7 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
         return _unseen(found, world, record)
     if best is not None and newest[0] <= best[0]:
         return found
-    lacking = next(seat for seat in world.seats if newest not in held[seat.index])
+    lacking = next(worker_view for worker_view in world.worker_views if newest not in held[worker_view.index])
     return _warned(found, f"{_named(newest)} are not used: {_why_not(lacking, record)}", newest[0])
 
 
@@ -91,7 +98,7 @@ def since(world: JobWorld, record: GangSpec, where: Start) -> int:
         return record.local_since
     if where.local_attempt:
         return where.local_attempt
-    told = all(_has_looked(seat, record) and not _excuse(seat) for seat in world.seats)
+    told = all(_has_looked(worker_view, record) and not _excuse(worker_view) for worker_view in world.worker_views)
     return record.attempt if told else record.attempt + 1
 
 
@@ -109,20 +116,20 @@ def _is_kept(job: TrainingJob) -> bool:
     return bool(job.spec.checkpoint.local_directory and job.spec.checkpoint.directory)
 
 
-def _has_looked(seat: Seat, record: GangSpec) -> bool:
-    view = seat.launcher
+def _has_looked(worker_view: WorkerView, record: GangSpec) -> bool:
+    view = worker_view.launcher
     return view is not None and (view.local_attempt, view.local_listing) == (record.attempt, record.listing)
 
 
-def _excuse(seat: Seat) -> str:
+def _excuse(worker_view: WorkerView) -> str:
     """Why this one need not be waited for, and holds nothing that counts; "" = it has none."""
-    return seat.launcher.local_error if seat.launcher is not None else ""
+    return worker_view.launcher.local_error if worker_view.launcher is not None else ""
 
 
-def _held(seat: Seat, record: GangSpec, beyond: int) -> set[_Key]:
+def _held(worker_view: WorkerView, record: GangSpec, beyond: int) -> set[_Key]:
     """What counts of what its node holds."""
-    view = seat.launcher
-    if view is None or not _has_looked(seat, record):
+    view = worker_view.launcher
+    if view is None or not _has_looked(worker_view, record):
         return set()
     return {_key(one) for one in view.local if one.step > beyond and record.local_since <= one.attempt < record.attempt}
 
@@ -135,23 +142,30 @@ def _named(key: _Key) -> str:
     return f"the parts of checkpoint {key[0]} on the nodes' own disks ({key[1]})"
 
 
-def _why_not(seat: Seat, record: GangSpec) -> str:
-    if _excuse(seat):
-        return f"{seat.where}: {_excuse(seat)}"
-    if not _has_looked(seat, record):
-        return f"{seat.where} has not listed its own"
-    if seat.member.newcomer:
-        return f"{seat.where} has come to its node since, and holds none"
-    return f"{seat.where} does not hold its whole part of that save"
+def _why_not(worker_view: WorkerView, record: GangSpec) -> str:
+    if _excuse(worker_view):
+        return f"{worker_view.where}: {_excuse(worker_view)}"
+    if not _has_looked(worker_view, record):
+        return f"{worker_view.where} has not listed its own"
+    if worker_view.member.newcomer:
+        return f"{worker_view.where} has come to its node since, and holds none"
+    return f"{worker_view.where} does not hold its whole part of that save"
 
 
 def _unseen(found: Start, world: JobWorld, record: GangSpec) -> Start:
     """A start of which nobody knows whether a disk that could not be looked at holds something newer."""
-    seat = next((seat for seat in world.seats if _excuse(seat) or not _has_looked(seat, record)), None)
-    if seat is None or record.attempt == 1:
+    worker_view = next(
+        (
+            worker_view
+            for worker_view in world.worker_views
+            if _excuse(worker_view) or not _has_looked(worker_view, record)
+        ),
+        None,
+    )
+    if worker_view is None or record.attempt == 1:
         return found
-    why = _excuse(seat) or "it has not listed its own"
-    return _also(found, f"what {seat.where} holds on its node's own disk does not count: {why}")
+    why = _excuse(worker_view) or "it has not listed its own"
+    return _also(found, f"what {worker_view.where} holds on its node's own disk does not count: {why}")
 
 
 def _warned(found: Start, text: str, lost_step: int) -> Start:

@@ -268,7 +268,11 @@ def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
 
     A node is cordoned and its pods are evicted: each of the two is seen in its own time.
     """
-    unbound = {seat.index for seat in world.seats if seat.member.node and not (seat.pod and seat.pod.node)}
+    unbound = {
+        worker_view.index
+        for worker_view in world.worker_views
+        if worker_view.member.node and not (worker_view.pod and worker_view.pod.node)
+    }
     return _turned_out(world, firmly(world, record), unbound, takes_last=True)
 
 

@@ -59,7 +59,11 @@ class Managed:
 
     def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
         """A worker of the last start has not answered since: it may yet turn out that its node was lost first."""
-        views = [world.launchers.get(seat.pod.uid) for seat in world.seats if seat.member.pod_uid and seat.pod]
+        views = [
+            world.launchers.get(worker_view.pod.uid)
+            for worker_view in world.worker_views
+            if worker_view.member.pod_uid and worker_view.pod
+        ]
         return any(view is None or (view.state, view.attempt) != (IDLE, record.attempt) for view in views)
 
     def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
@@ -76,7 +80,7 @@ class Plain:
 
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
         """By the containers that train."""
-        return all(seat.over and seat.succeeded for seat in world.seats)
+        return all(worker_view.over and worker_view.succeeded for worker_view in world.worker_views)
 
     def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
         """Nobody tells anything."""

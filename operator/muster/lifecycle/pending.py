@@ -19,7 +19,7 @@ from muster.world.turn import NotPlaced
 TEMPLATE_RETRY_SECONDS = 30.0
 PLACE_RETRY_SECONDS = 30.0
 TICK_SECONDS = 1.0
-INVALID_STEP_PATTERN, STEP_PATTERN_UNTRIED = "InvalidStepPattern", "StepPatternUntried"
+INVALID_STEP_PATTERN, STEP_PATTERN_UNTRIED = "InvalidStepPattern", "StepPatternNotTested"
 # Refusals of worker 0 that say nothing against the template: they pass without a change of the job.
 PASSING_REFUSALS = frozenset(
     {"QuotaExceeded", "NamespaceTerminating", "WebhookFailed", "DryRunUnsupported", STEP_PATTERN_UNTRIED}

@@ -18,14 +18,14 @@ from muster.api.gang import (
     Gang,
     GangIncident,
     GangSpec,
-    Ghost,
     Go,
     Leave,
     Level,
     Member,
+    UnfencedWorker,
 )
 from muster.fencing.proofs import BOOT_CHARACTERS
-from muster.fencing.survivors import ghosts, laid, waited_for
+from muster.fencing.survivors import laid, unfenced_workers, waited_for
 from muster.goodput.told import fault_time
 from muster.lifecycle import corruption, local, members, resume, resuming
 from muster.lifecycle.modes import mode_of
@@ -37,7 +37,7 @@ from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.judging import LAUNCHER_SILENT, NOT_LISTED
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 from muster.world.turn import NotPlaced, Placed
 from muster.world.views import FRESH_SECONDS
 
@@ -56,7 +56,7 @@ FIRST_RELEASE_SECONDS = 60.0
 # What has one cause (a rack, a network, a bad image) reaches the workers, and us, within this time.
 TOGETHER_SECONDS = 10.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
-GAVE_WAY = "GaveWay"
+GAVE_WAY = "NodesYielded"
 SUSPENDED = "Suspended"
 BURN_IN_FAILED = "BurnInFailed"
 MAX_BURN_IN_FAILURES = 64
@@ -83,7 +83,7 @@ _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
 def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
     """The record of an attempt on entirely new nodes: the first one, or the first after they were given back."""
     record = world.gang.spec if world.gang else None
-    seats = members.seated(placed.nodes, 1 + max((pod.incarnation for pod in world.pods.values()), default=0))
+    worker_views = members.seated(placed.nodes, 1 + max((pod.incarnation for pod in world.pods.values()), default=0))
     if record is not None and record.open_corruption is not None:  # those on which it happened are left
         record = corruption.examined(record, Examination.NOT_TESTED)
     if record is None:
@@ -93,10 +93,10 @@ def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
             time=world.now,
             level=Level.START,
             reason=reason,
-            members=seats,
-            topology=members.topology(world, seats),
+            members=worker_views,
+            topology=members.topology(world, worker_views),
         )
-    return _next(world, record, Level.START, reason, seats)
+    return _next(world, record, Level.START, reason, worker_views)
 
 
 def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> GangSpec:
@@ -105,7 +105,11 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
     fault_class = blame.fault_class(cause)
     excluded = {node: until for node, until in record.excluded_nodes.items() if until > world.now}
     for failure in found:
-        if failure.ailment or failure.suspected or (failure.kind in _NODES_TO_AVOID and failure.level is Level.REPLACE):
+        if (
+            failure.node_fault
+            or failure.suspected
+            or (failure.kind in _NODES_TO_AVOID and failure.level is Level.REPLACE)
+        ):
             excluded[failure.node] = world.now + members.EXCLUSION
     if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed
         return _elsewhere(world, record.model_copy(update={"excluded_nodes": excluded}), found)
@@ -120,21 +124,21 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
     )
     goes_on, taken_over = _same_story(world, record, found), bool(before) and blame.goes_before(cause, before[-1])
     record = corruption.doubted(world, record, _last_step(world, record) or 0)
-    level, seats = _mended(world, record, found)
-    reason = cause.kind if seats else record.reason  # without nodes it waits for what it waited for before
-    stays = {member.node for member in seats}
+    level, worker_views = _mended(world, record, found)
+    reason = cause.kind if worker_views else record.reason  # without nodes it waits for what it waited for before
+    stays = {member.node for member in worker_views}
     avoided = {node: until for node, until in excluded.items() if node not in stays}
     record = record.model_copy(update={"excluded_nodes": avoided})
-    left = ghosts(world, record, seats)
+    left = unfenced_workers(world, record, worker_views)
     if goes_on:
         incidents = _continued(world, record, level, cause, found)
         if taken_over:
             incidents[-1] = _taken_over(world, incidents[-1], before[-1], fault_class, cause, found)
         record = record.model_copy(update={"incidents": incidents})
-        return _next(world, record, level, reason, seats, left=left)
+        return _next(world, record, level, reason, worker_views, left=left)
     incident = _incident(world, record, level, cause, fault_class, found)
-    spec = _next(world, record, level, reason, seats, incident, left)
-    pause = budgets.back_off_seconds(spec) if seats else 0.0
+    spec = _next(world, record, level, reason, worker_views, incident, left)
+    pause = budgets.back_off_seconds(spec) if worker_views else 0.0
     return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
 
 
@@ -142,7 +146,7 @@ def _mended(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> tupl
     lost = {failure.index for failure in found if failure.level is Level.POD}
     moved = {failure.index for failure in found if failure.level is Level.REPLACE and not failure.if_free}
     hoped = {
-        failure.index: failure.node for failure in found if failure.if_free or failure.ailment or failure.suspected
+        failure.index: failure.node for failure in found if failure.if_free or failure.node_fault or failure.suspected
     }
     first = blame.culprit(found).index
     moved |= members.with_room(world, record, moved, sorted(hoped.keys() - moved, key=lambda i: (i != first, i)))
@@ -221,9 +225,11 @@ def _told_of(incident: GangIncident, cause: Failure, fault_class: FaultClass, me
 
 def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
     """The record after kubelets refused pods that Muster had bound: somebody was faster. No failure, and nobody pays."""
-    level, seats = _moved(world, record, {failure.index for failure in conflicts})
+    level, worker_views = _moved(world, record, {failure.index for failure in conflicts})
     level = Level.START if record.level is Level.START else level
-    return _next(world, record, level, Kind.NODE_CONFLICT, seats, left=ghosts(world, record, seats))
+    return _next(
+        world, record, level, Kind.NODE_CONFLICT, worker_views, left=unfenced_workers(world, record, worker_views)
+    )
 
 
 def _moved(world: JobWorld, record: GangSpec, indices: Collection[int]) -> tuple[Level, list[Member]]:
@@ -240,13 +246,13 @@ def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
         elsewhere = members.rebuilt(world, record) if answer.reason == members.TOPOLOGY_UNSATISFIED else None
         if elsewhere is None:
             return answer
-        level, seats = elsewhere
+        level, worker_views = elsewhere
     else:
         found = members.filled(record, answer)
         if found is None or not members.to_be_had(world, answer):
             return None
-        level, seats = Level.REPLACE, found
-    return _next(world, record, level, record.reason, seats, left=ghosts(world, record, seats))
+        level, worker_views = Level.REPLACE, found
+    return _next(world, record, level, record.reason, worker_views, left=unfenced_workers(world, record, worker_views))
 
 
 def overdue(world: JobWorld, record: GangSpec, indices: Collection[int]) -> GangSpec:
@@ -258,9 +264,9 @@ def overdue(world: JobWorld, record: GangSpec, indices: Collection[int]) -> Gang
 
 def reseated(world: JobWorld, record: GangSpec, indices: Collection[int], reason: str) -> GangSpec:
     """The record with some members elsewhere before they have started; those for whom there is no node have none."""
-    level, seats = _moved(world, record, indices)
+    level, worker_views = _moved(world, record, indices)
     level = Level.START if record.level is Level.START else level
-    return _next(world, record, level, reason, seats, left=ghosts(world, record, seats))
+    return _next(world, record, level, reason, worker_views, left=unfenced_workers(world, record, worker_views))
 
 
 def burned_out(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
@@ -383,7 +389,7 @@ def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str]
 
 def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
     """The record after a planned leave of some nodes: their members elsewhere, the others in place."""
-    level, seats = _moved(world, record, members.on(record, leave.nodes))
+    level, worker_views = _moved(world, record, members.on(record, leave.nodes))
     incident = GangIncident(
         attempt=record.attempt,
         time=world.now,
@@ -395,13 +401,15 @@ def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
         message=f"left {', '.join(leave.nodes)}"[:2048],
         settled=True,
     )
-    return _next(world, record, level, leave.reason, seats, incident, ghosts(world, record, seats))
+    return _next(
+        world, record, level, leave.reason, worker_views, incident, unfenced_workers(world, record, worker_views)
+    )
 
 
 def released(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """The record without members: the nodes are free."""
     record = record.model_copy(update={"checkpoint": resume.newest(world, record)})
-    spec = _next(world, record, Level.START, reason, [], left=ghosts(world, record, []))
+    spec = _next(world, record, Level.START, reason, [], left=unfenced_workers(world, record, []))
     return spec.model_copy(update={"hold_until": None})
 
 
@@ -451,10 +459,10 @@ def _beside_others(world: JobWorld, incident: GangIncident, culprits: Sequence[F
 
 def _on_sick_node(world: JobWorld, incident: GangIncident) -> GangIncident:
     """The incident as the node's doing, if that turns out to be sick: what ranks see at once is judged a moment later."""
-    ailment = world.fleet.ailment(incident.node)
-    if not ailment or incident.reason not in blame.OF_A_SICK_NODE:
+    node_fault = world.fleet.node_fault(incident.node)
+    if not node_fault or incident.reason not in blame.OF_A_SICK_NODE:
         return incident
-    words = f"{incident.message} (its node is sick: {ailment})"
+    words = f"{incident.message} (its node is sick: {node_fault})"
     return incident.model_copy(update={"fault_class": FaultClass.HARDWARE, "message": words[:2048]})
 
 
@@ -507,11 +515,14 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
     marker = _marker_of_most(world)
     spec = record.model_copy(
         update={
-            "members": [_begun(seat, marker) for seat in world.seats],
+            "members": [_begun(worker_view, marker) for worker_view in world.worker_views],
             "go": go,
-            "ghosts": [],
+            "unfenced_workers": [],
             "marker": marker,
-            "passes_news": all(seat.launcher is not None and seat.launcher.passes_news for seat in world.seats),
+            "passes_news": all(
+                worker_view.launcher is not None and worker_view.launcher.passes_news
+                for worker_view in world.worker_views
+            ),
             "hold_until": None,
             "releases": 0,
             "incidents": _resumed(record, where),
@@ -527,26 +538,28 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
 
 def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
     """What keeps the ranks from starting, apart from where they resume."""
-    alive = next((ghost for ghost in record.ghosts if not laid(world, ghost)), None)
+    alive = next(
+        (unfenced_worker for unfenced_worker in record.unfenced_workers if not laid(world, unfenced_worker)), None
+    )
     if alive is not None:
-        return Missing("OldRanksNotProvedDead", waited_for(world, alive))
-    for seat in world.seats:
-        launcher = seat.launcher
-        if not seat.runs:
-            return not_running(seat)
+        return Missing("OldRanksNotFenced", waited_for(world, alive))
+    for worker_view in world.worker_views:
+        launcher = worker_view.launcher
+        if not worker_view.runs:
+            return not_running(worker_view)
         if launcher is None or launcher.heard_age_seconds > FRESH_SECONDS:
-            return Missing(LAUNCHER_SILENT, f"waiting for the launcher of {seat.where} to report: {_HEAR}")
+            return Missing(LAUNCHER_SILENT, f"waiting for the launcher of {worker_view.where} to report: {_HEAR}")
         if launcher.attempt != record.attempt or launcher.state != IDLE:
-            return Missing("OldRanksAlive", f"waiting for {seat.where} to end its old ranks")
-        if world.job.spec.checkpoint.directory and seat.index not in world.listed:
+            return Missing("OldRanksAlive", f"waiting for {worker_view.where} to end its old ranks")
+        if world.job.spec.checkpoint.directory and worker_view.index not in world.listed:
             why = f": {launcher.checkpoint_error}" if launcher.checkpoint_error else ""
-            return Missing(NOT_LISTED, f"waiting for {seat.where} to list the checkpoints{why}")
+            return Missing(NOT_LISTED, f"waiting for {worker_view.where} to list the checkpoints{why}")
     return None
 
 
-def not_running(seat: Seat) -> Missing:
+def not_running(worker_view: WorkerView) -> Missing:
     """That its pod has not come to run."""
-    return Missing("PodNotRunning", f"waiting for the pod of {seat.where} to run")
+    return Missing("PodNotRunning", f"waiting for the pod of {worker_view.where} to run")
 
 
 def _marker_of_most(world: JobWorld) -> str:
@@ -563,7 +576,7 @@ def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
     """
     if record.go is None or all(record.obeys_marker(member) for member in record.members):
         return None
-    told = {seat.launcher.marker_lineage if seat.launcher else None for seat in world.seats}
+    told = {worker_view.launcher.marker_lineage if worker_view.launcher else None for worker_view in world.worker_views}
     if len(told) != 1 or not (lineage := told.pop()):
         return None
     views = world.views.values()
@@ -588,35 +601,37 @@ def beyond_marker(world: JobWorld, record: GangSpec) -> GangSpec | None:
 
 def named(world: JobWorld, record: GangSpec) -> GangSpec:
     """The record with the uids of its pods: in mode Plain they are bound after that, so that none is forgotten that ran."""
-    uids = {seat.index: seat.pod.uid for seat in world.seats if seat.pod is not None}
+    uids = {worker_view.index: worker_view.pod.uid for worker_view in world.worker_views if worker_view.pod is not None}
     return record.model_copy(
         update={"members": [m.model_copy(update={"pod_uid": uids.get(m.index, m.pod_uid)}) for m in record.members]}
     )
 
 
 def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record without ghosts, all of which are proved dead.
+    """The record without unfenced workers, all of which are proved dead.
 
-    Where launchers list the checkpoints they list them anew: a ghost may have saved until it died. Where pods are the ranks the
+    Where launchers list the checkpoints they list them anew: an unfenced worker may have saved until it died. Where pods are the ranks the
     gang can be assembled from now on, and it is counted from now, too, for how long a start is held back: by this leader's
     clock, and not twice.
     """
     if not mode_of(world.job).starts_with_pods:
-        return record.model_copy(update={"ghosts": [], "listing": record.listing + 1})
-    return record.model_copy(update={"ghosts": [], "time": world.now, "hold_until": holds.held_until(world, record)})
+        return record.model_copy(update={"unfenced_workers": [], "listing": record.listing + 1})
+    return record.model_copy(
+        update={"unfenced_workers": [], "time": world.now, "hold_until": holds.held_until(world, record)}
+    )
 
 
-def _begun(seat: Seat, marker: str = "") -> Member:
+def _begun(worker_view: WorkerView, marker: str = "") -> Member:
     """The member as its ranks start: the fence begins anew, since its launcher has told that none is alive.
 
     Args:
         marker: the one that tells this gang's ranks to end.
     """
-    view = seat.launcher
-    return seat.member.model_copy(
+    view = worker_view.launcher
+    return worker_view.member.model_copy(
         update={
-            "pod_uid": seat.pod.uid if seat.pod else "",
-            "boot": seat.node.boot_id[:BOOT_CHARACTERS] if seat.node else "",
+            "pod_uid": worker_view.pod.uid if worker_view.pod else "",
+            "boot": worker_view.node.boot_id[:BOOT_CHARACTERS] if worker_view.node else "",
             "fence_seconds": FENCE_SECONDS,
             "newcomer": False,
             "reads_marker": bool(marker) and view is not None and view.reads_marker and view.marker_lineage == marker,
@@ -659,8 +674,10 @@ def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
     """The record with its go in Plain mode: the pods have started their ranks themselves."""
     first = world.first.pod
     go = Go(time=world.now, master_address=first.pod_ip if first else "", master_port=PLAIN_MASTER_PORT)
-    seats = [_begun(seat) if seat.pod else seat.member for seat in world.seats]
-    return record.model_copy(update={"members": seats, "go": go, "hold_until": None, "releases": 0})
+    worker_views = [
+        _begun(worker_view) if worker_view.pod else worker_view.member for worker_view in world.worker_views
+    ]
+    return record.model_copy(update={"members": worker_views, "go": go, "hold_until": None, "releases": 0})
 
 
 def newest_step(world: JobWorld, record: GangSpec) -> int | None:
@@ -726,9 +743,9 @@ def _next(
     record: GangSpec,
     level: Level,
     reason: str,
-    seats: Sequence[Member],
+    worker_views: Sequence[Member],
     incident: GangIncident | None = None,
-    left: Sequence[Ghost] | None = None,
+    left: Sequence[UnfencedWorker] | None = None,
 ) -> GangSpec:
     incidents = [*record.incidents, *([incident] if incident else [])][-MAX_INCIDENTS:]
     return record.model_copy(
@@ -737,13 +754,13 @@ def _next(
             "time": world.now,
             "level": level,
             "reason": reason,
-            "members": _told_apart(record, seats),
-            "topology": members.topology(world, seats),
+            "members": _told_apart(record, worker_views),
+            "topology": members.topology(world, worker_views),
             "go": None,
             "leave": None,
             "hold_until": holds.held_until(world, record),
             "incidents": [*map(_shortened, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
-            "ghosts": list(record.ghosts if left is None else left),
+            "unfenced_workers": list(record.unfenced_workers if left is None else left),
             "listing": 0,
             "aside": None,
             "local_since": local.since_without_progress(world, record, newest_step(world, record)),
@@ -751,12 +768,12 @@ def _next(
     )
 
 
-def _told_apart(record: GangSpec, seats: Sequence[Member]) -> list[Member]:
+def _told_apart(record: GangSpec, worker_views: Sequence[Member]) -> list[Member]:
     """The members, with who of them was on his node when the ranks ran last."""
     there = {member.node for member in record.members if not member.newcomer}
     return [
         member if member.newcomer is new else member.model_copy(update={"newcomer": new})
-        for member in seats
+        for member in worker_views
         for new in (member.node not in there,)
     ]
 

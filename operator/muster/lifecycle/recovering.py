@@ -2,7 +2,7 @@
 
 from muster.lifecycle import record
 from muster.lifecycle.commit import commit
-from muster.lifecycle.ending import overdrawn
+from muster.lifecycle.ending import budget_exhausted
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import WHAT_LEVELS_DO, after_corruption
@@ -26,9 +26,9 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     follows = "its nodes are given back"
     if spec.members:
         follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"
-    is_last = bool(overdrawn(world, spec))
+    is_last = bool(budget_exhausted(world, spec))
     if spec.open_corruption is not None:
-        doubts = after_corruption(spec, overdrawn=is_last)
+        doubts = after_corruption(spec, budget_exhausted=is_last)
         follows = doubts if is_last else f"{follows}; {doubts}"
     elif is_last:
         follows = "no restart is left"

@@ -21,7 +21,7 @@ from muster.protocol.checkpoints import ERROR_KINDS, MAX_LISTED, MAX_STAMPS, Sta
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
 from muster.protocol.resuming import is_own
 from muster.recovery.judging import NOT_JUDGED, NOT_LISTED, judges
-from muster.world.job import JobWorld, OtherJob, Seat
+from muster.world.job import JobWorld, OtherJob, WorkerView
 from muster.world.views import LauncherView
 
 # How long a start waits for a checkpoint that some worker does not see (yet), after everybody's listing is there.
@@ -332,19 +332,30 @@ def _may_see(keys: set[_Key], key: _Key) -> bool:
 
 def _is_torn(world: JobWorld, record: GangSpec, key: _Key) -> bool:
     """Whether all who judge see it, and not all of it: that others see its marker then says nothing."""
-    views = [seat.launcher for seat in judges(world, record)]
+    views = [worker_view.launcher for worker_view in judges(world, record)]
     return all(view is not None and any(c.torn for seen, c in _listed(view) if seen == key) for view in views)
 
 
 def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
     """A newer one that is there for some, and that nobody has judged: those who do are at it, or do not see it."""
-    told = [(seat, key, c) for seat in world.seats if seat.launcher for key, c in _listed(seat.launcher)]
+    told = [
+        (worker_view, key, c)
+        for worker_view in world.worker_views
+        if worker_view.launcher
+        for key, c in _listed(worker_view.launcher)
+    ]
     known = {key for _, key, c in told if c.torn or c.judged}
-    newer = [(key, seat) for seat, key, c in told if key not in known and counts(record, c) and c.step > beyond]
+    newer = [
+        (key, worker_view) for worker_view, key, c in told if key not in known and counts(record, c) and c.step > beyond
+    ]
     if not newer:
         return None
     key, seeing = max(newer, key=lambda item: item[0])
-    unaware = (seat for seat in judges(world, record) if seat.launcher and key not in dict(_listed(seat.launcher)))
+    unaware = (
+        worker_view
+        for worker_view in judges(world, record)
+        if worker_view.launcher and key not in dict(_listed(worker_view.launcher))
+    )
     blind = next(unaware, None)
     if blind is None:
         return _not_judged(key)
@@ -357,7 +368,7 @@ def _not_judged(key: _Key) -> Missing:
 
 
 def _not_visible(
-    record: GangSpec, best: Resume, blind: Seat | None, others: str, older: _Key | None, patient: bool
+    record: GangSpec, best: Resume, blind: WorkerView | None, others: str, older: _Key | None, patient: bool
 ) -> Missing:
     who = blind.where if blind else "no worker"
     message = f"{who} does not see checkpoint {best.step} ({best.path}), {others}"
@@ -454,7 +465,11 @@ def _of_another(world: JobWorld, record: GangSpec, wish: str, branch: Branch) ->
 
 def _unseen_elsewhere(world: JobWorld) -> str:
     """Who does not see the directory that is not the job's own, and why; "" = nobody says so."""
-    told = [(seat.where, seat.launcher.elsewhere_error) for seat in world.seats if seat.launcher]
+    told = [
+        (worker_view.where, worker_view.launcher.elsewhere_error)
+        for worker_view in world.worker_views
+        if worker_view.launcher
+    ]
     return next((f"{where}: {error.rstrip('.')}" for where, error in told if error), "")
 
 
@@ -491,13 +506,17 @@ def _elsewhere(
 
 def _there(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing:
     """All checkpoints that are there now, other histories' included; it has to be all of those beyond this step."""
-    told = [seat for seat in judges(world, record) if seat.launcher and seat.launcher.stamps is not None]
-    silent = next((seat for seat in judges(world, record) if seat not in told), None)
+    told = [
+        worker_view
+        for worker_view in judges(world, record)
+        if worker_view.launcher and worker_view.launcher.stamps is not None
+    ]
+    silent = next((worker_view for worker_view in judges(world, record) if worker_view not in told), None)
     if silent is not None and silent.launcher is not None:
         why, patient = silent.launcher.checkpoint_error, listed_seconds(world, record) < NOT_VISIBLE_SECONDS
         message = f"waiting for {silent.where} to list all checkpoints beyond step {step}" + (f": {why}" if why else "")
         return Missing(NOT_LISTED, message, stalled=not patient)
-    listings = [read_stamps(seat.launcher.stamps or "") for seat in told if seat.launcher]
+    listings = [read_stamps(worker_view.launcher.stamps or "") for worker_view in told if worker_view.launcher]
     there = {stamp for listing in listings for stamp in listing}
     there |= {(c.step, c.written_ns) for view in world.views.values() for c in view.checkpoints if c.written_ns}
     if any(len(listing) >= MAX_STAMPS and min(listing)[0] > step for listing in listings):

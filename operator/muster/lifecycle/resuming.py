@@ -16,7 +16,7 @@ from muster.protocol.checkpoint_names import above
 from muster.protocol.expansion import expanded
 from muster.world.job import JobWorld
 
-UNFIT = "ResumePresetUnfit"
+UNFIT = "ResumePresetMismatch"
 MISLED = "CheckpointPointerMisleads"
 _ALONE = (
     "would add --resume_from_checkpoint, and the program takes its options from {file} only where nothing stands beside it: write them into "

@@ -27,7 +27,7 @@ from muster.lifecycle import care, launching, members, place, resume, resuming
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
-from muster.lifecycle.ending import overdrawn
+from muster.lifecycle.ending import budget_exhausted
 from muster.lifecycle.figures import worked_out
 from muster.lifecycle.leaving import STOPS
 from muster.lifecycle.plan import Announcement, Plan, State, Telling
@@ -49,7 +49,7 @@ _MOST_NAMED = 3
 JOB_LIMIT_APPLIED = "JobLimitApplied"
 NO_NODE_TO_MOVE_TO = "NoNodeToMoveTo"
 # Reasons of waiting that are a normal part of every start and need no Event.
-_QUIET = frozenset({ASSEMBLING, BURNING_IN, "RanksStarted", "Training", "Settling"})
+_QUIET = frozenset({ASSEMBLING, BURNING_IN, "RanksStarted", "Training", "AwaitingEvidence"})
 # After so long without one, a checkpoint directory is more likely wrong than the interval long.
 UNSAVED_SECONDS = 600.0
 # After so long without a step, or without a sign of life of any rank, something is more likely wrong than slow.
@@ -155,17 +155,24 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     stepping = records.newest_step(world, gang.spec) is not None
     state, reason = ("Saving", leave.reason) if leave else ("Running", "Training" if stepping else "RanksStarted")
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
-    preset = next((seat.launcher.progress_preset for seat in world.seats if seat.launcher and seat.launcher.step), "")
+    preset = next(
+        (
+            worker_view.launcher.progress_preset
+            for worker_view in world.worker_views
+            if worker_view.launcher and worker_view.launcher.step
+        ),
+        "",
+    )
     if preset:
         message += f"; steps as {preset} prints them"
     told = resuming.in_words(world.job, gang.spec)
     if told:
         message += f"; {told}"
     for trouble, words in (
-        ("CheckpointDoubtful", _doubtful(world)),
-        ("CheckpointsUnverified", _unverified(world, gang)),
+        ("CheckpointsIncomplete", _doubtful(world)),
+        ("CheckpointStoreUnreachable", _unverified(world, gang)),
         ("NoCheckpointSeen", _unsaved(world, gang)),
-        ("CheckpointOrderDoubtful", resume.doubt(world, gang.spec)),
+        ("CheckpointOrderUnclear", resume.doubt(world, gang.spec)),
         ("StepsNotSeen", _unseen(world, gang)),
         ("RanksQuiet", _quiet(world, gang)),
         ("StepsNotCounted", _uncounted(world)),
@@ -341,7 +348,10 @@ def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus
 
 def _ready(world: JobWorld, record: GangSpec | None) -> str:
     members = record.members if record else []
-    running = sum(seat.pod is not None and seat.pod.phase == "Running" and not seat.over for seat in world.seats)
+    running = sum(
+        worker_view.pod is not None and worker_view.pod.phase == "Running" and not worker_view.over
+        for worker_view in world.worker_views
+    )
     return f"{running if members else 0}/{world.job.spec.nodes}"
 
 
@@ -377,7 +387,7 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
 
 def _doubtful(world: JobWorld) -> str:
     """Why the newest checkpoint may not be what people think, or what the trainer by itself would go on from; "" = nothing."""
-    told = (seat.launcher.checkpoint_doubt for seat in world.seats if seat.launcher)
+    told = (worker_view.launcher.checkpoint_doubt for worker_view in world.worker_views if worker_view.launcher)
     return next(filter(None, told), "")
 
 
@@ -399,7 +409,7 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
 
 def _unverified(world: JobWorld, gang: Gang) -> str:
     """That nobody who is asked to can see the store with the checkpoints, though ranks run; "" while one of them can."""
-    verifiers = [seat.launcher for seat in judges(world, gang.spec) if seat.launcher]
+    verifiers = [worker_view.launcher for worker_view in judges(world, gang.spec) if worker_view.launcher]
     if not verifiers or not all(each.checkpoint_error_kind in ERROR_KINDS for each in verifiers):
         return ""
     newest = resume.newest(world, gang.spec)
@@ -409,7 +419,14 @@ def _unverified(world: JobWorld, gang: Gang) -> str:
 
 def _behind(world: JobWorld, gang: Gang) -> str:
     """That the trainer does not go on from where it was told to, for the second time; "" while it does."""
-    behind = next((seat for seat in world.seats if seat.launcher and runs_behind(gang, seat.launcher)), None)
+    behind = next(
+        (
+            worker_view
+            for worker_view in world.worker_views
+            if worker_view.launcher and runs_behind(gang, worker_view.launcher)
+        ),
+        None,
+    )
     if behind is None or behind.launcher is None or gang.spec.go is None or gang.spec.go.resume is None:
         return ""
     resumed = gang.spec.go.resume
@@ -424,7 +441,11 @@ def _behind(world: JobWorld, gang: Gang) -> str:
 def _unseen(world: JobWorld, gang: Gang) -> str:
     """That no step has been seen for long, and what to change; "" when all is well, or nobody wants steps to be seen."""
     progress, go = world.job.spec.progress, gang.spec.go
-    launchers = [seat.launcher for seat in world.seats if seat.launcher and seat.launcher.attempt == gang.spec.attempt]
+    launchers = [
+        worker_view.launcher
+        for worker_view in world.worker_views
+        if worker_view.launcher and worker_view.launcher.attempt == gang.spec.attempt
+    ]
     if go is None or not launchers or records.newest_step(world, gang.spec) is not None:
         return ""
     if (world.now - go.time).total_seconds() < UNSEEN_SECONDS or progress.preset is ProgressPreset.OFF:
@@ -475,10 +496,12 @@ def _quiet(world: JobWorld, gang: Gang) -> str:
 
 def _uncounted(world: JobWorld) -> str:
     """That nobody knows any more which step is finished, so that no hang is noticed; "" while it is known."""
-    for seat in world.seats:
-        if seat.launcher is not None and seat.launcher.progress_error:
-            error = without_secrets(seat.launcher.progress_error, world.job.spec.containers)  # it may quote a line
-            return f"{seat.where}: {error}, and a hang is not noticed"
+    for worker_view in world.worker_views:
+        if worker_view.launcher is not None and worker_view.launcher.progress_error:
+            error = without_secrets(
+                worker_view.launcher.progress_error, world.job.spec.containers
+            )  # it may quote a line
+            return f"{worker_view.where}: {error}, and a hang is not noticed"
     return ""
 
 
@@ -504,8 +527,8 @@ def _corruption(world: JobWorld, record: GangSpec, *, ended: bool) -> Corruption
     found = record.corruption
     if found is None:
         return None
-    is_last = found.open and bool(overdrawn(world, record))
-    parts = [found.message, after_corruption(record, overdrawn=is_last, ended=ended)]
+    is_last = found.open and bool(budget_exhausted(world, record))
+    parts = [found.message, after_corruption(record, budget_exhausted=is_last, ended=ended)]
     if found.resumed_step is not None:
         parts.append(f"it went on from step {found.resumed_step}")
     told = {name: getattr(found, name) for name in CorruptionStatus.model_fields}

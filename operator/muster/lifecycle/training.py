@@ -45,8 +45,8 @@ def _calm_seconds(world: JobWorld) -> float:
     is late, by `CALM_SECONDS` at most.
     """
     assert world.gang is not None
-    spec, nodes = world.gang.spec, [seat.node for seat in world.seats]
-    if spec.ghosts or spec.leave or not all(incident.settled for incident in spec.incidents):
+    spec, nodes = world.gang.spec, [worker_view.node for worker_view in world.worker_views]
+    if spec.unfenced_workers or spec.leave or not all(incident.settled for incident in spec.incidents):
         return 0.0
     if not all(
         node and node.ready and not node.unschedulable and not world.fleet.exclusion(node.name) for node in nodes
@@ -56,7 +56,7 @@ def _calm_seconds(world: JobWorld) -> float:
         return CALM_SECONDS
     progress, calm = world.job.spec.progress, CALM_SECONDS
     unheard = min(FRESH_SECONDS, world.job.spec.recovery.unreachable_timeout_seconds)
-    for view in (seat.launcher for seat in world.seats):
+    for view in (worker_view.launcher for worker_view in world.worker_views):
         if view is None or view.attempt != spec.attempt or view.state != RUNNING:
             return 0.0
         if view.step is None:

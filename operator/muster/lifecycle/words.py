@@ -26,11 +26,11 @@ WHAT_TESTS_SHOW: Mapping[Examination, str] = {
 _GOES_ON = "; the gang goes on with them: if it comes again at the same step, look at the data, the learning rate and the program"
 
 
-def after_corruption(spec: GangSpec, *, overdrawn: bool = False, ended: bool = False) -> str:
+def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: bool = False) -> str:
     """What follows of results that were found wrong: which checkpoints are suspect, and what is known of the nodes.
 
     Args:
-        overdrawn: no restart is left.
+        exhausted: no restart is left.
         ended: nor does it go on in any other way.
     """
     found = spec.corruption
@@ -40,7 +40,9 @@ def after_corruption(spec: GangSpec, *, overdrawn: bool = False, ended: bool = F
         suspects = suspects_in_words(found.suspect_steps, found.suspect_count, ended=ended)
     else:
         suspects = f"checkpoints beyond step {spec.lineage.step} are suspect" if spec.lineage else ""
-    return "; ".join(part for part in (suspects, what_tests_show(found, overdrawn=overdrawn, ended=ended)) if part)
+    return "; ".join(
+        part for part in (suspects, what_tests_show(found, budget_exhausted=budget_exhausted, ended=ended)) if part
+    )
 
 
 def suspects_in_words(steps: Sequence[int], count: int = 0, *, ended: bool = False) -> str:
@@ -63,15 +65,15 @@ def suspects_in_words(steps: Sequence[int], count: int = 0, *, ended: bool = Fal
     return f"checkpoints {', '.join(shown)}{others} {'were' if ended else 'are'} suspect{rest}"
 
 
-def what_tests_show(found: Corruption, *, overdrawn: bool = False, ended: bool = False) -> str:
-    """What is known of the nodes on which results were found wrong; overdrawn and ended as above."""
+def what_tests_show(found: Corruption, *, budget_exhausted: bool = False, ended: bool = False) -> str:
+    """What is known of the nodes on which results were found wrong; exhausted and ended as above."""
     if found.examination is not None:
         shown = WHAT_TESTS_SHOW[found.examination].format(culprits=", ".join(found.culprits))
-        goes_on = found.examination is Examination.NOTHING_FOUND and not (overdrawn or ended)
+        goes_on = found.examination is Examination.NOTHING_FOUND and not (budget_exhausted or ended)
         return shown + (_GOES_ON if goes_on else "")
     if ended:
         return "its nodes were not tested"
-    if overdrawn:
+    if budget_exhausted:
         return "no restart is left unless the tests find a bad node"
     return "its nodes are tested before it goes on, where checkers are installed"
 

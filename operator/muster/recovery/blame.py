@@ -90,7 +90,7 @@ def culprit(failures: Sequence[Failure]) -> Failure:
     oldest = max(failure.age_seconds for failure in causes)
     return min(
         (f for f in causes if oldest - f.age_seconds <= ORDER_ERROR_SECONDS),
-        key=lambda f: (not f.ailment, not f.killed, f.index),
+        key=lambda f: (not f.node_fault, not f.killed, f.index),
     )
 
 
@@ -116,7 +116,7 @@ def goes_before(failure: Failure, incident: GangIncident) -> bool:
 
 def fault_class(failure: Failure) -> FaultClass:
     """The provisional class of a failure by itself."""
-    if failure.ailment:
+    if failure.node_fault:
         return FaultClass.HARDWARE
     if failure.kind is not Kind.RANK_FAILED:
         return CLASSES[failure.kind]

@@ -35,7 +35,7 @@ def hardware_restarts(gang: GangSpec, now: datetime) -> int:
 
 
 def exhausted(gang: GangSpec, recovery: Recovery, now: datetime) -> str:
-    """Which budget is overdrawn, as a reason; "" if none is."""
+    """Which budget is exhausted, as a reason; "" if none is."""
     if application_restarts(gang, now) > recovery.application_restarts_per_day:
         return APPLICATION_EXHAUSTED
     if hardware_restarts(gang, now) > recovery.hardware_restarts_per_day:

@@ -11,7 +11,7 @@ from typing import Any
 from muster.api.gang import Corruption, GangSpec, Level
 from muster.protocol.messages import CORRUPTION_EXIT_CODE, CORRUPTIONS, last_unsuspected
 from muster.recovery.failure import Failure, Kind
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 from muster.world.names import index_of
 from muster.world.views import LauncherView, RankView
 
@@ -60,22 +60,30 @@ def words(world: JobWorld) -> tuple[Word, ...]:
     return world.derived(_words)
 
 
-def failure(world: JobWorld, seat: Seat) -> Failure | None:
+def failure(world: JobWorld, worker_view: WorkerView) -> Failure | None:
     """The same of one worker, as a failure: the ranks are stopped and start again. It moves as any rank that fails does: where
     its node is known to be sick, for which nobody took its word."""
-    word = _of_pod(world, seat.pod.uid if seat.pod else "")
+    word = _of_pod(world, worker_view.pod.uid if worker_view.pod else "")
     if word is None:
         return None
-    ailment = world.fleet.ailment(word.node)
-    level, on_sick = (Level.REPLACE, f" on a sick node ({ailment})") if ailment else (Level.IN_PLACE, "")
-    return _failure(word, seat.index, level, on_sick, ailment=ailment, if_free=bool(ailment))
+    node_fault = world.fleet.node_fault(word.node)
+    level, on_sick = (Level.REPLACE, f" on a sick node ({node_fault})") if node_fault else (Level.IN_PLACE, "")
+    return _failure(word, worker_view.index, level, on_sick, node_fault=node_fault, if_free=bool(node_fault))
 
 
 def failures_of_leavers(world: JobWorld) -> list[Failure]:
     """The same of those who are members no more, and whose ranks may not have ended yet: nobody moves for them."""
     record = world.gang.spec if world.gang else None
-    told = [(ghost, _of_pod(world, ghost.pod_uid)) for ghost in record.ghosts] if record else []
-    return [_failure(word, index_of(ghost.pod), Level.IN_PLACE) for ghost, word in told if word is not None]
+    told = (
+        [(unfenced_worker, _of_pod(world, unfenced_worker.pod_uid)) for unfenced_worker in record.unfenced_workers]
+        if record
+        else []
+    )
+    return [
+        _failure(word, index_of(unfenced_worker.pod), Level.IN_PLACE)
+        for unfenced_worker, word in told
+        if word is not None
+    ]
 
 
 def _failure(word: Word, index: int, level: Level, on_sick: str = "", **changes: Any) -> Failure:
@@ -92,8 +100,15 @@ def _words(world: JobWorld) -> tuple[Word, ...]:
     if world.gang is None:
         return ()
     spec = world.gang.spec
-    speakers = [(seat.pod.uid, seat.member.node, seat.where) for seat in world.seats if seat.pod is not None]
-    speakers += [(ghost.pod_uid, ghost.node, f"pod {ghost.pod} on {ghost.node}") for ghost in spec.ghosts]
+    speakers = [
+        (worker_view.pod.uid, worker_view.member.node, worker_view.where)
+        for worker_view in world.worker_views
+        if worker_view.pod is not None
+    ]
+    speakers += [
+        (unfenced_worker.pod_uid, unfenced_worker.node, f"pod {unfenced_worker.pod} on {unfenced_worker.node}")
+        for unfenced_worker in spec.unfenced_workers
+    ]
     found = (
         word
         for speaker in speakers

@@ -7,7 +7,7 @@ from dataclasses import replace
 from muster.api.gang import Gang, Level
 from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind, failure_of
 from muster.recovery.last_lines import Cause, cause_of, is_killed
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 from muster.world.redact import without_secrets
 from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
 
@@ -37,49 +37,53 @@ PYTHON_REMEDY = (
 )
 
 
-def pod_ended(seat: Seat, *, managed: bool) -> Failure | None:
+def pod_ended(worker_view: WorkerView, *, managed: bool) -> Failure | None:
     """A pod that has ended, or of which the container that trains has.
 
     Args:
         managed: a launcher runs in front of the command.
     """
-    pod = seat.pod
-    if pod is None or not seat.over:
+    pod = worker_view.pod
+    if pod is None or not worker_view.over:
         return None
     if KUBELET_REJECTIONS.match(pod.reason):
-        message = f"the kubelet of {seat.member.node} rejected pod {pod.name}: {pod.reason}: {pod.message}"
+        message = f"the kubelet of {worker_view.member.node} rejected pod {pod.name}: {pod.reason}: {pod.message}"
         # Whom Muster has bound itself it has bound on its own account of the node, and somebody else was faster.
         kind = Kind.NODE_CONFLICT if pod.scheduler == SCHEDULER_NAME else Kind.POD_REJECTED
-        return failure_of(seat, kind, Level.REPLACE, message)
+        return failure_of(worker_view, kind, Level.REPLACE, message)
     if pod.reason in ("Evicted", "Preempting", "PreemptionByScheduler"):
-        return failure_of(seat, Kind.EVICTED, Level.POD, f"pod {pod.name}: {pod.reason}: {pod.message}")
-    container = _culprit(seat, pod)
+        return failure_of(worker_view, Kind.EVICTED, Level.POD, f"pod {pod.name}: {pod.reason}: {pod.message}")
+    container = _culprit(worker_view, pod)
     if pod.deleting and (container is None or container.terminated_reason != "OOMKilled"):
-        return failure_of(seat, Kind.POD_DELETED, Level.POD, f"pod {pod.name} was deleted")
+        return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {pod.name} was deleted")
     if container is None:
-        return failure_of(seat, Kind.POD_ENDED, Level.POD, f"pod {pod.name} ended: {pod.reason} {pod.message}".strip())
+        return failure_of(
+            worker_view, Kind.POD_ENDED, Level.POD, f"pod {pod.name} ended: {pod.reason} {pod.message}".strip()
+        )
     if container.terminated_reason in ("StartError", "ContainerCannotRun") and COMMAND_NOT_FOUND.search(
         container.terminated_message
     ):
-        return _start_failed(seat, pod, container, container.terminated_message, in_front=managed)
+        return _start_failed(worker_view, pod, container, container.terminated_message, in_front=managed)
     unfit = UNFIT_PYTHON.search(container.terminated_message)
-    if unfit and managed and _trains(seat, container) and container.exit_code == UNFIT_PYTHON_CODE:
-        return _start_failed(seat, pod, container, unfit.group(1), in_front=True)
+    if unfit and managed and _trains(worker_view, container) and container.exit_code == UNFIT_PYTHON_CODE:
+        return _start_failed(worker_view, pod, container, unfit.group(1), in_front=True)
     if container.terminated_reason in NOT_SEEN:
-        return failure_of(seat, Kind.CONTAINER_LOST, Level.POD, _how_it_was_lost(seat, pod, container))
+        return failure_of(worker_view, Kind.CONTAINER_LOST, Level.POD, _how_it_was_lost(worker_view, pod, container))
     kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
     message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
     printed = container.terminated_message if container.exit_code else ""
-    ended = failure_of(seat, kind, Level.POD, message)
+    ended = failure_of(worker_view, kind, Level.POD, message)
     killed = is_killed(container.exit_code, None)
     return replace(ended, exit_code=container.exit_code, killed=killed, printed=printed)
 
 
-def _trains(seat: Seat, container: ContainerView) -> bool:
-    return seat.container is not None and container.name == seat.container.name and not container.init
+def _trains(worker_view: WorkerView, container: ContainerView) -> bool:
+    return worker_view.container is not None and container.name == worker_view.container.name and not container.init
 
 
-def _start_failed(seat: Seat, pod: PodView, container: ContainerView, why: str, *, in_front: bool) -> Failure:
+def _start_failed(
+    worker_view: WorkerView, pod: PodView, container: ContainerView, why: str, *, in_front: bool
+) -> Failure:
     """What no other node would do better, with the remedy.
 
     Args:
@@ -89,15 +93,15 @@ def _start_failed(seat: Seat, pod: PodView, container: ContainerView, why: str, 
     kind = "initContainers" if container.init else "containers"
     remedy = (
         PYTHON_REMEDY
-        if in_front and _trains(seat, container)
+        if in_front and _trains(worker_view, container)
         else f"Correct its command in spec.template.spec.{kind}, or take an image that has it"
     )
     message = f"{what}. {remedy}; then delete the job and create it again"
-    return replace(failure_of(seat, Kind.START_FAILED, Level.POD, message), exit_code=container.exit_code)
+    return replace(failure_of(worker_view, Kind.START_FAILED, Level.POD, message), exit_code=container.exit_code)
 
 
-def _how_it_was_lost(seat: Seat, pod: PodView, container: ContainerView) -> str:
-    member, boot_id = seat.member, seat.node.boot_id if seat.node else ""
+def _how_it_was_lost(worker_view: WorkerView, pod: PodView, container: ContainerView) -> str:
+    member, boot_id = worker_view.member, worker_view.node.boot_id if worker_view.node else ""
     rebooted = member.boot and boot_id and not boot_id.startswith(member.boot)
     why = (
         "has rebooted"
@@ -108,10 +112,14 @@ def _how_it_was_lost(seat: Seat, pod: PodView, container: ContainerView) -> str:
     return f"container {container.name} of pod {pod.name} was lost: node {member.node} {why} ({code})"
 
 
-def _culprit(seat: Seat, pod: PodView) -> ContainerView | None:
+def _culprit(worker_view: WorkerView, pod: PodView) -> ContainerView | None:
     """The container whose end is told: the one that trains, unless another has failed and taken the pod with it."""
-    if seat.container is not None and seat.container.terminated and (seat.container.exit_code or not pod.terminal):
-        return seat.container
+    if (
+        worker_view.container is not None
+        and worker_view.container.terminated
+        and (worker_view.container.exit_code or not pod.terminal)
+    ):
+        return worker_view.container
     ended = [container for container in pod.containers if container.terminated]
     return next((c for c in ended if c.exit_code), ended[-1] if ended else None)
 
@@ -119,26 +127,26 @@ def _culprit(seat: Seat, pod: PodView) -> ContainerView | None:
 def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
     """The rank failures of an attempt that is over, as far as its workers tell of them afterwards."""
     found = []
-    for seat in world.seats:
-        view = seat.launcher
+    for worker_view in world.worker_views:
+        view = worker_view.launcher
         if view is None or attempt not in (view.attempt, view.previous_attempt):
             continue
         ranks = view.ranks if view.attempt == attempt else view.previous_ranks
-        failure = rank_failed(ranks, seat, world.fleet.ailment(seat.member.node))
+        failure = rank_failed(ranks, worker_view, world.fleet.node_fault(worker_view.member.node))
         if failure:
             found.append(failure)
     return found
 
 
-def fenced(world: JobWorld, attempt: int) -> Seat | None:
+def fenced(world: JobWorld, attempt: int) -> WorkerView | None:
     """A worker whose launcher ended its ranks in this attempt because it heard nothing from Muster, as far as any tells."""
-    for seat in world.seats:
-        view = seat.launcher
+    for worker_view in world.worker_views:
+        view = worker_view.launcher
         if view is not None and (attempt, True) in (
             (view.attempt, view.fenced),
             (view.previous_attempt, view.previous_fenced),
         ):
-            return seat
+            return worker_view
     return None
 
 
@@ -151,7 +159,7 @@ def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
     return sum(_failed(rank) and _cause(rank) is not Cause.LOST_PEER for rank in ranks)
 
 
-def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failure | None:
+def rank_failed(ranks: tuple[RankView, ...], worker_view: WorkerView, node_fault: str) -> Failure | None:
     """The rank of a worker that failed first, as its launcher reports; of those that fell together one that is no victim,
     and of these one that was killed."""
     failed = [rank for rank in ranks if _failed(rank)]
@@ -166,18 +174,18 @@ def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failur
     cause = _cause(first)
     return Failure(
         Kind.RANK_FAILED,
-        Level.REPLACE if ailment else Level.IN_PLACE,
-        seat.index,
-        seat.member.node,
-        f"rank {first.rank} {_how_it_ended(first)}" + (f" on a sick node ({ailment})" if ailment else ""),
+        Level.REPLACE if node_fault else Level.IN_PLACE,
+        worker_view.index,
+        worker_view.member.node,
+        f"rank {first.rank} {_how_it_ended(first)}" + (f" on a sick node ({node_fault})" if node_fault else ""),
         rank=first.rank,
         exit_code=first.exit_code,
         signal=first.signal,
         age_seconds=first.exited_age_seconds or 0.0,
         victim=cause is Cause.LOST_PEER,
         killed=cause is Cause.KILLED,
-        ailment=ailment,
-        if_free=bool(ailment),
+        node_fault=node_fault,
+        if_free=bool(node_fault),
         printed="" if first.signal == signal.SIGKILL and cause is Cause.KILLED else first.tail,
     )
 

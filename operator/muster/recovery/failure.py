@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from muster.api.gang import Level
-from muster.world.job import Seat
+from muster.world.job import WorkerView
 
 # Exits closer together than this have no order: reports carry ages, not a common clock.
 ORDER_ERROR_SECONDS = 0.2
@@ -50,7 +50,7 @@ class Failure:
         dated: of a pod that is deleted: it was seen before, so that the deletion is no older than this.
         victim: its last lines say that it lost a peer.
         killed: a signal from outside ended it, or what it ran.
-        ailment: what is wrong with its node; "" if nothing is known. The worker moves if there is another node, whatever the
+        node fault: what is wrong with its node; "" if nothing is known. The worker moves if there is another node, whatever the
             level.
         suspected: failures of jobs have followed its node, which proves nothing. The worker moves if there is another node,
             whatever the level.
@@ -70,12 +70,12 @@ class Failure:
     dated: bool = False
     victim: bool = False
     killed: bool = False
-    ailment: str = ""
+    node_fault: str = ""
     suspected: bool = False
     if_free: bool = False
     printed: str = ""
 
 
-def failure_of(seat: Seat, kind: Kind, level: Level, message: str) -> Failure:
-    """One thing that is wrong with the member of a seat."""
-    return Failure(kind, level, seat.index, seat.member.node, message)
+def failure_of(worker_view: WorkerView, kind: Kind, level: Level, message: str) -> Failure:
+    """One thing that is wrong with the member of a worker view."""
+    return Failure(kind, level, worker_view.index, worker_view.member.node, message)

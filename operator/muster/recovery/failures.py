@@ -14,7 +14,7 @@ from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.silence import silent_for_good, unheard, unreachable
 from muster.recovery.starts import STUCK_SECONDS, barrier_failed, not_started, start_failed, stuck_predecessor
 from muster.world.fleet import Leave
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView
 
 
@@ -26,26 +26,30 @@ def find(world: JobWorld) -> list[Failure]:
         return []
     judge = _plain if world.job.spec.launch.mode is LaunchMode.PLAIN else _managed
     found = []
-    for seat in world.seats:
-        failure = _common_failure(world, gang, seat) or judge(world, gang, seat) if seat.member.node else None
+    for worker_view in world.worker_views:
+        failure = (
+            _common_failure(world, gang, worker_view) or judge(world, gang, worker_view)
+            if worker_view.member.node
+            else None
+        )
         if failure:
-            found.append(_by_its_node(world, _dated(world, gang, seat, failure)))
+            found.append(_by_its_node(world, _dated(world, gang, worker_view, failure)))
     return found + corruption.failures_of_leavers(world) or _hang(world, gang)
 
 
-def _common_failure(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
+def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
     """What a node, or a pod that is gone, says by itself."""
-    node = seat.member.node
-    if seat.node is None:
-        return failure_of(seat, Kind.NODE_GONE, Level.REPLACE, f"node {node} is gone from the cluster")
+    node = worker_view.member.node
+    if worker_view.node is None:
+        return failure_of(worker_view, Kind.NODE_GONE, Level.REPLACE, f"node {node} is gone from the cluster")
     exclusion = world.fleet.exclusion(node)
     if exclusion and exclusion.leave is Leave.NOW:
         message = f"node {node} is unhealthy ({exclusion.reason}): {exclusion.message}"
-        return failure_of(seat, Kind.NODE_UNHEALTHY, Level.REPLACE, message)
-    if seat.pod is None:
-        if seat.member.pod_uid:
-            return failure_of(seat, Kind.POD_GONE, Level.POD, f"pod {seat.name} is gone")
-        return stuck_predecessor(world, seat)
+        return failure_of(worker_view, Kind.NODE_UNHEALTHY, Level.REPLACE, message)
+    if worker_view.pod is None:
+        if worker_view.member.pod_uid:
+            return failure_of(worker_view, Kind.POD_GONE, Level.POD, f"pod {worker_view.name} is gone")
+        return stuck_predecessor(world, worker_view)
     return None
 
 
@@ -53,74 +57,82 @@ def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
     """The failure as that of its node, where that is known to be sick (Degraded or worse), whether or not it is held by the
     breaker or left to others: then it moves if there is another. It moves, too, but pays for it, where failures of jobs have
     followed the node: perhaps it is that."""
-    ailment, doubt = world.fleet.ailment(failure.node), world.fleet.doubt_of(failure.node)
-    if failure.ailment or failure.kind not in OF_A_SICK_NODE:
+    node_fault, doubt = world.fleet.node_fault(failure.node), world.fleet.doubt_of(failure.node)
+    if failure.node_fault or failure.kind not in OF_A_SICK_NODE:
         return failure
-    if not ailment:
+    if not node_fault:
         if doubt is None or doubt.followed is None:
             return failure
         message = f"{failure.message}; failures of jobs have followed this node: it goes elsewhere if it can"
         return replace(failure, message=message, suspected=True)
-    return replace(failure, message=f"{failure.message}, on a sick node ({ailment})", ailment=ailment)
+    return replace(failure, message=f"{failure.message}, on a sick node ({node_fault})", node_fault=node_fault)
 
 
-def _dated(world: JobWorld, gang: Gang, seat: Seat, failure: Failure) -> Failure:
+def _dated(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Failure) -> Failure:
     """The deletion of a pod with its age; what a rank of that pod did by itself was before it, as the launcher ends the others.
 
     Of a pod that this process has only seen on its way out nothing says for how long it is.
     """
-    if failure.kind is not Kind.POD_DELETED or seat.pod is None:
+    if failure.kind is not Kind.POD_DELETED or worker_view.pod is None:
         return failure
-    view = seat.launcher
+    view = worker_view.launcher
     if view is not None and view.attempt == gang.spec.attempt:
-        before = rank_failed(view.ranks, seat, world.fleet.ailment(seat.member.node))
+        before = rank_failed(view.ranks, worker_view, world.fleet.node_fault(worker_view.member.node))
         if before is not None and not before.victim and not before.killed:
-            return replace(before, level=Level.POD, message=f"{before.message}; pod {seat.name} was deleted after that")
-    ages = world.ages_of(seat.pod)
+            return replace(
+                before, level=Level.POD, message=f"{before.message}; pod {worker_view.name} was deleted after that"
+            )
+    ages = world.ages_of(worker_view.pod)
     return replace(failure, age_seconds=ages.deleting, dated=ages.there > ages.deleting)
 
 
-def _plain(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
-    if seat.pod is None or (seat.over and seat.succeeded):
+def _plain(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
+    if worker_view.pod is None or (worker_view.over and worker_view.succeeded):
         return None
-    ended = pod_ended(seat, managed=False)
-    return ended or silent_for_good(world, seat, seat.pod) or start_failed(world, seat, seat.pod)
-
-
-def _managed(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
-    if seat.pod is None:
-        return None
+    ended = pod_ended(worker_view, managed=False)
     return (
-        pod_ended(seat, managed=True)
-        or unreachable(world, gang, seat, seat.pod)
-        or start_failed(world, seat, seat.pod)
-        or unheard(world, gang, seat, seat.pod)
-        or (_launcher_failure(world, gang, seat, seat.launcher) if seat.launcher else None)
+        ended
+        or silent_for_good(world, worker_view, worker_view.pod)
+        or start_failed(world, worker_view, worker_view.pod)
     )
 
 
-def _launcher_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
+def _managed(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
+    if worker_view.pod is None:
+        return None
+    return (
+        pod_ended(worker_view, managed=True)
+        or unreachable(world, gang, worker_view, worker_view.pod)
+        or start_failed(world, worker_view, worker_view.pod)
+        or unheard(world, gang, worker_view, worker_view.pod)
+        or (_launcher_failure(world, gang, worker_view, worker_view.launcher) if worker_view.launcher else None)
+    )
+
+
+def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     if launcher.state == LEAVING:  # it says so before the watch does
-        return failure_of(seat, Kind.POD_DELETED, Level.POD, f"pod {seat.name} was told to terminate")
-    wrong = corruption.failure(world, seat)
+        return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {worker_view.name} was told to terminate")
+    wrong = corruption.failure(world, worker_view)
     if wrong is not None:
         return wrong
     if gang.spec.go is None:
-        return barrier_failed(world, gang, seat, launcher)
+        return barrier_failed(world, gang, worker_view, launcher)
     if launcher.attempt != gang.spec.attempt:
-        return not_started(world, gang, seat, launcher)
+        return not_started(world, gang, worker_view, launcher)
     if launcher.fenced:
         why = launcher.marker_error or "the gang stood still, or went on without it"
-        message = f"worker {seat.index} heard nothing from Muster and ended its ranks, so that no two save: {why}"
-        return failure_of(seat, Kind.FENCED, Level.IN_PLACE, message)
+        message = (
+            f"worker {worker_view.index} heard nothing from Muster and ended its ranks, so that no two save: {why}"
+        )
+        return failure_of(worker_view, Kind.FENCED, Level.IN_PLACE, message)
     return (
-        rank_failed(launcher.ranks, seat, world.fleet.ailment(seat.member.node))
-        or _behind(world, gang, seat, launcher)
-        or not_started(world, gang, seat, launcher)
+        rank_failed(launcher.ranks, worker_view, world.fleet.node_fault(worker_view.member.node))
+        or _behind(world, gang, worker_view, launcher)
+        or not_started(world, gang, worker_view, launcher)
     )
 
 
-def _behind(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
+def _behind(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """A trainer that does not go on from where it was told to: stopped once, then only told (`runs_behind`)."""
     resume = gang.spec.go.resume if gang.spec.go else None
     if not runs_behind(gang, launcher) or resume is None:
@@ -131,7 +143,7 @@ def _behind(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> 
         f"its first step is {launcher.first_step}, though the ranks were told to go on from step {resume.step} "
         f"({resume.path}): the trainer has to load what MUSTER_RESUME_PATH names"
     )
-    return failure_of(seat, Kind.RESUMED_BEHIND, Level.IN_PLACE, message)
+    return failure_of(worker_view, Kind.RESUMED_BEHIND, Level.IN_PLACE, message)
 
 
 def runs_behind(gang: Gang, launcher: LauncherView) -> bool:
@@ -187,9 +199,14 @@ def _someone_fell_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
 
     His node may have frozen: then the steps of the others stand still through no fault of the program.
     """
-    for seat in world.seats:
-        view = seat.launcher
-        if view is None or seat.over or view.attempt != gang.spec.attempt or not any(rank.alive for rank in view.ranks):
+    for worker_view in world.worker_views:
+        view = worker_view.launcher
+        if (
+            view is None
+            or worker_view.over
+            or view.attempt != gang.spec.attempt
+            or not any(rank.alive for rank in view.ranks)
+        ):
             continue
         silent = view.heard_age_seconds
         if (silent >= FRESH_SECONDS and silent + FRESH_SECONDS >= seconds) or not _has_looked(view):

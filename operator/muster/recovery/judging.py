@@ -5,7 +5,7 @@ To judge one means many small reads of shared storage, so that a few of a gang d
 
 from muster.api.gang import GangSpec
 from muster.recovery.holds import free_seconds
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 
 JUDGES = 3
 # Without a verdict from any of those who judge; the newest checkpoint of a large job takes some 10 s.
@@ -14,9 +14,9 @@ JUDGES_SECONDS = 180.0
 STALLED_SECONDS = 600.0
 
 NOT_LISTED = "CheckpointsNotListed"
-NOT_JUDGED = "CheckpointsNotJudged"
+NOT_JUDGED = "CheckpointsNotVerified"
 LAUNCHER_SILENT = "LauncherSilent"
-NOT_ASIDE = "TornNotSetAside"
+NOT_ASIDE = "IncompleteNotMoved"
 
 _SEE_STORAGE = "See whether the storage behind spec.checkpoint.directory answers there; the start follows by itself"
 REMEDIES = {
@@ -32,9 +32,9 @@ def does_judge(place: int, record: GangSpec) -> bool:
     return place in _places(record)
 
 
-def judges(world: JobWorld, record: GangSpec) -> list[Seat]:
+def judges(world: JobWorld, record: GangSpec) -> list[WorkerView]:
     """The workers that judge."""
-    return [world.seats[place] for place in sorted(_places(record))]
+    return [world.worker_views[place] for place in sorted(_places(record))]
 
 
 def _places(record: GangSpec) -> set[int]:
@@ -48,7 +48,7 @@ def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | 
         return None
     if reason == NOT_LISTED:
         # One of them has: who does not is the exception. Nobody at all: that is the storage.
-        if not world.listed or any(seat.index in world.listed for seat in judges(world, record)):
+        if not world.listed or any(worker_view.index in world.listed for worker_view in judges(world, record)):
             return None
     elif reason != NOT_JUDGED:
         return None
@@ -67,5 +67,9 @@ def is_overdue(world: JobWorld, record: GangSpec, reason: str) -> bool:
 
 def _waited_seconds(world: JobWorld, record: GangSpec) -> float:
     """Since every worker could have said something."""
-    begun = (world.ages_of(seat.pod).running for seat in world.seats if seat.pod and seat.pod.phase == "Running")
+    begun = (
+        world.ages_of(worker_view.pod).running
+        for worker_view in world.worker_views
+        if worker_view.pod and worker_view.pod.phase == "Running"
+    )
     return min(free_seconds(world, record), world.listing_age_seconds, world.leader_age_seconds, *begun)

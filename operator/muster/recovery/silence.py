@@ -7,7 +7,7 @@ from muster.fencing.proofs import WHOLE_GANG_SECONDS, unproved_seconds
 from muster.protocol.messages import EXITED
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 
 # While nobody trains one witness is enough, once the node's own signs have had time to show.
@@ -20,50 +20,50 @@ NEVER_HEARD_SECONDS = 120.0
 STATUS_UNKNOWN = "NodeStatusUnknown"
 
 
-def unreachable(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
+def unreachable(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) -> Failure | None:
     """Two witnesses agree that the worker is silent, and no step has been finished since."""
     if pod.uid in world.lost:
-        return _said_to_be_lost(seat)
+        return _said_to_be_lost(worker_view)
     timeout = float(world.job.spec.recovery.unreachable_timeout_seconds)
-    launcher = seat.launcher
-    if launcher is None and not seat.member.pod_uid:
+    launcher = worker_view.launcher
+    if launcher is None and not worker_view.member.pod_uid:
         # Nobody has been heard in it who could be silent now: a control plane that is overloaded by the start itself
         # delays first words and heartbeats alike. It trains nothing yet, so that its node alone is asked.
-        return silent_node(world, seat, timeout)
+        return silent_node(world, worker_view, timeout)
     timeout = max(timeout, world.derived(_patience_seconds))
     if not _silent(world, launcher, timeout):
         return None
-    witnesses = _witnesses(world, seat, timeout)
+    witnesses = _witnesses(world, worker_view, timeout)
     if not witnesses:
         return None
-    message = f"worker {seat.index} has been silent for {timeout:.0f} s, and {' and '.join(witnesses)}"
-    return failure_of(seat, Kind.NODE_UNREACHABLE, Level.REPLACE, message)
+    message = f"worker {worker_view.index} has been silent for {timeout:.0f} s, and {' and '.join(witnesses)}"
+    return failure_of(worker_view, Kind.NODE_UNREACHABLE, Level.REPLACE, message)
 
 
-def silent_for_good(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
+def silent_for_good(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Failure | None:
     """Without a launcher only its node could say that the ranks have ended; silence says nothing of the kind."""
     if pod.uid in world.lost:
-        return _said_to_be_lost(seat)
+        return _said_to_be_lost(worker_view)
     if pod.phase == "Pending":  # nobody has seen its ranks begin, and its successor waits for proof all the same
-        return silent_node(world, seat, float(world.job.spec.recovery.unreachable_timeout_seconds))
+        return silent_node(world, worker_view, float(world.job.spec.recovery.unreachable_timeout_seconds))
     limit = unproved_seconds(world)
-    return None if limit is None else silent_node(world, seat, limit)
+    return None if limit is None else silent_node(world, worker_view, limit)
 
 
-def _said_to_be_lost(seat: Seat) -> Failure:
-    message = f"node {seat.member.node} is gone for good, as somebody has said"
-    return failure_of(seat, Kind.NODE_LOST, Level.REPLACE, message)
+def _said_to_be_lost(worker_view: WorkerView) -> Failure:
+    message = f"node {worker_view.member.node} is gone for good, as somebody has said"
+    return failure_of(worker_view, Kind.NODE_LOST, Level.REPLACE, message)
 
 
-def unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
+def unheard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) -> Failure | None:
     """A launcher that keeps the next start, or the end, waiting, though its node looks well.
 
     While nobody of the gang is heard what is in the way, say a network policy, would stop its successor, too: it is
     waited for, with a reason in the status. A gang of one is tried elsewhere while launchers of other jobs are heard.
     """
-    launcher, has_go = seat.launcher, gang.spec.go is not None
-    if launcher is None and not seat.member.pod_uid:
-        return _never_heard(world, gang, seat, pod)
+    launcher, has_go = worker_view.launcher, gang.spec.go is not None
+    if launcher is None and not worker_view.member.pod_uid:
+        return _never_heard(world, gang, worker_view, pod)
     if launcher is not None and launcher.heard_age_seconds < UNHEARD_SECONDS:
         return None
     if has_go and not world.derived(_have_ended):
@@ -74,8 +74,10 @@ def unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | 
     silent = min(silent, world.go_age_seconds if has_go else world.attempt_age_seconds)
     if min(silent, _others_heard_seconds(world)) < limit:
         return None
-    message = f"the launcher of worker {seat.index} has not been heard for {limit:.0f} s, and the gang waits for it"
-    return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
+    message = (
+        f"the launcher of worker {worker_view.index} has not been heard for {limit:.0f} s, and the gang waits for it"
+    )
+    return failure_of(worker_view, Kind.LAUNCHER_SILENT, next_level(gang, worker_view, Kind.LAUNCHER_SILENT), message)
 
 
 def _patience_seconds(world: JobWorld) -> float:
@@ -100,8 +102,8 @@ def _silent(world: JobWorld, launcher: LauncherView | None, timeout: float) -> b
     return silence >= timeout and world.newest_step_age_seconds >= timeout
 
 
-def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
-    alone = len(world.seats) == 1
+def _never_heard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) -> Failure | None:
+    alone = len(world.worker_views) == 1
     heard = world.silent_seconds < FRESH_SECONDS  # by others
     if pod.phase != "Running" or not (heard or (alone and world.silence.total > world.silence.silent)):
         return None
@@ -109,10 +111,12 @@ def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failu
     limit = LONE_SECONDS if alone else NEVER_HEARD_SECONDS
     if min(waited, world.leader_age_seconds) < limit:
         return None
-    message = f"the launcher of worker {seat.index} has never been heard, {limit:.0f} s after its container began"
+    message = (
+        f"the launcher of worker {worker_view.index} has never been heard, {limit:.0f} s after its container began"
+    )
     if alone:
-        return lone_failure(gang, seat, Kind.LAUNCHER_SILENT, f"{message}, launchers of other jobs are")
-    return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
+        return lone_failure(gang, worker_view, Kind.LAUNCHER_SILENT, f"{message}, launchers of other jobs are")
+    return failure_of(worker_view, Kind.LAUNCHER_SILENT, next_level(gang, worker_view, Kind.LAUNCHER_SILENT), message)
 
 
 def _others_heard_seconds(world: JobWorld) -> float:
@@ -120,7 +124,7 @@ def _others_heard_seconds(world: JobWorld) -> float:
 
     When a leader that nobody could reach is reached again, one launcher is the first: the others are no later than it is.
     """
-    if len(world.seats) == 1:
+    if len(world.worker_views) == 1:
         return math.inf
     return world.derived(_heard_seconds)
 
@@ -137,26 +141,26 @@ def _have_ended(world: JobWorld) -> bool:
     return bool(heard) and all(view.attempt == attempt and view.state == EXITED for view in heard)
 
 
-def silent_node(world: JobWorld, seat: Seat, timeout: float) -> Failure | None:
+def silent_node(world: JobWorld, worker_view: WorkerView, timeout: float) -> Failure | None:
     """A node whose kubelet has sent no heartbeat for so long, and that the control plane has noticed."""
-    node = seat.node
+    node = worker_view.node
     if node is None or node.ready or world.heartbeat_age_seconds(node.name) < timeout:
         return None
     if timeout < WHOLE_GANG_SECONDS and world.dark.widespread:
-        return silent_node(world, seat, WHOLE_GANG_SECONDS)
+        return silent_node(world, worker_view, WHOLE_GANG_SECONDS)
     message = f"node {node.name} has sent no heartbeat for {timeout:.0f} s and is not ready ({node.ready_reason})"
-    return failure_of(seat, Kind.NODE_UNREACHABLE, Level.REPLACE, message)
+    return failure_of(worker_view, Kind.NODE_UNREACHABLE, Level.REPLACE, message)
 
 
-def _witnesses(world: JobWorld, seat: Seat, timeout: float) -> list[str]:
-    node, witnesses = seat.node, []
-    if world.heartbeat_age_seconds(seat.member.node) >= timeout:
+def _witnesses(world: JobWorld, worker_view: WorkerView, timeout: float) -> list[str]:
+    node, witnesses = worker_view.node, []
+    if world.heartbeat_age_seconds(worker_view.member.node) >= timeout:
         witnesses.append("its kubelet sends no heartbeat")
     if node is not None and not node.ready and node.ready_reason != STATUS_UNKNOWN:
         witnesses.append(f"its node is not ready ({node.ready_reason})")
     peers = [
         seconds
-        for view, seconds in world.complaints.get(seat.index, ())
+        for view, seconds in world.complaints.get(worker_view.index, ())
         if view.heard_age_seconds < timeout / 2 and seconds >= timeout * PEER_SHARE_OF_TIMEOUT
     ]
     if peers:

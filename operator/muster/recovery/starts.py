@@ -9,7 +9,7 @@ from muster.protocol.messages import IDLE
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.judging import judges
 from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 
 RECLAIM_DEADLINE_SECONDS = 30.0
@@ -26,83 +26,85 @@ TIMES_AS_LONG = 10.0
 SLOW_LISTING_SECONDS = 600.0
 
 
-def start_failed(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
+def start_failed(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Failure | None:
     """A pod that does not come to run, or is being deleted."""
     if pod.deleting:
-        return failure_of(seat, Kind.POD_DELETED, Level.POD, f"pod {pod.name} is being deleted")
+        return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {pod.name} is being deleted")
     begun = world.gang is not None and world.gang.spec.go is not None
-    if pod.phase != "Pending" or (begun and seat.runs):  # a start waits for sidecars, too; what trains goes on without
+    if pod.phase != "Pending" or (
+        begun and worker_view.runs
+    ):  # a start waits for sidecars, too; what trains goes on without
         return None
     # A predecessor that is proved dead may still not give its node's accelerators back.
-    return stuck_predecessor(world, seat) or _start_timeout(world, seat, pod)
+    return stuck_predecessor(world, worker_view) or _start_timeout(world, worker_view, pod)
 
 
-def stuck_predecessor(world: JobWorld, seat: Seat) -> Failure | None:
+def stuck_predecessor(world: JobWorld, worker_view: WorkerView) -> Failure | None:
     """A pod of before on the same node that its kubelet does not bring to an end."""
-    for pod in world.others.get(seat.index, ()):
-        same_place = pod.incarnation < seat.member.incarnation and pod.node == seat.member.node
+    for pod in world.others.get(worker_view.index, ()):
+        same_place = pod.incarnation < worker_view.member.incarnation and pod.node == worker_view.member.node
         if not same_place or pod.terminal or not pod.deleting:
             continue
         if world.ages_of(pod).deleting > pod.grace_seconds + POD_STUCK_SECONDS:
-            message = f"pod {pod.name} on {seat.member.node} should have ended {POD_STUCK_SECONDS:.0f} s ago"
-            return failure_of(seat, Kind.POD_STUCK, Level.REPLACE, message)
+            message = f"pod {pod.name} on {worker_view.member.node} should have ended {POD_STUCK_SECONDS:.0f} s ago"
+            return failure_of(worker_view, Kind.POD_STUCK, Level.REPLACE, message)
     return None
 
 
-def _start_timeout(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
+def _start_timeout(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Failure | None:
     """A pod that does not come to run on its node although others of the gang do on theirs."""
     if world.ages_of(pod).there < POD_START_SECONDS or not any(
         other.phase == "Running" for other in world.pods.values()
     ):
         return None
-    message = (
-        f"pod {pod.name} has not started on {seat.member.node} within {POD_START_SECONDS / 60:.0f} min, others have"
-    )
-    return failure_of(seat, Kind.POD_START_TIMEOUT, Level.REPLACE, message)
+    message = f"pod {pod.name} has not started on {worker_view.member.node} within {POD_START_SECONDS / 60:.0f} min, others have"
+    return failure_of(worker_view, Kind.POD_START_TIMEOUT, Level.REPLACE, message)
 
 
-def barrier_failed(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
+def barrier_failed(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """A worker that keeps the others waiting for the next start, though it is heard."""
     # A leader that is new, or was cut off, has only just been able to tell the launcher; one that is idle has nothing to end.
     waited = min(world.attempt_age_seconds, world.leader_age_seconds, launcher.talking_age_seconds)
-    unlisted = world.job.spec.checkpoint.directory and seat.index not in world.listed
+    unlisted = world.job.spec.checkpoint.directory and worker_view.index not in world.listed
     if launcher.heard_age_seconds >= FRESH_SECONDS:
-        return _slow_listing(world, gang, seat) if unlisted else None
+        return _slow_listing(world, gang, worker_view) if unlisted else None
     if waited > RECLAIM_DEADLINE_SECONDS and launcher.state != IDLE:
-        message = f"worker {seat.index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
-        return failure_of(seat, Kind.RECLAIM_SLOW, Level.POD, message)
+        message = f"worker {worker_view.index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
+        return failure_of(worker_view, Kind.RECLAIM_SLOW, Level.POD, message)
     if waited > STUCK_SECONDS and launcher.loop_age_seconds - launcher.heard_age_seconds > STUCK_SECONDS:
-        return _stuck(gang, seat, launcher)
+        return _stuck(gang, worker_view, launcher)
     if not unlisted:
         return None
-    return _listing_failure(world, gang, seat, launcher, waited) or _slow_listing(world, gang, seat)
+    return _listing_failure(world, gang, worker_view, launcher, waited) or _slow_listing(world, gang, worker_view)
 
 
-def _listing_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView, waited: float) -> Failure | None:
+def _listing_failure(
+    world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView, waited: float
+) -> Failure | None:
     """One that cannot list the checkpoints, or not judge them, where others that are asked for the same can."""
     error, waited = launcher.checkpoint_error, min(waited, world.listing_age_seconds)
-    if len(world.seats) == 1:
-        message = f"worker {seat.index} cannot list the checkpoints: {error}"
+    if len(world.worker_views) == 1:
+        message = f"worker {worker_view.index} cannot list the checkpoints: {error}"
         if not error or launcher.checkpoint_error_kind == UNVERIFIED or waited < LONE_SECONDS:
             return None
-        return lone_failure(gang, seat, Kind.LISTING_STUCK, message)
-    longest = LAGGING_SECONDS if error else _longest_listing(world, gang, seat)
+        return lone_failure(gang, worker_view, Kind.LISTING_STUCK, message)
+    longest = LAGGING_SECONDS if error else _longest_listing(world, gang, worker_view)
     if min(waited, _judging_seconds(world, gang)) < longest:
         return None
-    if not _like_it(world, gang, seat):
+    if not _like_it(world, gang, worker_view):
         return None  # nobody can: that is the storage, and another node would do no better
-    message = f"worker {seat.index} cannot list the checkpoints, others can: {error or _no_end(longest)}"
-    return failure_of(seat, Kind.LISTING_STUCK, next_level(gang, seat, Kind.LISTING_STUCK), message)
+    message = f"worker {worker_view.index} cannot list the checkpoints, others can: {error or _no_end(longest)}"
+    return failure_of(worker_view, Kind.LISTING_STUCK, next_level(gang, worker_view, Kind.LISTING_STUCK), message)
 
 
-def _slow_listing(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
+def _slow_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
     """A worker that is heard now and then only, as on a node that is much too slow, and whose listing does not come."""
-    begun = world.ages_of(seat.pod).running if seat.pod else 0.0
+    begun = world.ages_of(worker_view.pod).running if worker_view.pod else 0.0
     waited = min(world.attempt_age_seconds, world.leader_age_seconds, world.listing_age_seconds, begun)
-    if min(waited, _judging_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _like_it(world, gang, seat):
+    if min(waited, _judging_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _like_it(world, gang, worker_view):
         return None
-    message = f"worker {seat.index} cannot list the checkpoints, others can: {_no_end(SLOW_LISTING_SECONDS)}"
-    return failure_of(seat, Kind.LISTING_STUCK, next_level(gang, seat, Kind.LISTING_STUCK), message)
+    message = f"worker {worker_view.index} cannot list the checkpoints, others can: {_no_end(SLOW_LISTING_SECONDS)}"
+    return failure_of(worker_view, Kind.LISTING_STUCK, next_level(gang, worker_view, Kind.LISTING_STUCK), message)
 
 
 def _no_end(seconds: float) -> str:
@@ -115,34 +117,34 @@ def _judging_seconds(world: JobWorld, gang: Gang) -> float:
     return math.inf if since is None else (world.now - since).total_seconds()
 
 
-def _like_it(world: JobWorld, gang: Gang, seat: Seat) -> Collection[int]:
+def _like_it(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Collection[int]:
     """Workers that have listed what this one is asked to list."""
     chosen = {judge.index for judge in judges(world, gang.spec)}
-    return world.listed & chosen if seat.index in chosen else world.listed
+    return world.listed & chosen if worker_view.index in chosen else world.listed
 
 
-def _longest_listing(world: JobWorld, gang: Gang, seat: Seat) -> float:
+def _longest_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> float:
     """How long the listing of a worker may take, by the slowest of those that have come to an end."""
-    ages = [world.views[index].scanned_age_seconds for index in _like_it(world, gang, seat)]
+    ages = [world.views[index].scanned_age_seconds for index in _like_it(world, gang, worker_view)]
     if not ages or None in ages:
         return SLOW_LISTING_SECONDS
     took = world.listing_age_seconds - min(age for age in ages if age is not None)
     return min(SLOW_LISTING_SECONDS, max(LAGGING_SECONDS, TIMES_AS_LONG * took))
 
 
-def not_started(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
+def not_started(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """It has its go and does not start, while others have started."""
     waited = min(world.go_age_seconds, world.leader_age_seconds) if gang.spec.go else 0.0
     if waited < LAGGING_SECONDS or launcher.heard_age_seconds >= FRESH_SECONDS or launcher.ranks:
         return None
-    others = (view for index, view in world.views.items() if index != seat.index)
-    if not any(view.attempt == gang.spec.attempt and view.ranks for view in others) and len(world.seats) > 1:
+    others = (view for index, view in world.views.items() if index != worker_view.index)
+    if not any(view.attempt == gang.spec.attempt and view.ranks for view in others) and len(world.worker_views) > 1:
         return None
-    return _stuck(gang, seat, launcher)
+    return _stuck(gang, worker_view, launcher)
 
 
-def _stuck(gang: Gang, seat: Seat, launcher: LauncherView) -> Failure:
+def _stuck(gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure:
     still = max(0.0, launcher.loop_age_seconds - launcher.heard_age_seconds)
     done = f"has done nothing for {still:.0f} s" if still > STUCK_SECONDS else "does not come to start its ranks"
-    message = f"the launcher of worker {seat.index} reports, but {done} (a program on storage that is stalled?), and the gang waits"
-    return failure_of(seat, Kind.LAUNCHER_STUCK, next_level(gang, seat, Kind.LAUNCHER_STUCK), message)
+    message = f"the launcher of worker {worker_view.index} reports, but {done} (a program on storage that is stalled?), and the gang waits"
+    return failure_of(worker_view, Kind.LAUNCHER_STUCK, next_level(gang, worker_view, Kind.LAUNCHER_STUCK), message)

@@ -60,7 +60,7 @@ class Option(ApiModel):
     gain: Estimate = Field(description="ETTR beyond that of the plan.")
 
 
-class Overdrawn(ApiModel):
+class BudgetExhausted(ApiModel):
     """In how many lives the default budgets of restarts would have ended the job."""
 
     own: int = Field(description="Failures of the job's own making: recovery.applicationRestartsPerDay.")
@@ -83,7 +83,7 @@ class Answer(ApiModel):
     checkpoints: list[Option] = Field(description="Other intervals, the plan's included, shortest first.")
     best_checkpoint_seconds: float = Field(description="The best of `checkpoints`.")
     young_daly_seconds: float = Field(description="The best interval by the formula.")
-    overdrawn: Overdrawn = Field(
+    budget_exhausted: BudgetExhausted = Field(
         description="Lives in which a default budget would have ended the job; here it goes on."
     )
 
@@ -150,9 +150,9 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int, lived: Callable[[in
         checkpoints=intervals,
         best_checkpoint_seconds=max(intervals, key=lambda option: option.ettr).checkpoint_seconds,
         young_daly_seconds=young_daly_seconds(plan),
-        overdrawn=Overdrawn(
-            own=sum(account.own_overdrawn for account in accounts),
-            nodes=sum(account.nodes_overdrawn for account in accounts),
+        budget_exhausted=BudgetExhausted(
+            own=sum(account.own_budget_exhausted for account in accounts),
+            nodes=sum(account.nodes_budget_exhausted for account in accounts),
         ),
     )
 

@@ -49,15 +49,15 @@ class Account:
         useful: training that was kept.
         saving: training stood still for a save.
         losses: what each cause has cost, by its place in the list.
-        own_overdrawn: the job's own failures have overdrawn the default budget of restarts, and would have ended it.
-        nodes_overdrawn: the same of failures of nodes.
+        own_budget_exhausted: the job's own failures have exhausted the default budget of restarts, and would have ended it.
+        nodes_budget_exhausted: the same of failures of nodes.
     """
 
     useful: float = 0.0
     saving: float = 0.0
     losses: list[Loss] = field(default_factory=list)
-    own_overdrawn: bool = False
-    nodes_overdrawn: bool = False
+    own_budget_exhausted: bool = False
+    nodes_budget_exhausted: bool = False
 
 
 Moments = tuple[float, float, float]
@@ -81,7 +81,7 @@ class _Budget:
     most: int
     counted: list[tuple[float, float]] = field(default_factory=list)
 
-    def overdrawn(self, at: float, reached: float, complete: float) -> bool:
+    def budget_exhausted(self, at: float, reached: float, complete: float) -> bool:
         """Count one more; whether that ends the job.
 
         Args:
@@ -143,10 +143,10 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
             account.losses[blow.cause].redone += lost
         account.losses[blow.cause].failures += 1
         if way.own:
-            if not account.own_overdrawn:
-                account.own_overdrawn = own.overdrawn(blow.at, account.useful + lost, account.useful)
-        elif not account.nodes_overdrawn:
-            account.nodes_overdrawn = nodes.overdrawn(blow.at, account.useful + lost, account.useful)
+            if not account.own_budget_exhausted:
+                account.own_budget_exhausted = own.budget_exhausted(blow.at, account.useful + lost, account.useful)
+        elif not account.nodes_budget_exhausted:
+            account.nodes_budget_exhausted = nodes.budget_exhausted(blow.at, account.useful + lost, account.useful)
         now = _recovery(plan, way, blow, now, free, away)
     if plan.seconds < now.trains:
         _recover(account, now, plan.seconds)

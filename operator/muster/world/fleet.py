@@ -215,7 +215,7 @@ class Fleet:
         ailing: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
         doubted: Mapping[str, Doubt] = _NOTHING,  # type: ignore[assignment]
     ) -> "Fleet":
-        """A fleet as it is: nodes by name; holders, amounts used, exclusions, ailments and doubts by node; names by job uid."""
+        """A fleet as it is: nodes by name; holders, amounts used, exclusions, node faults and doubts by node; names by job uid."""
         fleet = cls(policy, KnownAges(lease_age_seconds))
         fleet.names.update(names)
         fleet._excluded.update(excluded)
@@ -351,7 +351,7 @@ class Fleet:
         """Why the node's health keeps workers from it; None if it does not."""
         return self._excluded.get(node)
 
-    def ail(self, node: str, what: str) -> bool:
+    def set_node_fault(self, node: str, what: str) -> bool:
         """What is wrong with the node, "" if nothing, whether or not that keeps workers from it; True if that is news."""
         before = self._ailing.get(node, "")
         if what != before:
@@ -361,7 +361,7 @@ class Fleet:
             self._ailing[node] = what
         return what != before
 
-    def ailment(self, node: str) -> str:
+    def node_fault(self, node: str) -> str:
         """What is wrong with the node, though it may be held by the breaker or left to others; "" if nothing."""
         return self._ailing.get(node, "")
 

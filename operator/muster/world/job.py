@@ -54,7 +54,7 @@ class CreateError:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class WorkerView:
     """One member of the gang with everything that is seen of it.
 
     Attributes:
@@ -165,8 +165,8 @@ class JobWorld:
             this attempt; infinite where nobody has told.
         go_age_seconds: for how long this process has seen the go of the current attempt; 0 before it.
         pod_ages: by uid, of pods that have not begun, or are on their way out; before the go of all.
-        ghost_ages: by uid, for how many seconds this process has seen each ghost of the record with its present proof.
-        disowned: by uid, for how many seconds the kubelet of a ghost's node has been heard without a break and was ready,
+        unfenced_ages: by uid, for how many seconds this process has seen each unfenced worker of the record with its present proof.
+        disowned: by uid, for how many seconds the kubelet of an unfenced worker's node has been heard without a break and was ready,
             while the API server had no such pod or had it as ended: it ends what runs of it.
         checkers: what the checkers of the members' nodes last said, by node; before the go.
         standards: what healthy figures are, for the keys of these checkers.
@@ -194,7 +194,7 @@ class JobWorld:
     listing_age_seconds: float = math.inf
     go_age_seconds: float = 0.0
     pod_ages: Mapping[str, PodAges] = field(default_factory=dict)
-    ghost_ages: Mapping[str, float] = field(default_factory=dict)
+    unfenced_ages: Mapping[str, float] = field(default_factory=dict)
     disowned: Mapping[str, float] = field(default_factory=dict)
     template_verdict: TemplateVerdict | None = None
     create_error: CreateError | None = None
@@ -223,14 +223,14 @@ class JobWorld:
         return [pod_name_in(self.gang_name, member.index, member.incarnation) for member in members]
 
     @cached_property
-    def seats(self) -> list[Seat]:
+    def worker_views(self) -> list[WorkerView]:
         """The members of the record, each with what is seen of it."""
         members = self.gang.spec.members if self.gang else ()
-        return [self._seat(member, name) for name, member in zip(self.names, members, strict=True)]
+        return [self._worker_view(member, name) for name, member in zip(self.names, members, strict=True)]
 
-    def _seat(self, member: Member, name: str) -> Seat:
+    def _worker_view(self, member: Member, name: str) -> WorkerView:
         pod = self._pod(name, member)
-        return Seat(
+        return WorkerView(
             member.index,
             member,
             name,
@@ -253,12 +253,12 @@ class JobWorld:
         return named or next((container.get("name") for container in self.job.spec.containers), None)
 
     @cached_property
-    def by_index(self) -> Mapping[int, Seat]:
+    def by_index(self) -> Mapping[int, WorkerView]:
         """The same by the members' indices."""
-        return {seat.index: seat for seat in self.seats}
+        return {worker_view.index: worker_view for worker_view in self.worker_views}
 
     @cached_property
-    def first(self) -> Seat:
+    def first(self) -> WorkerView:
         """The worker of rank 0, to which the others connect; there has to be one."""
         first = self.gang.spec.first if self.gang else None
         assert first is not None
@@ -286,13 +286,17 @@ class JobWorld:
     @cached_property
     def views(self) -> Mapping[int, LauncherView]:
         """What the launchers of the gang's members last said, by worker index."""
-        return {seat.index: seat.launcher for seat in self.seats if seat.launcher is not None}
+        return {
+            worker_view.index: worker_view.launcher
+            for worker_view in self.worker_views
+            if worker_view.launcher is not None
+        }
 
     @cached_property
     def listed(self) -> frozenset[int]:
         """Workers that have told which checkpoints there are, for this attempt; of one who judges: and which is complete.
 
-        What they looked at before the last ghost was proved dead does not count.
+        What they looked at before the last unfenced worker was proved dead does not count.
         """
         attempt, listing = (self.gang.spec.attempt, self.gang.spec.listing) if self.gang else (0, 0)
         return frozenset(

@@ -337,7 +337,7 @@ def test_a_repair_is_handed_over_done_by_the_example_and_proved(bed: Bed, traini
         assert tainted(bed) == {sick}, "nothing that is seen lets it back while somebody repairs it"
         bed.kubectl("exec", "-n", REPAIRS, "deploy/repair", "--", "touch", "/tmp/booted")
         ended = time.monotonic()
-        wait_until("the end of it", lambda: told() == {"RepairUnproven"}, 60)
+        wait_until("the end of it", lambda: told() == {"RepairNotVerified"}, 60)
         assert request()["status"] == {"phase": "Done", "message": f"examples/repair: Reboot of {sick}"}
         assert tainted(bed) == {sick}, "nobody is believed"
         wait_until(f"{sick} to be proved well", lambda: is_well_again(bed, sick), 180)

@@ -44,7 +44,7 @@ MODELS: dict[str, type[ApiModel]] = {
             "Gang",
             {
                 "spec.members": [{"index": 0, "rank": 0}],
-                "spec.ghosts": [
+                "spec.unfencedWorkers": [
                     {
                         "pod": "a",
                         "fencedTime": TIME,

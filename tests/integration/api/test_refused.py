@@ -912,7 +912,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
         "resume": {"step": 5, "path": "/checkpoints/5"},
         "resumePreset": "Megatron",
     },
-    "ghosts": [{"pod": "small-1-1", "podUid": "2", "node": "node-2", "fencedTime": TIME}],
+    "unfencedWorkers": [{"pod": "small-1-1", "podUid": "2", "node": "node-2", "fencedTime": TIME}],
     "leave": {"reason": "Drain", "nodes": ["node-1"], "since": TIME, "deadline": TIME, "afterStep": 5},
     "incidents": [
         {

@@ -281,7 +281,7 @@ async def test_a_node_that_jobs_of_two_owners_have_failed_on_is_to_be_tested_and
         await scene.eventually("it is suspect", functools.partial(is_in_state, scene, bad, "Suspect"))
         told = await health(scene, bad)
         (finding,) = told["findings"]
-        assert (told["reason"], finding["source"], told["effect"]) == ("CheckWanted", "jobs", "")
+        assert (told["reason"], finding["source"], told["effect"]) == ("CheckRequested", "jobs", "")
         assert f"{scene.namespace}/job attempt 1 RankFailed (exit code 7)" in finding["message"]
         assert f"{other}/gpt attempt 4 RankFailed (exit code 7)" in finding["message"]
         assert "secret" not in finding["message"]
@@ -298,5 +298,5 @@ async def test_a_node_that_jobs_of_two_owners_have_failed_on_is_to_be_tested_and
         await operator.stop()
         await scene.operators.start()
         await scene.eventually("a new leader says the same", functools.partial(is_in_state, scene, bad, "Suspect"))
-        assert (await health(scene, bad))["reason"] == "CheckWanted"
+        assert (await health(scene, bad))["reason"] == "CheckRequested"
         await patiently(lambda: scene.api.delete(paths.muster("gangs", namespace=other)))

@@ -111,7 +111,7 @@ async def test_a_cordoned_node_is_left_after_a_checkpoint(scene: Scene) -> None:
     assert left not in [member["node"] for member in gang["members"]]
     assert gang["incidents"][0]["faultClass"] == "Planned"
     assert [start.resumed_step for start in scene.ledger.starts[3:]] == [15] * 3
-    await scene.eventually("an Event tells it", lambda: told(scene, "NodeLeft", left))
+    await scene.eventually("an Event tells it", lambda: told(scene, "NodeEvacuated", left))
 
 
 async def test_a_deleted_node_without_another_one_is_let_go_after_a_checkpoint(scene: Scene) -> None:
@@ -136,7 +136,7 @@ async def test_a_deleted_node_without_another_one_is_let_go_after_a_checkpoint(s
     await scene.eventually("no pod keeps the node", lambda: no_pods(scene))
     gang = await scene.gang()
     assert gang
-    assert (gang["members"], gang["reason"]) == ([], "NodeTakenAway")
+    assert (gang["members"], gang["reason"]) == ([], "NodeRemoved")
     await scene.eventually("an Event tells it", lambda: told(scene, "StoppedForRemoval", worker.node))
     await scene.hand.patch_node(worker.node, {"metadata": {"finalizers": None}})
     await scene.add_nodes(1, "m")

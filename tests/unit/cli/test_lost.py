@@ -105,13 +105,19 @@ def with_a_job(api: Any, **spec: Any) -> None:
     )
 
 
-GHOST = {"pod": "llama-0", "podUid": "p0", "node": "gpu-9", "fencedTime": "2026-01-01T00:00:00Z", "proof": "Death"}
+UNFENCED_WORKER = {
+    "pod": "llama-0",
+    "podUid": "p0",
+    "node": "gpu-9",
+    "fencedTime": "2026-01-01T00:00:00Z",
+    "proof": "Death",
+}
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        pytest.param({"ghosts": [GHOST]}, id="a ghost was there"),
+        pytest.param({"unfencedWorkers": [UNFENCED_WORKER]}, id="an unfenced worker was there"),
         pytest.param({"members": [{"index": 0, "rank": 0, "node": "gpu-9"}]}, id="a member is there"),
     ],
 )
@@ -128,7 +134,7 @@ def test_a_node_that_is_gone_is_lost_if_a_job_names_it_still(api: Any, command: 
 
 def test_a_node_that_nothing_names_is_refused_though_others_are_gone(api: Any, command: Run) -> None:
     put_nodes(api, "gpu-1")
-    with_a_job(api, ghosts=[GHOST])
+    with_a_job(api, unfenced_workers=[UNFENCED_WORKER])
     assert "did you mean gpu-9" in failed(command("lost", "gpu-99", "gpu-9", *SURE))
     assert patches(api) == []
 

@@ -222,9 +222,9 @@ def test_a_large_gang_shows_only_those_of_whom_there_is_something_to_say(printed
 
 
 def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., str]) -> None:
-    ghost = {"pod": "p", "node": "gpu-1", "fencedTime": ago(0), "attempt": 2}
+    unfenced_worker = {"pod": "p", "node": "gpu-1", "fencedTime": ago(0), "attempt": 2}
     found = stood(
-        {"ghosts": [ghost], "holdUntil": rfc3339(NOW + timedelta(seconds=40))},
+        {"unfencedWorkers": [unfenced_worker], "holdUntil": rfc3339(NOW + timedelta(seconds=40))},
         state="Recovering",
         reason="NodeLost",
         nodesReady="1/2",

@@ -158,7 +158,7 @@ async def test_many_that_are_silent_at_once_take_no_fleet_out(fleet: Fleet, shar
     for name in names[:share]:
         fleet.pod(name, uid="another-" + name)
     await fleet.after(1)
-    assert fleet.told.policies == ["AgentsSilent", "AgentsHeardAgain"]
+    assert fleet.told.policies == ["AgentsSilent", "AgentsRecovered"]
 
 
 async def test_who_is_avoided_already_stays_so_when_all_fall_silent(fleet: Fleet) -> None:

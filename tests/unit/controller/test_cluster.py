@@ -313,8 +313,8 @@ def test_a_launcher_is_forgotten_once_its_pod_is_gone_and_its_record_has_dropped
     for pod in pods:
         cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
     assert known() == {"p0", "p1"}
-    ghost = {"pod": pods[1].name, "podUid": "p1", "node": "n1", "fencedTime": "2026-01-31T12:00:30Z"}
-    cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=11, ghosts=[ghost]))
+    unfenced_worker = {"pod": pods[1].name, "podUid": "p1", "node": "n1", "fencedTime": "2026-01-31T12:00:30Z"}
+    cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=11, unfenced_workers=[unfenced_worker]))
     assert known() == {"p1"}, "its fence has to be outwaited"
     scene.clock.advance(1.0)
     hear(scene, "p1", state=messages.LEAVING, alive=False)
@@ -402,14 +402,20 @@ def test_the_ages_of_a_world_are_those_of_its_moment(scene: Any, make: Any, kube
 
 
 def a_lost_pod(scene: Any, make: Any) -> tuple[Any, Any]:
-    """A job with a ghost on n1, whose pod is there."""
+    """A job with an unfenced worker on n1, whose pod is there."""
     job = make.job()
     scene.cluster.jobs.store.assume(job)
     scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 1, ready=True))
     pod = make.pod(job, 1, "p1", node="n1")
     scene.cluster.pods.store.assume(pod)
-    ghost = {"pod": pod.name, "podUid": "p1", "node": "n1", "fencedTime": "2026-01-31T12:00:30Z", "proof": "Death"}
-    scene.cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=11, ghosts=[ghost]))
+    unfenced_worker = {
+        "pod": pod.name,
+        "podUid": "p1",
+        "node": "n1",
+        "fencedTime": "2026-01-31T12:00:30Z",
+        "proof": "Death",
+    }
+    scene.cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=11, unfenced_workers=[unfenced_worker]))
     return job, pod
 
 
@@ -450,14 +456,20 @@ def test_a_pod_that_lost_our_marks_runs_on(scene: Any, make: Any, kubelets: Kube
     assert (world.pods, world.disowned) == ({}, {})
 
 
-def test_a_ghost_is_as_old_as_this_leader_has_seen_it_with_its_proof(scene: Any, make: Any) -> None:
+def test_an_unfenced_worker_is_as_old_as_this_leader_has_seen_it_with_its_proof(scene: Any, make: Any) -> None:
     job, pod = a_lost_pod(scene, make)
-    assert scene.cluster.world(job).ghost_ages == {"p1": 0.0}
+    assert scene.cluster.world(job).unfenced_ages == {"p1": 0.0}
     scene.clock.advance(40.0)
-    assert scene.cluster.world(job).ghost_ages == {"p1": 40.0}
-    ghost = {"pod": pod.name, "podUid": "p1", "node": "n1", "fencedTime": "2026-01-31T12:00:30Z", "leftSeconds": 17}
-    scene.cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=12, ghosts=[ghost]))
-    assert scene.cluster.world(job).ghost_ages == {"p1": 0.0}, "its fence counts from now"
+    assert scene.cluster.world(job).unfenced_ages == {"p1": 40.0}
+    unfenced_worker = {
+        "pod": pod.name,
+        "podUid": "p1",
+        "node": "n1",
+        "fencedTime": "2026-01-31T12:00:30Z",
+        "leftSeconds": 17,
+    }
+    scene.cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=12, unfenced_workers=[unfenced_worker]))
+    assert scene.cluster.world(job).unfenced_ages == {"p1": 0.0}, "its fence counts from now"
 
 
 def test_a_go_is_as_old_as_this_leader_has_seen_it(scene: Any, make: Any) -> None:
@@ -810,9 +822,9 @@ def test_heartbeats_are_looked_at_closely_while_somebody_of_a_job_is_not_as_he_s
     assert asks()
     cluster.nodes.store.assume(NodeView("n1", "uid-n1", 10, ready=True))
     assert not asks()
-    ghost = {"pod": "old", "podUid": "px", "node": "n7", "fencedTime": "2026-01-31T12:00:30Z"}
-    cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11, ghosts=[ghost]))
-    assert asks(), "whether a ghost's kubelet lives has to be seen"
+    unfenced_worker = {"pod": "old", "podUid": "px", "node": "n7", "fencedTime": "2026-01-31T12:00:30Z"}
+    cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11, unfenced_workers=[unfenced_worker]))
+    assert asks(), "whether an unfenced worker's kubelet lives has to be seen"
 
 
 GPUS = "requests.nvidia.com/gpu"
@@ -1039,7 +1051,7 @@ class TestAReservationThatIsNotUsed:
             scene.clock.now += 86400 if number == 5 else 0
         assert charged == []
 
-    @pytest.mark.parametrize("reason", ["AssemblyTimedOut", "BurnInFailed", "GaveWay", "NamespaceLimit"])
+    @pytest.mark.parametrize("reason", ["AssemblyTimedOut", "BurnInFailed", "NodesYielded", "NamespaceLimit"])
     def test_is_not_counted_here_where_muster_gives_it_back(
         self, scene: Any, make: Any, job: Any, charged: list[Any], reason: str
     ) -> None:
@@ -1317,13 +1329,13 @@ class TestTheLimitOfANamespace:
         assert scene.cluster.fleet.holders("n0") == set()
 
 
-def test_more_ghosts_than_a_job_can_have_left_give_no_node(scene: Any, make: Any) -> None:
+def test_more_unfenced_workers_than_a_job_can_have_left_give_no_node(scene: Any, make: Any) -> None:
     job = make.job(workers=1)
-    ghosts = [
+    unfenced_workers = [
         {"pod": f"g{number}", "podUid": f"g{number}", "node": f"n{number}", "fencedTime": "2026-01-31T12:00:00Z"}
         for number in (5, 6)
     ]
     scene.cluster.jobs.store.assume(job)
-    scene.cluster.gangs.store.assume(make.gang(job, "p0", ghosts=ghosts))
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", unfenced_workers=unfenced_workers))
     scene.cluster.pods.store.assume(make.pod(job, 0, "g5", name="g5", node="n5", requests={"cpu": 100}))
     assert scene.cluster.fleet.holders("n5") == set()

@@ -797,11 +797,11 @@ async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stag
     assert exclusion is not None
     assert exclusion.leave is (Leave.NO if held else Leave.NOW)
     assert exclusion.last_choice is held
-    assert fleet.ailment("n1").startswith("Xid79: ")
-    assert fleet.ailment("n2") == ""
+    assert fleet.node_fault("n1").startswith("Xid79: ")
+    assert fleet.node_fault("n2") == ""
     stage.api.put("nodehealths", {"metadata": {"name": "n1", "uid": "health-n1"}})
     await stage.look()
-    assert fleet.ailment("n1") == ""
+    assert fleet.node_fault("n1") == ""
 
 
 @pytest.mark.parametrize(
@@ -831,10 +831,10 @@ async def test_what_ails_a_node_is_known_whatever_is_done_about_it(
     await stage.look()
     fleet = stage.cluster.fleet
     exclusion = fleet.exclusion("n0")
-    assert (exclusion and exclusion.leave, bool(fleet.ailment("n0"))) == (leave, ails)
+    assert (exclusion and exclusion.leave, bool(fleet.node_fault("n0"))) == (leave, ails)
 
 
-async def test_a_cordon_is_no_ailment(stage: Stage) -> None:
+async def test_a_cordon_is_no_node_fault(stage: Stage) -> None:
     stage.add("n0")
     human = {"decision": "Cordon", "reason": "rack work", "time": NOW.isoformat()}
     stage.api.put("nodehealths", {"metadata": {"name": "n0", "uid": "h"}, "spec": {"human": human}})
@@ -910,12 +910,12 @@ async def test_nodes_that_are_held_are_told_of_once_and_when_it_is_over(stage: S
         stage.say(f"n{number}", 79)
     await stage.look()
     await stage.look()
-    assert stage.told.policies == ["NodesHeld"]
+    assert stage.told.policies == ["BudgetExhausted"]
     for number in range(5):
         stage.say(f"n{number}", boot="boot-2")
     await stage.look()
     await stage.look()
-    assert stage.told.policies == ["NodesHeld", "NodesNoLongerHeld"]
+    assert stage.told.policies == ["BudgetExhausted", "BudgetAvailable"]
 
 
 async def test_records_of_machines_that_are_gone_are_deleted_in_time_a_few_at_a_turn(stage: Stage) -> None:

@@ -132,11 +132,11 @@ def test_only_so_many_jobs_have_rows_and_those_with_nodes_come_before_those_that
     for name, told in (("a", queued), ("b", status()), ("c", queued), ("d", status()), ("e", status())):
         figures.told(("ns", name), told)
     assert {key[1] for key in rows("job_state")} == {"b", "d"}
-    assert rows("jobs_without_figures") == {(): 3}
+    assert rows("jobs_without_metrics") == {(): 3}
     figures.told(("ns", "b"), ended())
     figures.told(("ns", "e"), status())
     assert {key[1] for key in rows("job_state")} == {"d", "e"}
-    assert rows("jobs_without_figures") == {(): 2}
+    assert rows("jobs_without_metrics") == {(): 2}
 
 
 def test_a_namespace_with_hundreds_of_suspended_jobs_hides_no_other_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

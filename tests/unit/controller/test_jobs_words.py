@@ -87,7 +87,7 @@ async def test_of_a_pool_no_more_are_tested_at_once_than_its_budget_and_the_next
         for owner in "ab":
             jobs.job(f"team-{owner}/job-{number}", (f"n{number}", NOW))
     await jobs.look()
-    assert [jobs.status(f"n{number}")["reason"] for number in range(4)] == ["CheckWanted"] * 4
+    assert [jobs.status(f"n{number}")["reason"] for number in range(4)] == ["CheckRequested"] * 4
     doubts = {node: doubt for node in ("n0", "n1", "n2", "n3") if (doubt := jobs.doubt(node)) is not None}
     first = {node for node, doubt in doubts.items() if doubt.wants_check}
     assert (len(doubts), len(first)) == (4, 2)
@@ -108,10 +108,10 @@ async def test_failures_of_two_owners_ask_for_a_check_and_take_no_node_out(jobs:
     jobs.job("team-b/gpt", ("n1", NOW))
     await jobs.look()
     status = jobs.status("n1")
-    assert (status["state"], status["reason"], status["effect"]) == ("Suspect", "CheckWanted", "")
+    assert (status["state"], status["reason"], status["effect"]) == ("Suspect", "CheckRequested", "")
     assert jobs.doubt("n1") == Doubt(NOW, True)
     assert (jobs.tainted(), list(jobs.cluster.fleet.excluded), status["incidents"]) == (set(), [], [])
-    assert jobs.cluster.fleet.ailment("n1") == ""
+    assert jobs.cluster.fleet.node_fault("n1") == ""
     assert [jobs.doubt(node) for node in ("n0", "n2", "n3")] == [None] * 3
 
 
@@ -144,7 +144,7 @@ async def test_an_event_tells_when_a_check_is_asked_for_of_a_node_that_was_suspe
     jobs.job("team-b/gpt", ("n1", NOW))
     await jobs.look()
     about_node = [note for kind, _, note in jobs.words if kind == "Node"]
-    assert [note.partition(":")[0] for note in about_node] == ["FollowedByFailures", "CheckWanted"]
+    assert [note.partition(":")[0] for note in about_node] == ["FollowedByFailures", "CheckRequested"]
 
 
 async def test_a_job_that_crashes_everywhere_takes_back_what_it_said(jobs: Jobs) -> None:

@@ -534,6 +534,6 @@ async def test_a_gang_that_could_not_be_assembled_costs_its_job_the_place_once(
     assert [told[:2] for told in charged] == [("ns", "uid-j")]
     world = scene.cluster.world(job)
     assert reconciler._queued_since(world) == gang.spec.time, "its age counts from then"
-    trained = gang.model_copy(update={"spec": gang.spec.model_copy(update={"reason": "GaveWay"})})
+    trained = gang.model_copy(update={"spec": gang.spec.model_copy(update={"reason": "NodesYielded"})})
     world = replace(world, gang=trained)
     assert reconciler._queued_since(world) == (job.metadata.creation_timestamp or world.now)

@@ -143,7 +143,7 @@ async def test_from_the_fault_to_the_proved_return(shop: Shop) -> None:
     assert shop.tainted() == {"a"}
     shop.becomes("Done")
     await shop.turn(2)
-    assert (shop.state(), shop.reasons()) == ("Degraded", ["RepairUnproven"])
+    assert (shop.state(), shop.reasons()) == ("Degraded", ["RepairNotVerified"])
     assert shop.request() is not None
     await shop.turn(3, LOOK_SECONDS)
     assert (shop.state(), shop.tainted()) == ("Healthy", set())
@@ -218,7 +218,7 @@ async def test_what_was_done_while_nobody_led_is_seen_to_have_been_done(shop: Sh
     shop.say("a", boot="boot-2")
     await shop.look()
     await shop.turn()
-    assert shop.reasons() == ["RepairUnproven"]
+    assert shop.reasons() == ["RepairNotVerified"]
 
 
 async def test_a_fault_that_goes_away_takes_the_request_with_it_unless_somebody_has_taken_it_on(shop: Shop) -> None:
@@ -287,7 +287,7 @@ async def test_somebody_deletes_what_is_in_progress(shop: Shop) -> None:
     await shop.look()
     del shop.api.objects[KIND, "a"]
     await shop.turn(1)
-    assert shop.reasons() == ["RepairUnproven"]
+    assert shop.reasons() == ["RepairNotVerified"]
     await shop.turn(3, LOOK_SECONDS)
     assert shop.state() == "Healthy"
 

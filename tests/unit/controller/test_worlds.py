@@ -5,7 +5,7 @@ import itertools
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, a_job, a_node, at, in_queue
 
-from muster.controller.worlds import NODES_PER_SEAT, PER_JOB, KeptWorlds
+from muster.controller.worlds import NODES_PER_WORKER_VIEW, PER_JOB, KeptWorlds
 from muster.lifecycle.decided import Decided, replay, write
 from muster.lifecycle.plan import Announcement, DeletePod, Plan, State, Telling
 from muster.lifecycle.step import decide
@@ -74,40 +74,43 @@ def test_a_job_that_fails_again_and_again_is_one_decision() -> None:
 
 
 def test_all_together_are_bounded_and_the_oldest_go_first() -> None:
-    kept = KeptWorlds(most_seats=100)
+    kept = KeptWorlds(most_worker_views=100)
     for name in "abcdef":
         kept.keep(("ns", name), decided(workers=24))
-    assert kept.seats <= 100
+    assert kept.worker_views <= 100
     assert [name for name in "abcdef" if kept.of(("ns", name))] == ["c", "d", "e", "f"]
 
 
 def test_the_newest_is_kept_whatever_its_size() -> None:
-    kept = KeptWorlds(most_seats=100)
+    kept = KeptWorlds(most_worker_views=100)
     kept.keep(("ns", "small"), decided())
     kept.keep(KEY, decided(workers=500))
     assert (len(kept.of(KEY)), kept.of(("ns", "small"))) == (1, [])
 
 
 def test_a_snapshot_counts_once_for_all_worlds_that_share_it() -> None:
-    fleet = Fleet.of({f"n{i}": a_node(f"n{i}") for i in range(10 * NODES_PER_SEAT)})
+    fleet = Fleet.of({f"n{i}": a_node(f"n{i}") for i in range(10 * NODES_PER_WORKER_VIEW)})
     kept = KeptWorlds()
     for name in "abc":
         kept.keep(("ns", name), decided(fleet=fleet.snapshot(KnownAges({}))))
-    assert kept.seats == 3 + 10
+    assert kept.worker_views == 3 + 10
     fleet.put_node(a_node("n1", ready=False))
     kept.keep(("ns", "d"), decided(fleet=fleet.snapshot(KnownAges({}))))
-    assert kept.seats == 4 + 2 * 10
+    assert kept.worker_views == 4 + 2 * 10
 
 
 def test_what_is_dropped_is_not_counted_any_more() -> None:
-    kept = KeptWorlds(most_seats=50)
+    kept = KeptWorlds(most_worker_views=50)
     fleet = Fleet.of({"n0": a_node("n0")})
     for number in range(200):
         fleet.put_node(a_node("n0", ready=bool(number % 2)))
         kept.keep(("ns", str(number % 7)), decided(workers=number % 5, fleet=fleet.snapshot(KnownAges({}))))
     left = [each.world for name in range(7) for each in kept.of(("ns", str(name)))]
     snapshots = {id(world.fleet.nodes): len(world.fleet.nodes) for world in left}
-    assert kept.seats == sum(1 + len(world.pods) for world in left) + sum(snapshots.values()) / NODES_PER_SEAT
+    assert (
+        kept.worker_views
+        == sum(1 + len(world.pods) for world in left) + sum(snapshots.values()) / NODES_PER_WORKER_VIEW
+    )
     assert len(kept._of) <= 7
 
 

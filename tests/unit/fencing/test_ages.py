@@ -1,28 +1,28 @@
-"""What a leader has seen of ghosts itself: heartbeats without a break, the go of the current attempt."""
+"""What a leader has seen of unfenced workers itself: heartbeats without a break, the go of the current attempt."""
 
 from typing import Any
 
-from tests.unit.lifecycle.builders import Scene, a_ghost, a_job, a_node
+from tests.unit.lifecycle.builders import Scene, a_job, a_node, an_unfenced_worker
 
 from muster.api.gang import Gang
-from muster.fencing.ages import BREAK_SECONDS, Beats, GhostAges
+from muster.fencing.ages import BREAK_SECONDS, Beats, UnfencedAges
 from muster.world.job import JobWorld
 
 
-def looked(seen: GhostAges, world: JobWorld, beats: Beats, now: float) -> GhostAges:
+def looked(seen: UnfencedAges, world: JobWorld, beats: Beats, now: float) -> UnfencedAges:
     seen.look(
         world.gang, {pod.uid for pod in world.pods.values() if not pod.terminal}, {"n0": a_node("n0")}, beats, now, now
     )
     return seen
 
 
-def with_ghost(attempt: int = 1, **pod: Any) -> Scene:
-    """A gang with the ghost of a pod on n0; the pod is as given, or gone."""
+def with_unfenced_worker(attempt: int = 1, **pod: Any) -> Scene:
+    """A gang with the unfenced worker of a pod on n0; the pod is as given, or gone."""
     here = Scene(a_job()).fleet().gang(attempt).pods()
     assert here.record is not None
     name, uid = here.world().names[0], here.uid(0)
-    ghost = a_ghost(uid, 0.0).model_copy(update={"pod": name})
-    here.record = here.record.model_copy(update={"ghosts": [ghost]})
+    unfenced_worker = an_unfenced_worker(uid, 0.0).model_copy(update={"pod": name})
+    here.record = here.record.model_copy(update={"unfenced_workers": [unfenced_worker]})
     if pod:
         here.pod(0, **pod)
     else:
@@ -41,28 +41,28 @@ def test_a_node_that_sends_no_heartbeats_was_not_there() -> None:
 
 def test_a_pod_that_is_wanted_is_not_disowned() -> None:
     for pod, disowned in (({}, True), ({"phase": "Failed"}, True), ({"phase": "Running"}, False)):
-        here = with_ghost(**pod)
-        assert bool(looked(GhostAges(), here.world(), Beats(), 1000.0).disowned) is disowned
+        here = with_unfenced_worker(**pod)
+        assert bool(looked(UnfencedAges(), here.world(), Beats(), 1000.0).disowned) is disowned
 
 
 def test_a_pod_of_the_same_name_is_another() -> None:
-    here = with_ghost(phase="Running")
+    here = with_unfenced_worker(phase="Running")
     assert here.record is not None
-    ghost = here.record.ghosts[0].model_copy(update={"pod_uid": "before"})
-    here.record = here.record.model_copy(update={"ghosts": [ghost]})
-    assert looked(GhostAges(), here.world(), Beats(), 1000.0).disowned == {"before": 0.0}
+    unfenced_worker = here.record.unfenced_workers[0].model_copy(update={"pod_uid": "before"})
+    here.record = here.record.model_copy(update={"unfenced_workers": [unfenced_worker]})
+    assert looked(UnfencedAges(), here.world(), Beats(), 1000.0).disowned == {"before": 0.0}
 
 
 def test_each_go_is_as_old_as_it_was_seen() -> None:
-    seen, beats = GhostAges(), Beats()
-    assert looked(seen, with_ghost(1).world(), beats, 1000.0).go_age_seconds == 0.0
-    assert looked(seen, with_ghost(1).world(), beats, 1060.0).go_age_seconds == 60.0
-    assert looked(seen, with_ghost(2).world(), beats, 1070.0).go_age_seconds == 0.0
+    seen, beats = UnfencedAges(), Beats()
+    assert looked(seen, with_unfenced_worker(1).world(), beats, 1000.0).go_age_seconds == 0.0
+    assert looked(seen, with_unfenced_worker(1).world(), beats, 1060.0).go_age_seconds == 60.0
+    assert looked(seen, with_unfenced_worker(2).world(), beats, 1070.0).go_age_seconds == 0.0
 
 
 def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before() -> None:
     """Somebody has deleted the Gang, and the status lags: the same number may come again."""
-    ages, beats, gang = GhostAges(), Beats(), Scene(a_job()).fleet().gang().world().gang
+    ages, beats, gang = UnfencedAges(), Beats(), Scene(a_job()).fleet().gang().world().gang
 
     def go_age(record: Gang | None, now: float) -> float:
         ages.look(record, (), {}, beats, now, 0.0)
@@ -76,7 +76,7 @@ def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before() -> Non
 
 
 def test_a_listing_is_as_old_as_it_was_asked_for_and_the_attempt_no_younger_for_it() -> None:
-    seen, beats = GhostAges(), Beats()
+    seen, beats = UnfencedAges(), Beats()
     here = Scene(a_job()).fleet().gang(2, go=False)
     assert here.record is not None
     looked(seen, here.world(), beats, 1000.0)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from tests.unit.lifecycle.builders import MARKER, SETTINGS, Scene, a_job, at, failed, idle, running
 
-from muster.api.gang import FENCE_SECONDS, GangSpec, Ghost, Proof
+from muster.api.gang import FENCE_SECONDS, GangSpec, Proof, UnfencedWorker
 from muster.fencing.proofs import WHOLE_GANG_SECONDS, by, is_pod_given_up
 from muster.lifecycle import record as records
 from muster.lifecycle.directive import directive_for
@@ -72,7 +72,7 @@ class TestAWholeGangThatFellSilent:
 
     def test_with_a_shared_directory_its_successor_tells_it_by_the_marker(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
-        assert {ghost.proof for ghost in record.ghosts} == {Proof.MARKER}
+        assert {unfenced_worker.proof for unfenced_worker in record.unfenced_workers} == {Proof.MARKER}
         early = waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=79.0)] * 3)
         assert isinstance(early, Missing)
         assert "the checkpoint directory tells it to, by " in early.message
@@ -91,7 +91,7 @@ class TestAWholeGangThatFellSilent:
                 )
             }
         )
-        assert {ghost.proof for ghost in after_loss(here).ghosts} == {Proof.MARKER}
+        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.MARKER}
 
     def test_one_who_fell_silent_with_it_complains_no_more(self) -> None:
         here = trains(marker=True, silent=12.0)
@@ -101,7 +101,7 @@ class TestAWholeGangThatFellSilent:
         here.job = a_job(recovery={"unreachableTimeoutSeconds": 8})
         for index in range(3):
             here.lease(f"n{index}", 60.0)
-        assert {ghost.proof for ghost in after_loss(here).ghosts} == {Proof.MARKER}
+        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.MARKER}
 
     def test_one_marker_of_an_attempt_before_tells_nobody(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
@@ -125,16 +125,18 @@ class TestAWholeGangThatFellSilent:
         record = after_loss(trains(marker=True, silent=60.0))
         views = [idle(2, marker_attempt=2, marker_age_seconds=500.0)] * 3
         last = replace(idle(1), state=state)
-        assert isinstance(waits(record, *views, heard={record.ghosts[0].pod_uid: last}), Missing)
+        assert isinstance(waits(record, *views, heard={record.unfenced_workers[0].pod_uid: last}), Missing)
         long_ago = replace(last, heard_age_seconds=FENCED_SECONDS + 1)
-        assert isinstance(waits(record, *views, heard={record.ghosts[0].pod_uid: long_ago}), GangSpec)
+        assert isinstance(waits(record, *views, heard={record.unfenced_workers[0].pod_uid: long_ago}), GangSpec)
 
     def test_one_that_goes_on_talking_without_ranks_is_waited_for_no_longer_than_one_that_is_silent(self) -> None:
         record = after_loss(trains(silent=300.0))
-        record = record.model_copy(update={"ghosts": record.ghosts[:1]})
-        talks = {record.ghosts[0].pod_uid: idle(1)}
+        record = record.model_copy(update={"unfenced_workers": record.unfenced_workers[:1]})
+        talks = {record.unfenced_workers[0].pod_uid: idle(1)}
         views = [idle(2, passes_news=False)] * 3
-        record = record.model_copy(update={"ghosts": [record.ghosts[0].model_copy(update={"passes_news": False})]})
+        record = record.model_copy(
+            update={"unfenced_workers": [record.unfenced_workers[0].model_copy(update={"passes_news": False})]}
+        )
         assert isinstance(waits(record, *views, seconds=1299.0, heard=talks), Missing)
         assert isinstance(waits(record, *views, seconds=1300.0, heard=talks), GangSpec)
 
@@ -177,7 +179,7 @@ class TestAWholeGangThatFellSilent:
         here = trains(silent=299.0)
         assert failures.find(here.world()) == []
         record = after_loss(trains(silent=300.0))
-        assert {ghost.proof for ghost in record.ghosts} == {Proof.DEATH}
+        assert {unfenced_worker.proof for unfenced_worker in record.unfenced_workers} == {Proof.DEATH}
         assert isinstance(waits(record, *[idle(2)] * 3, seconds=1000.0), GangSpec), "its time is over already"
 
     def test_a_longer_limit_of_the_job_binds(self) -> None:
@@ -187,18 +189,22 @@ class TestAWholeGangThatFellSilent:
 
     def test_also_a_gang_of_one(self) -> None:
         record = after_loss(trains(nodes=1, marker=True, silent=60.0))
-        assert record.ghosts[0].proof is Proof.MARKER
+        assert record.unfenced_workers[0].proof is Proof.MARKER
 
     def test_a_persons_word_proves_it(self) -> None:
         here = trains(silent=60.0)
         here.but(lost=frozenset({here.uid(0), here.uid(1), here.uid(2)}))
         record = after_loss(here)
-        assert (record.reason, record.ghosts) == (Kind.NODE_LOST, [])
+        assert (record.reason, record.unfenced_workers) == (Kind.NODE_LOST, [])
 
     def test_a_reboot_proves_it(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
         record = record.model_copy(
-            update={"ghosts": [ghost.model_copy(update={"boot": "boot-0"}) for ghost in record.ghosts]}
+            update={
+                "unfenced_workers": [
+                    unfenced_worker.model_copy(update={"boot": "boot-0"}) for unfenced_worker in record.unfenced_workers
+                ]
+            }
         )
         assert isinstance(waits(record, *[idle(2)] * 3), GangSpec)
 
@@ -210,8 +216,11 @@ class TestAPartOfAGang:
             here.all(running(1, 7, step_age_seconds=stepped, silent_peers={1: 16.0}))
             here.launcher(1, running(1, 7, heard_age_seconds=heard, step_age_seconds=60.0))
             here.job = a_job(recovery={"unreachableTimeoutSeconds": 9})
-            (ghost,) = after_loss(here).ghosts
-            assert (ghost.proof, ghost.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - counted))
+            (unfenced_worker,) = after_loss(here).unfenced_workers
+            assert (unfenced_worker.proof, unfenced_worker.fenced_time) == (
+                Proof.FENCE,
+                at(1000.0 + FENCED_SECONDS - counted),
+            )
 
     @pytest.mark.parametrize(
         ("others", "left"),
@@ -231,7 +240,9 @@ class TestAPartOfAGang:
         assert world.gang is not None
         (unreachable,) = [found for found in failures.find(world) if found.kind is Kind.NODE_UNREACHABLE]
         record = records.recovered(world, world.gang.spec, [unreachable])
-        assert [(ghost.proof, ghost.left_seconds) for ghost in record.ghosts] == [(Proof.FENCE, left)]
+        assert [
+            (unfenced_worker.proof, unfenced_worker.left_seconds) for unfenced_worker in record.unfenced_workers
+        ] == [(Proof.FENCE, left)]
 
     def test_nor_from_before_the_steps_of_an_attempt_that_is_being_ended(self) -> None:
         """The next one has just been committed: who has not heard of it finishes steps, and complains of one for long."""
@@ -240,83 +251,85 @@ class TestAPartOfAGang:
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
         assert here.record is not None
         here.record = here.record.model_copy(update={"attempt": 2, "go": None, "time": at(999.9)})
-        (ghost,) = after_loss(here).ghosts
-        assert (ghost.proof, ghost.left_seconds) == (Proof.FENCE, 17)
+        (unfenced_worker,) = after_loss(here).unfenced_workers
+        assert (unfenced_worker.proof, unfenced_worker.left_seconds) == (Proof.FENCE, 17)
 
     def test_a_member_that_is_proved_dead_is_missed_by_the_others(self) -> None:
         here = trains(silent=300.0)
         here.but(proved_dead=frozenset({here.uid(0)}))
-        ghosts = after_loss(here).ghosts
-        assert [(ghost.pod_uid, ghost.proof) for ghost in ghosts] == [
+        unfenced_workers = after_loss(here).unfenced_workers
+        assert [(unfenced_worker.pod_uid, unfenced_worker.proof) for unfenced_worker in unfenced_workers] == [
             (here.uid(1), Proof.FENCE),
             (here.uid(2), Proof.FENCE),
         ]
 
-    def test_a_ghost_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then(self) -> None:
-        ghost = Ghost(
+    def test_an_unfenced_worker_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then(self) -> None:
+        unfenced_worker = UnfencedWorker(
             pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH, passes_news=True
         )
         here = trains().all(idle(2, attempt_age_seconds=5.0)).but(leader_age_seconds=100.0)
         assert here.record is not None
-        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
+        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "unfenced_workers": [unfenced_worker]})
         here.pod(1, deleting=True)
-        (still,) = (g for g in after_loss(here).ghosts if g.pod_uid == "old")
+        (still,) = (g for g in after_loss(here).unfenced_workers if g.pod_uid == "old")
         assert (still.proof, still.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - 5.0))
 
     def test_a_ping_or_two_that_were_lost_are_no_complaint(self) -> None:
         here = trains().node("n1", ready=False, ready_reason="KubeletStopped").lease("n1", 60.0)
         here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 4.0}))
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
-        (ghost,) = after_loss(here).ghosts
-        assert ghost.proof is Proof.DEATH
+        (unfenced_worker,) = after_loss(here).unfenced_workers
+        assert unfenced_worker.proof is Proof.DEATH
 
     def test_a_launcher_that_was_idle_before_its_go_may_have_ranks_since(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0)
         here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
         here.launcher(1, idle(1, heard_age_seconds=60.0))
-        assert [ghost.pod_uid for ghost in after_loss(here).ghosts] == [here.uid(1)]
+        assert [unfenced_worker.pod_uid for unfenced_worker in after_loss(here).unfenced_workers] == [here.uid(1)]
 
     def test_those_that_are_still_in_its_attempt_have_not_gone_on(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0)
         here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}, attempt_age_seconds=900.0))
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
         record = after_loss(here)
-        (ghost,) = record.ghosts
-        death = ghost.model_copy(update={"proof": Proof.DEATH, "left_seconds": -1})
-        record = record.model_copy(update={"ghosts": [death]})
+        (unfenced_worker,) = record.unfenced_workers
+        death = unfenced_worker.model_copy(update={"proof": Proof.DEATH, "left_seconds": -1})
+        record = record.model_copy(update={"unfenced_workers": [death]})
         behind = [running(1, 7, attempt_age_seconds=900.0), idle(2), idle(2)]
         assert isinstance(waits(record, *behind), Missing)
 
     @pytest.mark.parametrize("gone_on", [1, 3])
     def test_where_launchers_of_old_are_among_them_all_others_have_to_have_gone_on(self, gone_on: int) -> None:
-        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH)
+        unfenced_worker = UnfencedWorker(
+            pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH
+        )
         record = trains().record
         assert record is not None
-        record = record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
+        record = record.model_copy(update={"attempt": 2, "go": None, "unfenced_workers": [unfenced_worker]})
         never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
         new = [idle(2, attempt_age_seconds=100.0)] * gone_on
         before = [running(1, 7, attempt_age_seconds=100.0)] * (3 - gone_on)
         found = waits(record, *new, *before, **never)
         told = found.reason if isinstance(found, Missing) else ""
-        assert told == ("" if gone_on == 3 else "OldRanksNotProvedDead")
+        assert told == ("" if gone_on == 3 else "OldRanksNotFenced")
 
     def test_a_fence_that_counts_already_is_not_counted_twice(self) -> None:
-        ghost = Ghost(
+        unfenced_worker = UnfencedWorker(
             pod="old", pod_uid="old", node="n5", fenced_time=at(1010.0), attempt=1, proof=Proof.FENCE, passes_news=True
         ).model_copy(update={"left_seconds": 17})
         here = trains().all(idle(2, attempt_age_seconds=9.0)).but(leader_age_seconds=100.0)
         assert here.record is not None
-        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
+        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "unfenced_workers": [unfenced_worker]})
         here.pod(1, deleting=True)
-        (still,) = (g for g in after_loss(here).ghosts if g.pod_uid == "old")
-        assert still == ghost
+        (still,) = (g for g in after_loss(here).unfenced_workers if g.pod_uid == "old")
+        assert still == unfenced_worker
 
     def test_whoever_is_missed_by_a_neighbour_counts_from_there(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0)
         here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
-        (ghost,) = after_loss(here).ghosts
-        assert (ghost.proof, ghost.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - 25.0))
+        (unfenced_worker,) = after_loss(here).unfenced_workers
+        assert (unfenced_worker.proof, unfenced_worker.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - 25.0))
 
     def test_five_that_fell_silent_together_get_no_credit_where_nobody_complains(self) -> None:
         """Inside of a rack that was cut off the inner ones hear only each other."""
@@ -330,17 +343,21 @@ class TestAPartOfAGang:
             here.launcher(index, view)
             if away:
                 here.node(f"n{index}", ready=False).lease(f"n{index}", 60.0)
-        ghosts = {ghost.pod_uid: ghost for ghost in after_loss(here).ghosts}
-        assert [ghosts[here.uid(index)].proof for index in range(2, 7)] == [Proof.FENCE] * 2 + [Proof.DEATH] * 3
+        unfenced_workers = {
+            unfenced_worker.pod_uid: unfenced_worker for unfenced_worker in after_loss(here).unfenced_workers
+        }
+        assert [unfenced_workers[here.uid(index)].proof for index in range(2, 7)] == [Proof.FENCE] * 2 + [
+            Proof.DEATH
+        ] * 3
 
-    def test_a_ghost_whose_gang_has_not_been_heard_to_go_on_is_waited_for(self) -> None:
+    def test_an_unfenced_worker_whose_gang_has_not_been_heard_to_go_on_is_waited_for(self) -> None:
         """Those who were kept may be with it: they count once they have told that they are idle."""
-        ghost = Ghost(
+        unfenced_worker = UnfencedWorker(
             pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH, passes_news=True
         )
         record = trains().record
         assert record is not None
-        record = record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
+        record = record.model_copy(update={"attempt": 2, "go": None, "unfenced_workers": [unfenced_worker]})
         never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
         before = waits(record, *[idle(2, attempt_age_seconds=FENCED_SECONDS - 1)] * 3, **never)
         assert isinstance(before, Missing)
@@ -377,8 +394,8 @@ class TestTheLengthOfAFence:
         here.launchers.clear()
         here.pod(1, phase="Failed", reason="gone", deleting=True)
         here.pod_views.pop(here.world().names[1])
-        (ghost,) = after_loss(here).ghosts
-        assert ghost.fence_seconds == 240
+        (unfenced_worker,) = after_loss(here).unfenced_workers
+        assert unfenced_worker.fence_seconds == 240
 
 
 class TestPlain:
@@ -415,7 +432,9 @@ class TestPlain:
         """The same once the next record is committed and the pods that were left are dead."""
         record = after_loss(here)
         assert record.go is None
-        assert {ghost.pod_uid for ghost in record.ghosts} == {here.uid(index) for index in range(3)}
+        assert {unfenced_worker.pod_uid for unfenced_worker in record.unfenced_workers} == {
+            here.uid(index) for index in range(3)
+        }
         after = Scene(here.job, seconds=here.seconds, nodes=dict(here.nodes), fleet_changes=here.fleet_changes)
         settled = [incident.model_copy(update={"settled": True}) for incident in record.incidents]
         after.record = record.model_copy(update={"incidents": settled})
@@ -427,7 +446,7 @@ class TestPlain:
         assert not any(isinstance(action, CreatePod) for action in plan.actions)
         (commit,) = [action for action in plan.actions if isinstance(action, CommitGang)] or [None]
         if commit is not None:
-            assert (commit.spec.ghosts, commit.spec.attempt) == ([], 2)
+            assert (commit.spec.unfenced_workers, commit.spec.attempt) == ([], 2)
             here.record = commit.spec
             again = decide(here.world(), SETTINGS)
             assert sum(isinstance(action, CreatePod) for action in again.actions) == 3
@@ -439,7 +458,7 @@ class TestPlain:
         here = self.successor(self.lost())
         told = self.waits_for(here)
         assert here.record is not None
-        assert here.record.ghosts[1].pod in told
+        assert here.record.unfenced_workers[1].pod in told
         assert "kubectl muster lost n1" in told
         here.seconds += 86400
         assert self.waits_for(here), "nothing proves that its ranks have ended"
@@ -483,7 +502,10 @@ class TestPlain:
     def test_its_pods_are_waited_for_from_the_moment_at_which_they_are_bound(self) -> None:
         here = Scene(a_job(**self.JOB)).fleet(8).gang(go=False).pods()
         here.ended(1, "Error")
-        assert {ghost.pod_uid for ghost in after_loss(here).ghosts} == {here.uid(0), here.uid(2)}
+        assert {unfenced_worker.pod_uid for unfenced_worker in after_loss(here).unfenced_workers} == {
+            here.uid(0),
+            here.uid(2),
+        }
 
     def test_they_stand_in_the_record_before_they_are_bound(self) -> None:
         """Else one that is force-deleted before all of them run would be forgotten, and made again beside itself."""
@@ -496,12 +518,17 @@ class TestPlain:
         here.record = action.spec
         assert [type(action).__name__ for action in decide(here.world(), SETTINGS).actions] == ["BindPod"] * 3
         here.pod_views.pop(here.world().names[1])
-        assert {ghost.pod_uid for ghost in after_loss(here).ghosts} == {here.uid(index) for index in range(3)}
+        assert {unfenced_worker.pod_uid for unfenced_worker in after_loss(here).unfenced_workers} == {
+            here.uid(index) for index in range(3)
+        }
 
     def test_one_that_a_kubelet_has_refused_has_run_nothing(self) -> None:
         here = Scene(a_job(**self.JOB)).fleet(8).gang(go=False).pods()
         here.pod(1, phase="Failed", reason="OutOfnvidia.com/gpu", containers=(), scheduler="muster")
-        assert {ghost.pod_uid for ghost in after_loss(here).ghosts} == {here.uid(0), here.uid(2)}
+        assert {unfenced_worker.pod_uid for unfenced_worker in after_loss(here).unfenced_workers} == {
+            here.uid(0),
+            here.uid(2),
+        }
 
     def test_one_that_is_declared_over_by_others_than_its_kubelet_may_live(self) -> None:
         """The pod collector does that when a node is deleted."""
@@ -516,17 +543,19 @@ class TestPlain:
         here.job = a_job(**self.JOB | {"recovery": {"unprovedDeathTimeoutSeconds": 60}})
         after = self.successor(here)
         assert self.waits_for(after)
-        assert self.waits_for(after.but(ghost_ages={here.uid(1): 60.0})) == ""
+        assert self.waits_for(after.but(unfenced_ages={here.uid(1): 60.0})) == ""
 
 
-class TestThePodOfAGhost:
+class TestThePodOfAnUnfencedWorker:
     """A launcher that stands still as a whole ends nothing; its kubelet does."""
 
     def fenced(self, **spec: Any) -> Scene:
         here = Scene(a_job(**spec), seconds=1000.0).fleet(6).gang(2, go=False).pods().all(idle(2))
         assert here.record is not None
-        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(999.0), left_seconds=0, attempt=1)
-        here.record = here.record.model_copy(update={"ghosts": [ghost]})
+        unfenced_worker = UnfencedWorker(
+            pod="old", pod_uid="old", node="n5", fenced_time=at(999.0), left_seconds=0, attempt=1
+        )
+        here.record = here.record.model_copy(update={"unfenced_workers": [unfenced_worker]})
         here.pod(9, 1, deleting=True)
         view = here.pod_views.pop(f"{here.world().gang_name}-9-1")
         here.pod_views["old"] = replace(view, name="old", uid="old", index=0, node="n5")
@@ -544,7 +573,7 @@ class TestThePodOfAGhost:
         assert "its node is heard, and is to end the pod; until " in found.message
 
     def test_but_not_for_ever(self) -> None:
-        assert isinstance(self.start(self.fenced().but(ghost_ages={"old": 300.0})), GangSpec)
+        assert isinstance(self.start(self.fenced().but(unfenced_ages={"old": 300.0})), GangSpec)
 
     def test_nor_where_the_node_is_dead_too(self) -> None:
         assert isinstance(self.start(self.fenced().lease("n5", 15.0)), GangSpec)
@@ -562,7 +591,7 @@ class TestThePodOfAGhost:
         assert isinstance(waits(record, *[idle(2)] * 3, **limit), Missing)
         here = Scene(a_job(**limit), seconds=2000.0).fleet(6)
         here.record = record
-        here.pods().but(disowned={ghost.pod_uid: 90.0 for ghost in record.ghosts})
+        here.pods().but(disowned={unfenced_worker.pod_uid: 90.0 for unfenced_worker in record.unfenced_workers})
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
         assert isinstance(self.start(here), GangSpec)
@@ -572,14 +601,14 @@ class TestThePodOfAGhost:
         record = after_loss(trains(silent=300.0))
         here = Scene(a_job(), seconds=2000.0).fleet(6)
         here.record = record
-        here.pods().but(disowned={ghost.pod_uid: 90.0 for ghost in record.ghosts})
+        here.pods().but(disowned={unfenced_worker.pod_uid: 90.0 for unfenced_worker in record.unfenced_workers})
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
-        here.launchers[record.ghosts[0].pod_uid] = running(1, 7, state=RECLAIMING)
+        here.launchers[record.unfenced_workers[0].pod_uid] = running(1, 7, state=RECLAIMING)
         found = self.start(here)
         assert isinstance(found, Missing)
         assert "its launcher tells that they live" in found.message
-        here.launchers[record.ghosts[0].pod_uid] = running(1, 7, state=RECLAIMING, heard_age_seconds=20.0)
+        here.launchers[record.unfenced_workers[0].pod_uid] = running(1, 7, state=RECLAIMING, heard_age_seconds=20.0)
         assert isinstance(self.start(here), GangSpec)
 
 
@@ -588,26 +617,28 @@ class TestClocks:
 
     def test_one_that_steps_forward_ends_no_fence(self) -> None:
         record = after_loss(trains().pod(1, deleting=True).launcher(0, running(1, 7, step_age_seconds=0.5)))
-        (ghost,) = record.ghosts
-        assert (ghost.proof, ghost.left_seconds) == (Proof.DEATH, -1)
-        fenced = ghost.model_copy(update={"proof": Proof.FENCE, "left_seconds": 15, "fenced_time": at(1015.0)})
+        (unfenced_worker,) = record.unfenced_workers
+        assert (unfenced_worker.proof, unfenced_worker.left_seconds) == (Proof.DEATH, -1)
+        fenced = unfenced_worker.model_copy(
+            update={"proof": Proof.FENCE, "left_seconds": 15, "fenced_time": at(1015.0)}
+        )
         here = Scene(a_job(), seconds=90000.0).fleet(6)
-        here.record = record.model_copy(update={"ghosts": [fenced]})
-        here.pods().but(ghost_ages={ghost.pod_uid: 14.0})
+        here.record = record.model_copy(update={"unfenced_workers": [fenced]})
+        here.pods().but(unfenced_ages={unfenced_worker.pod_uid: 14.0})
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
         found = records.started(here.world(), here.record)
         assert isinstance(found, Missing)
         assert f"ends them by itself by {by(here.world().now, 1.0)}" in found.message
-        here.but(ghost_ages={ghost.pod_uid: 15.0})
+        here.but(unfenced_ages={unfenced_worker.pod_uid: 15.0})
         assert not isinstance(records.started(here.world(), here.record), Missing)
 
     def test_nor_does_it_make_the_ranks_older_than_they_are(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0).but(go_age_seconds=3.0)
         here.all(running(1, silent_peers={1: 25.0}))
         here.launcher(1, running(1, heard_age_seconds=60.0))
-        (ghost,) = after_loss(here).ghosts
-        assert (ghost.proof, ghost.left_seconds) == (Proof.FENCE, 14)
+        (unfenced_worker,) = after_loss(here).unfenced_workers
+        assert (unfenced_worker.proof, unfenced_worker.left_seconds) == (Proof.FENCE, 14)
 
     def test_nor_does_it_end_the_time_that_a_silent_gang_gets(self) -> None:
         record = after_loss(trains(silent=300.0))
@@ -632,21 +663,21 @@ class TestNews:
     def test_where_one_does_not_a_dead_member_proves_nothing_about_the_others(self) -> None:
         here = self.mixed(trains(silent=300.0))
         here.but(proved_dead=frozenset({here.uid(0)}))
-        assert {ghost.proof for ghost in after_loss(here).ghosts} == {Proof.DEATH}
+        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.DEATH}
 
     def test_nor_does_one_that_has_gone_on(self) -> None:
         record = after_loss(self.mixed(trains(silent=300.0)))
-        assert [ghost.passes_news for ghost in record.ghosts] == [False] * 3
+        assert [unfenced_worker.passes_news for unfenced_worker in record.unfenced_workers] == [False] * 3
         record = record.model_copy(
             update={
-                "ghosts": record.ghosts[:2],
+                "unfenced_workers": record.unfenced_workers[:2],
                 "members": [m.model_copy(update={"pod_uid": f"pod-{m.index}-2"}) for m in record.members],
             }
         )
         never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
         others = [idle(2, attempt_age_seconds=900.0)] * 3
         assert isinstance(waits(record, *others, **never), Missing)
-        one = record.model_copy(update={"ghosts": record.ghosts[:1]})
+        one = record.model_copy(update={"unfenced_workers": record.unfenced_workers[:1]})
         assert isinstance(waits(one, *others, **never), GangSpec), "the only one left misses each of them itself"
         others[2] = running(1, heard_age_seconds=0.5)
         assert isinstance(waits(one, *others, **never), Missing)
@@ -655,8 +686,8 @@ class TestNews:
         here = self.mixed(trains()).node("n1", ready=False).lease("n1", 60.0)
         here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
-        (ghost,) = after_loss(here).ghosts
-        assert ghost.proof is Proof.FENCE
+        (unfenced_worker,) = after_loss(here).unfenced_workers
+        assert unfenced_worker.proof is Proof.FENCE
 
     def test_the_record_knows_it_from_the_launchers_at_the_go(self) -> None:
         for others, whole in ((True, True), (False, False)):
@@ -719,7 +750,7 @@ class TestTheDirectoryOfTheMarker:
         here = trains(marker=True, silent=300.0)
         assert here.record is not None
         here.record = here.record.model_copy(update={"marker": ""})
-        assert {ghost.proof for ghost in after_loss(here).ghosts} == {Proof.DEATH}
+        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.DEATH}
 
     def test_a_successor_that_writes_elsewhere_waits_for_death(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
@@ -764,7 +795,7 @@ class TestWhoWritesTheMarker:
         here = Scene(a_job()).fleet().gang(go=False).pods()
         assert self.claims(here, *views) == [place == who for place in range(3)]
 
-    def test_of_the_first_who_sees_the_one_that_a_ghost_reads(self) -> None:
+    def test_of_the_first_who_sees_the_one_that_an_unfenced_worker_reads(self) -> None:
         here = Scene(a_job(), seconds=2000.0)
         here.record = after_loss(trains(marker=True, silent=60.0))
         here.pods()
@@ -775,7 +806,7 @@ class TestWhoWritesTheMarker:
         assert self.claims(here, *[idle(1)] * 3) == [False] * 3
 
 
-def test_a_start_that_was_held_back_is_not_held_back_anew_when_the_last_ghost_is_proved_dead() -> None:
+def test_a_start_that_was_held_back_is_not_held_back_anew_when_the_last_unfenced_worker_is_proved_dead() -> None:
     """The leader that wrote the hold had a clock three hours ahead: this one waits for the longest hold, once."""
     held = (
         Scene(a_job(nodes=2, launch={"mode": "Plain"}), seconds=5000.0)
@@ -793,7 +824,7 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
     """It does not count: they may have saved since then."""
 
     def outwaited(self, *views: LauncherView, **changes: Any) -> Scene:
-        """A gang that is ready but for this; its ghosts have just been proved dead."""
+        """A gang that is ready but for this; its unfenced workers have just been proved dead."""
         record = after_loss(trains(marker=True, silent=60.0))
         here = Scene(a_job(nodes=3, **changes), seconds=2000.0).fleet(6)
         settled = [incident.model_copy(update={"settled": True}) for incident in record.incidents]
@@ -801,7 +832,7 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         here.pods()
         for member, view in zip(record.members, views or [idle(2, listing=0)] * 3, strict=True):
             here.launchers[here.uid(member.index, member.incarnation)] = view
-        return here.but(proved_dead=frozenset(g.pod_uid for g in record.ghosts), listing_age_seconds=1.0)
+        return here.but(proved_dead=frozenset(g.pod_uid for g in record.unfenced_workers), listing_age_seconds=1.0)
 
     def after(self, here: Scene, *views: LauncherView) -> Scene:
         """The same once that is on record."""
@@ -817,13 +848,17 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         before, after = here.record, self.after(here).record
         assert before is not None
         held = [member.model_copy(update={"gpus": 8}) for member in before.members]  # each commit notes what nodes have
-        assert after == before.model_copy(update={"ghosts": [], "listing": 1, "members": held})
+        assert after == before.model_copy(update={"unfenced_workers": [], "listing": 1, "members": held})
 
     @pytest.mark.parametrize("alive", range(3))
     def test_it_does_not_while_any_one_of_them_may_live(self, alive: int) -> None:
         here = self.outwaited()
         assert here.record is not None
-        dead = frozenset(ghost.pod_uid for place, ghost in enumerate(here.record.ghosts) if place != alive)
+        dead = frozenset(
+            unfenced_worker.pod_uid
+            for place, unfenced_worker in enumerate(here.record.unfenced_workers)
+            if place != alive
+        )
         assert not decide(here.but(proved_dead=dead).world(), SETTINGS).actions
 
     def test_launchers_are_told_to_list_anew(self) -> None:

@@ -25,7 +25,7 @@ from tests.unit.health.builders import (
 )
 
 from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
-from muster.health.assess import BurnInWord, Verdict, ailment, assess
+from muster.health.assess import BurnInWord, Verdict, assess, node_fault
 from muster.health.facts import ConditionView
 from muster.health.kinds import KINDS
 from muster.health.memory import Memory
@@ -310,8 +310,8 @@ class TestJobs:
             pytest.param([word()], "Healthy", "", id="one failure"),
             pytest.param(TWICE, "Suspect", "FollowedByFailures", id="one owner, twice"),
             pytest.param([word(job=f"j{i}") for i in range(100)], "Suspect", "FollowedByFailures", id="one who shouts"),
-            pytest.param(BOTH, "Suspect", "CheckWanted", id="two owners"),
-            pytest.param([word(f"t{i}") for i in range(100)], "Suspect", "CheckWanted", id="everybody"),
+            pytest.param(BOTH, "Suspect", "CheckRequested", id="two owners"),
+            pytest.param([word(f"t{i}") for i in range(100)], "Suspect", "CheckRequested", id="everybody"),
         ],
     )
     def test_jobs_make_a_node_suspect_and_ask_for_a_check_and_no_more(
@@ -319,8 +319,8 @@ class TestJobs:
     ) -> None:
         verdict = judged(healthy(), 120, words=words)
         assert (verdict.state, verdict.reason) == (state, reason)
-        assert (verdict.out, verdict.causes, ailment(verdict)) == (False, (f"muster/{reason}",), "")
-        assert verdict.wants_check is (reason == "CheckWanted")
+        assert (verdict.out, verdict.causes, node_fault(verdict)) == (False, (f"muster/{reason}",), "")
+        assert verdict.wants_check is (reason == "CheckRequested")
         assert verdict.offences == verdict.offences_if_taken
 
     def test_beside_hardware_they_weigh_nothing_more(self) -> None:
@@ -346,7 +346,7 @@ class TestJobs:
             health = lived(sick(health=health), day * 86400 + 60)
         words = [word(at=2 * 86400 + 100), word("b", at=2 * 86400 + 100)]
         verdict = judged(health, 2 * 86400 + 120, words=words)
-        assert (verdict.state, verdict.findings[0].reason) == ("Quarantined", "CheckWanted")
+        assert (verdict.state, verdict.findings[0].reason) == ("Quarantined", "CheckRequested")
         assert "a/llama" not in verdict.message
         assert verdict.wants_check
 
@@ -878,6 +878,6 @@ def test_passing_through_deep_health_checks_charges_nothing() -> None:
 def test_a_node_that_only_waits_for_its_test_ails_of_nothing() -> None:
     strict = replace(rules(), validates=True)
     out = lived(sick(evidence("RowRemapPending")), 10, rules=strict)
-    assert ailment(judged(out, 60, rules=strict)).startswith("RowRemapPending: ")
+    assert node_fault(judged(out, 60, rules=strict)).startswith("RowRemapPending: ")
     waiting = judged(sick(health=out), 60, rules=strict)
-    assert (waiting.state, ailment(waiting)) == (VerdictState.VALIDATING, "")
+    assert (waiting.state, node_fault(waiting)) == (VerdictState.VALIDATING, "")

@@ -23,7 +23,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.maintenance import MaintenancePolicy, MaintenanceStage
 from muster.api.nodehealth import Decision, NodeHealth, VerdictState
 from muster.api.preflight import PreflightPolicy, Profile
-from muster.health.assess import AWAITS_BURN_IN, Verdict, ailment, assess
+from muster.health.assess import AWAITS_BURN_IN, Verdict, assess, node_fault
 from muster.health.breaker import Act
 from muster.health.maintenance import AHEAD, OLD_SECONDS, WITHIN, Windows, problems, until, was_within
 from muster.health.repairs import LOOK_SECONDS, UNPROVEN
@@ -170,7 +170,7 @@ class TestVerdict:
         assert verdict.only_planned
         assert verdict.maintenance is not None
         assert verdict.maintenance.stage is MaintenanceStage.WITHIN
-        assert ailment(verdict) == ""
+        assert node_fault(verdict) == ""
         assert verdict.taken(after(STARTS)).offences.score == "0"
         assert verdict.recommended_action == "None"
 
@@ -178,7 +178,7 @@ class TestVerdict:
         verdict = judged(sick(evidence("Xid", 79)), STARTS)
         assert (verdict.state, verdict.reason) == (VerdictState.UNHEALTHY, "Xid79")
         assert not verdict.only_planned
-        assert "Xid79" in ailment(verdict)
+        assert "Xid79" in node_fault(verdict)
         assert verdict.causes == ("agent/Xid79",)
         assert verdict.gone_by == after(STARTS)
 

@@ -20,7 +20,7 @@ from tests.unit.health.builders import (
 
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.nodehealth import Decision, NodeHealth, RecommendedAction, Severity, VerdictState
-from muster.health.assess import BurnInWord, Verdict, ailment, assess, doubt
+from muster.health.assess import BurnInWord, Verdict, assess, doubt, node_fault
 from muster.health.books import Books
 from muster.health.breaker import Act, BreakerState, Ruling
 from muster.health.effects import effect
@@ -80,7 +80,7 @@ class TestNothingFollows:
                 {"rules": [_RULE | {"observe": True}]},
                 healthy(),
                 {"facts": facts(labels={"x/burnt": "yes"})},
-                "MarkedByOthers",
+                "MarkedByRule",
                 "Unhealthy",
                 id="a rule",
             ),
@@ -111,7 +111,7 @@ class TestNothingFollows:
         assert (verdict.state, verdict.reason, verdict.incidents) == (VerdictState.HEALTHY, "", ())
         assert (verdict.recommended_action, verdict.repair) == (RecommendedAction.NONE, RecommendedAction.NONE)
         assert verdict.causes == judged(healthy()).causes
-        assert (verdict.certain, verdict.in_charge, ailment(verdict), verdict.needs_boot) == (False, "", "", False)
+        assert (verdict.certain, verdict.in_charge, node_fault(verdict), verdict.needs_boot) == (False, "", "", False)
         assert verdict.offences_if_taken == verdict.offences == judged(healthy()).offences
         assert effect(verdict, Ruling(Act.NOTHING), Enforcement.NODES) == effect(
             judged(healthy()), Ruling(Act.NOTHING), Enforcement.NODES
@@ -137,13 +137,13 @@ class TestNothingFollows:
             for team in ("a", "b")
         ]
         assert judged(healthy(), words=words).wants_check
-        for policy in ({"sources": [{"name": "jobs", "observe": True}]}, {"observe": ["CheckWanted"]}):
+        for policy in ({"sources": [{"name": "jobs", "observe": True}]}, {"observe": ["CheckRequested"]}):
             verdict = judged(healthy(), policy=policy, words=words)
             assert (verdict.wants_check, verdict.followed, doubt(verdict)) == (False, None, None)
             assert verdict.wake is not None
             assert "a/a" not in told(verdict)
             assert "b/a" not in told(verdict)
-            assert "CheckWanted" in told(verdict)
+            assert "CheckRequested" in told(verdict)
 
     def test_but_what_counts_goes_on_counting(self) -> None:
         verdict = judged(sick(XID_79, PORT_DOWN), policy=XID_OBSERVED)
@@ -187,7 +187,7 @@ class TestChanges:
         health = self.taken()
         last = health.status.incidents[-1].model_copy(update={"worked_on": after(10)})
         health = health.model_copy(update={"status": health.status.model_copy(update={"incidents": [last]})})
-        assert judged(health, 600, XID_OBSERVED, profile="Quick").reason == "RepairUnproven"
+        assert judged(health, 600, XID_OBSERVED, profile="Quick").reason == "RepairNotVerified"
         seen = facts(boot_id="boot-1")
         verdict = judged(health, 600, XID_OBSERVED, profile="Quick", facts=seen)
         assert verdict.state is VerdictState.VALIDATING
@@ -306,7 +306,15 @@ class TestNames:
     def test_those_that_are_given_are_none(self) -> None:
         fixed = [row.reason for row in ROWS if row.reason]
         conditions = ["KernelDeadlock", "GpuPcieWatch", "NvidiaXID79Error", "NvidiaNVLinkError", "KernelReady"]
-        own = ["Xid79", "SXid12028", "RecoveryActionReset", "PcieReplay", "AgentSilent", "BurnInFailed", "CheckWanted"]
+        own = [
+            "Xid79",
+            "SXid12028",
+            "RecoveryActionReset",
+            "PcieReplay",
+            "AgentSilent",
+            "BurnInFailed",
+            "CheckRequested",
+        ]
         assert rules(observe=list(dict.fromkeys([*fixed, *conditions, *own]))[:64]).problems == ()
 
     def test_the_rules_of_a_policy_are_told_apart(self) -> None:

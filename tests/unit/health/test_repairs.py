@@ -200,7 +200,7 @@ class TestVerdict:
         health = lived(in_repair(), 30, repair)
         assert health.status.incidents[-1].worked_on == after(30)
         verdict = judged(health, 30 + LOOK_SECONDS - 1, None)
-        assert (verdict.state, reasons(verdict)) == (VerdictState.DEGRADED, ["RepairUnproven"])
+        assert (verdict.state, reasons(verdict)) == (VerdictState.DEGRADED, ["RepairNotVerified"])
         assert verdict.wake == after(30 + LOOK_SECONDS)
 
     def test_it_comes_back_once_its_agent_has_looked_at_everything(self) -> None:
@@ -218,7 +218,7 @@ class TestVerdict:
     )
     def test_it_stays_out_for_as_long_as_nobody_has_looked(self, more: dict[str, Any]) -> None:
         health = lived(in_repair(), 30, word(Stage.DONE))
-        assert reasons(judged(health, 9000, word(Stage.DONE), **more)) == ["RepairUnproven"]
+        assert reasons(judged(health, 9000, word(Stage.DONE), **more)) == ["RepairNotVerified"]
 
     def test_where_no_agent_runs_nobody_waits_for_one(self) -> None:
         health = lived(in_repair(), 30, word(Stage.DONE), policy=rules(sources=DEAF))

@@ -631,8 +631,8 @@ def test_rules_of_the_policy_are_rows_too() -> None:
     assert found == {
         "rule/a": ("Burnt", "Fatal", "Replace", False),
         "rule/b": ("Tired", "Warning", "None", False),
-        "rule/c": ("MarkedByOthers", "Degraded", "None", True),
-        "rule/d": ("MarkedByOthers", "Degraded", "None", False),
+        "rule/c": ("MarkedByRule", "Degraded", "None", True),
+        "rule/d": ("MarkedByRule", "Degraded", "None", False),
     }
     others = with_(
         condition("GpuSick", "True", "Dusty"),

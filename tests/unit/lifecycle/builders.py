@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Level, Member, Proof, Resume
+from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Go, Level, Member, Proof, Resume, UnfencedWorker
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.pending import wanted
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -260,13 +260,17 @@ class Scene:
         self.changes |= changes
         return self
 
-    def _ghost_ages(self) -> dict[str, float]:
+    def _unfenced_ages(self) -> dict[str, float]:
         """As if this leader had written them itself."""
         record = self.record
         if record is None:
             return {}
-        made = {g.pod_uid: g.fenced_time - timedelta(seconds=max(0, g.left_seconds)) for g in record.ghosts}
-        fenced = {ghost.pod_uid for ghost in record.ghosts if ghost.proof is Proof.FENCE}
+        made = {g.pod_uid: g.fenced_time - timedelta(seconds=max(0, g.left_seconds)) for g in record.unfenced_workers}
+        fenced = {
+            unfenced_worker.pod_uid
+            for unfenced_worker in record.unfenced_workers
+            if unfenced_worker.proof is Proof.FENCE
+        }
         return {uid: self._since(moment if uid in fenced else record.time) for uid, moment in made.items()}
 
     def _ages(self, pod: PodView) -> PodAges:
@@ -292,7 +296,7 @@ class Scene:
             "attempt_age_seconds": self._since(self.record.time) if self.record else 0.0,
             "pod_ages": {pod.uid: self._ages(pod) for pod in self.pod_views.values()},
             "go_age_seconds": self._since(self.record.go.time) if self.record and self.record.go else 0.0,
-            "ghost_ages": self._ghost_ages(),
+            "unfenced_ages": self._unfenced_ages(),
             "template_verdict": TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         }
         world = JobWorld(**(values | self.changes))
@@ -318,6 +322,8 @@ def in_queue(*worlds: JobWorld) -> list[JobWorld]:
     return [replace(world, turn=turns.get(world.uid)) for world in worlds]
 
 
-def a_ghost(uid: str, fenced_in_seconds: float, now: float = 100.0) -> Ghost:
+def an_unfenced_worker(uid: str, fenced_in_seconds: float, now: float = 100.0) -> UnfencedWorker:
     """A pod of before whose ranks may be alive until then."""
-    return Ghost(pod="job-old", pod_uid=uid, node="n0", fenced_time=at(now + fenced_in_seconds), left_seconds=30)
+    return UnfencedWorker(
+        pod="job-old", pod_uid=uid, node="n0", fenced_time=at(now + fenced_in_seconds), left_seconds=30
+    )

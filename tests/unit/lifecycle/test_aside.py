@@ -84,15 +84,15 @@ def test_what_was_done_is_an_event_and_what_could_not_be_a_warning() -> None:
     told = {"aside": "step-200 moved to .muster-aside", "aside_error": "Read-only file system"}
     plan = decide(scene(aside=ORDER, done=2, told=told).world(), SETTINGS)
     found = {announcement.reason: announcement for announcement in plan.announcements}
-    assert found["TornSetAside"].note == "in /checkpoints: step-200 moved to .muster-aside"
-    assert found["TornNotSetAside"].warning
-    assert "Read-only file system" in found["TornNotSetAside"].note
+    assert found["IncompleteMoved"].note == "in /checkpoints: step-200 moved to .muster-aside"
+    assert found["IncompleteNotMoved"].warning
+    assert "Read-only file system" in found["IncompleteNotMoved"].note
 
 
 def test_the_next_attempt_asks_anew() -> None:
     world = scene(aside=ORDER, done=2).world()
     assert world.gang is not None
-    other = record.reseated(world, world.gang.spec, [0], "NodeClosed")
+    other = record.reseated(world, world.gang.spec, [0], "NodeNotUsable")
     assert (other.attempt, other.aside) == (3, None)
 
 
@@ -100,8 +100,8 @@ def test_only_the_first_worker_is_asked_and_only_before_the_go() -> None:
     world = scene(aside=ORDER).world()
     assert world.gang is not None
     asked = [
-        directive_for(world.job, world.gang, seat.pod.name, seat.pod.uid, lambda _: None)
-        for seat in world.seats
-        if seat.pod
+        directive_for(world.job, world.gang, worker_view.pod.name, worker_view.pod.uid, lambda _: None)
+        for worker_view in world.worker_views
+        if worker_view.pod
     ]
     assert [(one.kind, one.aside) for one in asked] == [(WAIT, ORDER.path), (WAIT, None), (WAIT, None)]

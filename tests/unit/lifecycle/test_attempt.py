@@ -8,9 +8,9 @@ import pytest
 from tests.unit.lifecycle.builders import (
     SETTINGS,
     Scene,
-    a_ghost,
     a_job,
     an_incident,
+    an_unfenced_worker,
     at,
     failed,
     idle,
@@ -94,7 +94,7 @@ def test_it_resumes_from_what_is_complete_for_everybody() -> None:
     assert (record.go.resume.step, record.go.resume.path) == (9, "/checkpoints/9")
 
 
-class TestGhosts:
+class TestUnfencedWorkers:
     """A pod that was dropped while its ranks may have been alive."""
 
     @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ class TestGhosts:
         ],
     )
     def test_the_next_start_outwaits_it(self, fenced_in: float, view: object, dead: bool, starts: bool) -> None:
-        here = waiting(ghosts=[a_ghost("old", fenced_in)])
+        here = waiting(unfenced_workers=[an_unfenced_worker("old", fenced_in)])
         if view is not None:
             here.launchers["old"] = view  # type: ignore[assignment]
         if dead:
@@ -117,8 +117,8 @@ class TestGhosts:
         assert isinstance(start(here), GangSpec) == starts
 
     def test_a_fence_is_as_long_as_its_record_says(self) -> None:
-        ghost = a_ghost("old", -1).model_copy(update={"fence_seconds": 60})
-        here = waiting(ghosts=[ghost])
+        unfenced_worker = an_unfenced_worker("old", -1).model_copy(update={"fence_seconds": 60})
+        here = waiting(unfenced_workers=[unfenced_worker])
         here.launchers["old"] = running(1, heard_age_seconds=30.0)
         assert isinstance(start(here), Missing)
 
@@ -129,21 +129,21 @@ class TestGhosts:
     def test_the_fence_counts_from_its_last_word(self) -> None:
         here = self.lost().launcher(1, running(1, 7, heard_age_seconds=30, step_age_seconds=60, fence_seconds=45.0))
         here.launcher(0, running(1, 7, step_age_seconds=40, fence_seconds=45.0, silent_peers={1: 35.0}))
-        (ghost,) = recover(here.world()).ghosts
-        assert (ghost.pod_uid, ghost.fenced_time) == ("pod-1-1", at(100 + 45 + 2 - 30))
-        assert ghost.fence_seconds == 45
+        (unfenced_worker,) = recover(here.world()).unfenced_workers
+        assert (unfenced_worker.pod_uid, unfenced_worker.fenced_time) == ("pod-1-1", at(100 + 45 + 2 - 30))
+        assert unfenced_worker.fence_seconds == 45
 
     def test_but_not_before_its_neighbours_lost_it(self) -> None:
         here = self.lost().launcher(1, running(1, 7, heard_age_seconds=45, step_age_seconds=60, fence_seconds=45.0))
         here.launcher(0, running(1, 7, step_age_seconds=40, fence_seconds=45.0, silent_peers={1: 12.0}))
-        (ghost,) = recover(here.world()).ghosts
-        assert ghost.fenced_time == at(100 + 45 + 2 - 12)
+        (unfenced_worker,) = recover(here.world()).unfenced_workers
+        assert unfenced_worker.fenced_time == at(100 + 45 + 2 - 12)
 
     def test_one_that_this_leader_never_heard_has_the_fence_of_the_others(self) -> None:
         here = self.lost().launcher(0, running(1, 7, step_age_seconds=40, fence_seconds=45.0, silent_peers={1: 12.0}))
         del here.launchers["pod-1-1"]
-        (ghost,) = recover(here.world()).ghosts
-        assert ghost.fenced_time == at(100 + 45 + 2)
+        (unfenced_worker,) = recover(here.world()).unfenced_workers
+        assert unfenced_worker.fenced_time == at(100 + 45 + 2)
 
     def test_where_nobody_misses_it_its_fence_counts_from_the_moment_at_which_another_has_gone_on(self) -> None:
         here = self.lost().launcher(1, running(1, 7, heard_age_seconds=45, step_age_seconds=60))
@@ -151,8 +151,8 @@ class TestGhosts:
             1, running(1, 7, heard_age_seconds=45, step_age_seconds=60)
         )
         record = recover(here.world())
-        (ghost,) = record.ghosts
-        assert ghost.proof is Proof.DEATH
+        (unfenced_worker,) = record.unfenced_workers
+        assert unfenced_worker.proof is Proof.DEATH
 
         def after(seconds: float) -> GangSpec | Missing:
             later = Scene(a_job(), seconds=200.0).fleet()
@@ -168,7 +168,7 @@ class TestGhosts:
 
     def test_a_pod_that_never_got_a_go_leaves_none(self) -> None:
         here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1)).pod(1, deleting=True)
-        assert recover(here.world()).ghosts == []
+        assert recover(here.world()).unfenced_workers == []
 
 
 def test_what_was_won_counts_before_what_was_lost() -> None:
@@ -251,7 +251,7 @@ def test_a_job_whose_record_is_gone_waits_until_its_old_pods_have_ended() -> Non
     ("reason", "state"),
     [
         ("QuotaExceeded", "Pending"),
-        ("StepPatternUntried", "Pending"),
+        ("StepPatternNotTested", "Pending"),
         ("Invalid", "Stalled"),
         ("PodSecurity", "Stalled"),
         ("InvalidStepPattern", "Stalled"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, a_node, an_incident, at, idle
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, an_incident, an_unfenced_worker, at, idle
 from tests.unit.lifecycle.checkers import Checker, Play
 
 from muster.api.fleetpolicy import FleetPolicySpec
@@ -260,8 +260,8 @@ def test_who_has_trained_there_is_not_tested_again_for_what_other_jobs_say() -> 
     found = play()
     record = found.scene.record
     assert record is not None
-    seats = [member.model_copy(update={"pod_uid": found.scene.uid(member.index)}) for member in record.members]
-    found.scene.record = record.model_copy(update={"members": seats})
+    worker_views = [member.model_copy(update={"pod_uid": found.scene.uid(member.index)}) for member in record.members]
+    found.scene.record = record.model_copy(update={"members": worker_views})
     found.scene.fleet_changes["doubted"] = {"n1": Doubt(at(0), True)}
     assert spec_of(found.until_commit()).go is not None
     assert not any(checker.runs for checker in found.checkers.values())
@@ -915,7 +915,7 @@ def test_nobody_can_have_others_tested_without_end() -> None:
 def test_in_plain_mode_nobody_is_tested_where_old_ranks_may_run() -> None:
     scene = Scene(a_job(nodes=2, launch={"mode": "Plain"}, checkpoint={})).fleet(3).gang(2, go=False)
     scene.fleet_changes["policy"] = policy()
-    scene.record = scene.record.model_copy(update={"ghosts": [a_ghost("old", 60.0)]})  # type: ignore[union-attr]
+    scene.record = scene.record.model_copy(update={"unfenced_workers": [an_unfenced_worker("old", 60.0)]})  # type: ignore[union-attr]
     found = Play.of(scene)
     orders = {node: checks.orders for node, checks in (found.decide().checks or {}).items()}
     assert not orders.get("n0")
@@ -1056,7 +1056,7 @@ def test_a_gang_that_does_badly_as_a_whole_starts_and_blames_nobody(reached: flo
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
     assert [(event.reason, event.warning) for event in plan.announcements] == [
         ("Started", False),
-        ("BurnInNoticed", True),
+        ("BurnInWarning", True),
     ]
     assert plan.announcements[1].note == words
     assert spec.burn_in.all_reduce is not None
@@ -1166,7 +1166,7 @@ def test_what_was_noticed_is_told_although_all_know_that_they_have_passed() -> N
     found.bad_links.add(frozenset(("n0", "n2")))
     plan = found.until_commit()
     assert all(found.checkers[f"n{i}"].passes for i in range(4))
-    assert [event.note for event in plan.announcements if event.reason == "BurnInNoticed"] == [
+    assert [event.note for event in plan.announcements if event.reason == "BurnInWarning"] == [
         "the link between n0 and n2 is slow: 0.1 GB/s where 0.75 is the least; both pass with others"
     ]
 

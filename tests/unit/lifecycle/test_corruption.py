@@ -122,7 +122,7 @@ class TestTheWord:
         both = (RankView(rank, alive=True, corruption=NON_FINITE_LOSS, found_at=24) for rank in (0, 1))
         here = scene(*(running(1, 24, rank.rank, ranks=(rank,)) for rank in both))
         world = here.world()
-        world.fleet.ail("n1", "12 uncorrectable ECC errors within an hour")
+        world.fleet.set_node_fault("n1", "12 uncorrectable ECC errors within an hour")
         spec = committed(decide(world, SETTINGS))
         (incident,) = spec.incidents
         assert (incident.fault_class, incident.node, spec.level) == (FaultClass.HARDWARE, "n1", "R2")
@@ -259,7 +259,7 @@ class TestTheWord:
             here.pod(member.index, member.incarnation, node=member.node)
             view = idle(here.record.attempt, member.rank, checkpoints=seen(10), stamps=there)
             here.launcher(member.index, view, member.incarnation)
-        here.record = here.record.model_copy(update={"ghosts": []})
+        here.record = here.record.model_copy(update={"unfenced_workers": []})
         where = resume.start(here.world(), here.record)
         assert isinstance(where, Start)
         assert (where.resume, where.suspect) == (Resume(step=10, path="/checkpoints/step-10"), (26, 20))
@@ -498,7 +498,7 @@ class TestNodes:
         assert spec.go is not None
         assert spec.corruption is not None
         assert spec.corruption.examination is Examination.INCONCLUSIVE
-        notes = [each.note for each in plan.announcements if each.reason == "BurnInNoticed"]
+        notes = [each.note for each in plan.announcements if each.reason == "BurnInWarning"]
         assert notes == ["the all-reduce of the whole gang gave wrong sums: n1: 8 words of the sums are wrong"]
 
     def test_the_last_restart_is_not_lost_before_the_nodes_are_tested(self) -> None:

@@ -140,7 +140,7 @@ def test_a_node_that_has_not_looked_is_waited_for_and_not_for_ever() -> None:
     assert after.resume == SHARED
 
 
-def test_a_look_from_before_the_last_ghost_died_does_not_count() -> None:
+def test_a_look_from_before_the_last_unfenced_worker_died_does_not_count() -> None:
     told = {"local": (OURS,), "listing": 1}
     assert isinstance(where(scene(told, told, told, listing=1)), Missing)
     told["local_listing"] = 1
@@ -192,21 +192,21 @@ def test_one_from_which_no_step_was_made_is_not_tried_again(step: int | None, si
     assert world.gang.spec.go is not None
     go = world.gang.spec.go.model_copy(update={"resume": Resume(step=140, path="/local/step-140")})
     spec = world.gang.spec.model_copy(update={"go": go})
-    assert record.reseated(world, spec, [0], "NodeClosed").local_since == since
+    assert record.reseated(world, spec, [0], "NodeNotUsable").local_since == since
     other = spec.model_copy(update={"go": go.model_copy(update={"resume": SHARED})})
-    assert record.reseated(world, other, [0], "NodeClosed").local_since == 1
+    assert record.reseated(world, other, [0], "NodeNotUsable").local_since == 1
 
 
 def test_launchers_are_told_which_share_they_look_for() -> None:
     world = scene((), (), ()).world()
     assert world.gang is not None
     asked = [
-        directive_for(world.job, world.gang, seat.pod.name, seat.pod.uid, lambda _: None).local_share
-        for seat in world.seats
-        if seat.pod
+        directive_for(world.job, world.gang, worker_view.pod.name, worker_view.pod.uid, lambda _: None).local_share
+        for worker_view in world.worker_views
+        if worker_view.pod
     ]
     assert asked == ["0/3x1", "1/3x1", "2/3x1"]
     job = world.job.model_copy(update={"spec": a_job().spec})
-    pod = world.seats[0].pod
+    pod = world.worker_views[0].pod
     assert pod is not None
     assert directive_for(job, world.gang, pod.name, pod.uid, lambda _: None).local_share is None

@@ -124,7 +124,7 @@ class TestUnasked:
         known = Resume(step=1000, path="/checkpoints/1000")
         found = where(scene(pending, pending, pending, checkpoint=known, listed=3600.0))
         assert isinstance(found, Missing)
-        assert (found.reason, found.stalled) == ("CheckpointsNotJudged", False)
+        assert (found.reason, found.stalled) == ("CheckpointsNotVerified", False)
 
     def test_judges_that_see_nothing_do_not_send_everybody_back_to_the_beginning(self) -> None:
         """Workers 0, 1 and 2 judge; on their nodes the mount is an empty directory."""
@@ -614,7 +614,7 @@ class TestAnOrderThatContradictsItself:
         here = Scene(a_job()).fleet().gang().pods().all(running(1, step=201, checkpoints=self.seen(600)))
         plan = decide(here.world(), SETTINGS)
         assert plan.status is not None
-        assert plan.status.reason == "CheckpointOrderDoubtful"
+        assert plan.status.reason == "CheckpointOrderUnclear"
         (event,) = plan.announcements
         assert event.warning
         assert (

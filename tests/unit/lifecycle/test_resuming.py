@@ -71,7 +71,7 @@ def test_a_named_preset_counts_in_place_of_the_commands_own_word() -> None:
 def test_a_preset_of_another_framework_stalls_the_start() -> None:
     plan = decide(about_to_start(job_of(["python", "x.py"], resumePreset="Lightning")).world(), SETTINGS)
     assert plan.telling is not None
-    assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "ResumePresetUnfit")
+    assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "ResumePresetMismatch")
     assert "Set it to Megatron, or to Off" in plan.telling.message
 
 
@@ -179,7 +179,7 @@ def test_a_preset_that_could_never_go_on_from_the_store_is_refused_before_anythi
     ):
         found = problem(job_of(["torchrun", "x.py"], directory="s3://b/c", resumePreset=name), Fleet())
         assert found is not None
-        assert found[0] == "ResumePresetUnfit"
+        assert found[0] == "ResumePresetMismatch"
         assert says in found[1]
     for name in ("Lightning", "Auto", "Off"):
         assert problem(job_of(["torchrun", "x.py"], directory="s3://b/c", resumePreset=name), Fleet()) is None

@@ -288,7 +288,7 @@ class TestPartition:
         theatre.until(lambda: theatre.launcher_of(play, 0).scanned_for == (2, 0))
         listed = max(play.checkpoints)
         theatre.until(lambda: max(play.checkpoints) > listed)
-        assert play.record.ghosts
+        assert play.record.unfenced_workers
         theatre.partition(node, on=False)
         if writes is not None:
             theatre.kill_operator_after_writes(writes)
@@ -683,7 +683,7 @@ class TestLeave:
         theatre.until(lambda: max(play.checkpoints, default=0) >= 20 or set(theatre.pods) != before)
         assert set(theatre.pods) == before  # nothing is let through before the save
         theatre.until(lambda: not theatre.pods, 30)
-        assert (play.record.reason, play.record.members) == ("NodeTakenAway", [])
+        assert (play.record.reason, play.record.members) == ("NodeRemoved", [])
         assert "StoppedForRemoval" in [event.reason for event in play.events]
         theatre.play_on(300)
         assert not play.record.members

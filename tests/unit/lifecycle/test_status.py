@@ -182,7 +182,7 @@ def test_what_is_doubtful_about_the_checkpoints_is_said() -> None:
     scene = Scene(a_job()).fleet().gang().pods().all(running(1, step=25, checkpoints=((20, "/c/20"),)))
     doubt = "checkpoint 24 (/c/24) is not complete: there are weights only"
     now = shown(scene.launcher(1, running(1, step=25, checkpoint_doubt=doubt)))
-    assert (now.state, now.reason) == ("Running", "CheckpointDoubtful")
+    assert (now.state, now.reason) == ("Running", "CheckpointsIncomplete")
     assert doubt in next(condition.message for condition in now.conditions if condition.type == "Running")
 
 
@@ -211,7 +211,7 @@ def test_a_store_that_nobody_sees_is_told_with_what_is_known() -> None:
     )
     scene = scene.pods().all(running(1, step=25, checkpoint_error=unseen, checkpoint_error_kind=UNVERIFIED))
     now = shown(scene)
-    assert (now.state, now.reason) == ("Running", "CheckpointsUnverified")
+    assert (now.state, now.reason) == ("Running", "CheckpointStoreUnreachable")
     message = next(condition.message for condition in now.conditions if condition.type == "Running")
     assert (
         message

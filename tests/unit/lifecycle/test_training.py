@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, running
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, an_unfenced_worker, at, running
 
 from muster.api.gang import Leave
 from muster.lifecycle.plan import CommitGang, Plan
@@ -68,7 +68,10 @@ def test_it_is_looked_at_when_a_hang_could_be_one(view: Any, seconds: float) -> 
         pytest.param(a_gang().gang(incidents=[an_incident(time=at(99))]).pods(), id="blame that may change"),
         pytest.param(a_gang().launcher(1, heard(1.0, state=IDLE)), id="a launcher that has not started its ranks"),
         pytest.param(a_gang().launcher(1, heard(1.0, attempt=0)), id="one in the attempt before"),
-        pytest.param(a_gang().gang(ghosts=[a_ghost("pod-old", 10.0)]).pods(), id="somebody of before may be alive"),
+        pytest.param(
+            a_gang().gang(unfenced_workers=[an_unfenced_worker("pod-old", 10.0)]).pods(),
+            id="somebody of before may be alive",
+        ),
     ],
 )
 def test_as_soon_as_anybody_is_not_as_he_should_be_it_is_looked_at_each_second(scene: Scene) -> None:

@@ -110,7 +110,7 @@ def test_who_waits_for_no_nodes_is_not_in_the_queue(scene: Scene) -> None:
 
 
 def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
-    lost_one = seats("n0", "", "n2")
+    lost_one = worker_views("n0", "", "n2")
     request = pending.wanted(Scene(a_job()).fleet(3).gang(go=False, members=lost_one).world())
     assert request is not None
     assert (request.count, request.kept, request.broken) == (1, ("n0", "n2"), ())
@@ -118,7 +118,7 @@ def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
 
 def test_a_broken_segment_is_mended_beside_what_is_left_of_it() -> None:
     job = a_job(nodes=4, placement={"segmentSize": 2})
-    lost_three = seats("n0", "", "", "")
+    lost_three = worker_views("n0", "", "", "")
     request = pending.wanted(Scene(job).fleet(4).gang(go=False, members=lost_three).world())
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (2, ())]
@@ -238,7 +238,7 @@ def test_a_template_that_needs_the_scheduler_waits_for_other_nodes_and_says_why(
 # Giving back.
 
 
-def seats(*nodes: str) -> list[Member]:
+def worker_views(*nodes: str) -> list[Member]:
     """Members on these nodes; "" for one that has none."""
     return [Member(index=place, rank=place, node=node) for place, node in enumerate(nodes)]
 
@@ -303,7 +303,7 @@ def test_whoever_waits_before_a_node_that_was_closed_meanwhile_goes_elsewhere() 
     plan = decide(late(scene, 6.0).world(), SETTINGS)
     spec = committed(plan)
     assert [(member.node, member.incarnation) for member in spec.members] == [("n0", 1), ("n1", 1), ("n3", 2)]
-    assert (spec.reason, spec.excluded_nodes, spec.incidents) == ("NodeClosed", {}, [])
+    assert (spec.reason, spec.excluded_nodes, spec.incidents) == ("NodeNotUsable", {}, [])
     assert "worker 2 on n2 (cordoned); attempt 2: on n0, n1, n3" in plan.announcements[0].note
 
 
@@ -359,7 +359,7 @@ def test_nobody_waits_longer_than_the_longest_hold_whatever_the_clock_of_a_leade
 
 def with_a_hole(scene: Scene) -> Scene:
     """Worker 1 has lost its node, and there is no other."""
-    return late(scene.fleet(3).node("n1", unschedulable=True).gang(go=False, members=seats("n0", "", "n2")))
+    return late(scene.fleet(3).node("n1", unschedulable=True).gang(go=False, members=worker_views("n0", "", "n2")))
 
 
 def test_a_gang_with_a_hole_keeps_its_nodes_while_nobody_else_wants_them() -> None:
@@ -376,7 +376,7 @@ def test_of_two_gangs_that_hold_what_the_other_needs_one_gives_back() -> None:
     assert committed(plan).members == []
     assert "others wait for nodes" in plan.announcements[0].note
     spec = committed(plan)
-    assert (spec.reason, came_to_nothing(spec)) == ("GaveWay", False), "it has trained: its namespace pays nothing"
+    assert (spec.reason, came_to_nothing(spec)) == ("NodesYielded", False), "it has trained: its namespace pays nothing"
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_a_gang_whose_limit_has_no_room_to_move_as_a_whole_gives_way_though_nobo
     plan = decide(scene.world(), SETTINGS)
     assert any(isinstance(action, CommitGang) for action in plan.actions) is gives_way
     if gives_way:
-        assert (committed(plan).members, committed(plan).reason) == ([], "GaveWay")
+        assert (committed(plan).members, committed(plan).reason) == ([], "NodesYielded")
 
 
 def test_a_promise_beyond_the_limit_is_given_back_to_the_queue() -> None:
@@ -426,7 +426,7 @@ def test_a_promise_beyond_the_limit_is_given_back_to_the_queue() -> None:
 )
 def test_for_a_record_beyond_its_namespaces_limit_no_pod_is_made_and_its_job_waits(members: tuple[str, ...]) -> None:
     """Nobody was refused these nodes for it, so that pods there would take them from others."""
-    scene = Scene(a_job()).fleet(4).gang(go=False, members=seats(*members))
+    scene = Scene(a_job()).fleet(4).gang(go=False, members=worker_views(*members))
     plan = decide(scene.but(limit=NodeLimit(2), beyond_limit=True).world(), SETTINGS)
     spec = committed(plan)
     assert (spec.members, spec.reason, came_to_nothing(spec)) == ([], "NamespaceLimit", False)
@@ -446,7 +446,7 @@ def test_for_a_record_beyond_its_namespaces_limit_no_pod_is_made_and_its_job_wai
 def test_a_node_that_a_gang_has_left_counts_while_its_pod_is_there_unless_it_is_out_of_service(
     changes: dict[str, Any], count: int
 ) -> None:
-    scene = Scene(a_job()).fleet(4).node("n1", **changes).gang(members=seats("n0", "", "n2")).pods()
+    scene = Scene(a_job()).fleet(4).node("n1", **changes).gang(members=worker_views("n0", "", "n2")).pods()
     scene.pod(1, node="n1")
     scene.fleet_changes["holders"] = {f"n{number}": {scene.job.metadata.uid} for number in range(3)}
     world = scene.but(limit=NodeLimit(3)).world()

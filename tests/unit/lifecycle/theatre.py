@@ -20,7 +20,7 @@ from muster.api.trainingjob import CompletionRecord, LaunchMode, TrainingJob, Tr
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
-from muster.fencing.ages import Beats, GhostAges
+from muster.fencing.ages import Beats, UnfencedAges
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
@@ -429,7 +429,9 @@ class Theatre:
                 where = ",".join(f"{m.node}/{m.incarnation}" for m in spec.members)
                 lines.append(f"    {spec.attempt}: {spec.level} {spec.reason} {where} at {spec.time:%H:%M:%S}")
             if play.gang:
-                lines += [f"    ghost {g.pod} until {g.fenced_time:%H:%M:%S}" for g in play.record.ghosts]
+                lines += [
+                    f"    unfenced worker {g.pod} until {g.fenced_time:%H:%M:%S}" for g in play.record.unfenced_workers
+                ]
         for pod in self.pods.values():
             state = pod.launcher.state if pod.launcher else "no launcher"
             lines.append(f"  {pod.name} on {pod.view.node}: {pod.view.phase} deleting={pod.view.deleting} {state}")
@@ -764,7 +766,7 @@ class Theatre:
         self._sightings = Sightings(lambda: self.now)
         for view in self._cache.values():
             self._sightings.note(None, view)
-        self._ages: dict[str, GhostAges] = {}
+        self._ages: dict[str, UnfencedAges] = {}
 
     def _operator(self) -> None:
         if self._up_at is not None:
@@ -799,10 +801,12 @@ class Theatre:
         pods = {name: view for name, view in self._cache.items() if view.job_uid == play.uid}
         uids = {pod.uid for pod in pods.values()}
         if play.gang:
-            uids |= {member.pod_uid for member in play.record.members} | {g.pod_uid for g in play.record.ghosts}
+            uids |= {member.pod_uid for member in play.record.members} | {
+                g.pod_uid for g in play.record.unfenced_workers
+            }
         dead = {uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid)}
         timeout = float(play.job.spec.recovery.unreachable_timeout_seconds)
-        fleet, seen = self._fleet(), self._ages.setdefault(play.uid, GhostAges())
+        fleet, seen = self._fleet(), self._ages.setdefault(play.uid, UnfencedAges())
         seen.look(
             play.gang,
             {pod.uid for pod in pods.values() if not pod.terminal},
@@ -826,7 +830,7 @@ class Theatre:
             listing_age_seconds=seen.listing_age_seconds,
             go_age_seconds=seen.go_age_seconds,
             pod_ages=self._sightings.ages(uids),
-            ghost_ages=seen.ages,
+            unfenced_ages=seen.ages,
             disowned=seen.disowned,
             template_verdict=self._verdicts.get(play.uid),
         )

@@ -49,7 +49,7 @@ def a_record(*incidents: GangIncident, checkpoint: int | None = None) -> GangSpe
             id="within the error bound nobody is first: the lowest index",
         ),
         pytest.param(
-            [a_failure(index=0, age_seconds=1.1), a_failure(index=1, age_seconds=1.0, ailment="ECC errors")],
+            [a_failure(index=0, age_seconds=1.1), a_failure(index=1, age_seconds=1.0, node_fault="ECC errors")],
             1,
             id="within the error bound a sick node goes before the lowest index",
         ),
@@ -114,7 +114,7 @@ def test_every_kind_has_a_class_and_a_rank() -> None:
     [
         (a_failure(exit_code=1), APPLICATION),
         (a_failure(Kind.CORRUPTION), APPLICATION),
-        (a_failure(Kind.CORRUPTION, ailment="ECC errors"), FaultClass.HARDWARE),
+        (a_failure(Kind.CORRUPTION, node_fault="ECC errors"), FaultClass.HARDWARE),
         (a_failure(signal=9, killed=True), UNKNOWN),
         (a_failure(exit_code=137, killed=True), UNKNOWN),
         (a_failure(signal=11), APPLICATION),

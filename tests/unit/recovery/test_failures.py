@@ -262,7 +262,7 @@ class TestHang:
         here.launcher(2, running(1, 7, step_age_seconds=31.0, **preset))
         failures = find(here.world())
         assert {failure.kind for failure in failures} == {Kind.HANG}
-        assert len(failures) == len(here.world().seats)
+        assert len(failures) == len(here.world().worker_views)
 
     def test_of_those_who_print_the_slowest_is_the_suspect(self) -> None:
         here = self.hung().all(running(1, None, started_age_seconds=500.0))

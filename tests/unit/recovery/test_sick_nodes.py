@@ -34,10 +34,10 @@ RULINGS = [
 PLAIN = {"launch": {"mode": "Plain"}, "checkpoint": {}}
 
 
-def sick(world: JobWorld, *nodes: str, exclusion: Exclusion | None = HELD, ailment: str = XID) -> JobWorld:
+def sick(world: JobWorld, *nodes: str, exclusion: Exclusion | None = HELD, node_fault: str = XID) -> JobWorld:
     for node in nodes:
         world.fleet.exclude(node, exclusion)
-        world.fleet.ail(node, ailment)
+        world.fleet.set_node_fault(node, node_fault)
     return world
 
 
@@ -187,7 +187,7 @@ class TestWithFewerFreeNodesThanAreSick:
 
 class TestOthers:
     def test_a_warning_makes_no_crash_hardware(self) -> None:
-        """A node that is Suspect has no ailment: `muster.health.assess.ailment`."""
+        """A node that is Suspect has no node fault: `muster.health.assess.node_fault`."""
         record = committed(training().launcher(1, failed(1)).world())
         assert charged(record) == (1, 0)
 

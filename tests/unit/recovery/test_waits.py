@@ -166,7 +166,7 @@ class TestJudgesThatComeToNoVerdict:
         assert not commits(self.here(179.0))
         here = self.here(180.0)
         plan = decide(here.world(), SETTINGS)
-        assert [event.reason for event in plan.announcements] == ["OtherJudges"]
+        assert [event.reason for event in plan.announcements] == ["VerifiersChanged"]
         (action,) = plan.actions
         assert isinstance(action, CommitGang)
         record = action.spec
@@ -197,7 +197,7 @@ class TestJudgesThatComeToNoVerdict:
             here.launcher(index, idle(2, checkpoints=(there,)))
         plan = decide(here.world(), SETTINGS)
         assert plan.telling is not None
-        assert (plan.telling.state, plan.telling.reason) == (state, "CheckpointsNotJudged")
+        assert (plan.telling.state, plan.telling.reason) == (state, "CheckpointsNotVerified")
 
     def test_nothing_is_begun_from_scratch_because_those_chosen_now_have_not_judged_yet(self) -> None:
         there = CheckpointReport(1000, "/checkpoints/1000", judged=False)
@@ -320,7 +320,7 @@ class TestARankOnASickNode:
     def record(self, free: int = 1) -> GangSpec:
         here = Scene(a_job()).fleet(3 + free).gang().pods().all(running(1, 7)).launcher(1, failed(1))
         world = here.world()
-        world.fleet.ail("n1", "XID 79 (held by the breaker)")
+        world.fleet.set_node_fault("n1", "XID 79 (held by the breaker)")
         (action,) = decide(world, SETTINGS).actions
         assert isinstance(action, CommitGang)
         return action.spec

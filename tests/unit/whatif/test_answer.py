@@ -6,7 +6,7 @@ import math
 import pytest
 from tests.unit.whatif.builders import DICE, a_plan
 
-from muster.whatif.answer import Answer, Overdrawn, answer
+from muster.whatif.answer import Answer, BudgetExhausted, answer
 from muster.whatif.formula import expected_ettr, young_daly_seconds
 from muster.whatif.plan import DAY_SECONDS, Plan, usual_start_seconds
 from muster.whatif.rates import LLAMA3, Cause
@@ -178,9 +178,9 @@ def test_who_waits_is_told_after_each_life() -> None:
 
 
 def test_lives_that_a_default_budget_would_have_ended_are_counted() -> None:
-    assert asked(a_plan(), 20).overdrawn == Overdrawn(own=0, nodes=0)
+    assert asked(a_plan(), 20).budget_exhausted == BudgetExhausted(own=0, nodes=0)
     hopeless = asked(a_plan(nodes=16384, mttf_days=60, spares=64, start_seconds=600, days=5), 20)
-    assert hopeless.overdrawn == Overdrawn(own=20, nodes=20)
+    assert hopeless.budget_exhausted == BudgetExhausted(own=20, nodes=20)
 
 
 def test_the_usual_start_is_what_was_published() -> None:

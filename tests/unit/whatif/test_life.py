@@ -92,23 +92,23 @@ def test_the_default_budget_of_nodes_ends_a_job_that_gets_no_further() -> None:
     plan = a_plan(days=3, spares=100, checkpoint_seconds=600, save_seconds=0)
     # From each start it comes to some 200 s of training: no checkpoint.
     stuck = [Blow(400.0 * (number + 1), number % 100, 1, 1.0) for number in range(51)]
-    assert live(plan, WAYS, stuck).nodes_overdrawn
-    assert not live(plan, WAYS, stuck[:50]).nodes_overdrawn
-    assert not live(plan, WAYS, stuck).own_overdrawn
+    assert live(plan, WAYS, stuck).nodes_budget_exhausted
+    assert not live(plan, WAYS, stuck[:50]).nodes_budget_exhausted
+    assert not live(plan, WAYS, stuck).own_budget_exhausted
     # With saves in between all is given back, however many there are.
     saved = plan.model_copy(update={"checkpoint_seconds": 100.0})
-    assert not live(saved, WAYS, stuck).nodes_overdrawn
+    assert not live(saved, WAYS, stuck).nodes_budget_exhausted
     # And a day later.
     slow = [Blow(2 * blow.at * 400, blow.place, 1, 1.0) for blow in stuck[:10]]
-    assert not live(plan, WAYS, slow).nodes_overdrawn
+    assert not live(plan, WAYS, slow).nodes_budget_exhausted
 
 
 def test_the_default_budget_of_the_jobs_own_failures_ends_it_at_the_fourth() -> None:
     own = (Way(5.0, Leaves.NEVER, True, own=True),)
     crashes = [Blow(300.0 * (number + 1), number, 0, 1.0) for number in range(4)]
-    assert live(a_plan(), own, crashes).own_overdrawn
-    assert not live(a_plan(), own, crashes[:3]).own_overdrawn
-    assert not live(a_plan(checkpoint_seconds=60), own, crashes).own_overdrawn
+    assert live(a_plan(), own, crashes).own_budget_exhausted
+    assert not live(a_plan(), own, crashes[:3]).own_budget_exhausted
+    assert not live(a_plan(checkpoint_seconds=60), own, crashes).own_budget_exhausted
 
 
 def test_a_spare_that_was_taken_is_there_again_once_the_lost_node_is_repaired() -> None:

@@ -136,7 +136,7 @@ def picture(fleet: Fleet) -> object:
                 fleet.holders(name),
                 dict(fleet.used(name)),
                 fleet.exclusion(name),
-                fleet.ailment(name),
+                fleet.node_fault(name),
                 fleet.doubt_of(name),
             )
             for name in ("n0", "n1", "n2", "n3")
@@ -163,7 +163,7 @@ def test_a_snapshot_is_the_fleet_of_its_moment_for_ever(
     for change in then:
         fleet.occupy(*change)
     fleet.exclude("n0", None)
-    fleet.ail("n1", "hot")
+    fleet.set_node_fault("n1", "hot")
     fleet.doubt("n1", Doubt())
     fleet.call("x", "")
     fleet.put_node(a_node("n3"))

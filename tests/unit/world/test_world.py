@@ -28,10 +28,10 @@ def test_names_are_the_job_s_own_for_ever() -> None:
 )
 def test_a_pod_is_a_members_only_if_owner_and_uid_agree(changes: dict[str, str], ours: bool) -> None:
     world = Scene(a_job()).fleet().gang().pods().all(running(1)).pod(1, **changes).world()
-    seat = world.seats[1]
-    assert (seat.pod is not None) == ours
-    assert (seat.launcher is not None) == ours
-    assert seat.node is not None
+    worker_view = world.worker_views[1]
+    assert (worker_view.pod is not None) == ours
+    assert (worker_view.launcher is not None) == ours
+    assert worker_view.node is not None
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def a_used_fleet() -> Fleet:
     fleet.occupy("pod", "a", frozenset({"gone"}))
     fleet.call("a", "default/a")
     fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT, last_choice=True))
-    fleet.ail("n2", "Xid48: held by the breaker")
+    fleet.set_node_fault("n2", "Xid48: held by the breaker")
     fleet.doubt("n0", Doubt(EPOCH, True))
     return fleet
 
@@ -91,7 +91,7 @@ def test_a_fleet_comes_back_with_all_its_parts() -> None:
     assert read_fleet.exclusion("n1") == Exclusion(
         "Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT, last_choice=True
     )
-    assert (read_fleet.ailment("n1"), read_fleet.ailment("n2")) == ("", "Xid48: held by the breaker")
+    assert (read_fleet.node_fault("n1"), read_fleet.node_fault("n2")) == ("", "Xid48: held by the breaker")
     assert (read_fleet.doubt_of("n0"), read_fleet.doubt_of("n1")) == (Doubt(EPOCH, True), None)
     assert read_fleet.policy == fleet.policy
     assert (read_fleet.heartbeats.age_seconds("n1"), list(read_fleet.heartbeats.older_than(10))) == (3.5, ["gone"])

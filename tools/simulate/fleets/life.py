@@ -32,7 +32,7 @@ from simulate.clocks import START
 from simulate.fleets import rates
 from simulate.fleets.agents import NodeAgent
 from simulate.fleets.keeper import Keeper, Missed
-from simulate.fleets.machine import Ailment, Machine
+from simulate.fleets.machine import Machine, NodeFault
 from simulate.fleets.oracle import BudgetOracle, Taken
 
 DAY_SECONDS = 86400.0
@@ -369,7 +369,7 @@ class Life:
         )
         worn = self._draw.random() < rates.FAULTS[kind].worn
         self._count(name)
-        ailment = machine.strike(kind, part, worn, self.now)
+        node_fault = machine.strike(kind, part, worn, self.now)
         self._note(name, f"TRUTH {kind} of part {part}{', which has to be replaced' if worn else ''}")
         self.outcome.faults[kind] += 1
         if kind in _CERTAIN and (machine.tells_action or kind != "Gsp"):  # of which an old driver gives no second sign
@@ -383,9 +383,9 @@ class Life:
                 since = self.now
                 self._in(CERTAIN_SECONDS + 1.0, lambda: self._is_certain_out(name, since))
         if kind == "Disk":
-            self._in(self._exponential(_DISK_SECONDS), lambda: self._disk(name, ailment))
+            self._in(self._exponential(_DISK_SECONDS), lambda: self._disk(name, node_fault))
         if kind == "PortFlaps":
-            self._in(5.0, lambda: self._flaps(name, ailment))
+            self._in(5.0, lambda: self._flaps(name, node_fault))
         self._changed(name)
 
     def _is_certain_out(self, name: str, since: float) -> None:
@@ -400,27 +400,27 @@ class Life:
             said = "" if verdict is None else f"{verdict.state} {verdict.reason}, certain: {verdict.certain}"
             self._violated("certain", name, f"a certain fault is not out after {CERTAIN_SECONDS:.0f} s ({said})")
 
-    def _disk(self, name: str, ailment: Ailment) -> None:
+    def _disk(self, name: str, node_fault: NodeFault) -> None:
         """A bad disk fails again when it is used: not on a node that nobody uses."""
         node = self.nodes[name]
-        if ailment not in node.machine.ailments:
+        if node_fault not in node.machine.node_faults:
             return
         if node.is_up and not node.effect.avoid:
             node.machine.show_again(self.now)
             self._changed(name, _LINES_SETTLE)
-        self._in(self._exponential(_DISK_SECONDS), lambda: self._disk(name, ailment))
+        self._in(self._exponential(_DISK_SECONDS), lambda: self._disk(name, node_fault))
 
-    def _flaps(self, name: str, ailment: Ailment) -> None:
+    def _flaps(self, name: str, node_fault: NodeFault) -> None:
         """A bad link comes back, and goes again after hours, until somebody replaces it."""
         node = self.nodes[name]
-        if ailment not in node.machine.ailments:
+        if node_fault not in node.machine.node_faults:
             return
-        port = node.machine.ports[ailment.part]
+        port = node.machine.ports[node_fault.part]
         if node.is_up:
-            node.machine.flap(ailment.part, not port.up, self.now)
+            node.machine.flap(node_fault.part, not port.up, self.now)
             self._note(name, f"TRUTH its port goes {'up' if port.up else 'down'}")
             self._changed(name)
-        self._in(5.0 if not port.up else self._exponential(4 * 3600.0), lambda: self._flaps(name, ailment))
+        self._in(5.0 if not port.up else self._exponential(4 * 3600.0), lambda: self._flaps(name, node_fault))
 
     def _crash(self, name: str) -> None:
         if self.nodes[name].is_up:
@@ -463,13 +463,13 @@ class Life:
             self._note(
                 name,
                 "TRUTH it has booted"
-                + (f", still {[a.kind for a in node.machine.ailments]}" if node.machine.sick else ""),
+                + (f", still {[a.kind for a in node.machine.node_faults]}" if node.machine.sick else ""),
             )
             self._in(self._around(25.0, 0.3), lambda: self._agent_starts(name, number + 1))
             self._in(self._around(50.0, 0.5), lambda: self._driver_loads(name, number + 1))
-            for ailment in node.machine.ailments:
-                if ailment.kind == "PortFlaps":
-                    self._in(self._exponential(4 * 3600.0), partial(self._flaps, name, ailment))
+            for node_fault in node.machine.node_faults:
+                if node_fault.kind == "PortFlaps":
+                    self._in(self._exponential(4 * 3600.0), partial(self._flaps, name, node_fault))
 
         self._in(seconds, comes_up)
 
@@ -527,7 +527,7 @@ class Life:
         self._changed(name)
 
         def answers() -> None:
-            broken = any(each.kind == "DriverHangs" for each in node.machine.ailments)
+            broken = any(each.kind == "DriverHangs" for each in node.machine.node_faults)
             if node.machine.boots == boot and not broken:
                 node.machine.hangs = False
                 self._changed(name)
@@ -637,7 +637,7 @@ class Life:
         rack = self._draw.choice(sorted({node.rack for node in self.nodes.values()}))
         for name in sorted(self.nodes):
             node, boot = self.nodes[name], self.nodes[name].machine.boots
-            if node.rack != rack or not node.is_up or any(a.kind == "PortLost" for a in node.machine.ailments):
+            if node.rack != rack or not node.is_up or any(a.kind == "PortLost" for a in node.machine.node_faults):
                 continue
             self._wake(name)
             self._note(name, "the switch of its rack boots")
@@ -646,7 +646,7 @@ class Life:
 
             def up(name: str = name, node: _Node = node, boot: int = boot) -> None:
                 if node.machine.boots == boot and not any(
-                    a.kind in ("PortLost", "PortFlaps", "CardLost") for a in node.machine.ailments
+                    a.kind in ("PortLost", "PortFlaps", "CardLost") for a in node.machine.node_faults
                 ):
                     node.machine.port(0, True, self.now)
                     self._changed(name)
@@ -810,18 +810,18 @@ class Life:
         node.effect, node.held = effect, order.ruling.act is Act.HOLD
         node.reason = f"{order.verdict.state} {order.verdict.reason}"
         if effect.avoid:
-            for ailment in node.machine.ailments:
-                if not ailment.was_out:
-                    ailment.was_out = True
-                    self.outcome.seen[ailment.kind] += 1
+            for node_fault in node.machine.node_faults:
+                if not node_fault.was_out:
+                    node_fault.was_out = True
+                    self.outcome.seen[node_fault.kind] += 1
         elif before.avoid:
             node.visits = 0
-            for ailment in node.machine.ailments:
-                if not ailment.was_out:
+            for node_fault in node.machine.node_faults:
+                if not node_fault.was_out:
                     continue
-                self.outcome.returned[ailment.kind] += 1
-                if ailment.kind not in rates.INTERMITTENT:
-                    what = f"it is given work again with {ailment.kind}, which is there since {_clock(ailment.since)}"
+                self.outcome.returned[node_fault.kind] += 1
+                if node_fault.kind not in rates.INTERMITTENT:
+                    what = f"it is given work again with {node_fault.kind}, which is there since {_clock(node_fault.since)}"
                     self._violated("return", name, what)
 
     def _count(self, name: str) -> None:

@@ -57,7 +57,7 @@ class Port:
 
 
 @dataclass(slots=True)
-class Ailment:
+class NodeFault:
     """A fault that is there until somebody repairs it: the truth, which no rule is told.
 
     Attributes:
@@ -89,7 +89,7 @@ class Machine:
         self.has_links, self.tells_action = has_links, tells_action
         self.gpus = [Gpu(f"{name}-{index}") for index in range(gpus)]
         self.ports = [Port(), Port()]
-        self.ailments: list[Ailment] = []
+        self.node_faults: list[NodeFault] = []
         self.boots = 1
         self.booted_at = -30 * 86400.0
         self.hangs = False
@@ -110,7 +110,7 @@ class Machine:
     @property
     def sick(self) -> bool:
         """Whether anything is broken."""
-        return bool(self.ailments)
+        return bool(self.node_faults)
 
     def log(self, message: str, now: float) -> None:
         """The kernel writes a line."""
@@ -121,11 +121,11 @@ class Machine:
         self.log(f"NVRM: Xid (PCI:{self._pci(index)[4:-2]}): {LINES[code]}", now)
         self.events.append({"xid": code, "uuid": self._uuid(index)})
 
-    def strike(self, kind: str, part: int, worn: bool, now: float) -> Ailment:
+    def strike(self, kind: str, part: int, worn: bool, now: float) -> NodeFault:
         """A fault begins."""
-        self.ailments.append(Ailment(kind, part, worn, now))
+        self.node_faults.append(NodeFault(kind, part, worn, now))
         self._show(kind, part, now)
-        return self.ailments[-1]
+        return self.node_faults[-1]
 
     def _show(self, kind: str, part: int, now: float) -> None:
         if kind in ("PortLost", "PortFlaps"):
@@ -190,13 +190,13 @@ class Machine:
             if gpu.error == LOST or not gpu.counted:
                 continue  # there is nothing that could be reset
             kept = [
-                a for a in self.ailments if a.part == index and a.worn and a.kind in ("RemapFailed", "NvLink", "Hot")
+                a for a in self.node_faults if a.part == index and a.worn and a.kind in ("RemapFailed", "NvLink", "Hot")
             ]
             gpu.error = gpu.action = 0
             gpu.values = {name: value for name, value in gpu.values.items() if name in ("remap_failed", "margin")}
             gpu.links = _LINKS - 1 if any(a.kind == "NvLink" for a in kept) else _LINKS
             needs_boot = ("PortLost", "PortFlaps", "CardLost", "Disk", "DriverHangs")
-            self.ailments = [a for a in self.ailments if a.part != index or a.kind in needs_boot or a in kept]
+            self.node_faults = [a for a in self.node_faults if a.part != index or a.kind in needs_boot or a in kept]
         self._normal.clear()
 
     def boot(self, now: float, shorts: str = "") -> None:
@@ -210,20 +210,20 @@ class Machine:
         self.lines.clear()
         self.events.clear()
         self.hangs, self.has_driver, self.fabric_is_up = False, False, True
-        left: list[Ailment] = []
+        left: list[NodeFault] = []
         for gpu in self.gpus:
             gpu.error = gpu.action = 0
             gpu.values = {name: value for name, value in gpu.values.items() if name in ("remap_failed", "margin")}
             gpu.links, gpu.counted = _LINKS, gpu.there
         for port in self.ports:
             port.there, port.up, port.downs = True, True, 0
-        for ailment in self.ailments:
-            if not ailment.worn:
+        for node_fault in self.node_faults:
+            if not node_fault.worn:
                 continue
-            part = ailment.part
-            match ailment.kind:
+            part = node_fault.part
+            match node_fault.kind:
                 case "OffTheBus" | "Uncontained" | "DoubleBit" | "Gsp":
-                    ailment.kind = "GpuMissing"  # its memory or bus does not come up again
+                    node_fault.kind = "GpuMissing"  # its memory or bus does not come up again
                     self.gpus[part].there = self.gpus[part].counted = False
                 case "RowRemap" | "DriverHangs":
                     continue  # it comes again, as a fault of its own
@@ -232,13 +232,13 @@ class Machine:
                 case "CardLost":
                     self.ports[part].there = False
                 case "PortLost" | "PortFlaps":
-                    self.ports[part].up = ailment.kind == "PortFlaps"
-            left.append(ailment)
-        self.ailments = left
+                    self.ports[part].up = node_fault.kind == "PortFlaps"
+            left.append(node_fault)
+        self.node_faults = left
         if shorts:
             part = (len(self.gpus) if shorts == "GpuMissing" else len(self.ports)) - 1
             if not any(a.part == part for a in left):
-                self.ailments.append(Ailment(shorts, part, True, now))
+                self.node_faults.append(NodeFault(shorts, part, True, now))
                 self._show(shorts, part, now)
         self._normal.clear()
         self.lay_ports(now)
@@ -249,17 +249,17 @@ class Machine:
 
     def show_again(self, now: float) -> None:
         """What a broken disk writes at each boot."""
-        for ailment in self.ailments:
-            if ailment.kind == "Disk":
-                self._show("Disk", ailment.part, now)
+        for node_fault in self.node_faults:
+            if node_fault.kind == "Disk":
+                self._show("Disk", node_fault.part, now)
 
     def replace(self) -> None:
         """Somebody replaces what is broken, with the machine switched off."""
-        for ailment in self.ailments:
-            if ailment.kind not in ("PortLost", "PortFlaps", "CardLost", "Disk", "DriverHangs"):
+        for node_fault in self.node_faults:
+            if node_fault.kind not in ("PortLost", "PortFlaps", "CardLost", "Disk", "DriverHangs"):
                 self._replaced += 1
-                self.gpus[ailment.part] = Gpu(f"{self.name}-new-{self._replaced}")
-        self.ailments.clear()
+                self.gpus[node_fault.part] = Gpu(f"{self.name}-new-{self._replaced}")
+        self.node_faults.clear()
         self._normal.clear()
 
     # What it answers.

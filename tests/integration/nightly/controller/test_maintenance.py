@@ -99,7 +99,7 @@ async def test_jobs_leave_after_a_checkpoint_nothing_is_placed_and_the_node_come
         await change(scene)
 
         async def unproven() -> bool:
-            return (await health(scene, node)).get("reason") == "RepairUnproven"
+            return (await health(scene, node)).get("reason") == "RepairNotVerified"
 
         await scene.eventually("it has to be looked at", unproven)
         told = await health(scene, node)
@@ -110,7 +110,7 @@ async def test_jobs_leave_after_a_checkpoint_nothing_is_placed_and_the_node_come
 
 async def test_a_window_over_the_whole_fleet_is_obeyed_and_told_and_the_job_stops_saved(scene: Scene) -> None:
     await scene.add_nodes(2, "n")
-    held = await events(scene, "NodesHeld")  # of tests before this one
+    held = await events(scene, "BudgetExhausted")  # of tests before this one
     async with scene.policy(policy()):
         await scene.operators.start()
         checkpoint = {"directory": "/checkpoints", "saveTimeoutSeconds": 600}
@@ -141,4 +141,4 @@ async def test_a_window_over_the_whole_fleet_is_obeyed_and_told_and_the_job_stop
             )
 
         await scene.eventually("people are told", told, 60.0)
-        assert await events(scene, "NodesHeld") == held, "no budget is asked"
+        assert await events(scene, "BudgetExhausted") == held, "no budget is asked"

@@ -121,7 +121,7 @@ async def test_a_sick_node_is_handed_over_when_it_is_empty_and_comes_back_proved
         await scene.eventually("only the repair counts", functools.partial(is_in_state, scene, sick, "Degraded"), LOOKS)
         assert await are_tainted(scene, sick)
         (tmp_path / "booted").touch()
-        await scene.eventually("its end is seen", functools.partial(says, "RepairUnproven"), LOOKS)
+        await scene.eventually("its end is seen", functools.partial(says, "RepairNotVerified"), LOOKS)
         assert (await request(scene, sick))["status"] == {
             "phase": "Done",
             "message": f"examples/repair: Reboot of {sick}",

@@ -31,7 +31,7 @@ from muster.queueing import queue
 from muster.queueing.limits import Limits
 from muster.recovery import budgets, exits, failures, silence
 from muster.world import fleet
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, WorkerView
 from muster.world.views import PodView
 from simulate import checks, training
 
@@ -115,7 +115,9 @@ def _culprit_again(patch: Patch) -> None:
 def _by_phase(patch: Patch) -> None:
     """A worker has ended when its pod has: a sidecar hides it."""
     patch.setattr(JobWorld, "container_of", lambda *_: None)
-    patch.setattr(Seat, "over", property(lambda seat: seat.pod is not None and seat.pod.terminal))
+    patch.setattr(
+        WorkerView, "over", property(lambda worker_view: worker_view.pod is not None and worker_view.pod.terminal)
+    )
 
 
 def _late_evidence(patch: Patch) -> None:
@@ -177,15 +179,15 @@ def _counted_twice(patch: Patch) -> None:
     patch.setattr(Limits, "refusal", lambda self, space, _, size, answer: original(self, space, size, size, answer))
 
 
-def _ghosts_forgotten(patch: Patch) -> None:
+def _unfenced_workers_forgotten(patch: Patch) -> None:
     """A second failure before the go forgets whom the first one has left behind."""
-    original = survivors.ghosts
+    original = survivors.unfenced_workers
 
-    def ghosts(world: JobWorld, gang: GangSpec, seats: Any) -> Any:
-        return original(world, gang if gang.go else gang.model_copy(update={"ghosts": []}), seats)
+    def unfenced_workers(world: JobWorld, gang: GangSpec, worker_views: Any) -> Any:
+        return original(world, gang if gang.go else gang.model_copy(update={"unfenced_workers": []}), worker_views)
 
     for module in (survivors, record):
-        patch.setattr(module, "ghosts", ghosts)
+        patch.setattr(module, "unfenced_workers", unfenced_workers)
 
 
 def _first_heard(patch: Patch) -> None:
@@ -350,7 +352,7 @@ DEFECTS: dict[str, Callable[[Patch], None]] = {
     "listed-wins": _listed_wins,
     "listed-before": _listed_before,
     "start-forgotten": _start_forgotten,
-    "ghosts-forgotten": _ghosts_forgotten,
+    "unfenced-workers-forgotten": _unfenced_workers_forgotten,
     "first-heard": _first_heard,
     "counted-twice": _counted_twice,
     "any-list": _any_list,
