@@ -39,8 +39,8 @@ from localcluster.api import wait_for
 from localcluster.errors import LocalClusterError
 from localcluster.kwok import KwokControlPlane
 from localcluster.kwok import fleet as fleet_nodes
-from muster.api.fleetpolicy import TakeOutBudget
-from muster.health.breaker import Share
+from muster.api.fleetpolicy import DEFAULT_BUDGETS
+from muster.health.budgets import Budgets, Share
 
 OUTPUT = ROOT / "build" / "bench" / "health.json"
 NODES, BAD, RUNS = 2048, 200, 3
@@ -53,7 +53,7 @@ _SETTLED_SECONDS = 300.0
 _QUIET_SECONDS = 3.0
 _POLL_SECONDS = 1.0
 _HEALTHS = "/apis/muster.dev/v1alpha1/nodehealths"
-_WIDE = {"nodesPercent": 100, "domainPercent": 100, "totalPercent": 100}
+_WIDE = [{"nodes": "100%"}]
 
 
 @dataclass
@@ -117,10 +117,9 @@ def measure(nodes: int, bad: int, runs: int) -> dict[str, Any]:
     with KwokControlPlane.temporary_with(nodes) as cluster, _ward(cluster, nodes) as ward:
         sick, raised, bare = choose(ward.nodes, bad), list[Outcome](), list[dict[str, float]]()
         for _ in range(runs):  # in turn: what else the machine does meanwhile meets both
-            raised.append(_run(ward, sick, {"enforcement": "Nodes", "budget": _WIDE}, len(sick)))
+            raised.append(_run(ward, sick, {"enforcement": "Nodes", "budgets": _WIDE}, len(sick)))
             bare.append(_bare(ward, sick))
-        default = TakeOutBudget()
-        share = Share.of(default.nodes_percent, nodes, default)
+        share = Budgets.from_policy(DEFAULT_BUDGETS).in_window(nodes)
         budget = let_through(share)
         many = choose(ward.nodes, 2 * budget)
         kept = [_run(ward, many, {"enforcement": "Nodes"}, budget, share) for _ in range(runs)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.api import Object
-from muster.health.breaker import Share
+from muster.health.budgets import Share
 from muster.health.story import LAST_CHOICE
 
 TAINT = "muster.dev/unhealthy"

@@ -281,7 +281,10 @@ FLEET_POLICY: Object = {
         },
         "health": {
             "enforcement": "Nodes",
-            "budget": {"nodesPercent": 10, "windowSeconds": 600, "domainPercent": 25, "totalPercent": 30},
+            "budgets": [
+                {"nodes": "10%", "windowSeconds": 600},
+                {"nodes": "4", "per": "Domain", "reasons": ["UncertainFault"]},
+            ],
             "quarantine": {"incidents": 3, "halfLifeSeconds": 604800},
             "sources": [{"name": "npd", "enabled": False}, {"name": "eks", "enabled": True}],
             "rules": [

@@ -367,48 +367,95 @@ class HealthRule(ApiModel):
     observe: bool = Field(False, description=OBSERVE_WORDS)
 
 
-class TakeOutBudget(ApiModel):
-    """How many nodes Muster takes out by itself, of each pool of like nodes (the same accelerator; those without are one).
+class BudgetScope(StrEnum):
+    """Of what a budget counts nodes."""
 
-    At least one is always allowed, and one more for a certain fault; what people cordon is not counted. 100: no bound.
+    POOL = "Pool"
+    DOMAIN = "Domain"
+    CAUSE = "Cause"
+
+
+class BudgetReason(StrEnum):
+    """For which a node is taken out of use."""
+
+    UNCERTAIN_FAULT = "UncertainFault"
+    REPAIR_BY_OTHERS = "RepairByOthers"
+
+
+class DisruptionBudget(ApiModel):
+    """A limit of the nodes that Muster takes out of use by itself, in each pool of like nodes.
+
+    A pool is the nodes with the same accelerator and model; nodes without an accelerator are one. What people cordon is not
+    counted. Karpenter's NodePools have budgets of the same form.
     """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
-                "self.nodesPercent <= self.totalPercent",
-                "more in one window than may be out at all: lower nodesPercent, or raise totalPercent",
-                at=".nodesPercent",
-            )
+                "self.per != 'Cause' || size(self.reasons) == 0",
+                "a budget per Cause is for faults that are not certain: leave reasons out",
+                at=".reasons",
+            ),
+            rule(
+                "self.per != 'Domain' || !has(self.windowSeconds)",
+                "a budget per Domain counts the nodes that are out at the same time: leave windowSeconds out",
+                at=".windowSeconds",
+            ),
+            rule(
+                "!('RepairByOthers' in self.reasons) || (self.per == 'Pool' && !has(self.windowSeconds) && size(self.reasons) == 1)",
+                "a budget for RepairByOthers counts the nodes of a pool that are left at the same time: "
+                "leave per, windowSeconds and other reasons out",
+                at=".reasons",
+            ),
         )
     )
 
-    nodes_percent: int = Field(10, ge=0, le=100, description="Of a pool, within `windowSeconds`.")
-    window_seconds: int = Field(
-        600, ge=10, le=86400, description="The window, and the first pause when the budget did not do; it doubles."
+    nodes: str = Field(
+        max_length=6,
+        description='A number of nodes ("4"), or a percentage ("10%") that is rounded up. "100%" is no limit.',
+        json_schema_extra=checks(
+            rule(
+                "self.matches('^((100|[1-9]?[0-9])%|0|[1-9][0-9]{0,4})$')",
+                'write a number of nodes or a percentage of them, in quotes, e.g. "4" or "10%"',
+            ),
+            rule(
+                "self != '0' && self != '0%'",
+                "a budget of no node: to have no node taken out of use, set spec.health.enforcement to Observe",
+            ),
+        ),
     )
-    domain_percent: int = Field(
-        25, ge=0, le=100, description="Of a pool's nodes in one innermost topology domain, at once."
+    window_seconds: int | None = Field(
+        None,
+        ge=10,
+        le=86400,
+        description="Count the nodes that were taken out within this time; absent: those that are out at the same time. "
+        "It is also the breaker's first pause, which doubles. All budgets of the list that have a window have the same.",
     )
-    total_percent: int = Field(
-        30, ge=0, le=100, description="Of a pool, at the same time: beyond it somebody has to look."
+    per: BudgetScope = Field(
+        BudgetScope.POOL,
+        description="Pool: of all nodes of a pool. Domain: of a pool's nodes in one innermost topology domain. Cause: of a pool's nodes, "
+        "for one cause of faults that are not certain: a source, or a reason of the agent.",
     )
-    certain_percent: int = Field(
-        20, ge=0, le=100, description="Of each of these budgets, kept for certain faults; at least one node."
+    reasons: list[BudgetReason] = Field(
+        [],
+        max_length=len(BudgetReason),
+        description="Empty: for all faults. UncertainFault: for faults that one witness alone reports; what the other budgets allow beyond it "
+        "is kept for certain ones. RepairByOthers: for nodes that are left because another system says that it repairs them.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    cause_percent: int = Field(
-        75,
-        ge=0,
-        le=100,
-        description="Of what is left of a pool's budgets, for one cause: a source, or a reason of the agent.",
-    )
-    yield_percent: int = Field(
-        30,
-        ge=0,
-        le=100,
-        description="Of a pool, left at the same time because other systems say that they repair it; one innermost domain "
-        "may be more, where it is not the whole pool.",
-    )
+
+
+DEFAULT_BUDGETS: tuple[DisruptionBudget, ...] = (
+    DisruptionBudget(nodes="30%"),
+    DisruptionBudget(nodes="24%", reasons=[BudgetReason.UNCERTAIN_FAULT]),
+    DisruptionBudget(nodes="18%", per=BudgetScope.CAUSE),
+    DisruptionBudget(nodes="10%", window_seconds=600),
+    DisruptionBudget(nodes="8%", window_seconds=600, reasons=[BudgetReason.UNCERTAIN_FAULT]),
+    DisruptionBudget(nodes="6%", window_seconds=600, per=BudgetScope.CAUSE),
+    DisruptionBudget(nodes="25%", per=BudgetScope.DOMAIN),
+    DisruptionBudget(nodes="20%", per=BudgetScope.DOMAIN, reasons=[BudgetReason.UNCERTAIN_FAULT]),
+    DisruptionBudget(nodes="30%", reasons=[BudgetReason.REPAIR_BY_OTHERS]),
+)
 
 
 class Quarantine(ApiModel):
@@ -471,7 +518,21 @@ class HealthPolicy(ApiModel):
         description="Whether Muster writes the condition MusterHealthy on Nodes, for others to read; it needs the right of "
         "manifests/components/node-condition. Switched off it is taken away.",
     )
-    budget: TakeOutBudget = TakeOutBudget()
+    budgets: list[DisruptionBudget] = Field(
+        list(DEFAULT_BUDGETS),
+        max_length=16,
+        description="How many nodes Muster takes out of use by itself. Of the budgets for the same thing the smallest counts. "
+        "A list that is given replaces the default as a whole: what it does not name has no limit.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "atomic",
+            **checks(
+                rule(
+                    "self.all(a, !has(a.windowSeconds) || self.all(b, !has(b.windowSeconds) || a.windowSeconds == b.windowSeconds))",
+                    "all budgets with windowSeconds need the same one",
+                )
+            ),
+        },
+    )
     quarantine: Quarantine = Quarantine()
     repair: RepairPolicy = RepairPolicy()
     sources: list[HealthSource] = Field(

@@ -117,11 +117,11 @@ class Agents:
         if self._silent.pop(name, None) is not None:
             self._stirred()
 
-    def changed(self, percent: int) -> set[str]:
+    def changed(self, limit: Callable[[int], int]) -> set[str]:
         """The nodes for which something else follows than at the last look.
 
         Args:
-            percent: of a pool, how many may be silent by themselves.
+            limit: nodes of a pool -> how many of them may be silent by themselves.
         """
         before, self._silences = self._silences, {}
         if not self._silent or not self._met:
@@ -129,7 +129,7 @@ class Agents:
         else:
             quiet = self._quiet()
             ground = self._ground
-            self.crowds = crowds(quiet, ground.pools, ground.pool_sizes, self._heard, percent)
+            self.crowds = crowds(quiet, ground.pools, ground.pool_sizes, self._heard, limit)
             for name in self._silent:
                 each = quiet.get(name)
                 free = each is not None and ground.pools.get(name, "") not in self.crowds

@@ -437,7 +437,7 @@ class HealthKeeper:
         """Judge what is dirty or due, decide about all of it, and begin to put that into force."""
         now = self._wall_clock()
         self._take_in_policy()
-        self._engine.stir(self._agents.changed(self._rules.budget.nodes_percent))
+        self._engine.stir(self._agents.changed(self._rules.budgets.window_limit))
         self._engine.stir(self._outfits.changed() & self._cluster.fleet.nodes.keys())
         judged = await self._observe(now)
         orders = self._engine.decide(
@@ -605,8 +605,8 @@ class HealthKeeper:
         found = None if self._rules.enforcement is Enforcement.OBSERVE else doubt(verdict)
         if found is None or not found.wants_check:
             return found
-        nodes, percent = self._engine.ground.pool_sizes[pool], self._rules.budget.nodes_percent
-        return replace(found, wants_check=self._asked.has_turn(name, nodes, percent))
+        most = self._rules.budgets.window_limit(self._engine.ground.pool_sizes[pool])
+        return replace(found, wants_check=self._asked.has_turn(name, most))
 
     def _health(self, name: str) -> NodeHealth | None:
         """The node's record, an empty one where there is none; None for one that cannot be read."""

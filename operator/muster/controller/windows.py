@@ -16,6 +16,7 @@ from muster.api.maintenance import MaintenanceStage
 from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices
 from muster.health.assess import Verdict
+from muster.health.budgets import Budgets
 from muster.health.maintenance import Problem, problems
 from muster.health.pools import pool_of
 from muster.kube.decode import Undecodable
@@ -79,7 +80,7 @@ class WindowKeeper:
                 policy.maintenance,
                 list(fleet.nodes.values()),
                 lambda node: pool_of(node, policy.accelerator_resource),
-                policy.health.budget.total_percent,
+                Budgets.from_policy(policy.health.budgets).limit,
                 self._wall_clock(),
             )
             for problem in asked:

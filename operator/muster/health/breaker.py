@@ -26,11 +26,11 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from muster.api.fleetpolicy import Enforcement, TakeOutBudget
+from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import HealthIncident
 from muster.health.assess import Verdict
 from muster.health.causes import cause_of
-from muster.health.pools import OTHERS, at_least_one, told_apart
+from muster.health.pools import OTHERS, told_apart
 from muster.health.sources import Rules
 
 MAX_PAUSE_SECONDS = 14400
@@ -176,31 +176,6 @@ def concerned(verdict: Verdict) -> bool:
     return verdict.out or any(incident.taken is not None for incident in verdict.incidents)
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One budget, in nodes.
-
-    Attributes:
-        total: for all together; what is certain may use all of it.
-        uncertain: for what is not certain.
-        cause: for one cause.
-    """
-
-    total: int
-    uncertain: int
-    cause: int
-
-    @classmethod
-    def of(cls, percent: int, of: int, budget: TakeOutBudget) -> "Share":
-        """A share of so many nodes: at least one, and one more for what is certain. All of them is no bound at all."""
-        if percent >= 100:
-            return cls(of, of, of)
-        most = at_least_one(percent, of)
-        kept = at_least_one(budget.certain_percent, most)
-        uncertain = max(1, most - kept)
-        return cls(max(most, uncertain + 1), uncertain, at_least_one(budget.cause_percent, uncertain))
-
-
 def held_back(ruling: Ruling) -> Ruling:
     """The same while nobody knows what the policy says: no node is newly taken out, and no taint is taken off."""
     if ruling.charge:
@@ -338,12 +313,12 @@ class _Pool:
         now: datetime,
     ) -> None:
         self.pool, self.size, self.now, self.rules = pool, size, now, rules
-        self.budget = rules.budget
-        self.window = timedelta(seconds=self.budget.window_seconds)
+        self.budgets = rules.budgets
+        self.window = timedelta(seconds=self.budgets.window_seconds)
         self.verdicts = {name: situation.verdicts[name] for name in names}
         self.tainted = situation.tainted
-        self.per_window = Share.of(self.budget.nodes_percent, size, self.budget)
-        self.cap = Share.of(self.budget.total_percent, size, self.budget)
+        self.per_window = self.budgets.in_window(size)
+        self.cap = self.budgets.at_once(size)
         self.domains, self.pools = situation.domains, situation.pools
         self.domain_sizes = path_sizes
         self.gone, self.ahead = tuple(gone), situation.ahead
@@ -489,7 +464,7 @@ class _Pool:
         a rack cannot be told from a mistake.
         """
         claimed.sort(key=lambda name: (not self._was_yielded(name), _began(self.verdicts[name], self.now), name))
-        most = self.size if self.budget.yield_percent >= 100 else at_least_one(self.budget.yield_percent, self.size)
+        most = self.budgets.left_to_others(self.size)
         left: set[tuple[str, tuple[str, ...]] | None] = set()
         for name in claimed:
             verdict, domain = self.verdicts[name], self._domain(name)
@@ -505,8 +480,7 @@ class _Pool:
                 self.held_yields += 1
                 self.rulings[name] = Ruling(
                     Act.HOLD,
-                    f"{verdict.in_charge} claims too many nodes of the pool at once: no more than {most} "
-                    f"({self.budget.yield_percent} %) are left to other systems",
+                    f"{verdict.in_charge} claims too many nodes of the pool at once: no more than {most} are left to other systems",
                 )
 
     def _was_yielded(self, name: str) -> bool:
@@ -544,18 +518,18 @@ class _Pool:
         if len(self.out) >= self.cap.total or (not certain and self.uncertain_out >= cap):
             kept = "" if certain or cap == self.cap.total else " for what is not certain"
             return (
-                f"of the {self.size} nodes of the pool no more than {cap} may be out{kept} "
-                f"({self.budget.total_percent} % in all): somebody has to look"
+                f"of the {self.size} nodes of the pool no more than {cap} may be out{kept} ({self.cap.total} in all): "
+                "somebody has to look"
             )
         if not certain and all(self._is_used_up(cause) for cause in causes):
             return (
                 f"of the {self.size} nodes of the pool no more than {self.cap.cause} may be out for "
-                f"{causes[0]} ({self.budget.cause_percent} % of what is not certain): somebody has to look"
+                f"{causes[0]} ({self.cap.uncertain} for all that is not certain): somebody has to look"
             )
         if domain is None:
             return ""
         size = self.domain_sizes[domain]
-        share = Share.of(self.budget.domain_percent, size, self.budget)
+        share = self.budgets.in_domain(size)
         most = share.total if certain else share.uncertain
         if self.out_in[domain] >= share.total or (not certain and self.uncertain_in[domain] >= most):
             kept = "" if certain or most == share.total else " for what is not certain"
@@ -575,15 +549,15 @@ class _Pool:
         paid = next((cause for cause in causes if gates.lets(cause, verdict.certain)), None)
         if paid is not None:
             return paid, ""
-        seconds = self.budget.window_seconds
+        seconds = self.budgets.window_seconds
         if verdict.certain:
             return "", f"the budget of {_nodes(self.per_window.total)} of the pool in {seconds} s is used up"
         most, whose = self.per_window.uncertain, "what is not certain"
         if gates.lets_uncertain:
             most, whose = self.per_window.cause, causes[0]
         return "", (
-            f"the budget of {_nodes(most)} in {seconds} s for {whose} is used up ({self.budget.nodes_percent} % of the "
-            f"{self.size} nodes of the pool for everything)"
+            f"the budget of {_nodes(most)} in {seconds} s for {whose} is used up ({self.per_window.total} of the {self.size} "
+            "nodes of the pool for everything)"
         )
 
     def _gates(self) -> "_Gates":
@@ -693,14 +667,7 @@ def _summed(
     pools: Sequence[PoolFigures], next_try: datetime | None, now: datetime, sizes: Mapping[str, int], rules: Rules
 ) -> Breaker:
     held = sum(pool.held + pool.held_yields for pool in pools)
-    shares = [
-        (
-            Share.of(rules.budget.nodes_percent, size, rules.budget),
-            Share.of(rules.budget.total_percent, size, rules.budget),
-        )
-        for size in sizes.values()
-        if size > 0
-    ]
+    shares = [(rules.budgets.in_window(size), rules.budgets.at_once(size)) for size in sizes.values() if size > 0]
     return Breaker(
         state=min((pool.state for pool in pools), key=_WORST.index, default=BreakerState.CLOSED),
         budget=sum(window.total for window, _ in shares),
@@ -727,7 +694,7 @@ def _message(pools: Iterable[PoolFigures], next_try: datetime | None, now: datet
         if pool.held_yields:
             parts.append(
                 f"{pool.held_yields} nodes{where} bear another system's mark that it repairs them, and are not left to it: "
-                f"{pool.yields} are already. If that is maintenance, raise spec.health.budget.yieldPercent of the FleetPolicy."
+                f"{pool.yields} are already. If that is maintenance, raise the budget for RepairByOthers in spec.health.budgets of the FleetPolicy."
             )
     parts.append("New workers come to what is held only where no other node is left.")
     if next_try and next_try > now:
@@ -735,6 +702,6 @@ def _message(pools: Iterable[PoolFigures], next_try: datetime | None, now: datet
     if any(pool.state is not BreakerState.CLOSED for pool in pools):
         parts.append(
             "So many at once are seldom each one's own fault: look for what they share (a roll-out, a driver, a switch,"
-            " the monitor itself). If they are sick, raise spec.health.budget of the FleetPolicy."
+            " the monitor itself). If they are sick, raise spec.health.budgets of the FleetPolicy."
         )
     return " ".join(parts)

@@ -182,7 +182,7 @@ def problems(
     policy: MaintenancePolicy,
     nodes: Iterable[NodeView],
     pool_of: Callable[[NodeView], str],
-    total_percent: int,
+    limit: Callable[[int], int],
     now: datetime,
 ) -> Iterator[Problem | None]:
     """What has to be told of windows; None now and then between them, where others may have their turn.
@@ -191,7 +191,7 @@ def problems(
         policy: the windows, in any order.
         nodes: all of them.
         pool_of: a node's pool of like nodes.
-        total_percent: of a pool, as many as the breaker would have out at the same time.
+        limit: nodes of a pool -> how many of them the breaker would have out at the same time.
         now: the time.
     """
     windows = [_Window.of(window, policy) for window in policy.windows if window.ends > window.starts]
@@ -231,7 +231,7 @@ def problems(
                 if one.starts < other.ends and other.starts < one.ends:
                     shared[one.name].add(other.name)
     for window in pending:
-        yield from _of_window(window, covered[window.name], pools[window.name], sizes, total_percent)
+        yield from _of_window(window, covered[window.name], pools[window.name], sizes, limit)
     for name, others in sorted(shared.items()):
         listed = sorted(others, key=natural)
         more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
@@ -243,7 +243,11 @@ def problems(
 
 
 def _of_window(
-    window: _Window, covered: Sequence[str], pools: Mapping[str, int], sizes: Mapping[str, int], total_percent: int
+    window: _Window,
+    covered: Sequence[str],
+    pools: Mapping[str, int],
+    sizes: Mapping[str, int],
+    limit: Callable[[int], int],
 ) -> Iterator[Problem]:
     where = f"spec.maintenance.windows[{window.name}]"
     if not covered:
@@ -259,11 +263,11 @@ def _of_window(
             f"{where}.nodes.names: there is no node {', '.join(absent[:_NAMED])}{more}: look at the spelling",
         )
     for pool, count in sorted(pools.items()):
-        if count * 100 > sizes[pool] * total_percent:
+        if count > limit(sizes[pool]):
             yield Problem(
                 f"many/{window.name}/{pool}",
                 f"{where} takes {count} of {_nodes(sizes[pool])} of {pool or 'the fleet'} out from {_moment(window.starts)} until "
-                f"{_moment(window.ends)}, more than the {total_percent} % that health.budget.totalPercent lets faults take: it is obeyed, "
+                f"{_moment(window.ends)}, more than the {limit(sizes[pool])} that spec.health.budgets lets faults take: it is obeyed, "
                 "and jobs that find no other node stop and wait. Divide it if that is not meant",
             )
 

@@ -38,8 +38,3 @@ def told_apart(sizes: Mapping[str, int]) -> frozenset[str]:
     if len(there) > MAX_POOLS:
         there = sorted(there, key=lambda pool: (-sizes[pool], pool))[:MAX_POOLS]
     return frozenset(there)
-
-
-def at_least_one(percent: int, of: int) -> int:
-    """A share, rounded down; at least one."""
-    return max(1, of * percent // 100)

@@ -6,11 +6,10 @@ fault (a roll-out that went wrong, a DaemonSet that was deleted): nothing follow
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from muster.api.nodehealth import Severity
-from muster.health.pools import at_least_one
 
 AGENT_SILENT = "AgentSilent"
 AVOID_SECONDS = 600.0
@@ -77,7 +76,7 @@ def crowds(
     pools: Mapping[str, str],
     pool_sizes: Mapping[str, int],
     heard: Collection[str],
-    percent: int,
+    limit: Callable[[int], int],
 ) -> dict[str, int]:
     """The pools in which so many agents are silent that it is no node's fault, and how many: more than a share, or all.
 
@@ -86,12 +85,12 @@ def crowds(
         pools: each node's pool of like nodes; absent: in "".
         pool_sizes: how many nodes each has.
         heard: nodes whose agent is Ready.
-        percent: the share; at least one node of each pool may be silent by itself.
+        limit: nodes of a pool -> how many of them may be silent by themselves.
     """
     counted = Counter(pools.get(name, "") for name, each in quiet.items() if each.counts)
     found = {}
     for pool, count in counted.items():
         alone = not any(pools.get(name, "") == pool for name in heard)
-        if alone or count > at_least_one(percent, pool_sizes.get(pool, 0)):
+        if alone or count > limit(pool_sizes.get(pool, 0)):
             found[pool] = count
     return found

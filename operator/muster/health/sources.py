@@ -13,16 +13,17 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from muster.api.fleetpolicy import (
+    DEFAULT_BUDGETS,
     Enforcement,
     FleetPolicySpec,
     HealthPolicy,
     HealthRule,
     Quarantine,
     SourceName,
-    TakeOutBudget,
 )
 from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Severity
 from muster.api.preflight import Profile
+from muster.health.budgets import Budgets
 from muster.health.equals import FEWER_THAN_EQUALS
 from muster.health.facts import ConditionView, NodeFacts
 from muster.health.ignored_ports import IgnoredPorts
@@ -737,7 +738,7 @@ class Rules:
     """A FleetPolicy's health as decisions use it: made once, used for every node.
 
     Attributes:
-        budget: of the breaker.
+        budgets: of the breaker.
         quarantine: when a machine stays out.
         enforcement: what is done.
         listens: sources that are switched on.
@@ -751,7 +752,7 @@ class Rules:
     """
 
     enforcement: Enforcement
-    budget: TakeOutBudget
+    budgets: Budgets
     quarantine: Quarantine
     listens: frozenset[str]
     validates: bool
@@ -781,7 +782,7 @@ class Rules:
 
         return cls(
             policy.enforcement,
-            policy.budget,
+            Budgets.from_policy(policy.budgets),
             policy.quarantine,
             frozenset(name.value for name in SourceName if name not in off),
             fleet.preflight.profile is not Profile.DISABLED,
@@ -922,8 +923,8 @@ def problems(policy: HealthPolicy) -> tuple[str, ...]:
 
 
 def _problems(policy: HealthPolicy) -> Iterator[str]:
-    if policy.enforcement is Enforcement.OBSERVE and policy.budget != TakeOutBudget():
-        yield "health.budget has no effect while health.enforcement is Observe: set Jobs or Nodes, or leave it out"
+    if policy.enforcement is Enforcement.OBSERVE and tuple(policy.budgets) != DEFAULT_BUDGETS:
+        yield "health.budgets has no effect while health.enforcement is Observe: set Jobs or Nodes, or leave it out"
     off = {source.name.value for source in policy.sources if not source.enabled}
     if off >= {name.value for name in SourceName} and not policy.rules:
         yield "health.sources switches everything off: no node will ever be found sick"

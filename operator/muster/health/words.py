@@ -240,13 +240,9 @@ class Asked:
             self._waiting[pool][node] = None
         return others
 
-    def has_turn(self, node: str, nodes: int, percent: int) -> bool:
-        """Whether a node that asks is one of the share of its pool.
-
-        Args:
-            nodes: of the pool.
-        """
-        most, pool = max(1, nodes * percent // 100), self._asks[node][0]
+    def has_turn(self, node: str, most: int) -> bool:
+        """Whether a node that asks is one of so many of its pool."""
+        pool = self._asks[node][0]
         waiting, turns = self._waiting[pool], self._turns[pool]
         while waiting and len(turns) < most:
             chosen = min(waiting, key=self._served_last)  # of equals who asked first

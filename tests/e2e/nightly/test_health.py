@@ -149,7 +149,7 @@ def test_a_held_xid_79_costs_no_application_restart_and_the_job_moves_as_soon_as
     before = training.current()
     stays, sick = before.nodes
     taken, free = others_than(bed, *before.nodes)
-    with policy_with(bed, {"budget": {"windowSeconds": 10}}):
+    with policy_with(bed, {"budgets": [{"nodes": "1", "windowSeconds": 10}]}):
         bed.faults.port_down(taken)
         wait_until(f"the taint on {taken}", lambda: tainted(bed) == {taken}, 60)
         lone = submit("keeps", nodes=1, trainer=LONG)

@@ -66,7 +66,7 @@ MODELS: dict[str, type[ApiModel]] = {
             "FleetPolicy",
             {
                 "spec.health": {
-                    "budget": {"totalPercent": 50},
+                    "budgets": [{"nodes": "50%"}, {"nodes": "4", "windowSeconds": 600}],
                     "sources": [{"name": "eks"}],
                     "rules": [
                         {"name": "a", "condition": {"type": "GpuSick"}, "severity": "Fatal"},

@@ -48,6 +48,12 @@ def preflight_limit(name: str, limit: Any, says: str) -> Case:
     return Case(f"{path}[]{where}" if name else path, {path: [limit]}, (f"{path}[0]{where}", says))
 
 
+def budget(name: str, entry: Any, says: str) -> Case:
+    """A bad budget of the breaker."""
+    path = "spec.health.budgets"
+    return Case(f"{path}[].{name}", {path: [entry]}, (f"{path}[0].{name}", says))
+
+
 def plain(path: str, value: Any) -> tuple[str, Case]:
     """A field that needs the launcher, in a mode without it."""
     name = path.rpartition(".")[2]
@@ -425,7 +431,7 @@ POLICIES: dict[str, Case] = {
     **dict(bounds("spec.queueing.assemblyTimeoutSeconds", 10, 86400)),
     "health that is text": one("spec.health", "good", "must be of type object"),
     "enforcement in lower case": one("spec.health.enforcement", "nodes", f'{SUPPORTED}"Observe", "Jobs", "Nodes"'),
-    "a budget that is a number": one("spec.health.budget", 10, "must be of type object"),
+    "a budget that is a number": one("spec.health.budgets", 10, "must be of type array"),
     "a history that is text": one("spec.history", "all", "must be of type object"),
     **dict(bounds("spec.history.limit", 0, 50000)),
     **dict(bounds("spec.history.maxAgeDays", 1, 3650)),
@@ -505,16 +511,35 @@ POLICIES: dict[str, Case] = {
         [{"probe": "pair", "model": str(n), "percent": 1} for n in range(65)],
         "have at most 64 items",
     ),
-    **dict(bounds("spec.health.budget.nodesPercent", 0, 100)),
-    "more in one window than may be out at all": one(
-        "spec.health.budget.nodesPercent", 31, "lower nodesPercent, or raise totalPercent"
+    "more budgets than the list may have": one("spec.health.budgets", [{"nodes": "1"}] * 17, "have at most 16 items"),
+    "budgets with different windows": one(
+        "spec.health.budgets",
+        [{"nodes": "1", "windowSeconds": 60}, {"nodes": "2", "windowSeconds": 600}],
+        "all budgets with windowSeconds need the same one",
     ),
-    **dict(bounds("spec.health.budget.windowSeconds", 10, 86400)),
-    **dict(bounds("spec.health.budget.domainPercent", 0, 100)),
-    **dict(bounds("spec.health.budget.totalPercent", 0, 100)),
-    **dict(bounds("spec.health.budget.certainPercent", 0, 100)),
-    **dict(bounds("spec.health.budget.causePercent", 0, 100)),
-    **dict(bounds("spec.health.budget.yieldPercent", 0, 100)),
+    "a budget without nodes": budget("nodes", {"per": "Pool"}, "Required value"),
+    "a budget that is no text": budget("nodes", {"nodes": 4}, "must be of type string"),
+    "a budget of no percentage": budget("nodes", {"nodes": "tenth"}, 'in quotes, e.g. "4" or "10%"'),
+    "a budget beyond all nodes": budget("nodes", {"nodes": "101%"}, 'in quotes, e.g. "4" or "10%"'),
+    "a budget of no node": budget("nodes", {"nodes": "0"}, "set spec.health.enforcement to Observe"),
+    "a budget with too short a window": budget(
+        "windowSeconds", {"nodes": "1", "windowSeconds": 9}, "should be greater than or equal to 10"
+    ),
+    "a budget with too long a window": budget(
+        "windowSeconds", {"nodes": "1", "windowSeconds": 86401}, "should be less than or equal to 86400"
+    ),
+    "a budget per domain with a window": budget(
+        "windowSeconds", {"nodes": "1", "per": "Domain", "windowSeconds": 60}, "leave windowSeconds out"
+    ),
+    "a budget of something else": budget("per", {"nodes": "1", "per": "Rack"}, "Unsupported value"),
+    "a budget per cause with reasons": budget(
+        "reasons", {"nodes": "1", "per": "Cause", "reasons": ["UncertainFault"]}, "leave reasons out"
+    ),
+    "a budget for repairs and for faults": budget(
+        "reasons",
+        {"nodes": "1", "reasons": ["RepairByOthers", "UncertainFault"]},
+        "leave per, windowSeconds and other reasons out",
+    ),
     "quarantine that is a number": one("spec.health.quarantine", 3, "must be of type object"),
     **dict(bounds("spec.health.quarantine.incidents", 1, 32)),
     **dict(bounds("spec.health.quarantine.halfLifeSeconds", 60, 31536000)),

@@ -21,7 +21,7 @@ from stage.scene import Scene
 
 NODES = {"health": {"enforcement": "Nodes"}}
 # All of them at once, where that is not what a test is about.
-NO_BUDGET = {"budget": {"nodesPercent": 100, "totalPercent": 100, "domainPercent": 100}}
+NO_BUDGET = {"budgets": [{"nodes": "100%"}]}
 FREE = {"health": {"enforcement": "Nodes", **NO_BUDGET}}
 
 
@@ -169,7 +169,7 @@ async def test_the_record_of_a_machine_that_is_gone_is_deleted_unless_somebody_h
     await agent_says(scene, "written", evidence("Xid", 79))
     ticks[0] = 3601.0
     rules: Any = SimpleNamespace(
-        quarantine=SimpleNamespace(half_life_seconds=604800), budget=SimpleNamespace(window_seconds=600)
+        quarantine=SimpleNamespace(half_life_seconds=604800), budgets=SimpleNamespace(window_seconds=600)
     )
     await forgetting.turn(rules, datetime.now(UTC) + timedelta(days=40))
     names = {found["metadata"]["name"] for found in await scene.listed(paths.muster("nodehealths"))}

@@ -32,9 +32,9 @@ from bench.sick.verdicts import (
 )
 
 from localcluster.kwok import FakeNode, fleet
-from muster.api.fleetpolicy import FleetPolicySpec, TakeOutBudget
+from muster.api.fleetpolicy import DEFAULT_BUDGETS, FleetPolicySpec
 from muster.api.nodehealth import Evidence
-from muster.health.breaker import Share
+from muster.health.budgets import Budgets, Share
 from muster.health.facts import NodeFacts
 from muster.health.kinds import sign_of
 from muster.health.signs import Sign
@@ -281,6 +281,5 @@ class TestTheBudgetOfRunB:
 
     def test_is_that_of_the_shipped_policy(self) -> None:
         """As docs/benchmarks.md tells it."""
-        default = TakeOutBudget()
-        share = Share.of(default.nodes_percent, 2048, default)
+        share = Budgets.from_policy(DEFAULT_BUDGETS).in_window(2048)
         assert (let_through(share), share.cause) == (164, 123)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.controller.test_health import EVERYTHING, Stage, running, until
+from tests.unit.health.builders import budgets
 
 from muster.controller.cluster import Cluster
 from muster.controller.settings import Settings
@@ -23,7 +24,7 @@ class Fleet(Stage):
         super().__init__()
         self.seconds = 0.0
         self.restart_keeper()
-        self.policy(budget={"nodesPercent": 10})
+        self.policy(budgets=budgets(window=10))
 
     def restart_keeper(self) -> None:
         self.keeper._agents._clock = lambda: self.seconds
@@ -261,7 +262,7 @@ async def test_a_human_who_releases_it_is_obeyed_while_the_silence_lasts(fleet: 
 
 async def test_a_fault_beside_the_silence_weighs_as_it_does(fleet: Fleet) -> None:
     await fleet.with_agents(20)
-    fleet.policy(budget=EVERYTHING)
+    fleet.policy(budgets=EVERYTHING)
     fleet.say("n0", 79)
     fleet.pod("n0", ready=False)
     await fleet.after(601)

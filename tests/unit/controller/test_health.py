@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.unit.health.builders import budgets
 
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
@@ -39,7 +40,7 @@ from muster.kube.errors import (
 from muster.world.fleet import Leave
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
-EVERYTHING = {"nodesPercent": 100, "domainPercent": 100, "totalPercent": 100}
+EVERYTHING = budgets()
 OTHER = {"key": "example.org/reserved", "effect": "NoSchedule"}
 
 
@@ -176,7 +177,7 @@ class Stage:
 
     def policy(self, **health: Any) -> None:
         self.api.version += 1
-        spec = {"health": {"enforcement": "Nodes", "budget": EVERYTHING, **health}}
+        spec = {"health": {"enforcement": "Nodes", "budgets": EVERYTHING, **health}}
         meta = {"name": "default", "uid": "policy", "resourceVersion": str(self.api.version)}
         self.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
 
@@ -336,8 +337,7 @@ async def test_what_had_to_wait_is_written_in_its_turn(clocked: Stage) -> None:
 
 @pytest.mark.parametrize("held", [False, True])
 async def test_what_another_system_says_and_takes_back_all_the_time_is_few_writes(stage: Stage, held: bool) -> None:
-    none = {"nodesPercent": 0, "domainPercent": 0, "totalPercent": 0}
-    stage.policy(budget=none if held else EVERYTHING)
+    stage.policy(budgets=budgets(window=0, out=0, domain=0) if held else EVERYTHING)
     stage.add("a", "b", "c")
     if held:
         stage.say("c", 48)
@@ -398,8 +398,7 @@ async def test_a_clock_that_has_jumped_ends_no_quarantine_before_it_has_held_for
 
 
 async def test_what_a_leader_whose_clock_was_ahead_has_taken_counts_for_the_next_one(stage: Stage) -> None:
-    budget = {**EVERYTHING, "nodesPercent": 20}
-    stage.policy(budget=budget)
+    stage.policy(budgets=budgets(window=20))
     stage.add(*(f"n{number}" for number in range(10)))
     stage.now = NOW + timedelta(hours=3)
     for number in range(10):
@@ -407,7 +406,7 @@ async def test_what_a_leader_whose_clock_was_ahead_has_taken_counts_for_the_next
     await stage.look()
     assert len(stage.tainted()) == 1
     new = Stage(stage.api)
-    new.policy(budget=budget)
+    new.policy(budgets=budgets(window=20))
     for (kind, _), value in sorted(stage.api.objects.items()):
         new._show(kind, json.dumps(value).encode())
     new.keeper.everything()
@@ -606,7 +605,7 @@ async def test_a_record_that_somebody_rewrites_is_put_right(stage: Stage) -> Non
 
 
 async def test_what_is_being_taken_counts_before_it_is_written(stage: Stage) -> None:
-    stage.policy(budget={**EVERYTHING, "nodesPercent": 40})
+    stage.policy(budgets=budgets(window=40))
     stage.add(*(f"n{number}" for number in range(10)))
     await stage.look()
     for number in range(10):
@@ -618,14 +617,14 @@ async def test_what_is_being_taken_counts_before_it_is_written(stage: Stage) -> 
     for gate in stage.api.gates.values():
         gate.set()
     await stage.look()
-    assert len(stage.tainted()) == 2
+    assert len(stage.tainted()) == 3
     held = [f"n{n}" for n in range(0, 10, 2) if "running jobs stay" in stage.status(f"n{n}")["effect"]]
-    assert len(held) == 3
+    assert len(held) == 2
     assert all(stage.cluster.fleet.exclusion(f"n{n}") for n in range(0, 10, 2))
 
 
 async def test_a_domain_is_as_large_as_all_its_nodes(stage: Stage) -> None:
-    stage.policy(budget={**EVERYTHING, "domainPercent": 25})
+    stage.policy(budgets=budgets(domain=25))
     stage.add(*(f"a{number}" for number in range(8)), rack="r1")
     stage.add(*(f"b{number}" for number in range(4)), rack="r2")
     for name in ("a0", "a1", "a2", "b0", "b1"):
@@ -637,7 +636,7 @@ async def test_a_domain_is_as_large_as_all_its_nodes(stage: Stage) -> None:
 async def test_domains_follow_the_policy(stage: Stage) -> None:
     stage.add("a", "b", rack="r1")
     stage.add("c", "d", rack="r2")
-    stage.policy(budget={**EVERYTHING, "domainPercent": 50})
+    stage.policy(budgets=budgets(domain=50))
     await stage.look()
     assert stage.keeper._engine.ground.sizes == {(WITHOUT, ("b0", "r1")): 2, (WITHOUT, ("b0", "r2")): 2}
     stage.api.version += 1
@@ -784,8 +783,7 @@ async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
 
 @pytest.mark.parametrize("held", [False, True])
 async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stage, held: bool) -> None:
-    none = {"nodesPercent": 0, "domainPercent": 0, "totalPercent": 0}
-    stage.policy(budget=none if held else EVERYTHING)
+    stage.policy(budgets=budgets(window=0, out=0, domain=0) if held else EVERYTHING)
     stage.add("n0", "n1", "n2")
     stage.say("n0", 79)  # one is always allowed
     await stage.look()
@@ -904,7 +902,7 @@ async def test_many_nodes_are_judged_in_parts(stage: Stage, judged: list[str], m
 
 
 async def test_nodes_that_are_held_are_told_of_once_and_when_it_is_over(stage: Stage) -> None:
-    stage.policy(budget={"nodesPercent": 10})
+    stage.policy(budgets=budgets(window=10))
     stage.add(*(f"n{number}" for number in range(5)))
     for number in range(5):
         stage.say(f"n{number}", 79)

@@ -82,7 +82,7 @@ def jobs() -> Jobs:
 
 
 async def test_of_a_pool_no_more_are_tested_at_once_than_its_budget_and_the_next_has_its_turn(jobs: Jobs) -> None:
-    jobs.policy(budget={"nodesPercent": 50, "totalPercent": 100, "domainPercent": 100})
+    jobs.policy(budgets=[{"nodes": "50%", "windowSeconds": 600}])
     for number in range(4):
         for owner in "ab":
             jobs.job(f"team-{owner}/job-{number}", (f"n{number}", NOW))

@@ -36,6 +36,26 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
+def budgets(window: int = 100, out: int = 100, domain: int = 100, others: int = 100) -> list[dict[str, Any]]:
+    """`spec.health.budgets` in percent, divided as the default divides them: four fifths for what is not certain, three for one cause."""
+    found: list[dict[str, Any]] = []
+    for percent, more in ((window, {"windowSeconds": 600}), (out, {})):
+        if percent < 100:
+            found += [
+                {"nodes": f"{percent}%", **more},
+                {"nodes": f"{percent * 4 // 5}%", "reasons": ["UncertainFault"], **more},
+                {"nodes": f"{percent * 3 // 5}%", "per": "Cause", **more},
+            ]
+    if domain < 100:
+        found += [
+            {"nodes": f"{domain}%", "per": "Domain"},
+            {"nodes": f"{domain * 4 // 5}%", "per": "Domain", "reasons": ["UncertainFault"]},
+        ]
+    if others < 100:
+        found.append({"nodes": f"{others}%", "reasons": ["RepairByOthers"]})
+    return found
+
+
 def rules(**health: Any) -> Rules:
     return Rules.of(FleetPolicySpec(health=HealthPolicy.model_validate(health)))
 

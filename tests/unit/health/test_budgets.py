@@ -9,12 +9,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.unit.health.builders import GPU, NOW, Stored, after, decided, evidence, facts, node, rules
+from tests.unit.health.builders import GPU, NOW, Stored, after, budgets, decided, evidence, facts, node, rules
 
-from muster.api.fleetpolicy import TakeOutBudget
+from muster.api.fleetpolicy import DEFAULT_BUDGETS, DisruptionBudget
 from muster.api.nodehealth import Decision, Evidence, HealthIncident, NodeHealth, VerdictState
 from muster.health.assess import assess
-from muster.health.breaker import Act, BreakerState, Share
+from muster.health.breaker import Act, BreakerState
+from muster.health.budgets import Budgets, Share, in_nodes
 from muster.health.causes import CERTAIN
 from muster.health.facts import ConditionView
 from muster.health.kinds import KINDS
@@ -23,7 +24,11 @@ from muster.health.xids import RECOVERY_ACTIONS, XIDS
 
 GPU_POOL = "nvidia.com/gpu NVIDIA-H200"
 NODES: dict[str, Any] = {"enforcement": "Nodes"}
-BUDGET = TakeOutBudget()
+DEFAULT = Budgets.from_policy(DEFAULT_BUDGETS)
+
+
+def from_json(found: list[dict[str, Any]]) -> Budgets:
+    return Budgets.from_policy([DisruptionBudget.model_validate(each) for each in found])
 
 
 def off_the_bus(at: float = 0, boot: str = "boot-1") -> list[Evidence]:
@@ -103,21 +108,46 @@ class TestPools:
         for name in fleet.facts:
             fleet.report(name, evidence("IbPortDown"))
         fleet.step(NOW)
-        rest = Share.of(10, 400 - MAX_POOLS, BUDGET)
+        rest = DEFAULT.in_window(400 - MAX_POOLS)
         assert len(fleet.tainted) == MAX_POOLS + rest.cause
         assert len(told_apart(dict.fromkeys(fleet.pools.values(), 1))) == MAX_POOLS
 
 
 class TestShares:
     @pytest.mark.parametrize("size", [1, 2, 3, 7, 9, 10, 33, 100, 2048, 16384])
-    @pytest.mark.parametrize("percent", [0, 1, 10, 30, 99])
+    @pytest.mark.parametrize("percent", [0, 1, 10, 30, 95])
     def test_something_is_left_for_certain_and_for_other_causes(self, size: int, percent: int) -> None:
-        share = Share.of(percent, size, BUDGET)
+        share = from_json(budgets(out=percent)).at_once(size)
         assert 1 <= share.cause <= share.uncertain < share.total
-        assert share.total <= max(2, size * percent // 100)
+        assert share.total <= max(2, -(-size * percent // 100))
 
-    def test_a_hundred_percent_is_no_bound(self) -> None:
-        assert Share.of(100, 8, BUDGET) == Share(8, 8, 8)
+    def test_the_default(self) -> None:
+        shares = (DEFAULT.in_window(100), DEFAULT.at_once(100), DEFAULT.in_domain(100))
+        assert shares == (Share(10, 8, 6), Share(30, 24, 18), Share(25, 20, 20))
+        assert (DEFAULT.window_seconds, DEFAULT.left_to_others(100)) == (600, 30)
+
+    def test_what_has_no_budget_has_no_bound(self) -> None:
+        none = from_json([])
+        assert {none.in_window(8), none.at_once(8), none.in_domain(8)} == {Share(8, 8, 8)}
+        assert (none.left_to_others(8), none.window_limit(8), none.limit(8), none.window_seconds) == (8, 8, 8, 600)
+        assert from_json([{"nodes": "100%"}]).at_once(8) == Share(8, 8, 8)
+
+    def test_the_smallest_budget_for_the_same_thing_counts(self) -> None:
+        found = from_json([{"nodes": "50%"}, {"nodes": "4"}, {"nodes": "3", "windowSeconds": 60}])
+        assert [found.at_once(size).total for size in (100, 6, 2)] == [4, 3, 1]
+        assert (found.in_window(100).total, found.window_seconds) == (3, 60)
+
+    def test_without_a_budget_of_its_own_an_uncertain_fault_may_use_all_of_it(self) -> None:
+        assert from_json([{"nodes": "20%"}]).at_once(100) == Share(20, 20, 20)
+
+    @pytest.mark.parametrize(
+        ("budget", "nodes", "found"),
+        [("10%", 9, 1), ("10%", 11, 2), ("1%", 2048, 21), ("100%", 7, 7), ("4", 100, 4), ("4", 3, 3), ("0%", 5, 1)],
+    )
+    def test_a_percentage_is_rounded_up_and_at_least_one_node_is_always_allowed(
+        self, budget: str, nodes: int, found: int
+    ) -> None:
+        assert in_nodes(budget, nodes) == found
 
 
 class TestCauses:
@@ -255,7 +285,7 @@ class TestYield:
         assert acts(rulings) == {"Yield": 30, "Hold": 70}
         assert sum(effect.leave != "No" for effect in effects.values()) == 30
         assert (breaker.held, breaker.state, breaker.pools[0].held_yields) == (70, BreakerState.OPEN, 70)
-        assert "yieldPercent" in breaker.message
+        assert "budget for RepairByOthers in spec.health.budgets" in breaker.message
         before = {name for name, ruling in rulings.items() if ruling.act is Act.YIELD}
         _, again, _, _ = fleet.step(after(60))
         assert {name for name, ruling in again.items() if ruling.act is Act.YIELD} == before
@@ -304,7 +334,7 @@ class TestYield:
         assert (rulings[name].act, rulings[name].cause) == (Act.TAKE, "agent/GpuLost")
 
     def test_where_the_policy_says_so_everything_is_left(self) -> None:
-        fleet = Stored.of(10, rules(**NODES, budget={"yieldPercent": 100}))
+        fleet = Stored.of(10, rules(**NODES, budgets=budgets()))
         claim(fleet, *fleet.facts)
         assert acts(fleet.step(NOW)[1]) == {"Yield": 10}
 
@@ -407,7 +437,7 @@ class Alarms(RuleBasedStateMachine):
         window = timedelta(seconds=600)
         sizes = Counter(self.fleet.pools.values())
         for pool, size in sizes.items():
-            per_window, cap = Share.of(10, size, BUDGET), Share.of(30, size, BUDGET)
+            per_window, cap = DEFAULT.in_window(size), DEFAULT.at_once(size)
             names = [name for name, its in self.fleet.pools.items() if its == pool]
             times = [moment for moment, name in self.fleet.taken_at if name in names]
             for moment in times:
@@ -421,7 +451,7 @@ class Alarms(RuleBasedStateMachine):
             of = Counter(self.fleet.domains.get(name) for name in names)
             for domain, count in domains.items():
                 if domain is not None:
-                    assert count <= Share.of(25, of[domain], BUDGET).total
+                    assert count <= DEFAULT.in_domain(of[domain]).total
 
 
 # Four times as many examples run in tests/unit/nightly/health/test_budgets.py.

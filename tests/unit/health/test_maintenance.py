@@ -309,7 +309,7 @@ class TestWhatIsDone:
 
 class TestProblems:
     def told(self, spec: FleetPolicySpec, nodes: Sequence[NodeView], at: float = 0) -> list[str]:
-        found = problems(spec.maintenance, nodes, lambda _: "h200", 30, after(at))
+        found = problems(spec.maintenance, nodes, lambda _: "h200", lambda nodes: nodes * 30 // 100, after(at))
         return [each.message for each in found if each is not None]
 
     @pytest.mark.parametrize(
@@ -344,7 +344,9 @@ class TestProblems:
 
 def test_many_windows_that_overlap_are_told_once_each() -> None:
     many = policy(*(window(f"w-{number}") for number in range(64))).maintenance
-    found = [each for each in problems(many, [node()], lambda _: "h200", 100, after(0)) if each is not None]
+    found = [
+        each for each in problems(many, [node()], lambda _: "h200", lambda nodes: nodes, after(0)) if each is not None
+    ]
     assert len(found) == 63
     assert "overlaps on some nodes with w-1, w-2, w-3, w-4 and 59 more" in found[0].message
 

@@ -49,10 +49,12 @@ def test_many_at_once_are_no_nodes_fault(silent: int, heard: int, percent: int, 
     quiet = {f"s{number}": Quiet(31, 31) for number in range(silent)}
     well = [f"h{number}" for number in range(heard)]
     pools = dict.fromkeys((*quiet, *well), "p")
-    assert crowds(quiet, pools, {"p": len(pools)}, well, percent) == ({"p": silent} if crowd else {})
+    assert crowds(quiet, pools, {"p": len(pools)}, well, lambda nodes: max(1, nodes * percent // 100)) == (
+        {"p": silent} if crowd else {}
+    )
 
 
 def test_a_moments_silence_does_not_count_and_each_pool_counts_by_itself() -> None:
     quiet = {"a": Quiet(31, 31), "b": Quiet(29, 29), "c": Quiet(31, 31)}
     pools = {"a": "p", "b": "p", "c": "q", "d": "p"}
-    assert crowds(quiet, pools, {"p": 3, "q": 1}, ["d"], 10) == {"q": 1}
+    assert crowds(quiet, pools, {"p": 3, "q": 1}, ["d"], lambda _: 1) == {"q": 1}

@@ -648,7 +648,7 @@ class TestProblems:
         ("health", "says"),
         [
             pytest.param(
-                {"enforcement": "Observe", "budget": {"nodesPercent": 5}}, "health.budget has no effect", id="observe"
+                {"enforcement": "Observe", "budgets": [{"nodes": "5%"}]}, "health.budgets has no effect", id="observe"
             ),
             pytest.param(
                 {"rules": [{"name": "eks", "condition": {"type": _EKS, "badWhenFalse": True}, "severity": "Warning"}]},
@@ -705,7 +705,7 @@ class TestProblems:
         [
             {},
             {"enforcement": "Observe"},
-            {"budget": {"nodesPercent": 30, "totalPercent": 30}},
+            {"budgets": [{"nodes": "30%"}]},
             {
                 "sources": [{"name": "eks", "enabled": False}],
                 "rules": [{"name": "eks", "condition": {"type": _EKS, "badWhenFalse": True}, "severity": "Warning"}],

@@ -192,7 +192,7 @@ class Keeper:
         quiet = {name: Quiet(now - m.since, now - m.pod_since) for name, m in self.missed.items() if not m.paused}
         heard = self.fleet.nodes.keys() - self.missed.keys()
         crowd = crowds(
-            quiet, self.engine.ground.pools, self.engine.ground.pool_sizes, heard, self.rules.budget.nodes_percent
+            quiet, self.engine.ground.pools, self.engine.ground.pool_sizes, heard, self.rules.budgets.window_limit
         )
         before, self._silences = self._silences, {}
         for name in self.missed:

@@ -1,7 +1,7 @@
 """What a fleet must never show, told from the truth: the budget as the documentation promises it, counted anew with whole numbers.
 
-The promise for a pool of n nodes (docs/node-health.md, "The breaker"): so many percent, rounded down, at least one; a fifth of
-that, at least one, is kept for what is certain; where that leaves none, the certain has one node more; no cause has more than three quarters of what is left.
+The promise for a pool of n nodes (docs/node-health.md, "The breaker"): so many percent, rounded up; four fifths of these percent, and
+at least one node less, for what is not certain; where that leaves none, the certain has one node more; three fifths for one cause.
 """
 
 from collections import defaultdict, deque
@@ -25,8 +25,8 @@ class Taken:
 
 def most(percent: int, size: int, certain: bool) -> int:
     """So many nodes of a pool."""
-    allowed = max(1, size * percent // 100)
-    uncertain = max(1, allowed - max(1, allowed // 5))
+    allowed = -(-size * percent // 100)
+    uncertain = max(1, min(-(-size * percent * 4 // 500), allowed - 1))
     return max(allowed, uncertain + 1) if certain else uncertain
 
 
@@ -85,5 +85,9 @@ class BudgetOracle:
             if not taken.certain and len(unsure) > most(percent, of, certain=False):
                 yield f"{len(unsure)} uncertain ones of the {of} nodes of pool {pool} {what}"
             same = sum(each.cause == taken.cause for each in unsure)
-            if not taken.certain and by_cause and same > max(1, most(percent, of, certain=False) * 3 // 4):
+            if (
+                not taken.certain
+                and by_cause
+                and same > min(-(-of * percent * 3 // 500), most(percent, of, certain=False))
+            ):
                 yield f"{same} of the {of} nodes of pool {pool} {what} for {taken.cause}"

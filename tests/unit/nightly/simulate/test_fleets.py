@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.health import assess, breaker, causes, kinds
+from muster.health import assess, causes, kinds
 from muster.health.assess import Verdict
-from muster.health.breaker import Share
+from muster.health.budgets import Budgets
 from muster.health.signs import Clears
 from muster.node.agent.agent import Agent
 from simulate.fleets import keeper, life
@@ -120,10 +120,8 @@ def _nothing_is_certain(patch: pytest.MonkeyPatch) -> None:
 
 def _twice_the_budget(patch: pytest.MonkeyPatch) -> None:
     """The shares are of twice the pool."""
-    of = Share.of.__func__  # type: ignore[attr-defined]
-    patch.setattr(
-        breaker.Share, "of", classmethod(lambda cls, percent, size, budget: of(cls, percent, 2 * size, budget))
-    )
+    share = Budgets._share
+    patch.setattr(Budgets, "_share", lambda self, nodes, *rest, **more: share(self, 2 * nodes, *rest, **more))
 
 
 def _nothing_is_written_down(patch: pytest.MonkeyPatch) -> None:
