@@ -1,0 +1,73 @@
+"""The pages in docs/: links lead somewhere, the README leads to every page, and architecture.md names every room."""
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def pages() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+@cache
+def text_of(page: Path) -> str:
+    """A page without its code, whose brackets are no links."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The anchors of a page's headings, as GitHub makes them; a heading that comes again has a number."""
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-")
+        found[name] = found.get(name, -1) + 1
+        if found[name]:
+            found[f"{name}-{found[name]}"] = 0
+    return frozenset(found)
+
+
+def links(page: Path) -> list[str]:
+    return [link for link in LINK.findall(text_of(page)) if "://" not in link and not link.startswith("mailto:")]
+
+
+def target(page: Path, link: str) -> Path:
+    name = link.partition("#")[0]
+    return (page.parent / name).resolve() if name else page
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    lost = []
+    for link in links(page):
+        there, anchor = target(page, link), link.partition("#")[2]
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            lost.append(link)
+    assert lost == []
+
+
+def test_the_readme_leads_to_every_page_of_docs() -> None:
+    reached, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page not in reached and page.is_file() and page.suffix == ".md":
+            reached.add(page)
+            todo += [target(page, link) for link in links(page)]
+    assert sorted(str(page) for page in pages() if page.is_relative_to(ROOT / "docs") and page not in reached) == []
+
+
+def test_the_architecture_names_every_room() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = {path.parent.name for path in (ROOT / "operator" / "muster").glob("*/__init__.py")} - {"node"}
+    rooms |= {f"node/{path.parent.name}" for path in (ROOT / "operator" / "muster" / "node").glob("*/__init__.py")}
+    table = text.partition("| room |")[2].partition("\n\n")[0]
+    assert len(rooms) > 20
+    assert sorted(room for room in rooms if f"`{room}`" not in table) == []
