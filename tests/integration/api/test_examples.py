@@ -9,10 +9,10 @@ import yaml
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 JOBS = [
-    pytest.param(document, id=path.parent.name)
-    for path in sorted(EXAMPLES.glob("*/trainingjob.yaml"))
+    pytest.param(document, id=f"{path.parent.name} {document['metadata']['name']}")
+    for path in sorted([*EXAMPLES.glob("*/trainingjob.yaml"), *(EXAMPLES / "reference").glob("*.yaml")])
     for document in yaml.safe_load_all(path.read_text())
-    if document["kind"] == "TrainingJob"
+    if document["kind"] in ("TrainingJob", "FleetPolicy")
 ]
 
 
