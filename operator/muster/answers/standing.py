@@ -204,7 +204,10 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
     waiting = status.waiting
     if waiting is not None and waiting.needs:
         place = f"place {waiting.position} of {waiting.queued} in the queue; " if waiting.position else ""
-        yield f"{place}it starts when {count(waiting.needs, 'node')} are free for it at once ({waiting.free} are now)"
+        if waiting.counts_nodes:
+            yield f"{place}it starts when {count(waiting.needs, 'node')} are free for it at once ({waiting.free} are now)"
+        else:
+            yield f"{place}it starts on {count(waiting.needs, 'node')}, all at once"
     if record is None:
         return
     if record.unfenced_workers:

@@ -692,6 +692,11 @@ class Waiting(ApiModel):
     )
     since: Time | None = None
 
+    @property
+    def counts_nodes(self) -> bool:
+        """Whether `fleet`, `suitable` and `free` were counted: not for a job that only a limit or a quota keeps waiting."""
+        return self.fleet > 0
+
 
 class TrainingJobStatus(ApiModel):
     """A projection of the Gang for people and for GitOps tools; never an input to decisions, except `completion`."""

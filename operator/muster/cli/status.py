@@ -127,7 +127,7 @@ def _print_waiting(console: Console, waiting: Waiting) -> None:
     console.print()
     there = f"{waiting.free} free for it now, {waiting.suitable} if nothing else ran, {waiting.fleet} in the fleet"
     # What only its namespace's limit keeps waiting was not looked for, and has no such numbers.
-    rows = [("Needs", needs), ("There is", there if waiting.fleet else "")]
+    rows = [("Needs", needs), ("There is", there if waiting.counts_nodes else "")]
     show.facts(console, rows)
     if waiting.domains:
         head = (waiting.inside or "domain").upper()

@@ -261,6 +261,15 @@ def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
     assert found.steps_per_second is None
 
 
+def test_of_a_job_that_only_a_limit_keeps_waiting_no_free_nodes_are_told(printed: Callable[..., str]) -> None:
+    waiting = {"needs": 2, "position": 1, "queued": 1, "unblocks": ["raise the limit of namespace team-a from 8 to 9"]}
+    found = stood({"members": []}, state="Pending", reason="NamespaceLimit", waiting=waiting, step=None)
+    assert found.next == ["place 1 of 1 in the queue; it starts on 2 nodes, all at once"]
+    text = printed(lambda console: render(console, found, NOW))
+    assert "are now" not in text
+    assert "free for it" not in text
+
+
 def test_nothing_a_tenant_wrote_reaches_the_terminal_raw(api: Any, command: Run) -> None:
     evil = "a\x1b]0;title\x07\u202ereversed\x9b31m"
     with_job(api, state="Recovering", reason=evil, incidents=[incident(message=evil, reason=evil, node=evil)])

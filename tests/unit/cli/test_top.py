@@ -35,13 +35,14 @@ def named(name: str, **status: Any) -> dict[str, Any]:
     return job
 
 
-def waiting(name: str, position: int) -> dict[str, Any]:
+def waiting(name: str, position: int, fleet: int = 64) -> dict[str, Any]:
     blocked = {
         "needs": 16,
         "inside": "block",
         "position": position,
         "queued": 2,
-        "free": 4,
+        "free": 4 if fleet else 0,
+        "fleet": fleet,
         "unblocks": ["2 more nodes"],
     }
     return named(name, state="Pending", reason="InsufficientNodes", waiting=blocked, step=None, goodput=None)
@@ -100,6 +101,12 @@ def test_who_needs_somebody_comes_first_and_ended_ones_only_when_asked(api: Any,
         "all namespaces: 2 Pending, 1 Recovering, 1 Running, 1 Succeeded; 2 nodes train"
     )
     assert any("team-a/first" in line and "#1: needs 16" in line for line in text.splitlines())
+
+
+def test_of_a_job_that_only_a_limit_keeps_waiting_no_free_nodes_are_told(api: Any, command: Run) -> None:
+    api.lists(ALL, waiting("limited", 1, fleet=0))
+    (found,) = json.loads(command("top", "-o", "json").stdout)["jobs"]
+    assert found["why"] == "needs 16 in one block; 2 more nodes"
 
 
 def test_who_may_see_one_namespace_sees_that(api: Any, command: Run) -> None:
