@@ -635,7 +635,7 @@ NODES = Dashboard(
                 stat(
                     "Agents silent",
                     "max(muster:node_agents_silent:ratio)",
-                    "Of the agents that have ever spoken. Runbooks: docs/runbooks/MusterAgentsSilent.md, and docs/runbooks/MusterAgentsRefused.md of agents that cannot write.",
+                    "Of the agents that have ever spoken. Runbooks: docs/runbooks/MusterAgentsSilent.md, and docs/runbooks/MusterAgentsRefused.md and docs/runbooks/MusterAgentsCutOff.md of agents that cannot write.",
                     unit="percentunit",
                     steps=((None, "green"), (0.01, "orange"), (0.05, "red")),
                 ),
@@ -703,7 +703,7 @@ NODES = Dashboard(
                 lines(
                     "Agents' trouble",
                     "Requests to the API server that failed, and times that NVML did not answer, an hour.",
-                    Query("sum(increase(muster_agent_write_errors_total[1h]))", "requests failed"),
+                    Query("sum by (reason) (increase(muster_agent_write_errors_total[1h]))", "requests: {{reason}}"),
                     Query("sum(increase(muster_agent_nvml_hangs_total[1h]))", "NVML did not answer"),
                     unit="none",
                 ),
@@ -984,7 +984,7 @@ OPERATOR = Dashboard(
                 ),
                 lines(
                     "Reports by code",
-                    "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, 403: a token that does not count. Runbook: docs/runbooks/MusterLaunchersRefused.md.",
+                    "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, 403: a token that does not count, anybody's or a worker's (muster_workers_refused). Runbook: docs/runbooks/MusterLaunchersRefused.md.",
                     Query("sum by (code) (rate(muster_reports_total[$__rate_interval]))", "{{code}}"),
                     unit="reqps",
                 ),

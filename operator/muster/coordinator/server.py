@@ -22,12 +22,13 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from muster.coordinator import desks
-from muster.coordinator.auth import AuthError, Caller
+from muster.coordinator.auth import AuthError, Caller, claimed
 from muster.coordinator.desks import Desk
 from muster.coordinator.door import Door, listener
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
 from muster.coordinator.memory import Crowds
+from muster.coordinator.refused import RefusedWorkers
 from muster.coordinator.tasks import Tasks
 from muster.protocol import messages
 from muster.protocol.checks import CheckReport
@@ -133,6 +134,7 @@ class CoordinatorServer:
         self._strangers: dict[Connection, _Stranger] = {}  # those whose caller is not known yet, the oldest first
         self._owners: dict[Connection, str] = {}  # the others -> the pod of their first token
         self._by_pod: dict[str, list[Connection]] = {}  # the same by pod, the oldest first
+        self._refused = RefusedWorkers()
         self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
         self._door = Door(self._enter)
         self._listener: socket.socket | None = None
@@ -205,10 +207,19 @@ class CoordinatorServer:
             caller = await self._verifier.verify(head.authorization)
             self._let_in(self._desks[head.path], connection, caller)
         except AuthError as error:
+            self._note_refused(head, error)
             _refuse(connection, (error.status, refusal(str(error))))
         except Exception:
             log.exception("a token could not be verified")
             _refuse(connection, _FAILED)
+
+    def _note_refused(self, head: Head, error: AuthError) -> None:
+        """Count a worker whose token is refused. Checkers do not count: who claims to be one needs no secret."""
+        caller = claimed(head.authorization)
+        if error.status != 401 or head.path != REPORT_PATH or caller is None:
+            return
+        if self._desks[head.path].is_known(caller):
+            self._refused.refuse(caller, str(error), asyncio.get_running_loop().time())
 
     def _receive(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
         """Let the body come, of one request for each pod at a time: a launcher's are small and come with their heads."""
@@ -218,6 +229,7 @@ class CoordinatorServer:
         if answer is not None:
             _refuse(connection, answer)
             return
+        self._refused.accept(caller.pod_uid)
         if connection in self._strangers:
             self._no_stranger(connection)
             self._own(connection, caller.pod_uid)
@@ -414,6 +426,7 @@ class CoordinatorServer:
             now = loop.time()
             crowds.look(self._opened, self._opened - len(self.connections), now)
             self._make_room(now)
+            self._refused.count(now)
             for connection in list(self.connections):
                 connection.expire(now)
             self._rests = {pod_uid: until for pod_uid, until in self._rests.items() if until > now}

@@ -18,10 +18,17 @@ DAYS = 86400
 HEALTHY = (
     LEADER,
     STANDBY,
-    ('muster_agent_write_errors_total{node="n1"}', "0x99 0+1x10 10x890"),
-    ('muster_agent_write_errors_total{node="n2"}', "0x99 0+1x10 10x890"),
+    ('muster_agent_write_errors_total{node="n1", reason="Refused"}', "0x1000"),
+    ('muster_agent_write_errors_total{node="n2", reason="Refused"}', "0x1000"),
+    ('muster_agent_write_errors_total{node="n1", reason="Unavailable"}', "0x99 0+1x10 10x890"),
+    ('muster_agent_write_errors_total{node="n2", reason="Unavailable"}', "0x99 0+1x10 10x890"),
     ('muster_reports_total{code="200"}', "0+500x1000"),
-    ('muster_reports_total{code="401"}', "0+20x1000"),
+    ('muster_reports_total{code="401"}', "0+5000x1000"),
+    ('muster_reports_total{code="403"}', "0+5000x1000"),
+    ('muster_workers_refused{instance="a"}', "40x1000"),
+    ('muster_workers_refused{instance="b"}', "0x1000"),
+    ('muster_launchers{instance="a"}', "100x1000"),
+    ('muster_launchers{instance="b"}', "0x1000"),
     ('muster_reports_total{code="421"}', "0+5000x1000"),
     ('muster_reports_total{code="503"}', "0+5000x1000"),
     ('muster_history_writes_total{outcome="written"}', "0+1x1000"),
@@ -53,6 +60,10 @@ def state(name: str, reason: str, values: str = "1x1000") -> tuple[str, str]:
     return f'muster_job_state{{{JOB}, state="{name}", reason="{reason}"}}', values
 
 
+def errors_of_agent(number: int, reason: str, values: str) -> tuple[str, str]:
+    return f'muster_agent_write_errors_total{{node="n{number}", reason="{reason}"}}', values
+
+
 # alert, and a remark -> what makes it fire, the minute before which it must not, and the one at which it must
 FIRES: dict[str, tuple[Series, int, int]] = {
     "MusterNoLeader": ((('muster_is_leader{instance="a"}', "1x9 0x900"), STANDBY), 11, 13),
@@ -61,11 +72,21 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         (
             LEADER,
             STANDBY,
-            ('muster_reports_total{code="200"}', "0+600x60 36000x900"),
-            ('muster_reports_total{code="401"}', "0x60 0+300x900"),
+            ('muster_launchers{instance="a"}', "100x1000"),
+            ('muster_workers_refused{instance="a"}', "0x60 100x900"),
         ),
-        60,
-        76,
+        65,
+        67,
+    ),
+    "MusterLaunchersRefused, and none is heard": (
+        (
+            LEADER,
+            STANDBY,
+            ('muster_launchers{instance="a"}', "0x1000"),
+            ('muster_workers_refused{instance="a"}', "2x1000"),
+        ),
+        4,
+        6,
     ),
     "MusterHistoryLost": (
         (LEADER, STANDBY, ('muster_history_writes_total{outcome="lost"}', "0x9 1x900")),
@@ -91,8 +112,20 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         (
             LEADER,
             STANDBY,
-            *((f'muster_agent_write_errors_total{{node="n{number}"}}', "0x9 0+1x900") for number in (1, 2)),
-            ('muster_agent_write_errors_total{node="n3"}', "0x1000"),
+            *(errors_of_agent(number, "Refused", "0x9 0+1x900") for number in (1, 2)),
+            errors_of_agent(3, "Refused", "0x1000"),
+            *(errors_of_agent(number, "Unavailable", "0x1000") for number in (1, 2, 3)),
+        ),
+        34,
+        37,
+    ),
+    "MusterAgentsCutOff": (
+        (
+            LEADER,
+            STANDBY,
+            *(errors_of_agent(number, "Unavailable", "0x9 0+1x900") for number in (1, 2)),
+            errors_of_agent(3, "Unavailable", "0x1000"),
+            *(errors_of_agent(number, "Refused", "0x1000") for number in (1, 2, 3)),
         ),
         34,
         37,

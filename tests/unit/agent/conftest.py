@@ -62,7 +62,7 @@ class Wrote:
         self._on_stored, self._stored = on_stored, {k: v for k, v in stored.items() if k != "spec"}
         self.spec = stored.get("spec", {})
         self.offers: list[tuple[dict[str, Any], bool]] = []
-        self.writes = self.errors = 0
+        self.writes = self.errors = self.refused = 0
 
     def start(self) -> None:
         self._on_stored({"status": self._stored, "spec": self.spec})

@@ -114,6 +114,8 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
         text = answer.read().decode()
     assert 'muster_agent_evidence{kind="RecoveryAction"} 1\n' in text
     assert "\nmuster_agent_gpus 8\n" in text
+    for reason in ("Refused", "Unavailable"):
+        assert f'\nmuster_agent_write_errors_total{{reason="{reason}"}} 0\n' in text
     assert text.count("\nmuster_gpu_power_watts{") == 8
     agent.stop()
     agent.agent._alive_at -= 60

@@ -26,6 +26,7 @@ class Server:
         self.applied: list[tuple[float, dict[str, Any]]] = []
         self.reads = 0
         self.away = False
+        self.status_of_refusal = 0
 
     def read(self) -> dict[str, Any] | None:
         if self.away:
@@ -36,6 +37,8 @@ class Server:
     def apply(self, status: dict[str, Any]) -> None:
         if self.away:
             raise ApiError("no answer: away")
+        if self.status_of_refusal:
+            raise ApiError("no", self.status_of_refusal)
         self.status = status
         self.applied.append((self._clock.now - BEGIN, status))
 
@@ -217,9 +220,23 @@ def test_nothing_is_written_before_the_object_was_read(server: Server, writer: W
     simulation.at(0.5, come_back)
     simulation.run(writer, 1.9)
     assert before == [0]
-    assert writer.errors == 1
+    assert (writer.errors, writer.refused) == (1, 0)
     assert [found for _, found in server.applied] == [status(1)]
     assert server.reads == 1
+
+
+@pytest.mark.parametrize(
+    ("status_code", "is_refusal"),
+    [(401, True), (403, True), (404, True), (422, True), (429, False), (500, False), (503, False)],
+)
+def test_what_the_api_server_refuses_is_counted_apart(
+    server: Server, writer: Writer, simulation: Simulation, status_code: int, is_refusal: bool
+) -> None:
+    server.status_of_refusal = status_code
+    writer.offer(status(1), urgent=True)
+    simulation.run(writer, 5.0)
+    assert writer.errors > 0
+    assert writer.refused == (writer.errors if is_refusal else 0)
 
 
 def test_an_object_that_somebody_deleted_is_made_again(server: Server, writer: Writer, simulation: Simulation) -> None:

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from muster.coordinator import auth
-from muster.coordinator.auth import AuthError, Caller, TokenVerifier
+from muster.coordinator.auth import AuthError, Caller, TokenVerifier, claimed
 
 ISSUER = "https://kubernetes.default.svc"
 NOW = 1_800_000_000.0
@@ -156,3 +156,23 @@ async def test_unreachable_api_server_is_not_the_callers_fault(
     api.down = False
     clock.advance(auth.REFRESH_SECONDS)
     assert (await verifier.verify(token())).pod_uid == "pod-uid"
+
+
+def test_what_a_token_claims_is_read_without_its_signature() -> None:
+    want = Caller("team", "worker-0", "pod-uid", "node-1", "node-uid")
+    assert claimed(token(SECOND, "unknown")) == want
+    old = {key: value for key, value in BOUND.items() if key != "node"}
+    assert claimed(token(**{"kubernetes.io": old})) == Caller("team", "worker-0", "pod-uid", "", "")
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["", "Bearer ", "Bearer a", "Bearer a.b.c", "Bearer a.e30.c", "Bearer a.\u00e9.c", "Basic " + token()[7:]],
+)
+def test_what_is_no_token_claims_nothing(authorization: str) -> None:
+    assert claimed(authorization) is None
+
+
+@pytest.mark.parametrize("bound", [None, "x", {"namespace": "team"}, {"pod": {"uid": 5}}])
+def test_a_token_that_is_bound_to_no_pod_claims_nothing(bound: Any) -> None:
+    assert claimed(token(**{"kubernetes.io": bound})) is None

@@ -143,6 +143,15 @@ async def test_refused(door: Door, pod: str, body: bytes, want: int, says: str) 
     assert door.hub.views_of(["u1", "u9"]) == {}
 
 
+async def test_a_worker_whose_token_is_accepted_counts_as_refused_no_more(door: Door) -> None:
+    loop = asyncio.get_running_loop()
+    for seconds in (0, 40):
+        door.server._refused.refuse(Caller("team", "pod-u1", "u1", "", ""), "no", loop.time() + seconds)
+    assert door.server._refused.count(loop.time()) == 1
+    await door.report()
+    assert door.server._refused.count(loop.time()) == 0
+
+
 async def test_not_leading(door: Door) -> None:
     door.controller.not_ready = "still reading"
     assert await door.report() == (503, b'{"error":"still reading"}')

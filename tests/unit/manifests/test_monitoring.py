@@ -78,7 +78,8 @@ def test_rules_name_metrics_and_labels_that_there_are(rules: list[dict[str, Any]
     known = {name: set(labels) for name, (_, labels, _) in registered().items()}
     # What the agent serves is no library's.
     agent = Path(muster.node.agent.agent.__file__).read_text()
-    known |= {name: set() for name in re.findall(r'"(muster_agent_\w+)", "(?:gauge|counter)"', agent)}
+    known |= {name: set() for name in re.findall(r'"(muster_agent_\w+)",\s*"(?:gauge|counter)"', agent)}
+    known["muster_agent_write_errors_total"] = {"reason"}
     known["muster_gpu_energy_joules_total"] = {"gpu"}  # the agent's
     recorded = {rule["record"] for rule in rules if "record" in rule}
     for rule in rules:

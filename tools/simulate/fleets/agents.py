@@ -162,7 +162,7 @@ class Wrote:
         self._pace = Pace(DEFAULTS)
         self._urgent = False
         self._wanted: dict[str, Any] | None = None
-        self.writes = self.errors = 0
+        self.writes = self.errors = self.refused = 0
 
     def start(self) -> None:
         """What an earlier agent wrote has been read."""

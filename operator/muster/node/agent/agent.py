@@ -573,7 +573,15 @@ class Agent:
                 [({}, self._log.skipped_bytes)],
             ),
             ("muster_agent_writes_total", "counter", "Writes of NodeHealth.", [({}, self._writer.writes)]),
-            ("muster_agent_write_errors_total", "counter", "Requests that failed.", [({}, self._writer.errors)]),
+            (
+                "muster_agent_write_errors_total",
+                "counter",
+                "Requests that failed, by whether the API server refused them or gave no answer that helps.",
+                [
+                    ({"reason": "Refused"}, float(self._writer.refused)),
+                    ({"reason": "Unavailable"}, float(self._writer.errors - self._writer.refused)),
+                ],
+            ),
             ("muster_gpu_power_watts", "gauge", "Power drawn.", per_gpu("power_mw", 1e-3)),
             ("muster_gpu_energy_joules_total", "counter", "Energy used.", per_gpu("energy_mj", 1e-3)),
             ("muster_gpu_temperature_margin_celsius", "gauge", "Degrees to the limit.", per_gpu("margin")),

@@ -22,7 +22,7 @@ _PATH = f"/apis/{API_VERSION}/nodehealths"
 _DEADLINE_SECONDS = 5.0
 _MAX_ANSWER_BYTES = 2 * 1024 * 1024
 _APPLY = "application/apply-patch+yaml"
-_FORBIDDEN, _NOT_FOUND = 403, 404
+_FORBIDDEN, _NOT_FOUND, _TOO_MANY_REQUESTS = 403, 404, 429
 _REMEDIES = {
     401: "the token is not accepted: is MUSTER_TOKEN_FILE this cluster's?",
     404: "is the CustomResourceDefinition nodehealths.muster.dev installed?",
@@ -42,6 +42,11 @@ class ApiError(Exception):
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the API server is there and does not take the request; else the same request may be taken later."""
+        return 400 <= self.status < 500 and self.status != _TOO_MANY_REQUESTS
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class Writer:
         self._looked = 0.0
         self.writes = 0
         self.errors = 0
+        self.refused = 0  # of the errors
         self.problem = ""
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
@@ -123,6 +124,7 @@ class Writer:
             act()
         except ApiError as error:
             self.errors += 1
+            self.refused += error.is_refusal
             self._failures += 1
             if str(error) != self.problem:
                 self.problem = str(error)

@@ -140,7 +140,7 @@ def main() -> None:
         _gpus=gpus,
         _nvml=SimpleNamespace(hangs=0, starts=1),
         _log=SimpleNamespace(lines=0, skipped_bytes=0),
-        _writer=SimpleNamespace(writes=1, errors=0),
+        _writer=SimpleNamespace(writes=1, errors=0, refused=0),
     )
     start_http_server(port, "127.0.0.1")
     metrics = open_metrics(lambda: exposition(Agent.metrics(cast("Agent", agent))))
