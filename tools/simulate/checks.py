@@ -55,7 +55,7 @@ class Checks:
             if rank.attempt.number != number
             and not rank.worker.is_frozen
             and rank.worker.thawed_at < awake
-            and not self._is_given_up(rank)
+            and not self._is_given_up(rank, process)
         ]
         there = ", ".join(f"rank {r.rank} of attempt {r.attempt.number} on {r.worker.machine.name}" for r in others)
         self._hold(
@@ -75,10 +75,15 @@ class Checks:
             f"attempt {number} of {trainer.job} goes on from step {step}, and there is a checkpoint of step {newest}",
         )
 
-    def _is_given_up(self, rank: RankProcess) -> bool:
-        """Whether all that it can do is hold its GPU, and people have said, by force, that its pod is no more."""
-        return rank.is_doomed and all(
-            pod["metadata"]["uid"] != rank.worker.uid for pod in self._around.server.all("pods")
+    def _is_given_up(self, rank: RankProcess, successor: RankProcess) -> bool:
+        """Whether all that it can do is hold its GPU, and its successor does not need that GPU.
+
+        A rank that got SIGKILL and hangs in the kernel runs no code again: the fence of its launcher has done what it promises.
+        On the node of its successor it is in the way, unless people have said, by force, that its pod is no more.
+        """
+        return rank.is_doomed and (
+            rank.worker.machine is not successor.worker.machine
+            or all(pod["metadata"]["uid"] != rank.worker.uid for pod in self._around.server.all("pods"))
         )
 
     def _newest_shown(self, trainer: Trainer) -> int:

@@ -190,7 +190,7 @@ class RankProcess:
     @property
     def can_write(self) -> bool:
         """Whether it comes to write into the checkpoint directory."""
-        return self.worker.machine.runs and not self.worker.is_frozen and self.worker.can_write
+        return not self.is_doomed and self.worker.machine.runs and not self.worker.is_frozen and self.worker.can_write
 
     # What happens to it.
 

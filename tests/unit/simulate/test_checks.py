@@ -1,0 +1,103 @@
+"""Beside which ranks of an earlier attempt another one may start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from simulate.apiserver import Where
+from simulate.checks import Checks, ViolationError
+from simulate.storage import Directory
+from simulate.surroundings import Surroundings
+from simulate.training import Script, Trainer
+
+RULE = "no rank starts while one of another attempt is alive"
+UID = "uid-of-a"
+
+
+class Stage:
+    """A job of one rank on machines without kubelets; each pod is there until somebody removes it."""
+
+    def __init__(self) -> None:
+        self.around = Surroundings(1)
+        self.around.directories[UID] = Directory("/ckpt/a", self.around.wall_clock, node_clocks=1)
+        self.machines = {name: SimpleNamespace(name=name, runs=True, workers={}) for name in ("n0", "n1")}
+        trainers: dict[str, Trainer] = {}
+        checks = Checks(self.around, self.machines, trainers)  # type: ignore[arg-type]
+        self.trainer = trainers[UID] = Trainer(self.around, checks, UID, Script())
+
+    def start(self, attempt: int, node: str, pod: str) -> Any:
+        """The rank of an attempt starts in a pod of its own."""
+        body = {"metadata": {"name": pod, "namespace": "team"}, "spec": {"nodeName": node, "containers": []}}
+        self.around.server.create(Where("pods", "team", pod, ""), body)
+        found = self.around.server.peek("pods", "team", pod)
+        assert found is not None
+        machine = self.machines[node]
+        worker: Any = SimpleNamespace(
+            around=self.around,
+            machine=machine,
+            trainer=self.trainer,
+            uid=found["metadata"]["uid"],
+            is_frozen=False,
+            thawed_at=float("-inf"),
+            reaches_storage=True,
+            can_write=True,
+            ranks=[],
+            now=lambda: self.around.agenda.now,
+            wake=lambda: None,
+        )
+        machine.workers[worker.uid] = worker
+        rank = self.trainer.start(worker, attempt, 0, 1, 0, pid=attempt)
+        worker.ranks.append(rank)
+        return rank
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """One for each test; its loop is closed."""
+    found = Stage()
+    yield found
+    found.around.loop.close()
+
+
+def hang_in_the_kernel(rank: Any) -> None:
+    """SIGKILL does not end it before the kernel lets it go."""
+    rank.hung = rank.unkillable = True
+
+
+def test_no_rank_starts_beside_one_that_hangs_and_that_nobody_has_sent_sigkill(stage: Stage) -> None:
+    hang_in_the_kernel(stage.start(1, "n0", "first"))
+    with pytest.raises(ViolationError, match=f"{RULE}: attempt 2 .* beside rank 0 of attempt 1 on n0"):
+        stage.start(2, "n1", "second")
+
+
+def test_a_rank_starts_on_another_node_than_one_for_which_sigkill_waits(stage: Stage) -> None:
+    """Its launcher's fence sends SIGKILL, and nothing but that is what the operator counts by."""
+    first = stage.start(1, "n0", "first")
+    hang_in_the_kernel(first)
+    assert not first.kill()
+    assert stage.start(2, "n1", "second").alive
+    assert first.alive
+
+
+def test_a_rank_for_which_sigkill_waits_is_in_the_way_on_its_own_node_until_its_pod_is_removed_by_force(
+    stage: Stage,
+) -> None:
+    first = stage.start(1, "n0", "first")
+    hang_in_the_kernel(first)
+    assert not first.kill()
+    with pytest.raises(ViolationError, match=RULE):
+        stage.start(2, "n0", "second")
+    stage.around.server.remove("pods", "team", "first")
+    assert stage.start(3, "n0", "third").alive
+
+
+def test_a_rank_for_which_sigkill_waits_writes_no_part_of_a_checkpoint(stage: Stage) -> None:
+    rank = stage.start(1, "n0", "first")
+    hang_in_the_kernel(rank)
+    assert rank.can_write
+    assert not rank.kill()
+    assert not rank.can_write
