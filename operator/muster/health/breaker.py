@@ -464,7 +464,7 @@ class _Pool:
         a rack cannot be told from a mistake.
         """
         claimed.sort(key=lambda name: (not self._was_yielded(name), _began(self.verdicts[name], self.now), name))
-        most = self.budgets.left_to_others(self.size)
+        most = self.budgets.repaired_by_others(self.size)
         left: set[tuple[str, tuple[str, ...]] | None] = set()
         for name in claimed:
             verdict, domain = self.verdicts[name], self._domain(name)

@@ -57,7 +57,7 @@ class Budgets:
         """How many of a pool's so many nodes in one innermost topology domain may be out at the same time."""
         return self._share(nodes, BudgetScope.DOMAIN, windowed=False)
 
-    def left_to_others(self, nodes: int) -> int:
+    def repaired_by_others(self, nodes: int) -> int:
         """How many of a pool of so many nodes may be left at the same time because other systems repair them."""
         found = self._smallest(nodes, BudgetScope.POOL, BudgetReason.REPAIR_BY_OTHERS, windowed=False)
         return nodes if found is None else found

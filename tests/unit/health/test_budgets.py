@@ -124,12 +124,12 @@ class TestShares:
     def test_the_default(self) -> None:
         shares = (DEFAULT.in_window(100), DEFAULT.at_once(100), DEFAULT.in_domain(100))
         assert shares == (Share(10, 8, 6), Share(30, 24, 18), Share(25, 20, 20))
-        assert (DEFAULT.window_seconds, DEFAULT.left_to_others(100)) == (600, 30)
+        assert (DEFAULT.window_seconds, DEFAULT.repaired_by_others(100)) == (600, 30)
 
     def test_what_has_no_budget_has_no_bound(self) -> None:
         none = from_json([])
         assert {none.in_window(8), none.at_once(8), none.in_domain(8)} == {Share(8, 8, 8)}
-        assert (none.left_to_others(8), none.window_limit(8), none.limit(8), none.window_seconds) == (8, 8, 8, 600)
+        assert (none.repaired_by_others(8), none.window_limit(8), none.limit(8), none.window_seconds) == (8, 8, 8, 600)
         assert from_json([{"nodes": "100%"}]).at_once(8) == Share(8, 8, 8)
 
     def test_the_smallest_budget_for_the_same_thing_counts(self) -> None:
