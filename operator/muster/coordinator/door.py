@@ -110,10 +110,14 @@ class Door:
         """
         full = (host for host, places in self._inside.items() if places >= self._limits.of_address)
         crowded = next((host for host in full if host in self._waiting), None)
-        if crowded is not None or self._strangers < self._limits.strangers or self._without_place() is None:
+        if crowded is not None or not self.keeps_others_out():
             return crowded
         host, places = self._inside.most_common(1)[0]
         return host if places > self._limits.few_of_address else None
+
+    def keeps_others_out(self) -> bool:
+        """Whether all places are taken, and an address waits that has none."""
+        return self._strangers >= self._limits.strangers and self._without_place() is not None
 
     def _let_in(self) -> None:
         while self._strangers < self._limits.strangers:

@@ -23,6 +23,7 @@ MAX_CONNECTIONS_OF_USER = 128  # far more than browsers have; the oldest makes r
 MAX_CONNECTIONS = 320  # of all users together; beyond it the user with the most gives up its oldest
 SERVICE_ACCOUNT = "system:serviceaccount:"
 UNAUTHENTICATED_SECONDS = 20.0  # from the handshake; a browser connects anew without a word
+HURRIED_SECONDS = 5.0  # the same while all places are taken and an address waits that has none
 SLOW_SECONDS = 1.0  # after which a connection makes room for addresses that have none
 HANDSHAKE_SECONDS = 10.0
 SWEEP_SECONDS = 1.0
@@ -147,7 +148,8 @@ class Connections:
                 age = now - found.since
                 if age < SLOW_SECONDS:
                     break
-                if age > UNAUTHENTICATED_SECONDS or self._door.too_many_of() == found.host:
+                most = HURRIED_SECONDS if self._door.keeps_others_out() else UNAUTHENTICATED_SECONDS
+                if age > most or self._door.too_many_of() == found.host:
                     connection.abort()
                     self._no_longer_unauthenticated(connection)
 
