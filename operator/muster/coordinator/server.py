@@ -439,6 +439,7 @@ def server_context() -> ssl.SSLContext:
     # Clients do not resume sessions: with elliptic curves that would save next to nothing.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
+    context.options |= ssl.OP_NO_RENEGOTIATION  # a client could ask for handshakes for ever on one connection
     return context
 
 

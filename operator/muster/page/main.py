@@ -81,6 +81,7 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
     if settings.tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
         context.load_cert_chain(settings.tls / "tls.crt", settings.tls / "tls.key")
     host = LOOPBACK if context is None else ""
     async with seen.running(), serving_page(page, host, settings.port, context) as port:

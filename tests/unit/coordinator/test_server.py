@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import ssl
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -385,6 +386,18 @@ async def test_a_pod_has_so_many_connections_and_no_more(door: Door) -> None:
             writer.close()
     await until(lambda: not door.server.connections)
     assert (door.server._owners, door.server._by_pod) == ({}, {})
+
+
+async def test_no_client_has_the_handshake_made_again_on_its_connection(door: Door) -> None:
+    """`R` is s_client's command for it; TLS 1.3 has nothing of the kind."""
+    port = f"localhost:{door.port}"
+    client = await asyncio.create_subprocess_exec(
+        "openssl", "s_client", "-connect", port, "-tls1_2", stdin=PIPE, stdout=PIPE, stderr=STDOUT
+    )
+    said, _ = await asyncio.wait_for(client.communicate(b"R\n"), DEADLINE)
+    assert b"RENEGOTIATING" in said
+    assert b"no renegotiation" in said
+    assert server.server_context().options & ssl.OP_NO_RENEGOTIATION, "whatever the library's default is"
 
 
 async def test_a_handshake_that_fails_leaves_nothing_behind(door: Door) -> None:
