@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from localcluster.controlplane import SERVICE_ACCOUNT_ISSUER
 from muster.coordinator import desks
 from muster.coordinator.auth import AuthError, Caller, TokenVerifier
 from muster.coordinator.checkers import CheckerHub
@@ -83,6 +84,27 @@ async def test_wrong_tokens(client: Client, worker: Any, token: Request) -> None
     later = TokenVerifier(client.get, wall_clock=lambda: time.time() + 700)
     with pytest.raises(AuthError, match="expired"):
         await later.verify(await token(pod))
+
+
+async def test_a_launchers_token_is_worth_nothing_at_the_api_server(
+    client: Client, namespace: str, worker: Any, token: Request
+) -> None:
+    """Neither its own job's record nor another's can be read by it, nor anything that every account may read."""
+    pod = await worker("w0")
+    trust = ssl.create_default_context(cafile=client._configuration.ssl_ca_cert)
+    launchers, other = await token(pod), await token(pod, SERVICE_ACCOUNT_ISSUER)
+    api = f"/apis/muster.dev/v1alpha1/namespaces/{namespace}"
+    async with aiohttp.ClientSession() as session:
+
+        async def status(shown: str, path: str, method: str = "GET") -> int:
+            url = f"{client._host}{path}"
+            async with session.request(method, url, headers={"Authorization": shown}, ssl=trust) as answer:
+                return answer.status
+
+        for path in (f"{api}/gangs", f"{api}/trainingjobs", f"/api/v1/namespaces/{namespace}/pods/w0", "/apis"):
+            assert await status(launchers, path) == 401, path
+        assert await status(launchers, f"{api}/gangs/any", "DELETE") == 401
+        assert await status(other, "/apis") == 200, "that is a matter of the audience alone"
 
 
 async def test_launcher_is_told_what_its_own_pod_shall_do(

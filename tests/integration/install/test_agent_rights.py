@@ -205,6 +205,17 @@ SICK = {"status": {"evidence": [XID]}}
             NOT_ITS_SPEC,
             id="a human's word",
         ),
+        pytest.param(
+            OWN, {"spec": {"check": {"id": "1", "profile": "Deep", "time": TIME}}}, MERGE, NOT_ITS_SPEC, id="a test"
+        ),
+        pytest.param(
+            OTHER,
+            {"spec": {"check": {"id": "1", "profile": "Deep", "time": TIME}}},
+            MERGE,
+            NOT_ITS_NODE,
+            id="a test of another node",
+        ),
+        pytest.param(OWN, {"spec": {"lost": {"reason": "dead", "time": TIME}}}, MERGE, NOT_ITS_SPEC, id="a dead node"),
         pytest.param(OWN, {"metadata": {"labels": {"keep": "that"}}}, MERGE, NOT_ITS_METADATA, id="a label"),
         pytest.param(OWN, {"metadata": {"labels": None}}, MERGE, NOT_ITS_METADATA, id="labels taken away"),
         pytest.param(OWN, {"metadata": {"annotations": {"a": "b"}}}, MERGE, NOT_ITS_METADATA, id="an annotation"),
@@ -316,12 +327,30 @@ def test_an_agent_that_is_refused_says_what_to_do(
         ("PATCH", f"/api/v1/nodes/{OWN}"),
         ("GET", "/api/v1/namespaces/muster-agent/secrets"),
         ("POST", "/api/v1/namespaces/muster-agent/serviceaccounts/muster-agent/token"),
+        ("DELETE", API),
+        ("GET", f"{API}?watch=1"),
+        *(
+            ("GET", f"/apis/muster.dev/v1alpha1/{kind}")
+            for kind in ("trainingjobs", "gangs", "fleetpolicies", "repairrequests", "endedjobs")
+        ),
+        *(("GET", f"/api/v1/{kind}") for kind in ("pods", "configmaps", "secrets", "events")),
+        ("GET", "/api/v1/namespaces/muster-system/configmaps/muster-open-jobs"),
+        ("POST", "/api/v1/namespaces/muster-check/configmaps"),
+        ("POST", "/api/v1/namespaces/muster-check/pods"),
+        ("POST", "/apis/muster.dev/v1alpha1/repairrequests"),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews"),
+        ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
+        ("GET", "/metrics"),
     ],
 )
 def test_everything_else_is_refused_by_the_roles(method: str, path: str, thief: AgentThief) -> None:
     body = None if method in ("GET", "DELETE") else health(OWN)
     code, message = thief.request(method, path, body, MERGE if method == "PATCH" else "application/json")
     assert (code, "cannot" in message) == (403, True), message
+
+
+def test_what_is_left_is_to_read_what_is_known_against_a_node_whose_name_it_has(thief: AgentThief) -> None:
+    assert thief.request("GET", f"{API}/{OTHER}") == (200, "")
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 import yaml
 from tests.integration.kubectl import Kubectl
+from yarl import URL
 
 from localcluster.controlplane import ControlPlane
 from muster.kube.client import Client
@@ -105,9 +106,12 @@ async def ask(own: Client) -> AsyncIterator[Ask]:
                         break
                 await asyncio.sleep(0.1)
 
-        async def asked(path: str, token: str = "") -> tuple[int, Any]:
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            async with session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer:
+        async def asked(path: str, token: str = "", **more: str) -> tuple[int, Any]:
+            headers = {**({"Authorization": f"Bearer {token}"} if token else {}), **more}
+            url = URL(f"http://127.0.0.1:{port}{path}", encoded=True)  # as it stands, dots included
+            async with session.get(url, headers=headers) as answer:
+                assert answer.headers["Cache-Control"] == "no-store"
+                assert "ETag" not in answer.headers
                 return answer.status, await answer.json()
 
         yield asked
@@ -124,6 +128,63 @@ async def test_each_tenant_sees_his_own_job_and_not_the_others(ask: Ask, tenants
         assert (await ask(f"/api/jobs/{other.namespace}/{'blue' if name == 'red' else 'red'}", mine.token))[0] == 403
         assert (await ask("/api/fleet", mine.token))[0] == 403
         assert (await ask("/api/report", mine.token))[0] == 403
+
+
+async def test_no_path_parameter_or_header_shows_a_tenant_what_is_anothers(
+    ask: Ask, tenants: tuple[Tenant, Tenant]
+) -> None:
+    """The other tenant has asked for the same just before, so that all of it was made a moment ago."""
+    mine, other = tenants
+    theirs = f"{other.namespace}/blue"
+    of_a_job = [
+        f"/api/jobs/{theirs}",
+        f"/api/jobs/{theirs}?namespace={mine.namespace}",
+        f"/api/jobs/{mine.namespace}/blue",
+        f"/api/jobs/{mine.namespace}/../{theirs}",
+        f"/api/jobs/{mine.namespace}/red/../../{theirs}",
+        f"/api/jobs/{mine.namespace}%2F..%2F{other.namespace}/blue",
+        f"/api/jobs/{mine.namespace}/..%2F{other.namespace}%2Fblue",
+        f"/api/jobs/{mine.namespace},{other.namespace}/blue",
+        f"/api/jobs/%20{other.namespace}/blue",
+        f"/api/jobs/{other.namespace.upper()}/blue",
+        f"/api/jobs/{other.namespace}/%2A",
+        "/api/jobs/%2A/blue",
+        f"/api/jobs//{theirs}",
+        f"//api/jobs/{theirs}",
+        f"/api/jobs/{theirs}/",
+    ]
+    of_all = [
+        "/api/jobs",
+        "/api/jobs?ended=1",
+        f"/api/jobs?namespace={other.namespace}&namespaces={other.namespace}&all=1",
+        f"/api/jobs?ended=1&job={theirs}&user=system:admin",
+    ]
+    of_the_fleet = [
+        "/api/fleet",
+        f"/api/fleet?namespace={mine.namespace}",
+        "/api/report",
+        "/api/report?days=0",
+        f"/api/report?days=30&namespace={mine.namespace}",
+    ]
+    pretended: tuple[dict[str, str], ...] = (
+        {},
+        {"Impersonate-User": "system:admin", "Impersonate-Group": "system:masters"},
+        {"X-Remote-User": "system:admin", "X-Remote-Group": "system:masters", "X-Forwarded-For": "127.0.0.1"},
+        {"If-None-Match": "*", "Cookie": f"token={other.token}"},
+    )
+    assert (await ask(f"/api/jobs/{theirs}", other.token))[0] == 200
+    for more in pretended:
+        for path in (*of_a_job, *of_the_fleet):
+            await ask(path, other.token)
+            status, body = await ask(path, mine.token, **more)
+            assert status in (400, 403, 404), path
+            assert set(body) == {"error"}, path
+        for path in of_all:
+            await ask(path, other.token)
+            status, body = await ask(path, mine.token, **more)
+            assert (status, body["user"]) == (200, f"system:serviceaccount:{mine.namespace}:somebody")
+            assert [(job["namespace"], job["name"]) for job in body["jobs"]] == [(mine.namespace, "red")], path
+            assert other.namespace not in json.dumps(body), path
 
 
 async def test_who_may_see_the_fleet_sees_all_of_it(

@@ -599,6 +599,15 @@ class TestMemory:
         later = lived(new, 7200, memory=Memory([old.status.offences]))
         assert later.status.offences == new.status.offences
 
+    def test_a_machine_that_another_agent_claims_to_be_is_not_charged_for_it(self) -> None:
+        """Whoever has that agent's token reads the serial numbers, claims them, and fails for days."""
+        known = lived(healthy(), 0)
+        claimed = Memory([known.status.offences.model_copy(update={"score": "1000", "as_of": after(60)})])
+        later = lived(known, 120, memory=claimed)
+        assert (later.status.state, later.status.offences.score) == ("Healthy", "0")
+        failed = lived(sick(XID_79, health=later), 180, memory=claimed)
+        assert (failed.status.state, failed.status.offences.score) == ("Unhealthy", "1")
+
     def test_a_new_board_whose_gpus_do_not_answer_is_no_other_machine_yet(self) -> None:
         stored = Stored.of(20, rules())
         name = "node-0003"
