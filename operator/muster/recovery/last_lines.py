@@ -66,6 +66,10 @@ _LOST_PEER = re.compile(
     r"|\b(?:UNAVAILABLE|DEADLINE_EXCEEDED): |RPC failed with status = \"Unavailable: |threads to join the rendezvous, but not all"
     # UCX, MPI, Horovod
     r"|UCX +ERROR .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out)|Failed to resolve UCX endpoint"
+    # The same where UCX ends the process for it: it names the file without a level.
+    r"|^\[[\w.-]{1,253}:\d+(?::\d+){1,2}\] +\w+\.c:\d+ +(?:Fatal: )?(?:Send completion with error: )?"
+    r"(?:(?:Transport|Receive-no-ready|transport|RNR) retry count(?:er)? exceeded"
+    r"|Remote QP on |[Rr]emote operation error|Remote side aborted)"
     r"|MPI_ERR_PROC_FAILED|Communication error with rank \d|retry count between two MPI processes has been exceeded"
     r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
     r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod has been shut down"
