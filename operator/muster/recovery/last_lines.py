@@ -42,6 +42,8 @@ _KILLED = re.compile(
     r"|^slurmstepd: error: \*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT"
     r"|\bSIGTERMException\b"  # Lightning
 )
+# NCCL on InfiniBand; newer versions put the status's name before its number.
+_COMPLETION = r"Got completion from peer .*(?:status|error)[= ](?:IBV_WC_\w{1,32})?\(?"
 # What a library says only of a peer.
 _LOST_PEER = re.compile(
     # gloo
@@ -49,7 +51,7 @@ _LOST_PEER = re.compile(
     r"|Gloo connectFullMesh failed"
     # NCCL
     r"|ncclRemoteError|remote process exited or there was a network error|Connection closed by remote peer"
-    r"|Got completion from peer .*(?:status|error)[= ]\(?(?:5|11|12|13)\b"  # flushed, failed there, or retries exceeded
+    rf"|{_COMPLETION}(?:5|11|12|13)\b"  # flushed, failed there, or retries exceeded
     r"|Watchdog caught collective operation timeout|Some NCCL operations have failed or timed out"
     r"|NCCL communicator was aborted|dump signal due to a collective timeout"
     r"|ProcessGroupNCCL::(?:WorkNCCL::checkTimeout|checkForNCCLErrors)"  # frames, where they fill the last lines
@@ -67,7 +69,7 @@ _LOST_PEER = re.compile(
     # UCX, MPI, Horovod
     r"|UCX +ERROR .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out)|Failed to resolve UCX endpoint"
     # The same where UCX ends the process for it: it names the file without a level.
-    r"|^\[[\w.-]{1,253}:\d+(?::\d+){1,2}\] +\w+\.c:\d+ +(?:Fatal: )?(?:Send completion with error: )?"
+    r"|^\[[\w.-]{1,253}:\d+ *(?::[^\]:]{1,32}){1,2}\] +\w+\.c:\d+ +(?:Fatal: )?(?:Send completion with error: )?"
     r"(?:(?:Transport|Receive-no-ready|transport|RNR) retry count(?:er)? exceeded"
     r"|Remote QP on |[Rr]emote operation error|Remote side aborted)"
     r"|MPI_ERR_PROC_FAILED|Communication error with rank \d|retry count between two MPI processes has been exceeded"
@@ -116,7 +118,7 @@ _RANK = re.compile(
 )
 _ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "
-    r"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*Got completion from peer .*(?:status|error)[= ]\(?(?:1|2|3|4|6|7|8)\b"
+    rf"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*{_COMPLETION}(?:1|2|3|4|6|7|8)\b"
 )
 # glibc, of a heap or a stack that the program has broken: the cause where nothing else is told, for it may also break while a rank ends.
 _BROKEN_MEMORY = re.compile(
