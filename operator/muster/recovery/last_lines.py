@@ -56,6 +56,9 @@ _LOST_PEER = re.compile(
     r"|NCCL communicator was aborted|dump signal due to a collective timeout"
     r"|ProcessGroupNCCL::(?:WorkNCCL::checkTimeout|checkForNCCLErrors)"  # frames, where they fill the last lines
     r"|\b(?:NCCL WARN|socket(?:Poll|Start)Connect)\b.*(?:[Cc]onnection (?:timed out|refused|reset)|No route to host)"
+    # NCCL and others on EFA
+    r"|(?:\bNET/OFI|\blibfabric:).*\b(?:Unresponsive re(?:mote|ceiver)|Unreachable remote|Bad queue pair \(QP\) number"
+    r"|Destination resource not ready|Connection was reset by remote peer|because the peer closed)"
     # PyTorch: the store, barriers, the rendezvous of torchrun
     r"|(?:recvValue|sendBytes|recvBytes|recvVector) failed on SocketImpl|[Ff]ailed to recv, got 0 bytes"
     r"|Connection was likely closed|client socket has (?:failed to connect|timed out)|\bSocket Timeout\b|store->get\("
