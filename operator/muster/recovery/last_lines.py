@@ -47,8 +47,8 @@ _COMPLETION = r"Got completion from peer .*(?:status|error)[= ](?:IBV_WC_\w{1,32
 # What a library says only of a peer.
 _LOST_PEER = re.compile(
     # gloo
-    r"gloo/\S+:\d+\] .*(?:closed by peer|reset by peer|Broken pipe|Connection refused|Socket closed|[Tt]imed? ?out)"
-    r"|Gloo connectFullMesh failed"
+    r"gloo/\S+:\d+\] .*(?:closed by peer|reset by peer|Broken pipe|Connection refused|Socket (?:unexpectedly )?closed|[Tt]imed? ?out)"
+    r"|Gloo connectFullMesh failed|Application timeout caused pair closure"
     # NCCL
     r"|ncclRemoteError|remote process exited or there was a network error|Connection closed by remote peer"
     rf"|{_COMPLETION}(?:5|11|12|13)\b"  # flushed, failed there, or retries exceeded
@@ -80,6 +80,7 @@ _LOST_PEER = re.compile(
     r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod has been shut down"
     # Ray
     r"|because its (?:worker process|node|owner) has died|A worker died or was killed|[Tt]he worker died unexpectedly while"
+    r"|The object's owner has exited|All copies of \w{1,128} have been lost due to node failure"
 )
 # What every program says of a connection, to whomever it was.
 _WORDS = (
