@@ -252,6 +252,9 @@ SXIDS: Mapping[int, ErrorCode] = {
     **_each((11004, 12028, 19084), _later("reboot first", REBOOT, _GPUD)),
 }
 _NON_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
+# The driver puts it behind the number, before the error's own text, which may say fatal, too.
+_FATAL = re.compile(r"(?:^|\d, )Fatal\b")
+_UNKNOWN_FATAL_SXID = _later("not in the table; the driver calls it fatal", REBOOT, "the driver's own word")
 
 
 def xid(code: int, message: str = "") -> ErrorCode:
@@ -321,8 +324,11 @@ def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
 
 
 def sxid(code: int, message: str = "") -> ErrorCode:
-    """What an SXid means. What could be fatal to a link and says itself that it was not only warns."""
-    row = SXIDS.get(code, UNKNOWN_SXID)
+    """What an SXid means. What could be fatal to a link and says itself that it was not only warns.
+
+    Of a number that is not in the table the driver's own word counts: newer switches have hundreds of them.
+    """
+    row = SXIDS.get(code) or (_UNKNOWN_FATAL_SXID if _FATAL.search(message) else UNKNOWN_SXID)
     if row.severity is DEGRADED and _NON_FATAL.search(message):
         return replace(row, severity=WARNING, action=INSPECT)
     return row

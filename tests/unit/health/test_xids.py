@@ -129,6 +129,10 @@ def test_the_drivers_recovery_action_is_followed_and_a_new_value_warns(value: in
         (20001, "Non-fatal, Link 3", "Info"),
         (10003, "", "Warning"),
         (12028, "", "Degraded"),
+        (12033, "Fatal, Link 30 egress credit timeout (First)", "Degraded"),
+        (12033, "Non-fatal, Link 30 egress credit timeout (First)", "Warning"),
+        (14010, "Non-fatal, Link 02 TS crumbstore fatal ECC (First)", "Warning"),
+        (12033, "", "Warning"),
     ],
 )
 def test_sxids(code: int, words: str, severity: str) -> None:
