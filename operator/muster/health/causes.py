@@ -45,7 +45,7 @@ CERTAIN: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
     # Memory errors that the driver counts, too.
     (_of(48, 64, 95, 140, 171, 172), _MEMORY | _DRIVER_SAYS_RESET),
     # Halts of the GPU's own processors and time-outs: the GPU is lost, or the driver asks for a reset.
-    (_of(46, 62, 119, 120, 143, 158, 167, 169, 173), _GONE | _DRIVER_SAYS_RESET),
+    (_of(46, 62, 119, 120, 143, 158, 167, 169, 173, 175), _GONE | _DRIVER_SAYS_RESET),
     # Links that do not come up.
     (_of(136), frozenset({"NvLinkDown", "FabricState"}) | _DRIVER_SAYS_RESET),
 )

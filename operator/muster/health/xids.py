@@ -172,6 +172,7 @@ XIDS: Mapping[int, ErrorCode] = {
     **_each((167, 169, 173), _now("fatal PCIe timeout, SEC2 halt or C2C error", RESET, "gpud")),
     168: _now("protected memory region error", REBOOT, "NVSentinel", fault=XidClass.DRIVER),
     **_each((171, 172), _now("detail of a double-bit ECC error", RESET, "with XID 48")),
+    175: _now("GSP RPC timeout, for which the GPU's memory is stuck", RESET, "the driver: in the place of XID 119"),
 }
 
 RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, RecommendedAction]] = {

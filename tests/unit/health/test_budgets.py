@@ -252,6 +252,12 @@ class TestCertain:
         fleet.report("node-0000", evidence("Xid", 79), evidence("GpuCount", subject=""))
         assert assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain
 
+    @pytest.mark.parametrize("code", [119, 175])
+    def test_a_time_out_of_the_gpu_s_processor_is_certain_where_the_driver_asks_for_a_reset(self, code: int) -> None:
+        fleet = Stored.of(1, rules(**NODES))
+        fleet.report("node-0000", evidence("Xid", code, subject=GPU), evidence("RecoveryAction", 1, subject=GPU))
+        assert assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain
+
     def test_what_others_say_is_never_certain(self) -> None:
         fleet = Stored.of(1, rules())
         fleet.report("node-0000", evidence("Xid", 79))

@@ -38,6 +38,7 @@ def test_what_a_program_can_cause_takes_no_node_out_however_often(code: int, cou
         (106, "Info", "None"),
         (110, "Fatal", "Reset"),
         (119, "Fatal", "Reset"),
+        (175, "Fatal", "Reset"),
         (120, "Fatal", "Reset"),
         (140, "Fatal", "Reset"),
         (143, "Fatal", "Reset"),
