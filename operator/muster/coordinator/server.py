@@ -215,10 +215,10 @@ class CoordinatorServer:
 
     def _note_refused(self, head: Head, error: AuthError) -> None:
         """Count a worker whose token is refused. Checkers do not count: who claims to be one needs no secret."""
-        caller = claimed(head.authorization)
-        if error.status != 401 or head.path != REPORT_PATH or caller is None:
+        if error.status != 401 or head.path != REPORT_PATH:
             return
-        if self._desks[head.path].is_known(caller):
+        caller = claimed(head.authorization)
+        if caller is not None and self._desks[head.path].is_known(caller):
             self._refused.refuse(caller, str(error), asyncio.get_running_loop().time())
 
     def _receive(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:

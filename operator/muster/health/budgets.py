@@ -59,18 +59,15 @@ class Budgets:
 
     def repaired_by_others(self, nodes: int) -> int:
         """How many of a pool of so many nodes may be left at the same time because other systems repair them."""
-        found = self._smallest(nodes, BudgetScope.POOL, BudgetReason.REPAIR_BY_OTHERS, windowed=False)
-        return nodes if found is None else found
+        return self._limit(nodes, BudgetReason.REPAIR_BY_OTHERS, windowed=False)
 
     def window_limit(self, nodes: int) -> int:
         """How many of a pool of so many nodes the window's budgets for all faults name."""
-        found = self._smallest(nodes, BudgetScope.POOL, None, windowed=True)
-        return nodes if found is None else found
+        return self._limit(nodes, None, windowed=True)
 
     def limit(self, nodes: int) -> int:
         """How many of a pool of so many nodes the budgets for all faults let be out at the same time."""
-        found = self._smallest(nodes, BudgetScope.POOL, None, windowed=False)
-        return nodes if found is None else found
+        return self._limit(nodes, None, windowed=False)
 
     def _share(self, nodes: int, scope: BudgetScope, *, windowed: bool) -> Share:
         total = self._smallest(nodes, scope, None, windowed=windowed)
@@ -82,6 +79,11 @@ class Budgets:
             total = max(nodes if total is None else total, uncertain + 1)
         cause = self._smallest(nodes, BudgetScope.CAUSE, None, windowed=windowed) if scope is BudgetScope.POOL else None
         return Share(total, uncertain, uncertain if cause is None else min(cause, uncertain))
+
+    def _limit(self, nodes: int, reason: BudgetReason | None, *, windowed: bool) -> int:
+        """The smallest of a pool's budgets for this, in nodes; all nodes if there is none."""
+        found = self._smallest(nodes, BudgetScope.POOL, reason, windowed=windowed)
+        return nodes if found is None else found
 
     def _smallest(self, nodes: int, scope: BudgetScope, reason: BudgetReason | None, *, windowed: bool) -> int | None:
         """The smallest of the budgets for this, in nodes; None if there is none."""
