@@ -50,7 +50,7 @@ class Failure:
         dated: of a pod that is deleted: it was seen before, so that the deletion is no older than this.
         victim: its last lines say that it lost a peer.
         killed: a signal from outside ended it, or what it ran.
-        node fault: what is wrong with its node; "" if nothing is known. The worker moves if there is another node, whatever the
+        node_fault: what is wrong with its node; "" if nothing is known. The worker moves if there is another node, whatever the
             level.
         suspected: failures of jobs have followed its node, which proves nothing. The worker moves if there is another node,
             whatever the level.
@@ -77,5 +77,5 @@ class Failure:
 
 
 def failure_of(worker_view: WorkerView, kind: Kind, level: Level, message: str) -> Failure:
-    """One thing that is wrong with the member of a worker view."""
+    """One thing that is wrong with the member that is viewed."""
     return Failure(kind, level, worker_view.index, worker_view.member.node, message)
