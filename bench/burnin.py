@@ -150,7 +150,7 @@ class BurnIn(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct, rename="camel"):
-    go: Any = None
+    start: Any = None
     burn_in: BurnIn | None = None
 
 
@@ -195,7 +195,7 @@ class GoWatch:
                 self._take(time.time(), self._decode(line))
 
     def _take(self, now: float, event: _Event) -> None:
-        if event.type != "DELETED" and event.object.spec.go is not None:
+        if event.type != "DELETED" and event.object.spec.start is not None:
             with self._changed:
                 self._at, self.doubts = self._at or now, doubts(event.object.spec.burn_in)
                 self._changed.notify_all()

@@ -129,7 +129,12 @@ def _operate(parent: Connection, core: int) -> None:
 async def _turn(parent: Connection) -> None:
     """Answers each message with the turns of the loop so far, seconds of the core, and the time."""
     figures, now = JobFigures(), datetime.now(UTC)
-    account = Goodput(begun=now, time=now, seconds={each.value: 900 for each in Bucket}, gpu_seconds={"compute": 7200})
+    account = Goodput(
+        creation_time=now,
+        counted_until=now,
+        seconds={each.value: 900 for each in Bucket},
+        gpu_seconds={"compute": 7200},
+    )
     for number in range(JOBS):
         status = TrainingJobStatus(state="Running", reason="Training", goodput=account, step=number)
         figures.told((f"tenant-{number % 20}", f"job-{number}"), status)

@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     nodes = sorted(node["metadata"]["name"] for node in bed.kubectl.json("get", "nodes")["items"])
     chance = random.Random(asked.seed)
     bed.install(library())
-    with checkers.installed(bed, idleAgeSeconds=0):
+    with checkers.installed(bed, idleMaxAgeSeconds=0):
         bed.kubectl("apply", "-f", "-", stdin=json.dumps(stage(NAMESPACE, TRAINER)))
         try:
             with checkers.fresh(bed):

@@ -34,8 +34,8 @@ from bench.bed import ROOT
 from bench.facts import facts
 from muster.api.base import ObjectMeta
 from muster.api.endedjob import Ending
-from muster.api.gang import Gang, GangSpec, Go, Level, Member, Resume
-from muster.api.goodput import MAX_STRETCHES, Account, Bucket, Fingerprint, Goodput, Stretch
+from muster.api.gang import AttemptStart, Gang, GangSpec, Level, Member, Resume
+from muster.api.goodput import MAX_STRETCHES, Account, Bucket, Fingerprint, Goodput, Segment
 from muster.api.trainingjob import TrainingJob
 from muster.controller.history import NOTE_SECONDS, packed
 from muster.controller.jobfigures import JobFigures
@@ -142,9 +142,9 @@ class Job:
             input_wait_seconds=(step - self.base) * 0.01,
             checkpoint_stall_seconds=(step - self.base) * 0.01,
             peer_port=9000,
-            passes_news=True,
+            gossips=True,
             talking_age_seconds=3600.0,
-            marker_lineage="one",
+            fence_file_id="one",
         )
         gang = Gang(
             metadata=ObjectMeta(name=gang_name(self.key[1], self.job.metadata.uid), resource_version=str(self.version)),
@@ -298,13 +298,13 @@ def a_job(number: int, workers: int) -> Job:
         level=Level.IN_PLACE,
         reason="RankFailed",
         members=members,
-        go=Go(
+        start=AttemptStart(
             time=moment(-3600.0),
             master_address="10.0.0.1",
             master_port=20001,
             resume=Resume(step=base, path=f"/checkpoints/{base}"),
         ),
-        passes_news=True,
+        gossips=True,
         account=_account(begun, workers),
     )
     pods = {pod.name: pod for pod in (_pod(job, index, node, uids[index]) for index, node in enumerate(names))}
@@ -322,8 +322,11 @@ def _account(begun: datetime, workers: int) -> Account:
     wall = round((AGE_SECONDS - 3600.0) * 1000)
     work = [1_000_000 * (number + 1) for number in range(MAX_STRETCHES)]
     stretches = [
-        Stretch(
-            after=1000 * number, step=1000 * (number + 1), gpus=GPUS * workers, milliseconds={Bucket.COMPUTE: amount}
+        Segment(
+            after_step=1000 * number,
+            step=1000 * (number + 1),
+            gpus=GPUS * workers,
+            milliseconds={Bucket.COMPUTE: amount},
         )
         for number, amount in enumerate(work)
     ]
@@ -342,13 +345,13 @@ def _account(begun: datetime, workers: int) -> Account:
         for number in range(4)
     ]
     return Account(
-        begun=begun,
-        time=moment(-3600.0),
+        creation_time=begun,
+        counted_until=moment(-3600.0),
         milliseconds=amounts,
         gpu_milliseconds={name: GPUS * workers * amount for name, amount in amounts.items()},
-        stretches=stretches,
+        segments=stretches,
         has_run=True,
-        is_told=True,
+        has_steps=True,
         failures=19,
         lost_steps=1900,
         first_checkpoint_milliseconds=900_000,
@@ -389,7 +392,7 @@ def fail(each: Job, now: float, fleet: Fleet) -> None:
     failure = Failure(Kind.RANK_FAILED, Level.IN_PLACE, 0, node, "exit code 1", exit_code=1, age_seconds=1.0)
     each.take(commit.commit(world, records.recovered(world, each.record, [failure])).actions)
     resume = each.step(now) - 10
-    go = Go(
+    go = AttemptStart(
         time=moment(now + 1.0),
         master_address="10.0.0.1",
         master_port=20001,
@@ -400,7 +403,7 @@ def fail(each: Job, now: float, fleet: Fleet) -> None:
         for one in each.record.incidents
     ]
     world = each.world(now + 1.0, fleet)
-    each.take(commit.commit(world, each.record.model_copy(update={"go": go, "incidents": ended})).actions)
+    each.take(commit.commit(world, each.record.model_copy(update={"start": go, "incidents": ended})).actions)
     each.base, each.since = resume, now + 1.0
 
 
@@ -420,7 +423,7 @@ def _note(jobs: list[Job]) -> str:
         gang = Gang(metadata=ObjectMeta(name="gang"), spec=each.record)
         figures = last_known(each.job, gang)
         if figures is not None:
-            listed.append(kept(each.job, gang, figures, Ending.UNSEEN).to_json())
+            listed.append(kept(each.job, gang, figures, Ending.UNKNOWN).to_json())
     return packed(listed)
 
 

@@ -237,7 +237,7 @@ def _make_one(connection: Connection, name: str, node: Object) -> None:
         "gpuSerials": [f"{name}-{gpu}" for gpu in range(_GPUS)],
         "gpuModel": "NVIDIA H200",
         "gpus": _GPUS,
-        "gpusSeen": _GPUS,
+        "gpusExpected": _GPUS,
         "driver": "580.95.05",
     }
     connection.patch(f"{_HEALTHS}/{name}/status", {"status": {"agent": agent, "evidence": []}})

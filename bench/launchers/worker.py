@@ -1,6 +1,6 @@
 """One worker's state, converging to its directive as the supervisor of the real launcher does. Pure: time is an argument.
 
-The order of states is the launcher's own (muster.node.launcher.supervisor): Idle, Running, Exited, Reclaiming, Leaving, the
+The order of states is the launcher's own (muster.node.launcher.supervisor): Idle, Running, Exited, Reclaiming, Terminating, the
 same reports with the same fields. Ranks are numbers here, and dying takes as long as the Pace says.
 """
 
@@ -14,10 +14,10 @@ from muster.protocol.messages import (
     EXIT,
     EXITED,
     IDLE,
-    LEAVING,
     RECLAIMING,
     RUN,
     RUNNING,
+    TERMINATING,
     WAIT,
     Directive,
     Peer,
@@ -87,7 +87,7 @@ class Worker:
             state=self._state,
             attempt=self._running_attempt or self._idle_attempt,
             checkpoints_scanned_for_attempt=self._scanned_for[0],
-            listing=self._scanned_for[1],
+            listing_round=self._scanned_for[1],
         )
         return is_done(self.directive, snapshot, bool(self._training.directory))
 
@@ -118,11 +118,11 @@ class Worker:
             self._start(directive, now)
         elif self._running_attempt and (directive.kind != RUN or self._running_attempt != directive.attempt):
             self._begin_reclaim(now)
-        elif directive.kind == WAIT and (directive.attempt, directive.listing or 0) > (
+        elif directive.kind == WAIT and (directive.attempt, directive.listing_round or 0) > (
             self._idle_attempt,
             self._listing,
         ):
-            self._idle_attempt, self._listing, self.changed = directive.attempt, directive.listing or 0, True
+            self._idle_attempt, self._listing, self.changed = directive.attempt, directive.listing_round or 0, True
             self._scan_ends_at = now + (self._pace.scan_seconds if self._training.directory else 0.0)
         if self._scan_ends_at is not None and now >= self._scan_ends_at:
             self._scan_ends_at = None
@@ -151,7 +151,7 @@ class Worker:
         """Every rank ends at once: SIGTERM to the launcher, or the end of its container or its node."""
         if self._running_attempt:
             self._bury(now)
-        self._state = LEAVING
+        self._state = TERMINATING
 
     def report(self, now: float, directive_seen: str, hold_seconds: float) -> Report:
         """The next report."""
@@ -173,10 +173,10 @@ class Worker:
             peers=self._peers(now),
             checkpoints=self._training.checkpoints(now) if self._scanned_for[0] else (),
             checkpoints_scanned_for_attempt=self._scanned_for[0],
-            listing=self._scanned_for[1],
+            listing_round=self._scanned_for[1],
             address=self.identity.address,
             launcher_version=self.identity.version,
-            passes_news=True,
+            gossips=True,
             directive_seen=directive_seen,
             hold_seconds=hold_seconds,
         )

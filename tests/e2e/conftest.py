@@ -159,7 +159,7 @@ def well_nodes(bed: Bed, taints: None) -> None:
 @pytest.fixture(scope="module")
 def burn_in(bed: Bed) -> Iterator[None]:
     """Checkers on all nodes, and a policy by which every gang is tested."""
-    with checkers.installed(bed, onInconclusive="Wait", idleAgeSeconds=0):
+    with checkers.installed(bed, onInconclusive="Wait", idleMaxAgeSeconds=0):
         yield
 
 

@@ -54,7 +54,7 @@ def tainted(bed: Bed) -> set[str]:
 def is_well_again(bed: Bed, node: str) -> bool:
     """Without the taint, and the record says so."""
     health = healths(bed).get(node, {})
-    closed = all(incident.get("cleared") for incident in health.get("incidents", ()))
+    closed = all(incident.get("clearedTime") for incident in health.get("incidents", ()))
     return node not in tainted(bed) and health.get("state") == "Healthy" and closed
 
 

@@ -38,7 +38,7 @@ def test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot(
     assert waits.status()["state"] == "Pending"
     assert {"reason": "unhealthy (Xid79)", "nodes": 1} in waiting["blockers"]
     remedy = f"repair {sick}, or release it: unhealthy (Xid79)"
-    assert remedy in waiting["unblocks"]
+    assert remedy in waiting["remedies"]
     explained = bed.muster("status", waits.name, "-n", waits.namespace)
     assert explained.returncode == 0, explained.stderr
     assert f"-  {remedy}" in explained.stdout.splitlines()
@@ -50,7 +50,7 @@ def test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot(
     wait_until("it to be judged", lambda: healths(bed)[sick]["reason"] == "GpuCount", 60)
     told = healths(bed)[sick]
     assert [finding["reason"] for finding in told["findings"]] == ["GpuCount"]
-    assert told["incidents"][-1].get("cleared") is None
+    assert told["incidents"][-1].get("clearedTime") is None
     assert len(told["incidents"]) == 1, "it has never been back"
     assert tainted(bed) == {sick}
 

@@ -85,7 +85,7 @@ def test_a_gpu_that_was_there_and_is_hidden_is_seen_and_seen_to_come_back(what: 
         wait("the GPU is missed", lambda: SEEN & {item["kind"] for item in agent.sink.status["evidence"]})
         print(hidden, agent.sink.status["agent"]["problem"], agent.sink.status["evidence"])
         assert agent.sink.status["agent"]["gpus"] < gpus
-        assert agent.sink.status["agent"]["gpusSeen"] == gpus
+        assert agent.sink.status["agent"]["gpusExpected"] == gpus
         assert agent.verdict().state in OUT
     with place.agent() as agent:
         wait("it is back", lambda: agent.sink.status["agent"]["gpus"] == gpus)

@@ -1,18 +1,34 @@
 """What tests of more than one room ask for."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from pydantic import BaseModel
 from tests.unit.clock import Clock
+
+from muster.api.base import ApiModel
 
 # One seed for all, from the command line (pyproject.toml has the gate's): what passes today passes tomorrow.
 settings.register_profile("muster", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")
 # Hypothesis mixes constants of the modules that are loaded into what it draws; each change of a source would move it.
 providers.is_local_module_file = lambda _: False
+
+_copy = BaseModel.model_copy
+
+
+def _checked_copy(self: ApiModel, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> ApiModel:
+    """pydantic keeps what `update` names, whether the model has such a field or not: a misspelt name would be lost."""
+    unknown = set(update or ()) - set(type(self).model_fields)
+    assert not unknown, f"{type(self).__name__} has no field {', '.join(sorted(unknown))}"
+    return _copy(self, update=update, deep=deep)
+
+
+ApiModel.model_copy = _checked_copy  # type: ignore[assignment, method-assign]
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ RESOURCES = (
             Column("Step", ".status.step", "integer"),
             Column("Checkpoint", ".status.checkpoint.step", "integer"),
             Column("ETTR-Permille", ".status.goodput.ettrPermille", "integer", wide=True),
-            Column("Counted-Until", ".status.goodput.time", wide=True),
+            Column("Counted-Until", ".status.goodput.countedUntil", wide=True),
             Column("Since-Then", ".status.goodput.openPhase.bucket", wide=True),
             _AGE,
         ),

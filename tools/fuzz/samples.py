@@ -123,7 +123,7 @@ JOB_SPEC: Object = {
         "applicationRestartsPerDay": 3,
         "hardwareRestartsPerDay": 50,
         "unreachableTimeoutSeconds": 20,
-        "unprovedDeathTimeoutSeconds": 300,
+        "unfencedTimeoutSeconds": 300,
     },
     "completion": {"ttlSecondsAfterFinished": 3600},
     "suspend": False,
@@ -188,7 +188,7 @@ NODE_HEALTH: Object = {
     "kind": "NodeHealth",
     "metadata": {"name": "f0", "uid": "health-f0", "generation": 1},
     "spec": {
-        "human": {"decision": "Release", "reason": "looked at", "by": "ann", "time": _WHEN},
+        "override": {"decision": "Release", "reason": "looked at", "by": "ann", "time": _WHEN},
         "lost": {"time": _WHEN, "reason": "powered off", "by": "bob", "bootId": "b", "lastRenewal": _WHEN},
     },
     "status": {
@@ -244,11 +244,11 @@ NODE_HEALTH: Object = {
                 "state": "Unhealthy",
                 "reason": "Xid79",
                 "bootId": "b",
-                "taken": _WHEN,
-                "cleared": _LATER,
+                "taken_out_time": _WHEN,
+                "cleared_time": _LATER,
                 "clearedBy": "reboot",
             },
-            {"time": _LATER, "state": "Quarantined", "reason": "Xid79", "taken": _LATER},
+            {"time": _LATER, "state": "Quarantined", "reason": "Xid79", "taken_out_time": _LATER},
         ],
         "offences": {"hardware": "d", "score": "1.5", "asOf": _WHEN},
         "nodeUid": "node-f0",
@@ -387,19 +387,19 @@ CHECKED = CheckReport(
         CheckAnswer(
             order="o1",
             kind=checks.NODE,
-            how="Result",
+            outcome="Result",
             round=2,
             peer="f1",
             gbps=48.5,
             retransmits=0.25,
             transport="IB",
             probes=(ProbeReport("gemm-bf16", "Result", 700.5, "TFLOP/s", True, "device 3", 1.5, "H200:0badcafe"),),
-            words="all is well",
+            message="all is well",
             seconds=4.5,
             given_back=False,
         ),
         CheckAnswer(
-            "o2", checks.PAIR, "NoResult", 1, "f1", 0.0, 0.5, "IB", words="the other end is silent", seconds=30.0
+            "o2", checks.PAIR, "NoResult", 1, "f1", 0.0, 0.5, "IB", message="the other end is silent", seconds=30.0
         ),
     ),
     passes=(PassReport("Quick", 100.5, "g", 8),),
@@ -484,6 +484,8 @@ def _kind_of(family: Family) -> tuple[Any, ...]:
     status, spec = family.job.get("status") or {}, (family.gang or {}).get("spec") or {}
     phases = tuple(sorted({str(pod["status"].get("phase")) for pod in family.pods}))
     said = tuple(sorted({report["state"] for report in family.reports.values()}))
-    parts = tuple(bool(spec.get(part)) for part in ("go", "unfenced_workers", "leave", "holdUntil", "checkpoint"))
+    parts = tuple(
+        bool(spec.get(part)) for part in ("start", "unfenced_workers", "evacuation", "holdUntil", "checkpoint")
+    )
     name = family.job["metadata"]["name"]
     return name == "plain", status.get("state"), status.get("reason"), spec.get("level"), phases, said, parts

@@ -34,24 +34,28 @@ class Accounts:
             self._hold(RULE, before is None or "account" not in before["spec"], f"{name} has no account any more")
             return
         account = Account.model_validate(found)
-        total, wall = sum(account.milliseconds.values()), account.time - account.begun
+        total, wall = sum(account.milliseconds.values()), account.counted_until - account.creation_time
         self._hold(RULE, timedelta(milliseconds=total) == wall, f"{name}: {total} ms are in buckets of {wall}")
-        self._look(name, account.milliseconds, account.begun, account.time)
-        counted = sum(each.step - each.after for each in account.stretches if each.milliseconds)
+        self._look(name, account.milliseconds, account.creation_time, account.counted_until)
+        counted = sum(each.step - each.after_step for each in account.segments if each.milliseconds)
         told, made = counted + account.lost_steps, self._trainers[after["spec"]["jobUid"]].made
         self._hold(STEPS, told <= made, f"{name}: {counted} steps count and {account.lost_steps} are lost, of {made}")
         if before is None or before["spec"].get("account") is None:
             return
         earlier = Account.model_validate(before["spec"]["account"])
-        same = earlier.begun == account.begun and earlier.time <= account.time
+        same = earlier.creation_time == account.creation_time and earlier.counted_until <= account.counted_until
         self._hold(
-            RULE, same, f"{name}: {earlier.begun} to {earlier.time} has become {account.begun} to {account.time}"
+            RULE,
+            same,
+            f"{name}: {earlier.creation_time} to {earlier.counted_until} has become {account.creation_time} to {account.counted_until}",
         )
         for bucket in (Bucket.QUEUED, Bucket.LOST_WORK, Bucket.UNKNOWN, Bucket.SUSPENDED, Bucket.UNDETECTED):
             had, has = earlier.milliseconds.get(bucket, 0), account.milliseconds.get(bucket, 0)
             self._hold(RULE, had <= has, f"{name}: {bucket} has gone back from {had} to {has} ms")
-        only_noted = earlier.time == account.time and after["spec"]["attempt"] == before["spec"]["attempt"]
-        if only_noted and before["spec"].get("go") == after["spec"].get("go"):
+        only_noted = (
+            earlier.counted_until == account.counted_until and after["spec"]["attempt"] == before["spec"]["attempt"]
+        )
+        if only_noted and before["spec"].get("start") == after["spec"].get("start"):
             self._hold(RULE, earlier.milliseconds == account.milliseconds, f"{name}: counted twice within an attempt")
 
     def job_written(self, before: Object | None, after: Object) -> None:
@@ -61,11 +65,15 @@ class Accounts:
         if has is None:
             self._hold(RULE, had is None, f"{name} tells nothing of its time any more")
             return
-        wall = (has.time - has.begun) // timedelta(seconds=1)
+        wall = (has.counted_until - has.creation_time) // timedelta(seconds=1)
         self._hold(RULE, has.wall_seconds == wall, f"{name} tells of {has.wall_seconds} s in {wall} s")
-        self._look(name, has.seconds, has.begun, has.time)
-        if had is not None and had.begun == has.begun:
-            self._hold(RULE, had.time <= has.time, f"{name}: what is told has shrunk, {had.time} is now {has.time}")
+        self._look(name, has.seconds, has.creation_time, has.counted_until)
+        if had is not None and had.creation_time == has.creation_time:
+            self._hold(
+                RULE,
+                had.counted_until <= has.counted_until,
+                f"{name}: what is told has shrunk, {had.counted_until} is now {has.counted_until}",
+            )
 
     def _look(self, name: str, amounts: Mapping[str, int], begun: datetime, time: datetime) -> None:
         self._hold(RULE, all(amount > 0 for amount in amounts.values()), f"{name}: {amounts}")

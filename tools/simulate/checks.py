@@ -220,13 +220,13 @@ class Checks:
         self._hold("attempts grow", new >= old, f"{name}: attempt {old} is followed by {new}")
         # A record that comes again (deleted by hand, or with its job while an answer was lost) may begin with a number of
         # before: that is noticed before the go.
-        if spec.get("go") and not (before is not None and before["spec"].get("go") and old == new):
+        if spec.get("start") and not (before is not None and before["spec"].get("start") and old == new):
             most = self._given.get(uid, 0)
             self._hold("attempts grow", new > most, f"{name}: attempt {new} gets its go after attempt {most}")
             self._given[uid] = new
-        self._goes_on(name, uid, (before or {"spec": {}})["spec"].get("go"), spec.get("go"))
-        if before is not None and old == new and before["spec"].get("go"):
-            same = before["spec"]["go"] == spec.get("go")
+        self._goes_on(name, uid, (before or {"spec": {}})["spec"].get("start"), spec.get("start"))
+        if before is not None and old == new and before["spec"].get("start"):
+            same = before["spec"]["start"] == spec.get("start")
             self._hold("a go is given once", same, f"{name}: the go of attempt {new} has changed")
 
     def _goes_on(self, name: str, uid: str, had: Object | None, go: Object | None) -> None:

@@ -166,7 +166,7 @@ class Life(Surroundings):
     def decide(self, node: str, decision: Decision) -> None:
         """A person says whether a node may be used, as `kubectl muster cordon` and `release` do."""
         self._say_of(
-            node, "human", HumanDecision(decision=decision, reason="as I say", by="ops", time=self.server.clock())
+            node, "override", HumanDecision(decision=decision, reason="as I say", by="ops", time=self.server.clock())
         )
 
     def _say_of(self, node: str, what: str, word: ApiModel) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from muster.node.checkpoint.dcp import METADATA_NAME
 from muster.node.checkpoint.listing import MAX_DEPTH, Children, File, Files, Listing, Status, no_sign
-from muster.node.launcher.marker import Standing
+from muster.node.launcher.fence_file import Standing
 from simulate.clocks import START, WallClock
 
 SHARD_BYTES = 4096
@@ -86,13 +86,13 @@ class Directory:
     clock: WallClock
     node_clocks: int = 0
     folders: dict[str, Folder] = field(default_factory=dict)
-    marker: tuple[int, str] = (0, "")
+    fence_file: tuple[int, str] = (0, "")
     lag_seconds: dict[str, float] = field(default_factory=dict)
     stalls: set[str] = field(default_factory=set)
     full: bool = False
     lagged_at: float = float("-inf")
     changes: int = 0
-    _marker_before: tuple[tuple[int, str], float] = ((0, ""), float("-inf"))  # and until when it stood there
+    _fence_file_before: tuple[tuple[int, str], float] = ((0, ""), float("-inf"))  # and until when it stood there
     _inodes: Iterator[int] = field(default_factory=lambda: itertools.count(100))
 
     # Who writes.
@@ -124,14 +124,16 @@ class Directory:
         folder.files[shard_name(rank)].append(Version(now, None, None))
         self._rename(folder, self._stamp("", self.clock.ahead_seconds, now), now)
 
-    def claim(self, attempt: int, lineage: str, now: float) -> Standing:
-        """Write an attempt into the marker, unless a later one stands there; writers see it as it is."""
+    def claim(self, attempt: int, identity: str, now: float) -> Standing:
+        """Write an attempt into the fence file, unless a later one stands there; writers see it as it is."""
         if self.full:
-            return Standing(self.marker[0], self.marker[1], "cannot write the marker: no space left on device")
-        if attempt > self.marker[0]:
-            self._marker_before = self.marker, now
-            self.marker = attempt, self.marker[1] or lineage
-        return Standing(*self.marker)
+            return Standing(
+                self.fence_file[0], self.fence_file[1], "cannot write the fence file: no space left on device"
+            )
+        if attempt > self.fence_file[0]:
+            self._fence_file_before = self.fence_file, now
+            self.fence_file = attempt, self.fence_file[1] or identity
+        return Standing(*self.fence_file)
 
     # Who looks.
 
@@ -180,11 +182,11 @@ class Directory:
         then = now - lag_seconds * max(SOONEST, _part(node, path)) if lag_seconds else now
         return _at(then, versions, path)
 
-    def marker_seen_from(self, node: str, now: float) -> Standing:
-        """The marker as a node sees it."""
-        before, until = self._marker_before
-        attempt, lineage = before if now - self.lag_seconds.get(node, 0.0) < until else self.marker
-        return Standing(attempt, lineage)
+    def fence_file_seen_from(self, node: str, now: float) -> Standing:
+        """The fence file as a node sees it."""
+        before, until = self._fence_file_before
+        attempt, identity = before if now - self.lag_seconds.get(node, 0.0) < until else self.fence_file
+        return Standing(attempt, identity)
 
     # Within.
 

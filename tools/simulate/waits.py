@@ -124,10 +124,10 @@ class Waits:
         spec = after["spec"]
         if spec["reason"] == ASSEMBLY_TIMED_OUT and not spec["members"]:
             self._charged.add(after["metadata"]["namespace"])
-        start = _Start(spec["attempt"], spec["time"], bool(spec.get("go")))
+        start = _Start(spec["attempt"], spec["time"], bool(spec.get("start")))
         if uid not in self._attempts or self._attempts[uid][0] != start:
             self._attempts[uid] = start, now
-        leave = spec.get("leave")
+        leave = spec.get("evacuation")
         if leave is None:
             self._leaves.pop(uid, None)
         elif self._leaves.get(uid, ({}, 0.0))[0].get("since") != leave["since"]:
@@ -216,7 +216,7 @@ class Waits:
             status.get("attempt", 0) == attempt or seconds < TOLD_SECONDS,
             f"{name}: attempt {attempt} for {seconds:.0f} s, and told is {status.get('attempt')}",
         )
-        if spec["members"] and not spec.get("go"):
+        if spec["members"] and not spec.get("start"):
             self._hold(
                 "a start that takes long names what it waits for",
                 seconds < NAMED_SECONDS or running not in ("", ASSEMBLING),
@@ -224,7 +224,7 @@ class Waits:
             )
         if uid in self._leaves:
             self._look_at_leave(name, job, *self._leaves[uid])
-        elif spec.get("go"):
+        elif spec.get("start"):
             self._look_at_deleted_nodes(name, record, begun)
 
     def _look_at_deleted_nodes(self, name: str, record: Object, begun: float) -> None:
@@ -280,7 +280,7 @@ class Waits:
             for health in server.all("nodehealths")
             if (health.get("status") or {}).get("state", "Healthy") not in ("Healthy", "Unknown")
             or (health.get("spec") or {}).get("lost")
-            or ((health.get("spec") or {}).get("human") or {}).get("decision") == "Cordon"
+            or ((health.get("spec") or {}).get("override") or {}).get("decision") == "Cordon"
         }
         taken = {pod["spec"].get("nodeName") for pod in server.all("pods") if pod["status"].get("phase") not in _ENDED}
         for gang in server.all("gangs"):

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from muster.coordinator.auth import Caller
 from muster.node.launcher.environment import Settings
-from muster.node.launcher.marker import Marker, Standing
+from muster.node.launcher.fence_file import FenceFile, Standing
 from muster.node.launcher.matcher import Matcher
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.reporter_core import OVERDUE_SECONDS, POLL, TELL, Contact, ReporterCore, Send
@@ -204,7 +204,7 @@ class Worker(Container):
             SimulatedHost(self),  # type: ignore[arg-type]
             self.reporter,  # type: ignore[arg-type]
             Peers(self.datagrams, gang, around.stream("nonce", self.uid).randbytes),  # type: ignore[arg-type]
-            Marker(storage),  # type: ignore[arg-type]
+            FenceFile(storage),  # type: ignore[arg-type]
             Scanner(path, settings.scan_seconds, settings.scan_deadline_seconds, lambda *_: Looker(self)),  # type: ignore[arg-type]
             Matcher("", self.log),
             self.log,
@@ -434,7 +434,7 @@ class Datagrams:
 
 
 class SimulatedStorage:
-    """The marker's file as one worker reaches it."""
+    """The fence file's file as one worker reaches it."""
 
     pids: frozenset[int] = frozenset()
 
@@ -479,10 +479,10 @@ class SimulatedStorage:
             return
         node, now = self._worker.machine.name, self._worker.around.agenda.now
         if attempt:
-            lineage = f"lineage-{self._worker.around.stream('lineage', self._worker.uid).randrange(10**9):09}"
-            self._found = self._directory.claim(attempt, lineage, now)
+            identity = f"fence-file-{self._worker.around.stream('identity', self._worker.uid).randrange(10**9):09}"
+            self._found = self._directory.claim(attempt, identity, now)
         else:
-            self._found = self._directory.marker_seen_from(node, now)
+            self._found = self._directory.fence_file_seen_from(node, now)
         self._worker.wake()
 
 
@@ -612,7 +612,7 @@ class SimulatedReporter:
 
     def __init__(self, worker: Worker, *, scans: bool) -> None:
         self._worker, self._around = worker, worker.around
-        identity = Report(0, "", peer_port=PORT, address=worker.address, launcher_version="simulated", passes_news=True)
+        identity = Report(0, "", peer_port=PORT, address=worker.address, launcher_version="simulated", gossips=True)
         chance = self._around.stream("report", worker.uid).random
         self._core = ReporterCore(identity, scans, worker.now(), worker.log, chance)
         self._turns = {POLL: 0, TELL: 0}

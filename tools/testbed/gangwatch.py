@@ -83,7 +83,7 @@ class GangWatch:
         if self._job not in owners:
             return
         spec = gang["spec"]
-        go = spec.get("go")
+        go = spec.get("start")
         self.seen.append(
             Seen(
                 monotonic_seconds=time.monotonic(),

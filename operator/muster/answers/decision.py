@@ -80,7 +80,7 @@ def _of_cordon(known: Known) -> list[str]:
         told.append("the taint muster.dev/unhealthy keeps new pods of others away, too")
     elif known.enforcement is not None:
         told.append("new pods of others still come: kubectl cordon keeps them away, too")
-    human = known.health.human if known.health else None
+    human = known.health.override if known.health else None
     if human and human.decision is Decision.CORDON:
         told.append(f"it was cordoned already, by {human.by or 'somebody'}: {human.reason}")
     return told
@@ -89,7 +89,7 @@ def _of_cordon(known: Known) -> list[str]:
 def _of_release(known: Known) -> list[str]:
     told = []
     health = known.health
-    human = health.human if health else None
+    human = health.override if health else None
     if human and human.decision is Decision.CORDON:
         told.append(f"the cordon by {human.by or 'somebody'} is taken back: {human.reason}")
     if health and health.sick and health.reason != CORDONED:

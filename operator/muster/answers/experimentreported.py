@@ -93,11 +93,11 @@ def experiment_report(
     Args:
         lives: at least one.
     """
-    found = sorted(lives, key=lambda each: (each.spec.begun, each.spec.name, each.spec.job_uid))
+    found = sorted(lives, key=lambda each: (each.spec.creation_time, each.spec.name, each.spec.job_uid))
     rated = [RatedJob.at_prices(each.spec, prices) for each in found]
     scaled = scaling(rated)
     listed = [_job(life, job, scaled) for life, job in zip(found, rated, strict=True)]
-    begun, end = min(each.spec.begun for each in found), max(each.spec.end for each in found)
+    begun, end = min(each.spec.creation_time for each in found), max(each.spec.end_time for each in found)
     running = sum(each.running for each in found)
     states: dict[str, int] = {}
     for each in found:
@@ -114,7 +114,7 @@ def experiment_report(
         end=end,
         running=running,
         elapsed_seconds=elapsed,
-        busy_seconds=_busy_seconds([(each.spec.begun, each.spec.end) for each in found]),
+        busy_seconds=_busy_seconds([(each.spec.creation_time, each.spec.end_time) for each in found]),
         time_to_train_seconds=elapsed if is_trained else None,
         states=dict(sorted(states.items())),
         gpu_hours=held / HOUR,
@@ -125,7 +125,7 @@ def experiment_report(
         cost=cost,
         cost_to_train=cost if is_trained else None,
         cost_per_million_tokens=cost_per_million(cost, None if tokens is None else int(tokens)),
-        unseen=sum(each.state == Ending.UNSEEN for each in found),
+        unseen=sum(each.state == Ending.UNKNOWN for each in found),
         listed=listed,
         scaling=scaled.sizes,
         notes=[*notes, *scaled.why],
@@ -140,8 +140,8 @@ def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
         uid=spec.job_uid,
         state=life.state,
         running=life.running,
-        begun=spec.begun,
-        end=spec.end,
+        begun=spec.creation_time,
+        end=spec.end_time,
         wall_seconds=sum(spec.seconds.values()),
         gpus=spec.gpus,
         gpu_model=spec.gpu_model,

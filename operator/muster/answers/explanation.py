@@ -128,7 +128,7 @@ def _condition(status: TrainingJobStatus) -> Condition | None:
 
 
 def _next(job: TrainingJob) -> list[str]:
-    """What to do or to look at. What the messages and `unblocks` say already is not said again."""
+    """What to do or to look at. What the messages and `remedies` say already is not said again."""
     status, inside = job.status, f"kubectl -n {job.metadata.namespace}"
     workers = f"-l muster.dev/job={job.metadata.name}"
     words = {

@@ -58,7 +58,7 @@ async def lives(
     for uid, life in living.items():
         kept = found.get(uid)
         # Nobody saw the end of one that is there: it was taken for gone.
-        if kept is None or (life.running and kept.spec.state is Ending.UNSEEN):
+        if kept is None or (life.running and kept.spec.state is Ending.UNKNOWN):
             found[uid] = life
     wanted = [
         life
@@ -85,10 +85,12 @@ async def _living(
             goodput, running = as_of(job, now), job.status.completion is None
             created = job.metadata.creation_timestamp
             if goodput is None and running and experiment is not None and created is not None:
-                goodput = Goodput(begun=created, time=created)
+                goodput = Goodput(creation_time=created, counted_until=created)
             if goodput is not None:
                 spec, off = record(job, None, goodput, Ending.DELETED), ahead(goodput)
-                spec = spec.model_copy(update={"begun": spec.begun - off, "end": spec.end - off})
+                spec = spec.model_copy(
+                    update={"creation_time": spec.creation_time - off, "end_time": spec.end_time - off}
+                )
                 state = job.status.state if running else str(spec.state)
                 found[job.metadata.uid] = Life(spec, state or "Pending", running, goodput.unsaved_seconds or 0)
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
@@ -112,8 +114,8 @@ async def _ended(
                 if not isinstance(kept, EndedJob) or kept.spec.job_uid != kept.metadata.name:
                     unreadable += 1
                     continue
-                accounts.append(Kept(kept.spec.end, kept.spec.namespace))
-                if since is None or kept.spec.end > since:
+                accounts.append(Kept(kept.spec.end_time, kept.spec.namespace))
+                if since is None or kept.spec.end_time > since:
                     found[kept.spec.job_uid] = _life(kept.spec)
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 unreadable += 1

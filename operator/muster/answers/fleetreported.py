@@ -274,7 +274,7 @@ def fleet_report(
     blind = sum(not own and each.seconds.get(Bucket.UNKNOWN, 0) > 0 for each, own in exposures)
     running = [each for each in cuts if each.life.running]
     end = now if until is None else min(now, until)
-    tails = [end - max(life.spec.end, since or life.spec.end) for life in lives if life.running]
+    tails = [end - max(life.spec.end_time, since or life.spec.end_time) for life in lives if life.running]
 
     unpriced = [each for each in cuts if each.price is None and each.gpus]
     scaled = scaling(RatedJob.at_prices(each.life.spec, prices) for each in cuts)
@@ -311,7 +311,7 @@ def fleet_report(
         failures_per_thousand_node_days=seen_to_fail / (node_seconds / NODE_DAY) * 1000 if node_seconds else None,
         blind=blind,
         estimated=sum(each.gpus for each in cuts if each.share < 1) / gpus if gpus else 0.0,
-        unseen=sum(each.life.state == Ending.UNSEEN for each in cuts),
+        unseen=sum(each.life.state == Ending.UNKNOWN for each in cuts),
         uncounted_seconds=sum(int(tail.total_seconds()) for tail in tails if tail > FRESH),
         buckets=[
             FleetBucket(
@@ -334,7 +334,7 @@ def fleet_report(
         spend=fleet_spend(
             [HeldTime(each.gpu_seconds, each.unsaved, each.life.spec.progress_unknown, each.price) for each in cuts],
             hours,
-            since or min((each.life.spec.begun for each in cuts), default=None),
+            since or min((each.life.spec.creation_time for each in cuts), default=None),
             end,
             prices.of_any(),
         ),
@@ -362,7 +362,7 @@ def fleet_report(
             )
             for node, (many, amount) in _worst(_pairs(each.nodes for each in cuts))[:MAX_OFFENDERS]
         ],
-        offenders_untold=sum(each.life.spec.blamed_others for each in cuts),
+        offenders_untold=sum(each.life.spec.other_blamed_nodes for each in cuts),
         namespaces=_namespaces(cuts, is_told=is_told),
         listed=[_job(each) for each in cuts],
         notes=[*notes],
@@ -372,12 +372,15 @@ def fleet_report(
 def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Prices) -> _Cut | None:
     """What of a job was between two moments; None: nothing."""
     spec, price = life.spec, prices.of(life.spec.gpu_model)
-    if (since is not None and spec.end <= since) or (until is not None and spec.begun >= until):
+    if (since is not None and spec.end_time <= since) or (until is not None and spec.creation_time >= until):
         return None
-    whole, part = spec.end - spec.begun, min(spec.end, until or spec.end) - max(spec.begun, since or spec.begun)
+    whole, part = (
+        spec.end_time - spec.creation_time,
+        min(spec.end_time, until or spec.end_time) - max(spec.creation_time, since or spec.creation_time),
+    )
     if part >= whole:
         causes = {(each.fault_class, each.reason): (float(each.incidents), each.gpu_seconds) for each in spec.causes}
-        nodes = {each.node: (float(each.incidents), each.gpu_seconds) for each in spec.blamed}
+        nodes = {each.node: (float(each.incidents), each.gpu_seconds) for each in spec.blamed_nodes}
         return _Cut(life, spec.seconds, spec.gpu_seconds, 1.0, causes, nodes, price)
     share = part / whole
 
@@ -393,7 +396,7 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
         (each.fault_class, each.reason): (each.incidents * share, amount)
         for each, amount in zip(spec.causes, parts, strict=True)
     }
-    nodes = {each.node: (each.incidents * share, int(each.gpu_seconds * share)) for each in spec.blamed}
+    nodes = {each.node: (each.incidents * share, int(each.gpu_seconds * share)) for each in spec.blamed_nodes}
     return _Cut(life, scaled(spec.seconds), gpu_seconds, share, causes, nodes, price)
 
 
@@ -491,8 +494,8 @@ def _job(cut: _Cut) -> FleetJob:
         uid=spec.job_uid,
         state=cut.life.state,
         running=cut.life.running,
-        begun=spec.begun,
-        end=spec.end,
+        begun=spec.creation_time,
+        end=spec.end_time,
         gpus=spec.gpus,
         gpu_model=spec.gpu_model,
         experiment=spec.experiment,

@@ -29,7 +29,7 @@ class HealthRow(ApiModel):
     observed: list[str] = Field(
         [], description="Reasons that would count against it, and that the FleetPolicy only observes."
     )
-    human: HumanDecision | None = Field(None, description="What somebody has decided by cordon or release.")
+    override: HumanDecision | None = Field(None, description="What somebody has decided by cordon or release.")
     maintenance: NodeMaintenance | None = Field(None, description="A maintenance window that is near, or open.")
 
     @property
@@ -51,7 +51,7 @@ def health_row(health: NodeHealth) -> HealthRow:
         observed=list(
             dict.fromkeys(f.reason for f in status.findings if f.observed and f.severity is not Severity.INFO)
         ),
-        human=health.spec.human,
+        override=health.spec.override,
         maintenance=status.maintenance,
     )
 
@@ -61,7 +61,7 @@ def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
 
     A node that is the last choice is used where it has to be. What a human has just cordoned counts, although the operator may not have written its verdict yet.
     """
-    cordoned = row.human is not None and row.human.decision is Decision.CORDON
+    cordoned = row.override is not None and row.override.decision is Decision.CORDON
     if not (avoids(row.state, enforcement, cordoned=cordoned) or row.maintenance):
         return ""
     if row.effect.startswith(LAST_CHOICE) and not cordoned:

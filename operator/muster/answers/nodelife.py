@@ -152,23 +152,23 @@ def _repair(request: RepairRequest | None) -> NodeRepair | None:
 
 
 def _of_health(health: NodeHealth) -> Iterator[Happening]:
-    status, human = health.status, health.spec.human
+    status, human = health.status, health.spec.override
     for each in status.incidents:
         over = f"; cleared by {each.cleared_by}" if each.cleared_by else ""
         planned = each.reason in REASONS
-        held = "" if each.taken or each.yielded or planned else " (Muster held back)"
-        left = " (left to the system that repairs it)" if each.yielded else ""
+        held = "" if each.taken_out_time or each.yielded_time or planned else " (Muster held back)"
+        left = " (left to the system that repairs it)" if each.yielded_time else ""
         yield Happening(
             time=each.time,
-            until=each.cleared,
+            until=each.cleared_time,
             kind="Verdict",
             what=f"{each.state}: {each.reason}{held}{left}{over}",
         )
-        if each.worked_on is not None:
+        if each.repair_ended_time is not None:
             if planned:
-                yield Happening(time=each.worked_on, kind="Maintenance", what="its window ended")
+                yield Happening(time=each.repair_ended_time, kind="Maintenance", what="its window ended")
             else:
-                yield Happening(time=each.worked_on, kind="Repair", what=f"its repair ended ({each.reason})")
+                yield Happening(time=each.repair_ended_time, kind="Repair", what=f"its repair ended ({each.reason})")
     for seen in status.evidence:
         often = f", {seen.count} times" if seen.count > 1 else ""
         yield Happening(

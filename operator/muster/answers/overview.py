@@ -139,8 +139,8 @@ def _why(job: TrainingJob, message: str, now: datetime) -> str:
         return concerns[0].message[:_MAX_WHY] if concerns else ""
     if waiting is not None and waiting.needs:
         free = f", {waiting.free} free" if waiting.counts_nodes else ""
-        needs = f"needs {waiting.needs}{f' in one {waiting.inside}' if waiting.inside else ''}{free}"
-        return f"{needs}; {waiting.unblocks[0]}"[:_MAX_WHY] if waiting.unblocks else needs
+        needs = f"needs {waiting.needs}{f' in one {waiting.level}' if waiting.level else ''}{free}"
+        return f"{needs}; {waiting.remedies[0]}"[:_MAX_WHY] if waiting.remedies else needs
     lines = message.strip().splitlines()
     return lines[0][:_MAX_WHY] if lines else status.reason
 

@@ -253,8 +253,8 @@ def report(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
         state=job.status.state,
-        begun=goodput.begun,
-        time=goodput.time,
+        begun=goodput.creation_time,
+        time=goodput.counted_until,
         still_seconds=int((now - since).total_seconds()) if now and (since := still_since(job, now)) else 0,
         wall_seconds=wall,
         gpu_hours=sum(goodput.gpu_seconds.values()) / HOUR,
@@ -276,11 +276,13 @@ def report(
         step_seconds=_thousandth(goodput.step_milliseconds),
         step_stride=goodput.step_stride,
         step_p90_seconds=_thousandth(goodput.step_p90_milliseconds),
-        printed_loss=goodput.seen.loss if goodput.seen else "",
-        printed_tokens_per_gpu_second=(goodput.seen.tokens_per_gpu_second or None) if goodput.seen else None,
-        printed_step_seconds=_thousandth(goodput.seen.printed_step_milliseconds or None) if goodput.seen else None,
-        printed_tflops_per_gpu=_thousandth(goodput.seen.gflops_per_gpu or None) if goodput.seen else None,
-        printed_mfu=_thousandth(goodput.seen.mfu_permille or None) if goodput.seen else None,
+        printed_loss=goodput.progress.loss if goodput.progress else "",
+        printed_tokens_per_gpu_second=(goodput.progress.tokens_per_gpu_second or None) if goodput.progress else None,
+        printed_step_seconds=_thousandth(goodput.progress.printed_step_milliseconds or None)
+        if goodput.progress
+        else None,
+        printed_tflops_per_gpu=_thousandth(goodput.progress.gflops_per_gpu or None) if goodput.progress else None,
+        printed_mfu=_thousandth(goodput.progress.mfu_permille or None) if goodput.progress else None,
         gpu_model=goodput.gpu_model,
         fingerprints=goodput.fingerprints,
         checkpoints=_checkpoints(goodput, exposed, recovery or 0.0, durable_seconds(job)),
@@ -346,7 +348,7 @@ def _thousandth(figure: int | None) -> float | None:
 def _input_wait(goodput: Goodput) -> float | None:
     """As a share of the steps that count. That none was told does not say that there was none, unless the program tells of it: a told 0 is 0."""
     waited, productive = goodput.amount(Bucket.INPUT_WAIT), goodput.amount(*PRODUCTIVE)
-    return waited / productive if productive and (waited or Bucket.INPUT_WAIT in goodput.tells) else None
+    return waited / productive if productive and (waited or Bucket.INPUT_WAIT in goodput.reported_buckets) else None
 
 
 def yield_of(found: Efficiency) -> Yield | None:
@@ -414,7 +416,7 @@ def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]
     weights = []
     for place, each in enumerate(known):
         then = known[place + 1] if place + 1 < len(known) else None
-        until = each.resumed_time or ((then.fault_time or then.time) if then is not None else goodput.time)
+        until = each.resumed_time or ((then.fault_time or then.time) if then is not None else goodput.counted_until)
         weights.append((_seconds_between(each, until) + (each.lost_seconds or 0)) * gpus)
     held = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
     made = []
@@ -427,7 +429,7 @@ def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]
 
 def contradictions(job: TrainingJob, goodput: Goodput) -> Iterator[str]:
     """Where what the program prints of its speed and what spec.throughput says of it differ by more than a tenth; the first is the cause."""
-    seen, gpus = goodput.seen, job.spec.nodes * job.spec.gpus_per_node
+    seen, gpus = goodput.progress, job.spec.nodes * job.spec.gpus_per_node
     if seen is None:
         return
     said = speed(job.spec.throughput, seen.pace_milliseconds, gpus, goodput.gpu_model)

@@ -216,11 +216,11 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
             f"it waits for proof that the ranks of {count(len(record.unfenced_workers), 'earlier pod')} have ended "
             f"({_named(nodes)}); none start before"
         )
-    if record.leave is not None:
-        left = _named(record.leave.nodes) if record.leave.nodes else "all its nodes"
-        until = duration(max((record.leave.deadline - now).total_seconds(), 0))
-        yield f"it leaves {left} after its next complete checkpoint, in {until} at the latest ({record.leave.reason})"
-    if record.go is None and record.members and status.state not in TRAINS:
+    if record.evacuation is not None:
+        left = _named(record.evacuation.nodes) if record.evacuation.nodes else "all its nodes"
+        until = duration(max((record.evacuation.deadline - now).total_seconds(), 0))
+        yield f"it leaves {left} after its next complete checkpoint, in {until} at the latest ({record.evacuation.reason})"
+    if record.start is None and record.members and status.state not in TRAINS:
         if record.hold_until is not None and record.hold_until > now:
             yield f"attempt {record.attempt} starts in {duration((record.hold_until - now).total_seconds())} (back-off after failures)"
         else:
@@ -246,7 +246,7 @@ def _can_do(
     """What the user can do. Only what is known to help: a job that runs needs nothing."""
     status, called = job.status, f"{job.metadata.namespace}/{job.metadata.name}"
     if status.waiting is not None:
-        yield from status.waiting.unblocks
+        yield from status.waiting.remedies
     if found is not None:
         yield f"see what was seen and decided: kubectl muster report {called} --incident {found.number}"
     last: Incident | None = status.incidents[-1] if status.incidents else None

@@ -28,7 +28,7 @@ def still_since(job: TrainingJob, now: datetime) -> datetime | None:
     goodput = job.status.goodput
     if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
         return None
-    since = goodput.time - ahead(goodput)
+    since = goodput.counted_until - ahead(goodput)
     return since if now - since > late(goodput) else None
 
 

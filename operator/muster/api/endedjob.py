@@ -41,7 +41,7 @@ class Ending(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     DELETED = "Deleted"
-    UNSEEN = "Unseen"
+    UNKNOWN = "Unknown"
 
 
 class Cause(ApiModel):
@@ -76,14 +76,16 @@ class EndedJobSpec(ApiModel):
     gpu_model: str = Field("", max_length=LABEL_LENGTH, description="By its nodes' labels; empty: not known.")
     gpus: int = Field(0, ge=0, le=4096 * 64, description="Accelerators that it asked for.")
     nodes: int = Field(0, ge=0, le=4096, description="Nodes that it asked for.")
-    begun: Time = Field(description="When the job was created.")
-    end: Time = Field(
+    creation_time: Time = Field(description="When the job was created.")
+    end_time: Time = Field(
         description="Up to when its time is counted: its end, or where nobody saw that the last that is known."
     )
-    state: Ending = Field(description="Unseen: it went while no operator ran, or before one could tell how.")
+    state: Ending = Field(description="Unknown: it went while no operator ran, or before one could tell how.")
     reason: str = Field("", max_length=64)
     message: str = Field("", max_length=MESSAGE_LENGTH)
-    seconds: Amounts = Field({}, description="Where its time went, by bucket; the sum is the time from begun to end.")
+    seconds: Amounts = Field(
+        {}, description="Where its time went, by bucket; the sum is the time from creationTime to endTime."
+    )
     gpu_seconds: Amounts = Field({}, description="The same times the accelerators that it held.")
     ettr_permille: int | None = Field(None, ge=0, le=1000)
     ettr_after_queue_permille: int | None = Field(None, ge=0, le=1000)
@@ -111,13 +113,13 @@ class EndedJobSpec(ApiModel):
     checkpoint_step: int | None = Field(None, ge=0, le=MAX_STEP, description="Of the newest complete checkpoint.")
     first_checkpoint_seconds: Seconds | None = None
     causes: list[Cause] = Field([], max_length=MAX_CAUSES, description="What took most first.")
-    blamed: list[Blamed] = Field([], max_length=MAX_BLAMED, description="What took most first.")
+    blamed_nodes: list[Blamed] = Field([], max_length=MAX_BLAMED, description="What took most first.")
     fingerprints: list[Fingerprint] = Field(
         [],
         max_length=MAX_FINGERPRINTS,
         description="What its ranks ran with, oldest first: the newest changes for which there was room.",
     )
-    blamed_others: Count = Field(0, description="Further nodes, for which there was no room.")
+    other_blamed_nodes: Count = Field(0, description="Further nodes, for which there was no room.")
 
 
 class EndedJob(ApiModel):

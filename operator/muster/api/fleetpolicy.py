@@ -250,16 +250,16 @@ class HealthSource(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
-                "!self.observe || self.enabled",
-                "what is switched off cannot be observed: leave enabled out, or observe",
-                at=".observe",
+                "!self.observeOnly || self.enabled",
+                "what is switched off cannot be observed: leave enabled out, or observeOnly",
+                at=".observeOnly",
             )
         )
     )
 
     name: SourceName = Field(description="The source.")
     enabled: bool = Field(True, description="False: what it says counts for nothing.")
-    observe: bool = Field(False, description=OBSERVE_WORDS)
+    observe_only: bool = Field(False, description=OBSERVE_WORDS)
 
 
 class ConditionMatch(ApiModel):
@@ -364,7 +364,7 @@ class HealthRule(ApiModel):
     severity: Severity = Field(description="What it weighs.")
     action: RecommendedAction = Field(RecommendedAction.NONE, description="What somebody should do with the machine.")
     planned: bool = Field(False, description="Maintenance, no fault: it does not count as an offence.")
-    observe: bool = Field(False, description=OBSERVE_WORDS)
+    observe_only: bool = Field(False, description=OBSERVE_WORDS)
 
 
 class BudgetScope(StrEnum):
@@ -476,7 +476,7 @@ class RepairPolicy(ApiModel):
         description="Actions that are asked for, once no job is on the node any more. Empty: none.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    at_once: int = Field(
+    max_concurrent: int = Field(
         10, ge=1, le=1000, description="Nodes at most whose repair is asked for or under way at the same time."
     )
 
@@ -541,11 +541,13 @@ class HealthPolicy(ApiModel):
         description="Sources that are switched off or on; all that Muster knows are on.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
-    observe: list[Annotated[str, Field(min_length=1, max_length=64, json_schema_extra=_OBSERVED_REASON)]] = Field(
-        [],
-        max_length=64,
-        description="Reasons of findings, e.g. PcieReplay or Xid79, that are only observed, whichever source they are of.",
-        json_schema_extra={"x-kubernetes-list-type": "set"},
+    observed_reasons: list[Annotated[str, Field(min_length=1, max_length=64, json_schema_extra=_OBSERVED_REASON)]] = (
+        Field(
+            [],
+            max_length=64,
+            description="Reasons of findings, e.g. PcieReplay or Xid79, that are only observed, whichever source they are of.",
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        )
     )
     ignored_ports: list[IgnoredPorts] = Field(
         [],
@@ -585,7 +587,7 @@ class HealthPolicy(ApiModel):
 class History(ApiModel):
     """What is kept of jobs that have ended (EndedJob), in Muster's namespace."""
 
-    limit: int = Field(
+    max_jobs: int = Field(
         10000,
         ge=0,
         le=50000,
@@ -632,7 +634,7 @@ class FleetPolicySpec(ApiModel):
     maintenance: MaintenancePolicy = MaintenancePolicy()
     preflight: PreflightPolicy = PreflightPolicy()
     history: History = History()
-    jobs: JobLimits = JobLimits()
+    job_limits: JobLimits = JobLimits()
     prices: PriceList = PriceList()
     accelerator_resource: str = Field(
         "nvidia.com/gpu",

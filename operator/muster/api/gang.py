@@ -1,8 +1,8 @@
 """Gang: the commit record of a job's attempt. Written by the operator alone, one guarded update at a time.
 
 An attempt is one start of the gang. Its number, its members and its cause change together, in ONE update; only after
-that update has succeeded are directives served or pods touched. `go` is added by a second guarded update once every
-member is idle: it fixes what the ranks are started with (addresses, resume checkpoint), so that a new leader serves
+that update has succeeded are directives served or pods touched. A second guarded update adds `start` once every
+member is idle. It fixes what the ranks are started with (addresses, resume checkpoint), so that a new leader serves
 the same answer. See docs/decisions/0002.
 """
 
@@ -30,7 +30,7 @@ from muster.api.base import (
 )
 from muster.api.goodput import LONGEST_MILLISECONDS, MAX_NODE_GPUS, Account
 from muster.api.preflight import Profile
-from muster.protocol.messages import LONGEST_FENCE_SECONDS, MAX_MARKER_CHARS
+from muster.protocol.messages import LONGEST_FENCE_SECONDS, MAX_FENCE_FILE_CHARS
 
 
 class Level(StrEnum):
@@ -64,7 +64,7 @@ class Proof(StrEnum):
     """What it takes to be sure that the ranks of a pod that cannot be asked have ended."""
 
     FENCE = "Fence"
-    MARKER = "Marker"
+    FENCE_FILE = "FenceFile"
     DEATH = "Death"
 
 
@@ -76,7 +76,17 @@ MAX_FENCE_SECONDS = int(LONGEST_FENCE_SECONDS)
 class Member(CompactModel):
     """One member of the gang. Its index names its pods and never changes; its rank is its place in the attempt."""
 
-    unsaid = ("index", "role", "rank", "gpus", "fence_seconds", "boot", "pod_uid", "reads_marker", "newcomer")
+    unsaid = (
+        "index",
+        "role",
+        "rank",
+        "gpus",
+        "fence_seconds",
+        "boot_id",
+        "pod_uid",
+        "reads_fence_file",
+        "is_replacement",
+    )
 
     index: int = Field(-1, ge=-1, le=4095, description="Absent in records of old: its place in the list.")
     role: Role = Role.WORKER
@@ -91,18 +101,18 @@ class Member(CompactModel):
         le=MAX_NODE_GPUS,
         description="Accelerators of its node when it was placed there, all of which it holds; absent: not known.",
     )
-    boot: str = Field(
-        "", max_length=8, description="First characters of the node's boot id when its ranks got their go."
+    boot_id: str = Field(
+        "", max_length=8, description="First characters of the node's boot id when its ranks were started."
     )
     incarnation: int = Field(1, ge=1, description="Grows each time the worker gets a new pod.")
     pod_uid: str = Field("", max_length=UID_LENGTH, description="Uid of its pod, once Muster has seen it created.")
-    reads_marker: bool = Field(
+    reads_fence_file: bool = Field(
         False,
-        description="Its launcher ends its ranks when the marker in the checkpoint directory tells it to. It counts only "
-        "where the record names that marker.",
+        description="Its launcher ends its ranks when the fence file in the checkpoint directory tells it to. This counts "
+        "only for the fence file that spec.fenceFileId names.",
     )
-    newcomer: bool = Field(
-        False, description="It has come to its node since the ranks ran last: it had no part in what they did."
+    is_replacement: bool = Field(
+        False, description="It was placed after the ranks had stopped: it had no part in what they did."
     )
 
 
@@ -113,30 +123,29 @@ class Resume(ApiModel):
     path: str = Field(max_length=1024)
 
 
-class Lineage(ApiModel):
-    """Behind what the training has gone back, on a person's wish or because results were found wrong: what was saved beyond
-    that before is another history."""
+class Branch(ApiModel):
+    """The step to which the training went back, because a person asked for it or because its results were wrong.
 
-    asked: str = Field(
-        max_length=1024, description="The newest wish, as spec.checkpoint.resumeFrom had it; empty: nobody's."
-    )
+    What had been saved beyond that step belongs to another history and is not resumed from."""
+
+    resume_from: str = Field(max_length=1024, description="The newest spec.checkpoint.resumeFrom; empty: nobody asked.")
     step: int = Field(
         -1, ge=-1, description="Of the checkpoint asked for, or the last whose checkpoint is not suspect; -1: none."
     )
-    shut: bool = Field(
+    frozen: bool = Field(
         False,
-        description="No checkpoint beyond the step counts, whenever it was written: until the next go names in disowned "
-        "those that are there.",
+        description="No checkpoint beyond the step counts, whenever it was written: excludedCheckpoints "
+        "names them at the next start.",
     )
-    disowned: str = Field(
+    excluded_checkpoints: str = Field(
         "",
         max_length=16384,
-        description="What was there beyond it and does not count: step and time of writing (nanoseconds) of each, as "
+        description="Checkpoints beyond the step that do not count: step and time of writing (nanoseconds) of each, as "
         "200:1700000000000000000,100:...",
     )
 
 
-class Go(ApiModel):
+class AttemptStart(ApiModel):
     """What the ranks of this attempt are started with."""
 
     time: Time
@@ -144,7 +153,9 @@ class Go(ApiModel):
     master_port: int = Field(ge=1, le=65535)
     resume: Resume | None = Field(None, description="Absent: from scratch.")
     resume_preset: str = Field(
-        "", max_length=64, description="By which the command is told of it (muster.protocol.resuming); empty: by none."
+        "",
+        max_length=64,
+        description="The preset that hands it to the command (muster.protocol.resuming); empty: none.",
     )
 
 
@@ -152,11 +163,11 @@ class Go(ApiModel):
 _LIKE_THE_ONE_BEFORE = (
     "fenced_time",
     "fence_seconds",
-    "left_seconds",
+    "remaining_seconds",
     "attempt",
     "proof",
-    "marker",
-    "passes_news",
+    "fence_file_id",
+    "gossips",
 )
 
 
@@ -167,12 +178,14 @@ class UnfencedWorker(CompactModel):
     attempt, proof) only what is different from the unfenced worker before it in the list.
     """
 
-    unsaid = ("pod_uid", "node", "boot", *_LIKE_THE_ONE_BEFORE)
+    unsaid = ("pod_uid", "node", "boot_id", *_LIKE_THE_ONE_BEFORE)
 
     pod: str = Field(max_length=NAME_LENGTH)
     pod_uid: str = Field("", max_length=UID_LENGTH)
     node: NodeName = ""
-    boot: str = Field("", max_length=8, description="As of the member: another boot than this has none of its ranks.")
+    boot_id: str = Field(
+        "", max_length=8, description="As of the member: another boot than this has none of its ranks."
+    )
     fenced_time: Time = Field(
         description="From then on its launcher has ended its ranks by itself, even if cut off; for people, since clocks "
         "may step. With another proof: since when it has been silent."
@@ -180,7 +193,7 @@ class UnfencedWorker(CompactModel):
     fence_seconds: int = Field(
         FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by."
     )
-    left_seconds: int = Field(
+    remaining_seconds: int = Field(
         -1,
         ge=-1,
         le=2 * MAX_FENCE_SECONDS,
@@ -190,18 +203,18 @@ class UnfencedWorker(CompactModel):
     attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running.")
     proof: Proof = Field(
         Proof.FENCE,
-        description="Fence: it ends its ranks by itself, because it misses a part of its gang. Marker: it may miss "
-        "nobody, so the marker in the checkpoint directory has to tell it. Death: nothing tells it.",
+        description="Fence: it ends its ranks by itself, because it misses a part of its gang. FenceFile: it may miss "
+        "nobody, so the fence file in the checkpoint directory has to tell it. Death: nothing can tell it.",
     )
-    marker: str = Field(
+    fence_file_id: str = Field(
         "",
-        max_length=MAX_MARKER_CHARS,
-        description="The lineage of the marker that it reads: the one in another directory tells it nothing.",
+        max_length=MAX_FENCE_FILE_CHARS,
+        description="Identity of the fence file that it reads; a fence file in another directory tells it nothing.",
     )
-    passes_news: bool = Field(False, description="All of its gang did, so that one who is missed is missed by all.")
+    gossips: bool = Field(False, description="All launchers of its gang did: when one is missed, all of them know.")
 
 
-class Leave(ApiModel):
+class Evacuation(ApiModel):
     """A planned leave under way: wait for a new complete checkpoint, then stop."""
 
     reason: str = Field(max_length=64)
@@ -242,7 +255,7 @@ class GangIncident(ApiModel):
         description="Steps made again, noted where another history begins and the numbers above are cut for the budgets.",
     )
     trained: bool = Field(False, description="A step of the attempt had been seen: it is no failure of a start.")
-    others: int | None = Field(
+    other_workers: int | None = Field(
         None,
         ge=0,
         le=4096,
@@ -265,7 +278,7 @@ class BurnInFailure(ApiModel):
 class BurnInAllReduce(ApiModel):
     """What the all-reduce of the whole gang has come to."""
 
-    time: Time = Field(description="Of the go that followed.")
+    time: Time = Field(description="When the ranks were started after it.")
     message: Annotated[str, shortened_to(512)] = Field(max_length=512)
 
 
@@ -274,7 +287,7 @@ class BurnIn(ApiModel):
 
     profile: str = Field("", max_length=16)
     time: Time = Field(description="When this was last written.")
-    tries: int = Field(0, ge=0, description="How often in a row failed nodes were replaced, since the last go.")
+    tries: int = Field(0, ge=0, description="How often in a row failed nodes were replaced since the last start.")
     since_attempt: int = Field(
         0, ge=0, description="The attempt in which the first of these failed: who has passed since then need not again."
     )
@@ -330,9 +343,9 @@ class Corruption(CorruptionStatus):
     """The same with what decisions need."""
 
     last_good: int | None = Field(None, ge=0, description="The last step of which the trainer is sure, if it says so.")
-    beyond: int = Field(ge=-1, description="Checkpoints of later steps that were there then are suspect.")
-    newest: Resume | None = Field(None, description="Newest complete checkpoint known then.")
-    times_in_a_row: int = Field(
+    suspect_beyond_step: int = Field(ge=-1, description="Checkpoints of later steps that were there then are suspect.")
+    newest_checkpoint: Resume | None = Field(None, description="Newest complete checkpoint known then.")
+    occurrences: int = Field(
         1, ge=1, description="How often in a row, with no culprit found and no step won in between."
     )
     open: bool = Field(True, description="No start of the ranks has followed yet: its nodes are to be tested before.")
@@ -362,15 +375,15 @@ class GangSpec(ApiModel):
     topology: list[LevelCount] = Field(
         [], max_length=16, description="How many domains of each level the members were in when they were placed."
     )
-    go: Go | None = None
+    start: AttemptStart | None = None
     unfenced_workers: list[UnfencedWorker] = Field([], max_length=4096)
-    listing: int = Field(
+    listing_round: int = Field(
         0,
         ge=0,
-        description="Raised when the last unfenced worker of this attempt is proved dead, which may have saved until then: the go waits "
-        "for lists of the checkpoints that were begun after that. Each attempt counts from 0.",
+        description="Raised when the last unfenced worker of this attempt is proved dead. It may have saved until then, "
+        "so the start waits for lists of checkpoints that were begun afterwards. Each attempt counts from 0.",
     )
-    leave: Leave | None = None
+    evacuation: Evacuation | None = None
     incidents: list[GangIncident] = Field([], max_length=256)
     excluded_nodes: dict[str, Time] = Field({}, max_length=4096, description="Nodes that this job avoids, until when.")
     hold_until: Time | None = Field(None, description="Do not start this attempt before (back-off).")
@@ -378,38 +391,41 @@ class GangSpec(ApiModel):
         0, ge=0, description="How often in a row the gang gave its nodes back because it could not be assembled."
     )
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
-    aside: Resume | None = Field(
+    move_incomplete_beyond: Resume | None = Field(
         None,
-        description="What is no checkpoint, and lies beside this one with a higher step, is moved aside before the go of this attempt. "
-        "Absent: not asked for, not yet, or nothing is gone on from.",
+        description="Incomplete checkpoints beside this one with a higher step are moved away before this attempt starts. "
+        "Absent: not asked for, not yet, or the attempt starts from scratch.",
     )
-    local_since: int = Field(
+    local_since_attempt: int = Field(
         0,
         ge=0,
-        description="What an earlier attempt has saved on the nodes' own disks does not count: the training has gone on without it.",
+        description="What attempts before this one saved on the nodes' own disks does not count: the training has gone on "
+        "without it.",
     )
-    told: Resume | None = Field(
+    last_published_checkpoint: Resume | None = Field(
         None,
-        description="The checkpoint that the job's status told of at the last go. It was weighed then: gone, another "
-        "history's, or the one gone on from. Only what the status tells since then counts again.",
+        description="The checkpoint that the job's status showed at the last start. It was judged then: gone, of another "
+        "history, or resumed from. Only a checkpoint that the status shows later counts again.",
     )
-    marker: str = Field(
+    fence_file_id: str = Field(
         "",
-        max_length=MAX_MARKER_CHARS,
-        description="The lineage of the marker that those members read who read one; empty while none is known.",
+        max_length=MAX_FENCE_FILE_CHARS,
+        description="Identity of the fence file that the members read; empty while none is known.",
     )
-    passes_news: bool = Field(
+    gossips: bool = Field(
         False, description="All launchers whose ranks may be running tell each other when one is missed."
     )
-    lineage: Lineage | None = Field(
-        None, description="Absent: nobody has asked to go on from anywhere else, and no checkpoint was ever suspect."
+    branch: Branch | None = Field(
+        None, description="Absent: nobody has asked to resume from elsewhere, and no checkpoint was ever suspect."
     )
     burn_in: BurnIn | None = Field(
         None, description="Absent: nothing has failed, nothing was left out, and the gang was not measured."
     )
     corruption: Corruption | None = Field(None, description="Absent: the trainer has found nothing wrong yet.")
-    judges: int = Field(0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does.")
-    judges_time: Time | None = Field(None, description="When that was last.")
+    verifier_round: int = Field(
+        0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does."
+    )
+    verifier_round_time: Time | None = Field(None, description="When that was last.")
     account: Account | None = Field(None, description="Where the job's time went; absent: nothing is counted yet.")
 
     def place_of(self, index: int) -> int | None:
@@ -430,7 +446,7 @@ class GangSpec(ApiModel):
         if found is None:
             return Profile.DISABLED
         # What shows itself once in many repeats wants more of them where the first look has found nobody.
-        return Profile.STANDARD if found.times_in_a_row == 1 else Profile.DEEP
+        return Profile.STANDARD if found.occurrences == 1 else Profile.DEEP
 
     @cached_property
     def node_count(self) -> int:
@@ -455,9 +471,9 @@ class GangSpec(ApiModel):
             unfenced_worker.node for unfenced_worker in self.unfenced_workers
         }
 
-    def obeys_marker(self, member: Member) -> bool:
-        """Whether the ranks of this member end when the marker tells them to: in the directory that is known to be theirs."""
-        return bool(self.marker) and member.reads_marker
+    def obeys_fence_file(self, member: Member) -> bool:
+        """Whether the ranks of this member end when the fence file tells them to, in the directory that is known to be theirs."""
+        return bool(self.fence_file_id) and member.reads_fence_file
 
     def to_json(self) -> dict[str, Any]:
         """As it is sent to the API server: what members and unfenced workers share is left out, or 4,096 would not fit into etcd."""

@@ -73,15 +73,15 @@ Tells = Annotated[
     list[Bucket],
     Field(
         max_length=len(Bucket),
-        description="Buckets that the program has told of, though it may have spent nothing there: of others nothing is known.",
+        description="Buckets that the program has reported, though it may have spent nothing there: of others nothing is known.",
     ),
 ]
 
 
-class Stretch(ApiModel):
-    """Steps that were made in one go and that nothing has taken back yet."""
+class Segment(ApiModel):
+    """Consecutive steps that no later attempt has repeated."""
 
-    after: int = Field(ge=0, le=MAX_STEP, description="The step before the first of them.")
+    after_step: int = Field(ge=0, le=MAX_STEP, description="The step before the first of them.")
     step: int = Field(ge=0, le=MAX_STEP, description="The last of them.")
     gpus: int = Field(ge=0, le=4096 * MAX_NODE_GPUS)
     milliseconds: Amounts = Field({}, description="What they took.")
@@ -91,13 +91,13 @@ MOST_AHEAD_SECONDS = 10**9
 """A clock that is years ahead must still be a time that can be written."""
 
 
-class Seen(ApiModel):
+class AttemptProgress(ApiModel):
     """How far the ranks of the current attempt had come when the record was last written; times in milliseconds from
-    `Account.time`, their go."""
+    `Account.counted_until`, when they were started."""
 
-    started: Milliseconds = Field(description="When the ranks were started.")
-    first: Milliseconds = Field(description="When the first step was finished that was told.")
-    last: Milliseconds = Field(description="When the newest step was finished.")
+    start_milliseconds: Milliseconds = Field(description="When the ranks were started.")
+    first_step_milliseconds: Milliseconds = Field(description="When the first reported step was finished.")
+    last_step_milliseconds: Milliseconds = Field(description="When the newest step was finished.")
     first_step: int = Field(ge=0, le=MAX_STEP)
     step: int = Field(ge=0, le=MAX_STEP)
     step_milliseconds: Milliseconds = Field(0, description="Median time of a step.")
@@ -116,16 +116,16 @@ class Seen(ApiModel):
     checkpoint_steps: int = Field(
         0, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints; 0: unknown."
     )
-    told: Amounts = Field(
+    reported_milliseconds: Amounts = Field(
         {},
-        description="What its steps have spent otherwise than computing, as the program tells or prints; of saves else as launchers have "
-        "measured.",
+        description="What its steps have spent otherwise than computing, as the program reports or prints it. Where it says nothing of saves, "
+        "what launchers have measured.",
     )
     measured_saves: int = Field(
         0,
         ge=0,
         le=MAX_STEP,
-        description="Saves whose stall launchers have measured; 0: none, or the program tells of it.",
+        description="Saves whose stall launchers have measured; 0: none, or the program reports it.",
     )
     gflops_per_gpu: int = Field(
         0,
@@ -136,17 +136,15 @@ class Seen(ApiModel):
     mfu_permille: int = Field(
         0, ge=0, le=1000, description="MFU, as the program has printed it last; 0: it prints none that is read."
     )
-    stride: int = Field(
-        0, ge=0, le=MAX_STEP, description="Steps from one line that tells of them to the next; 0: unknown."
-    )
+    step_stride: int = Field(0, ge=0, le=MAX_STEP, description="Steps from one printed line to the next; 0: unknown.")
     lost_steps: int = Field(
         0,
         ge=0,
         le=MAX_STEP,
         description="That the program has made and taken back by itself, without having been started anew.",
     )
-    lost: Milliseconds = Field(0, description="What those took, going back included.")
-    back_to: int | None = Field(
+    lost_milliseconds: Milliseconds = Field(0, description="What those took, going back included.")
+    lowest_restarted_step: int | None = Field(
         None, ge=0, le=MAX_STEP, description="The lowest step from which it went on so; absent: it never went back."
     )
     joules: Joules = Field(
@@ -196,25 +194,25 @@ class Fingerprint(ApiModel):
 
 
 class Account(ApiModel):
-    """Where the time has gone. The sum of all buckets is the time between `begun` and `time`, to the millisecond.
+    """Where the time has gone. The sum of all buckets is the time between `creation_time` and `counted_until`, to the millisecond.
 
-    What has passed since `time` is put into buckets when the attempt changes or gets its go: until then it can be told from
-    the record and from what the launchers say.
+    What has passed since `counted_until` is put into buckets when the attempt changes or starts. Until then the record
+    and the launchers' reports hold what it is.
     """
 
-    begun: Time = Field(description="When the job was created.")
-    time: Time = Field(description="Up to when it counts; by the leader's clock, and never back.")
+    creation_time: Time = Field(description="When the job was created.")
+    counted_until: Time = Field(description="Up to when it counts; by the leader's clock, and never back.")
     milliseconds: Amounts = Field({}, description="Of the wall clock.")
     gpu_milliseconds: Amounts = Field({}, description="The same times the accelerators that the gang held.")
-    stretches: list[Stretch] = Field([], max_length=MAX_STRETCHES, description="Oldest first.")
+    segments: list[Segment] = Field([], max_length=MAX_STRETCHES, description="Oldest first.")
     has_run: bool = Field(False, description="An attempt with ranks has ended.")
-    is_told: bool = Field(False, description="Steps have been seen.")
-    tells: Tells = Field([])
+    has_steps: bool = Field(False, description="Steps have been seen.")
+    reported_buckets: Tells = Field([])
     failures: int = Field(0, ge=0, le=2**31 - 1, description="Attempts that ended by a failure.")
     failed_starts: int = Field(0, ge=0, le=2**31 - 1, description="Those of them of which no step was seen.")
     lost_steps: int = Field(0, ge=0, le=MAX_STEP)
     first_checkpoint_milliseconds: Milliseconds | None = Field(
-        None, description="From `begun` until a complete checkpoint was first known; absent: none yet."
+        None, description="From creationTime until a complete checkpoint was first known; absent: none yet."
     )
     fingerprints: list[Fingerprint] = Field(
         [], max_length=MAX_FINGERPRINTS, description="What the ranks ran with: the newest changes, oldest first."
@@ -224,7 +222,7 @@ class Account(ApiModel):
     metered_gpu_milliseconds: Milliseconds = Field(
         0, description="The time in which they did, times how many they are."
     )
-    seen: Seen | None = None
+    progress: AttemptProgress | None = None
 
     def amount(self, *buckets: Bucket) -> int:
         """The milliseconds in these buckets together."""
@@ -242,9 +240,11 @@ class OpenPhase(ApiModel):
 class Goodput(ApiModel):
     """Where the job's time went, in figures: for people and programs, never an input to decisions."""
 
-    begun: Time
-    time: Time = Field(description="Up to when these figures count: while steps are made, the newest one.")
-    seconds: Amounts = Field({}, description="Where the time went; the sum is the time from begun to time.")
+    creation_time: Time
+    counted_until: Time = Field(description="Up to when these figures count: while steps are made, the newest one.")
+    seconds: Amounts = Field(
+        {}, description="Where the time went; the sum is the time from creationTime to countedUntil."
+    )
     gpu_seconds: Amounts = Field({}, description="The same times the accelerators that the gang held.")
     ettr_permille: int | None = Field(
         None, ge=0, le=1000, description="Time in steps that count, of all time but that in suspension."
@@ -272,10 +272,13 @@ class Goodput(ApiModel):
         le=MAX_STEP,
         description="Steps that count, and of which the time is known; absent: of none it is, or figures of older versions.",
     )
-    tells: Tells = Field([])
+    reported_buckets: Tells = Field([])
     lost_steps: int = Field(0, ge=0, le=MAX_STEP, description="Steps that were made and had to be made again.")
     first_checkpoint_seconds: int | None = Field(
-        None, ge=0, le=LONGEST_MILLISECONDS, description="From begun until a complete checkpoint was first known."
+        None,
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description="From creationTime until a complete checkpoint was first known.",
     )
     step_milliseconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="Median time of a step, or of the mean of stepStride steps."
@@ -294,7 +297,7 @@ class Goodput(ApiModel):
         None,
         ge=0,
         le=LONGEST_MILLISECONDS,
-        description="For so long a save stops the training, as the program tells, else as launchers have measured.",
+        description="How long a save stops the training, as the program reports it, else as launchers have measured.",
     )
     gpu_model: Annotated[str, shortened_to(63)] = Field(
         "", max_length=63, description="Of its accelerators, by its nodes' labels; empty: not known, or not all alike."
@@ -308,12 +311,12 @@ class Goodput(ApiModel):
     open_phase: OpenPhase | None = Field(
         None, description="What goes on since then, which the figures do not count yet; absent: the job has ended."
     )
-    seen: Seen | None = Field(None, description="How far the ranks of the current attempt have come.")
-    ahead_seconds: int = Field(
+    progress: AttemptProgress | None = Field(None, description="How far the ranks of the current attempt have come.")
+    clock_ahead_seconds: int = Field(
         0,
         ge=-MOST_AHEAD_SECONDS,
         le=MOST_AHEAD_SECONDS,
-        description="By how much the clock that begun and time go by was ahead of the API server's; 0: they agree to a few seconds.",
+        description="By how much the clock of creationTime and countedUntil was ahead of the API server's; 0: they agree to a few seconds.",
     )
 
     def amount(self, *buckets: Bucket) -> int:

@@ -94,16 +94,16 @@ class MaintenanceWindow(ApiModel):
 
     model_config = ConfigDict(
         json_schema_extra=checks(
-            rule("self.ends > self.starts", "a window ends after it starts: write a later time", at=".ends"),
+            rule("self.endTime > self.startTime", "a window ends after it starts: write a later time", at=".endTime"),
             rule(
-                f"self.ends - self.starts <= duration('{MAX_WINDOW_DAYS * 24}h')",
+                f"self.endTime - self.startTime <= duration('{MAX_WINDOW_DAYS * 24}h')",
                 f"a window lasts at most {MAX_WINDOW_DAYS} days: look at the year, or cordon the nodes",
-                at=".ends",
+                at=".endTime",
             ),
             rule(
-                "self.starts >= timestamp('1970-01-01T00:00:00Z') && self.ends <= timestamp('2200-01-01T00:00:00Z')",
+                "self.startTime >= timestamp('1970-01-01T00:00:00Z') && self.endTime <= timestamp('2200-01-01T00:00:00Z')",
                 "a time between 1970 and 2200 is needed, e.g. 2026-01-31T12:00:00Z",
-                at=".starts",
+                at=".startTime",
             ),
         )
     )
@@ -119,8 +119,10 @@ class MaintenanceWindow(ApiModel):
             )
         ),
     )
-    starts: Time = Field(description="From then on the machines may go down. RFC 3339, e.g. 2026-01-31T08:00:00+01:00.")
-    ends: Time = Field(description="From then on they are to be used again, once they are proved.")
+    start_time: Time = Field(
+        description="From then on the machines may go down. RFC 3339, e.g. 2026-01-31T08:00:00+01:00."
+    )
+    end_time: Time = Field(description="From then on they are to be used again, once they are proved.")
     nodes: WindowNodes = Field(description="Which nodes.")
     reason: str = Field("", max_length=256, description="What is done, for those who wait.")
 
@@ -131,17 +133,17 @@ class MaintenancePolicy(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
-                "self.leaveSeconds <= self.noNewWorkSeconds",
-                "jobs cannot leave before the nodes are closed to new ones: lower leaveSeconds, or raise noNewWorkSeconds",
-                at=".leaveSeconds",
+                "self.evacuateBeforeSeconds <= self.closeBeforeSeconds",
+                "jobs cannot leave before the nodes are closed to new ones: lower evacuateBeforeSeconds, or raise closeBeforeSeconds",
+                at=".evacuateBeforeSeconds",
             )
         )
     )
 
-    no_new_work_seconds: int = Field(
+    close_before_seconds: int = Field(
         3600, ge=60, le=1209600, description="So long before a window starts its nodes take no new workers."
     )
-    leave_seconds: int = Field(
+    evacuate_before_seconds: int = Field(
         1800,
         ge=60,
         le=1209600,
@@ -156,17 +158,19 @@ class MaintenancePolicy(ApiModel):
 
 
 class MaintenanceStage(StrEnum):
-    """Closed: no new workers. Leaving: running jobs leave, too. Within: the machine may be down."""
+    """Closed: no new workers. Evacuating: running jobs leave, too. InProgress: the machine may be down."""
 
     CLOSED = "Closed"
-    LEAVING = "Leaving"
-    WITHIN = "Within"
+    EVACUATING = "Evacuating"
+    IN_PROGRESS = "InProgress"
 
 
 class NodeMaintenance(ApiModel):
     """What maintenance windows mean for a node now."""
 
-    stage: MaintenanceStage = Field(description="Closed: no new workers. Leaving: jobs leave. Within: it may be down.")
+    stage: MaintenanceStage = Field(
+        description="Closed: no new workers. Evacuating: jobs leave. InProgress: the machine may be down."
+    )
     window: str = Field(max_length=63, description="Name of the window in the FleetPolicy.")
-    starts: Time = Field(description="When the first of its windows starts.")
-    ends: Time = Field(description="When the last of those ends that follow each other.")
+    start_time: Time = Field(description="When the first of its windows starts.")
+    end_time: Time = Field(description="When the last of those ends that follow each other.")

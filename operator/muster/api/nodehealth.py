@@ -67,7 +67,7 @@ class CheckWish(ApiModel):
 class NodeHealthSpec(ApiModel):
     """What people decide."""
 
-    human: HumanDecision | None = Field(None, description="`kubectl muster cordon` and `release` write it.")
+    override: HumanDecision | None = Field(None, description="`kubectl muster cordon` and `release` write it.")
     lost: LostNode | None = Field(
         None,
         description="`kubectl muster lost` writes it. The ranks of pods that were made on the node before count as dead, "
@@ -105,15 +105,17 @@ class AgentStatus(ApiModel):
     gpu_serials: list[Annotated[str, Field(max_length=64)]] = Field([], max_length=64)
     gpu_model: str = Field("", max_length=128)
     gpus: int = Field(0, ge=0, description="GPUs seen now.")
-    gpus_seen: int = Field(0, ge=0, description="The most GPUs that the machine has had, in this boot or before it.")
+    gpus_expected: int = Field(
+        0, ge=0, description="The most GPUs that the machine has had, in this boot or before it."
+    )
     ports: int | None = Field(None, ge=0, description="Ports of InfiniBand, RoCE or EFA that are up now.")
-    ports_seen: int | None = Field(
+    ports_expected: int | None = Field(
         None, ge=0, description="The most of them that were up at once, in this boot or before it."
     )
     ports_up: list[Annotated[str, Field(max_length=SUBJECT_LENGTH)]] = Field(
         [], max_length=MAX_PORTS, description="Those that are up now, e.g. mlx5_0/1."
     )
-    ports_had: list[Annotated[str, Field(max_length=SUBJECT_LENGTH)]] = Field(
+    ports_expected_up: list[Annotated[str, Field(max_length=SUBJECT_LENGTH)]] = Field(
         [], max_length=MAX_PORTS, description="Those that were up when the most were, by the names that they had then."
     )
     driver: str = Field("", max_length=64, description="Driver version; empty: no driver, which is not sickness.")
@@ -167,7 +169,7 @@ class Finding(ApiModel):
     message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
     since: Time
     observed: bool = Field(False, description="The FleetPolicy only observes it: nothing follows from it.")
-    forgiven: Time | None = Field(
+    released_time: Time | None = Field(
         None, description="A human's release covers it, dated like this by the node's own clock; another date is news."
     )
 
@@ -180,7 +182,7 @@ class HealthIncident(ApiModel):
     reason: str = Field(max_length=64)
     message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
     boot_id: str = Field("", max_length=UID_LENGTH)
-    taken: Time | None = Field(
+    taken_out_time: Time | None = Field(
         None,
         description="When Muster had the jobs leave (and tainted the node): what the breaker's budget counts. Empty: it holds back.",
     )
@@ -195,12 +197,12 @@ class HealthIncident(ApiModel):
     pool: Annotated[str, shortened_to(128)] = Field(
         "", max_length=128, description="The nodes whose budget was charged; empty: none, or it is of old."
     )
-    yielded: Time | None = Field(None, description="When Muster left the node to the system that repairs it.")
-    worked_on: Time | None = Field(
+    yielded_time: Time | None = Field(None, description="When Muster left the node to the system that repairs it.")
+    repair_ended_time: Time | None = Field(
         None,
         description="When its RepairRequest was last seen to have ended: tests that were passed before count for nothing.",
     )
-    cleared: Time | None = Field(None, description="When it was let back.")
+    cleared_time: Time | None = Field(None, description="When it was let back.")
     cleared_by: Annotated[str, shortened_to(128)] = Field("", max_length=128, description="What let it back.")
 
 
@@ -284,9 +286,9 @@ class NodeHealth(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
-                "!has(self.spec.human) || self.spec.human.reason.size() > 0",
+                "!has(self.spec.override) || self.spec.override.reason.size() > 0",
                 "say why, for those who find the node like that",
-                at=".spec.human.reason",
+                at=".spec.override.reason",
             ),
             rule(
                 "!has(self.spec.lost) || self.spec.lost.reason.size() > 0",

@@ -79,8 +79,8 @@ class PreflightLimit(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
-                "has(self.atLeast) != has(self.percent)",
-                "a limit is a figure or a share of the fleet's own: write either atLeast or percent",
+                "has(self.minimum) != has(self.minimumPercent)",
+                "a limit is a figure or a share of the fleet's own: write either minimum or minimumPercent",
             )
         )
     )
@@ -91,7 +91,7 @@ class PreflightLimit(ApiModel):
         max_length=128,
         description="Start of the GPU's product name, e.g. NVIDIA H200. Of several that fit the longest counts. Empty: any.",
     )
-    at_least: str | None = Field(
+    minimum: str | None = Field(
         None,
         max_length=10,
         description="In TFLOP/s or GB/s, as the probe measures, e.g. 640.5, in place of history and floors. What asks for more "
@@ -104,7 +104,7 @@ class PreflightLimit(ApiModel):
             )
         ),
     )
-    percent: int | None = Field(
+    minimum_percent: int | None = Field(
         None,
         ge=1,
         le=95,
@@ -133,7 +133,7 @@ class PreflightPolicy(ApiModel):
     max_age_seconds: int = Field(
         86400, ge=0, le=31536000, description="For so long a pass counts where a job does not say otherwise."
     )
-    idle_age_seconds: int = Field(
+    idle_max_age_seconds: int = Field(
         604800,
         ge=0,
         le=31536000,
@@ -157,7 +157,7 @@ class PreflightPolicy(ApiModel):
         description="What figures have to reach, for probes that are to be judged otherwise than by history and floors.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["probe", "model"]},
     )
-    tries: int = Field(
+    max_replacements: int = Field(
         4, ge=1, le=32, description="So often in a row failed nodes are replaced; then the gang gives its nodes back."
     )
 

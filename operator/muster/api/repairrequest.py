@@ -53,7 +53,7 @@ class RepairRequestSpec(ApiModel):
     node: str = Field(min_length=1, max_length=NAME_LENGTH, description="The node; the object has the same name.")
     node_uid: str = Field("", max_length=UID_LENGTH, description="The Node object then.")
     action: RepairAction = Field(description="What is to be done. More than that may be done; less does not help.")
-    incident: Time = Field(description="When the node was taken out: `time` of the incident in its NodeHealth.")
+    incident_time: Time = Field(description="When the node was taken out: `time` of the incident in its NodeHealth.")
     reason: str = Field("", max_length=64, description="The strongest, CamelCase, e.g. Xid79.")
     message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024, description="What happened.")
     evidence: list[Finding] = Field(

@@ -219,12 +219,12 @@ class Checkpoint(ApiModel):
             _keeps("pattern"),
             _keeps("resumeArgument"),
             _keeps("saveTimeoutSeconds"),
-            _keeps("setTornAside"),
+            _keeps("moveIncomplete"),
             rule(
-                "!has(self.setTornAside) || !self.setTornAside || "
+                "!has(self.moveIncomplete) || !self.moveIncomplete || "
                 f"(has(self.directory) && !{_IS_URL.replace('self.', 'self.directory.')})",
                 "only in a directory of a file system something can be moved: set checkpoint.directory to a path",
-                at=".setTornAside",
+                at=".moveIncomplete",
             ),
             rule(
                 "!has(self.localDirectory) || !has(self.directory) || "
@@ -330,10 +330,10 @@ class Checkpoint(ApiModel):
             ),
         },
     )
-    set_torn_aside: bool = Field(
+    move_incomplete: bool = Field(
         False,
         description="Before each start that goes on from a checkpoint in the directory, what lies beside it with a higher step and is no "
-        "complete checkpoint of this training is moved into .muster-aside there, while no rank is alive: for trainers that look for "
+        "complete checkpoint of this training is moved into .muster-incomplete there, while no rank is alive: for trainers that look for "
         "their newest checkpoint themselves. Nothing is ever deleted.",
     )
     save_timeout_seconds: int = Field(
@@ -429,7 +429,7 @@ class Recovery(ApiModel):
         description="A worker that two witnesses agree is silent for this long has lost its node.",
         json_schema_extra=checks(_IMMUTABLE),
     )
-    unproved_death_timeout_seconds: int | None = Field(
+    unfenced_timeout_seconds: int | None = Field(
         None,
         ge=60,
         le=604800,
@@ -678,7 +678,7 @@ class Waiting(ApiModel):
     """Why a job waits for nodes, in numbers. `kubectl muster status` shows it."""
 
     needs: int = Field(ge=0, description="Nodes wanted, all at once.")
-    inside: str | None = Field(None, max_length=63, description="Level inside one domain of which they must lie.")
+    level: str | None = Field(None, max_length=63, description="Level inside one domain of which they must lie.")
     segment_size: int | None = Field(None, ge=1)
     position: int = Field(0, ge=0, description="Place in the queue; 1 is the next.")
     queued: int = Field(0, ge=0, description="Jobs in the queue.")
@@ -687,7 +687,7 @@ class Waiting(ApiModel):
     free: int = Field(0, ge=0, description="Nodes that it could use now.")
     domains: list[WaitingDomain] = Field([], max_length=16, description="The best domains, most free first.")
     blockers: list[WaitingBlocker] = Field([], max_length=32, description="What keeps it from the other nodes.")
-    unblocks: list[Annotated[str, Field(max_length=512), shortened_to(512)]] = Field(
+    remedies: list[Annotated[str, Field(max_length=512), shortened_to(512)]] = Field(
         [], max_length=8, description="What would let it start."
     )
     since: Time | None = None

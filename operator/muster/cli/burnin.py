@@ -120,7 +120,7 @@ def told(job: TrainingJob, record: GangSpec | None, policy: FleetPolicySpec | No
         profile=profile,
         attempt=record.attempt if record else job.status.attempt,
         state=job.status.state or "New",
-        message=running.message if running and record and record.go is None else "",
+        message=running.message if running and record and record.start is None else "",
         tries=record.burn_in.tries if record and record.burn_in else 0,
         all_reduce=whole.message if whole else "",
         all_reduce_time=whole.time if whole else None,
@@ -139,7 +139,7 @@ def _nodes(record: GangSpec, profile: Profile | None) -> list[BurnInNode]:
             state = NodeState.MISSING
         elif member.node in left_out:
             state = NodeState.UNTESTED
-        elif record.go is not None or profile is Profile.DISABLED:
+        elif record.start is not None or profile is Profile.DISABLED:
             state = NodeState.TRAINING
         else:
             state = NodeState.TESTING

@@ -1,7 +1,7 @@
 """`kubectl muster cordon` and `release`: a human's word about nodes, written to NodeHealth for the operator to act on.
 
 Everything is checked before anything is written. One server-side apply for each node, with a field manager of people's own,
-makes the NodeHealth where there is none and touches nothing but `spec.human`.
+makes the NodeHealth where there is none and touches nothing but `spec.override`.
 """
 
 import difflib
@@ -109,7 +109,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     for index, name in enumerate(names):
         try:
             # By force: the newest word counts, whatever tool wrote the one before.
-            await write(session, name, {"human": human.to_json()}, FIELD_MANAGER)
+            await write(session, name, {"override": human.to_json()}, FIELD_MANAGER)
         except CliError as error:
             done = f" ({show.count(index, 'node')} before it done: {', '.join(names[:index])})" if index else ""
             raise CliError(f"{error}{done}") from error

@@ -222,8 +222,8 @@ def _facts(it: NodeLife, now: datetime) -> list[tuple[str, object]]:
         rows.append(("What Muster did", health.effect))
         if health.recommended_action is not RecommendedAction.NONE:
             rows.append(("What it needs", health.recommended_action))
-        if health.human is not None:
-            human = health.human
+        if health.override is not None:
+            human = health.override
             rows.append(
                 (str(human.decision), f"by {human.by or 'somebody'}, {show.age(human.time, now)} ago: {human.reason}")
             )

@@ -229,7 +229,9 @@ async def find(session: Session, name: str, price: float | None = None, promethe
     metered = None
     if prometheus is not None:
         off = ahead(goodput)  # Prometheus goes by the cluster's clock, as far as anybody knows
-        metered = await metered_energy(prometheus, session.namespace, name, goodput.begun - off, goodput.time - off)
+        metered = await metered_energy(
+            prometheus, session.namespace, name, goodput.creation_time - off, goodput.counted_until - off
+        )
     return report(job, goodput, await prices_for(session, price), now, metered)
 
 

@@ -120,8 +120,8 @@ def render(console: Console, it: JobStanding, now: datetime) -> None:
 
 def _print_waiting(console: Console, waiting: Waiting) -> None:
     needs = f"{show.count(waiting.needs, 'node')}, all at once"
-    if waiting.inside:
-        needs += f", inside one {waiting.inside}"
+    if waiting.level:
+        needs += f", inside one {waiting.level}"
     if waiting.segment_size and waiting.segment_size > 1:
         needs += f", in segments of {waiting.segment_size}"
     console.print()
@@ -130,7 +130,7 @@ def _print_waiting(console: Console, waiting: Waiting) -> None:
     rows = [("Needs", needs), ("There is", there if waiting.counts_nodes else "")]
     show.facts(console, rows)
     if waiting.domains:
-        head = (waiting.inside or "domain").upper()
+        head = (waiting.level or "domain").upper()
         console.print()
         domains = show.table(f"BEST {head}", "FREE", "SUITABLE", "MISSING", numbers=("FREE", "SUITABLE", "MISSING"))
         for domain in waiting.domains:

@@ -32,7 +32,7 @@ from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
 from muster.lifecycle.place import ELSEWHERE, place_of
 from muster.lifecycle.record import SUSPENDED
-from muster.lifecycle.resume import branch_of
+from muster.lifecycle.resume import fork_point_of
 from muster.lifecycle.template import quota_claim
 from muster.protocol.checks import CheckReport
 from muster.queueing.quotas import Held, NamespaceQuotas
@@ -425,8 +425,8 @@ class Cluster:
         checkers = self._checkers_of(gang)
         return JobWorld(
             now=now,
-            job=within_limits(job, self._policy.jobs),
-            lowered=lowered_fields(job, self._policy.jobs),
+            job=within_limits(job, self._policy.job_limits),
+            lowered=lowered_fields(job, self._policy.job_limits),
             gang=gang,
             pods=pods,
             launchers=launchers,
@@ -442,7 +442,7 @@ class Cluster:
             go_age_seconds=seen.go_age_seconds,
             pod_ages=self._sightings.ages(_of_interest(gang, pods.values())),
             unfenced_ages=seen.ages,
-            disowned=seen.disowned,
+            removed_seconds=seen.removed_seconds,
             template_verdict=memory.template_verdict,
             create_error=memory.create_error,
             checkers=checkers,
@@ -485,13 +485,13 @@ class Cluster:
 
     def other_job(self, job: TrainingJob) -> OtherJob | None:
         """The job from whose checkpoint this one is to go on; None where it names none."""
-        branch = branch_of(job.spec.checkpoint.resume_from)
-        if branch is None:
+        fork = fork_point_of(job.spec.checkpoint.resume_from)
+        if fork is None:
             return None
-        found = self.jobs.store.get((job.metadata.namespace, branch.job))
+        found = self.jobs.store.get((job.metadata.namespace, fork.job))
         if not isinstance(found, TrainingJob):
-            return OtherJob(branch.job)
-        return OtherJob(branch.job, exists=True, directory=found.spec.checkpoint.directory or "")
+            return OtherJob(fork.job)
+        return OtherJob(fork.job, exists=True, directory=found.spec.checkpoint.directory or "")
 
     def sharing(self, job: TrainingJob) -> tuple[str, ...]:
         """Other jobs that want nodes and save to the same directory; those of other namespaces are not named to this one."""
@@ -515,14 +515,14 @@ class Cluster:
 
     def _checkers_of(self, gang: Gang | None) -> Mapping[str, CheckerView]:
         """What the checkers of a gang that has not begun say, by node: nobody else is tested."""
-        if gang is None or gang.spec.go is not None:
+        if gang is None or gang.spec.start is not None:
             return {}
         return self.checkers.views_of(member.node for member in gang.spec.members if member.node)
 
     def tested_on(self, node: str) -> list[str]:
         """Uids of the jobs that have a member there and have not begun: whom news of its checker are for."""
         gangs = ((uid, self.gang_of(uid)) for uid in self.jobs_on(node))
-        return [uid for uid, gang in gangs if isinstance(gang, Gang) and gang.spec.go is None]
+        return [uid for uid, gang in gangs if isinstance(gang, Gang) and gang.spec.start is None]
 
     def _still_there(self, gang: Gang | None) -> set[str]:
         """Uids of the unfenced workers' pods that have not ended, whatever has become of their labels and owners: anybody may take
@@ -816,7 +816,7 @@ class Cluster:
             met_late = before is None and bool(after.spec.incidents)  # it may have begun before this process was there
             if mine is None:
                 mine = self._reservations[key] = _Reservation(now)
-            mine.nodes, mine.is_used = held, mine.is_used or met_late or after.spec.go is not None
+            mine.nodes, mine.is_used = held, mine.is_used or met_late or after.spec.start is not None
             return
         if mine is None:
             return
@@ -1017,7 +1017,7 @@ class Cluster:
 
 def _of_interest(gang: Gang | None, pods: Iterable[PodView]) -> list[str]:
     """Uids of the pods of which a decision may ask how long they have been as they are."""
-    starts = gang is None or gang.spec.go is None
+    starts = gang is None or gang.spec.start is None
     return [pod.uid for pod in pods if starts or pod.deleting or pod.phase == "Pending"]
 
 

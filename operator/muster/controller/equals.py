@@ -62,6 +62,8 @@ class Outfits:
             self._equals.put(name, "", None)
         else:
             kind = kind_of(node, agent, self._cluster.fleet.policy.accelerator_resource)
-            self._equals.put(name, kind, Outfit(agent.gpus_seen, self._ignored.ports_that_count(node.labels, agent)))
+            self._equals.put(
+                name, kind, Outfit(agent.gpus_expected, self._ignored.ports_that_count(node.labels, agent))
+            )
         if self._equals.stirred:
             self._stirred()

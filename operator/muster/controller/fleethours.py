@@ -90,7 +90,7 @@ class FleetHoursKeeper:
         self._counted = now, found
         for state in GpuState:
             _gpus.labels(state).set(found[state])
-        if now - self._written_at >= WRITE_SECONDS and self._cluster.policy().history.limit:
+        if now - self._written_at >= WRITE_SECONDS and self._cluster.policy().history.max_jobs:
             await self._write(self._hours)
 
     async def _count(self) -> Counter[GpuState]:

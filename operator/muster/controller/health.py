@@ -283,7 +283,7 @@ class HealthKeeper:
         incident = verdict.open_incident if verdict else None
         if incident is None:
             return None
-        return max(incident.time, incident.worked_on or incident.time)
+        return max(incident.time, incident.repair_ended_time or incident.time)
 
     def out(self) -> list[str]:
         """The nodes that are out, by their last verdict."""
@@ -302,7 +302,11 @@ class HealthKeeper:
         incident = verdict.open_incident
         if not verdict.out or incident is None:
             return Case(name, None, held=is_held(health.status.findings))
-        ours = incident.taken is not None and in_force.effect.avoid and not (verdict.cordoned or verdict.in_charge)
+        ours = (
+            incident.taken_out_time is not None
+            and in_force.effect.avoid
+            and not (verdict.cordoned or verdict.in_charge)
+        )
         agent = health.status.agent
         return Case(
             name,
@@ -460,10 +464,12 @@ class HealthKeeper:
     def _taken(self) -> Iterator[datetime]:
         """When Muster has acted, as far as that may be charged to a budget."""
         for name in self._engine.books.concerned:
-            yield from (i.taken for i in self._engine.books.verdicts[name].incidents if i.taken is not None)
+            yield from (
+                i.taken_out_time for i in self._engine.books.verdicts[name].incidents if i.taken_out_time is not None
+            )
         for name, incidents in self._engine.ground.incidents.items():
             if name not in self._cluster.fleet.nodes:
-                yield from (i.taken for i in incidents if i.taken is not None)
+                yield from (i.taken_out_time for i in incidents if i.taken_out_time is not None)
 
     async def _observe(self, now: datetime) -> set[str]:
         """Judge what is dirty or due; returns those of which something else has to be done or written than last time."""
@@ -668,7 +674,7 @@ def _told_against(healths: Iterable[NodeHealth | Undecodable]) -> list[str]:
 def _has_repair(status: NodeHealthStatus) -> bool:
     """Whether a record tells of a repair that may not be over."""
     last = status.incidents[-1] if status.incidents else None
-    was_repaired = last is not None and last.cleared is None and last.worked_on is not None
+    was_repaired = last is not None and last.cleared_time is None and last.repair_ended_time is not None
     return was_repaired or any(each.source == REPAIR for each in status.findings)
 
 

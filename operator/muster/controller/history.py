@@ -89,8 +89,8 @@ class _Meta(msgspec.Struct):
     name: str = ""
 
 
-class _Ended(msgspec.Struct):
-    end: datetime | None = None
+class _Ended(msgspec.Struct, rename="camel"):
+    end_time: datetime | None = None
     namespace: str = ""
 
 
@@ -286,7 +286,7 @@ class HistoryKeeper:
             ApiError: it is not yet; after ten minutes the job is no longer held for that.
         """
         uid = job.metadata.uid
-        if not self._cluster.policy().history.limit or uid in self._known:
+        if not self._cluster.policy().history.max_jobs or uid in self._known:
             return
         self._ended(job)
         each = self._waiting.get(uid)
@@ -307,10 +307,10 @@ class HistoryKeeper:
         self._stirred.clear()
         policy = self._cluster.policy().history
         calls = CALLS
-        if not policy.limit:
+        if not policy.max_jobs:
             self._waiting.clear()
         # A flood of jobs must not let the history grow without bounds: then each that comes takes an old one's place.
-        if len(self._known) > policy.limit * 11 // 10:
+        if len(self._known) > policy.max_jobs * 11 // 10:
             calls -= await self._forget(calls // 2)
         competing = self._competing_ends()
         now = self._clock()
@@ -343,7 +343,7 @@ class HistoryKeeper:
         return kept.competing_ends(self._known.values(), self._cluster.policy().history)
 
     def _is_worth_it(self, spec: EndedJobSpec, competing: Mapping[str, datetime]) -> bool:
-        one = Kept(spec.end, spec.namespace)
+        one = Kept(spec.end_time, spec.namespace)
         return kept.is_kept(one, competing.get(spec.namespace), self._cluster.policy().history, self._wall_clock())
 
     async def _write(self, each: _Waiting) -> None:
@@ -363,7 +363,7 @@ class HistoryKeeper:
             await self._client.post(paths.muster(PLURAL, namespace=self._namespace), body)
             _written.labels("written").inc()
             log.info("account of an ended job kept", job=f"{spec.namespace}/{spec.name}", state=str(spec.state))
-        self._known[spec.job_uid] = Kept(spec.end, spec.namespace)
+        self._known[spec.job_uid] = Kept(spec.end_time, spec.namespace)
         self._waiting.pop(spec.job_uid, None)
 
     def _failed(self, each: _Waiting, error: ApiError) -> None:
@@ -421,7 +421,7 @@ class HistoryKeeper:
             for item in page.items or ():
                 with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
                     one = _kept_ones.decode(item)
-                    end = one.spec.end
+                    end = one.spec.end_time
                     end = end if end is not None and end.tzinfo else datetime.fromtimestamp(0, UTC)
                     found[one.metadata.name] = Kept(end, one.spec.namespace)
             if not page.metadata.continue_:
@@ -471,7 +471,7 @@ class HistoryKeeper:
     async def _note(self) -> None:
         """Note all jobs that could go unseen, with their figures so far."""
         self._noted_at = self._clock()
-        if not self._cluster.policy().history.limit:
+        if not self._cluster.policy().history.max_jobs:
             return
         listed: list[dict[str, Any]] = []
         async for job in self._jobs():
@@ -480,7 +480,7 @@ class HistoryKeeper:
             with contextlib.suppress(Exception):  # whose figures make no sense is not noted
                 goodput = last_known(job, self._gang_of(job))
                 if goodput is not None:
-                    listed.append(self._record(job, goodput, Ending.UNSEEN).to_json())
+                    listed.append(self._record(job, goodput, Ending.UNKNOWN).to_json())
         # Those that wait to be written are noted too: this process may die before.
         listed += [each.spec.to_json() for each in self._waiting.values()]
         data = await asyncio.to_thread(packed, listed)

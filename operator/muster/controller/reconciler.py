@@ -435,7 +435,9 @@ def _nodes_of(action: Action) -> Iterable[str]:
 
 def _recovers(gang: Gang | Undecodable | None) -> bool:
     """Whether a gang has trained already: what is done for it goes before first starts."""
-    return isinstance(gang, Gang) and (gang.spec.attempt > 1 or gang.spec.go is not None or bool(gang.spec.incidents))
+    return isinstance(gang, Gang) and (
+        gang.spec.attempt > 1 or gang.spec.start is not None or bool(gang.spec.incidents)
+    )
 
 
 def _start(group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:

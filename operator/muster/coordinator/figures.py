@@ -88,9 +88,9 @@ def _told(answer: CheckAnswer) -> Iterator[_Told]:
     """The probes of an answer that were run."""
     if answer.kind == NODE:
         for probe in answer.probes:
-            if probe.how != How.ENVIRONMENT:
-                good = probe.how == How.RESULT and not probe.wrong
+            if probe.outcome != How.ENVIRONMENT:
+                good = probe.outcome == How.RESULT and not probe.wrong
                 yield _Told(probe.probe, probe.seconds, probe.figure if good else None, probe.unit)
-    elif answer.kind in (PAIR, GANG) and answer.how != How.ENVIRONMENT:
-        figure = answer.gbps if answer.how == How.RESULT and answer.gbps > 0.0 else None
+    elif answer.kind in (PAIR, GANG) and answer.outcome != How.ENVIRONMENT:
+        figure = answer.gbps if answer.outcome == How.RESULT and answer.gbps > 0.0 else None
         yield _Told(answer.kind.lower(), answer.seconds, figure, "GB/s")

@@ -177,7 +177,7 @@ def _gang_of(caller: Caller) -> str:
 
 
 def _has_left(report: Report) -> bool:
-    return report.state == messages.LEAVING and not any(rank.alive for rank in report.ranks)
+    return report.state == messages.TERMINATING and not any(rank.alive for rank in report.ranks)
 
 
 def _is_news(old: Report, new: Report) -> bool:
@@ -188,21 +188,22 @@ def _is_news(old: Report, new: Report) -> bool:
         or (old.step is None) != (new.step is None)
         or old.checkpoints != new.checkpoints
         or old.stamps != new.stamps
-        or (old.elsewhere, old.elsewhere_error) != (new.elsewhere, new.elsewhere_error)
-        or old.elsewhere_error_kind != new.elsewhere_error_kind
-        or (old.checkpoints_scanned_for_attempt, old.listing) != (new.checkpoints_scanned_for_attempt, new.listing)
+        or (old.other_directory, old.other_directory_error) != (new.other_directory, new.other_directory_error)
+        or old.other_directory_error_kind != new.other_directory_error_kind
+        or (old.checkpoints_scanned_for_attempt, old.listing_round)
+        != (new.checkpoints_scanned_for_attempt, new.listing_round)
         or (old.checkpoint_error, old.checkpoint_error_kind) != (new.checkpoint_error, new.checkpoint_error_kind)
-        or old.lists_last != new.lists_last
-        or (old.checkpoint_doubt, old.checkpoint_trap) != (new.checkpoint_doubt, new.checkpoint_trap)
+        or old.lists_after_end != new.lists_after_end
+        or (old.checkpoint_warning, old.checkpoint_trap) != (new.checkpoint_warning, new.checkpoint_trap)
         or (old.first_step is None) != (new.first_step is None)
         or old.progress_error != new.progress_error
-        or (old.marker_age_seconds is None) != (new.marker_age_seconds is None)
-        or old.reads_marker != new.reads_marker
-        or (old.marker_attempt, old.marker_lineage) != (new.marker_attempt, new.marker_lineage)
-        or old.marker_error != new.marker_error
-        or old.aside_attempt != new.aside_attempt
-        or (old.local_attempt, old.local_listing, old.local_error)
-        != (new.local_attempt, new.local_listing, new.local_error)
+        or (old.fence_file_age_seconds is None) != (new.fence_file_age_seconds is None)
+        or old.reads_fence_file != new.reads_fence_file
+        or (old.fence_file_attempt, old.fence_file_id) != (new.fence_file_attempt, new.fence_file_id)
+        or old.fence_file_error != new.fence_file_error
+        or old.moved_attempt != new.moved_attempt
+        or (old.local_attempt, old.local_listing_round, old.local_error)
+        != (new.local_attempt, new.local_listing_round, new.local_error)
         or (old.address, old.peer_port) != (new.address, new.peer_port)
         or {peer.index for peer in old.peers} != {peer.index for peer in new.peers}
         or [_news_of(rank) for rank in old.ranks] != [_news_of(rank) for rank in new.ranks]

@@ -39,10 +39,10 @@ def decode_report(data: bytes) -> Report:
 def _with_error_kinds(report: Report) -> Report:
     """The report with the kinds of its store's errors: a launcher of 8a74c8e begins the text with it instead."""
     kind = report.checkpoint_error_kind or kind_in_text(report.checkpoint_error)
-    elsewhere = report.elsewhere_error_kind or kind_in_text(report.elsewhere_error)
-    if (kind, elsewhere) == (report.checkpoint_error_kind, report.elsewhere_error_kind):
+    elsewhere = report.other_directory_error_kind or kind_in_text(report.other_directory_error)
+    if (kind, elsewhere) == (report.checkpoint_error_kind, report.other_directory_error_kind):
         return report
-    return dataclasses.replace(report, checkpoint_error_kind=kind, elsewhere_error_kind=elsewhere)
+    return dataclasses.replace(report, checkpoint_error_kind=kind, other_directory_error_kind=elsewhere)
 
 
 def decode_check_report(data: bytes) -> CheckReport:

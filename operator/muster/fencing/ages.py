@@ -44,7 +44,7 @@ class UnfencedAges:
     """What one job's unfenced workers have been seen to do. `look` has to be called for every decision."""
 
     ages: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.unfenced_ages
-    disowned: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.disowned
+    removed_seconds: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.removed_seconds
     attempt_age_seconds: float = 0.0
     listing_age_seconds: float = 0.0
     go_age_seconds: float = 0.0
@@ -79,16 +79,16 @@ class UnfencedAges:
             g.pod_uid: self._gone.get(g.pod_uid, beating) for g in unfenced_workers if _is_disowned(g, there, nodes)
         }
         self.ages = {uid: now - first for (uid, _), first in self._first.items()}
-        self.disowned = {g.pod_uid: self._lasting(g, beats) for g in unfenced_workers if g.pod_uid in self._gone}
+        self.removed_seconds = {g.pod_uid: self._lasting(g, beats) for g in unfenced_workers if g.pod_uid in self._gone}
         which = (record.attempt, record.time) if record else None
-        listing = record.listing if record else 0
+        listing = record.listing_round if record else 0
         if which != self._attempt[0] or listing != self._listing[0]:
             self._listing = listing, now
         if which != self._attempt[0]:
             self._attempt = which, now
         self.attempt_age_seconds = now - self._attempt[1] if record else 0.0
         self.listing_age_seconds = now - self._listing[1] if record else 0.0
-        if record is None or record.go is None:  # one that is made anew by hand may count its attempts from lower
+        if record is None or record.start is None:  # one that is made anew by hand may count its attempts from lower
             self._go = (0, 0.0)
         elif self._go[0] != record.attempt:
             self._go = (record.attempt, now)

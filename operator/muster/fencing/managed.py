@@ -3,7 +3,7 @@
 A gang whose members have not all been cut off together is broken: whoever is cut off misses somebody, or hears from a
 neighbour that the gang has gone on, and ends its ranks after the length of its fence (muster.protocol.fence). That holds
 for every set that is cut off together, because everyone in it has a path to one who misses somebody outside. Only a gang
-that is alive and together as a whole, and heard by nobody, misses nobody: it is told by the marker in the checkpoint
+that is alive and together as a whole, and heard by nobody, misses nobody: it is told by the fence file in the checkpoint
 directory, and where there is none nothing but proof of its death will do. See docs/decisions/0012.
 """
 
@@ -31,23 +31,23 @@ class ManagedProofs:
     def unfenced_worker(self, world: JobWorld, record: GangSpec, worker_view: WorkerView) -> UnfencedWorker | None:
         """A pod that has had a go, with the proof that can be had."""
         member, view = worker_view.member, world.launchers.get(worker_view.member.pod_uid)
-        never_began = record.go is None and view is not None and (view.state, view.attempt) == (IDLE, record.attempt)
+        never_began = record.start is None and view is not None and (view.state, view.attempt) == (IDLE, record.attempt)
         if not member.pod_uid or world.is_dead(member.pod_uid) or never_began:
             return None
-        obeys, seen = record.obeys_marker(member), _seen(world)
+        obeys, seen = record.obeys_fence_file(member), _seen(world)
         # One that this leader has not heard has the same steps as the others.
         fence = max(member.fence_seconds, math.ceil(max(seen.fence_seconds, view.fence_seconds if view else 0.0)))
         unfenced_worker = UnfencedWorker(
             pod=worker_view.name,
             pod_uid=member.pod_uid,
             node=member.node,
-            boot=member.boot,
+            boot_id=member.boot_id,
             fenced_time=world.now,
             fence_seconds=min(fence, MAX_FENCE_SECONDS),
-            attempt=record.attempt if record.go else record.attempt - 1,
-            proof=Proof.MARKER if obeys else Proof.DEATH,
-            marker=record.marker if obeys else "",
-            passes_news=record.passes_news,
+            attempt=record.attempt if record.start else record.attempt - 1,
+            proof=Proof.FENCE_FILE if obeys else Proof.DEATH,
+            fence_file_id=record.fence_file_id if obeys else "",
+            gossips=record.gossips,
         )
         # What happened to one of them since they were last heard may have happened to all.
         unfenced_worker = proofs.silent_since(world, unfenced_worker, world.silent_seconds if world.views else 0.0)
@@ -68,7 +68,7 @@ class ManagedProofs:
         )
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-        """By its kubelet, by its fence, by the marker, or by the limit."""
+        """By its kubelet, by its fence, by the fence file, or by the limit."""
         if proofs.removal_left(world, unfenced_worker) <= 0 and not _is_heard_alive(world, unfenced_worker):
             return True
         if not _is_quiet(world, unfenced_worker) or proofs.is_being_ended(world, unfenced_worker):
@@ -77,25 +77,25 @@ class ManagedProofs:
             return _fence_left(world, unfenced_worker) <= 0
         if _broken_seconds(world, unfenced_worker) >= fenced_after_seconds(float(unfenced_worker.fence_seconds)):
             return True
-        if unfenced_worker.proof is Proof.MARKER and not _is_elsewhere(world, unfenced_worker):
+        if unfenced_worker.proof is Proof.FENCE_FILE and not _is_elsewhere(world, unfenced_worker):
             return _marked_seconds(world, unfenced_worker) >= marked_after_seconds(float(unfenced_worker.fence_seconds))
         return proofs.given_up(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
     def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """The same in words."""
         who, record = proofs.who(unfenced_worker), world.gang.spec if world.gang else None
-        if unfenced_worker.pod_uid in world.disowned:
+        if unfenced_worker.pod_uid in world.removed_seconds:
             told = "its pod is gone from Kubernetes, and its launcher tells that they live"
             return f"{who}: {told}; {proofs.remedy(unfenced_worker)}"
         if unfenced_worker.proof is Proof.FENCE:
             return f"{who}: if it lives, it ends them by itself by {by(world.now, _fence_left(world, unfenced_worker))}"
         others = record is not None and any(member.pod_uid for member in record.members)
-        if _broken_seconds(world, unfenced_worker) or (unfenced_worker.passes_news and others):
+        if _broken_seconds(world, unfenced_worker) or (unfenced_worker.gossips and others):
             left = fenced_after_seconds(float(unfenced_worker.fence_seconds)) - _broken_seconds(world, unfenced_worker)
             return (
                 f"{who}: if it lives, it ends them by itself, since the others have gone on, by {by(world.now, left)}"
             )
-        if unfenced_worker.proof is not Proof.MARKER or _is_elsewhere(world, unfenced_worker):
+        if unfenced_worker.proof is not Proof.FENCE_FILE or _is_elsewhere(world, unfenced_worker):
             wrong = ", and its successor has another checkpoint directory than it had (is the volume mounted there?)"
             because = wrong if _is_elsewhere(world, unfenced_worker) else ""
             return proofs.from_nobody(world, unfenced_worker, _silent_seconds(world, unfenced_worker), because)
@@ -105,7 +105,7 @@ class ManagedProofs:
                 marked_after_seconds(float(unfenced_worker.fence_seconds)) - _marked_seconds(world, unfenced_worker),
             )
             return f"{who}: all of its gang fell silent together; the checkpoint directory tells it to, by {until}"
-        errors = [view.marker_error for view in world.views.values() if view.marker_error]
+        errors = [view.fence_file_error for view in world.views.values() if view.fence_file_error]
         if errors:
             remedy = proofs.remedy(unfenced_worker)
             return f"{who}: it cannot be told in the checkpoint directory ({errors[0]}); mend that, or {remedy}"
@@ -121,7 +121,7 @@ class _Seen:
         dead: indices of the members whose ranks have ended for certain.
         kept: how many members have a pod from before.
         ages: attempt -> for how long those have been there who have come to it: the least, the most, and how many they are.
-        claims: what those tell who have written their attempt into the marker.
+        claims: what those tell who have written their attempt into the fence file.
         step_ages: the two youngest steps of which somebody tells who is heard, and who: of this attempt, and before the go
             of any.
         gone_on: attempt -> for how long one of those who are heard has been there.
@@ -150,7 +150,7 @@ def _look(world: JobWorld) -> _Seen:
         if worker_view.launcher is not None:
             ages.setdefault(worker_view.launcher.attempt, []).append(worker_view.launcher.attempt_age_seconds)
     record, heard = world.gang.spec if world.gang else None, [v for v in views if v.heard_age_seconds <= FRESH_SECONDS]
-    told = [v for v in heard if record is None or record.go is None or v.attempt == record.attempt]
+    told = [v for v in heard if record is None or record.start is None or v.attempt == record.attempt]
     steps = [(v.step_age_seconds, v) for v in told if v.step_age_seconds is not None]
     gone_on: dict[int, float] = {}
     ended: dict[int, float] = {}
@@ -164,7 +164,7 @@ def _look(world: JobWorld) -> _Seen:
         frozenset(worker_view.index for worker_view in kept if world.is_dead(worker_view.member.pod_uid)),
         len(kept),
         {attempt: (min(several), max(several), len(several)) for attempt, several in ages.items()},
-        tuple([view for view in views if view.marker_age_seconds is not None]),
+        tuple([view for view in views if view.fence_file_age_seconds is not None]),
         heapq.nsmallest(2, steps, key=lambda step: step[0]),
         gone_on,
         ended,
@@ -175,7 +175,11 @@ def _fenced(world: JobWorld, unfenced_worker: UnfencedWorker, counted_seconds: f
     """The same, its fence having counted for so long."""
     left = math.ceil(fenced_after_seconds(float(unfenced_worker.fence_seconds)) - counted_seconds)
     return unfenced_worker.model_copy(
-        update={"proof": Proof.FENCE, "left_seconds": max(0, left), "fenced_time": world.now + timedelta(seconds=left)}
+        update={
+            "proof": Proof.FENCE,
+            "remaining_seconds": max(0, left),
+            "fenced_time": world.now + timedelta(seconds=left),
+        }
     )
 
 
@@ -193,7 +197,7 @@ def _missing_seconds(world: JobWorld, unfenced_worker: UnfencedWorker, worker_vi
     silent = worker_view.launcher.heard_age_seconds if worker_view.launcher else math.inf
     heard_since = min(FRESH_SECONDS, silent - COMPLAINT_SECONDS)
     certain = [s for other, s in complaints if s >= COMPLAINT_SECONDS and other.heard_age_seconds <= heard_since]
-    if unfenced_worker.passes_news and _seen(world).dead - {worker_view.index}:
+    if unfenced_worker.gossips and _seen(world).dead - {worker_view.index}:
         certain.append(0.0)
     broken = _broken_seconds(world, unfenced_worker)
     return max([*certain, broken] if broken else certain, default=None)
@@ -203,7 +207,7 @@ def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | Non
     """For how long this worker's fence has been counting: from the last of an answer, a step, and its first missing peer."""
     if view is None:
         return 0.0
-    running = world.go_age_seconds if record.go else missing_seconds
+    running = world.go_age_seconds if record.start else missing_seconds
     return min(view.heard_age_seconds, _stepless_seconds(world, view), running, missing_seconds)
 
 
@@ -230,7 +234,7 @@ def _broken_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """
     seen = _seen(world)
     gone_on = [ages for attempt, ages in seen.ages.items() if attempt > unfenced_worker.attempt]
-    if unfenced_worker.passes_news:
+    if unfenced_worker.gossips:
         return max((most for _, most, _ in gone_on), default=0.0)
     is_only_one = world.gang is not None and world.gang.spec.unfenced_workers == [unfenced_worker]
     all_have = sum(count for _, _, count in gone_on) == seen.kept
@@ -265,29 +269,29 @@ def _is_rankless(view: LauncherView) -> bool:
 def _fence_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """For how long its fence still counts, as far as this leader has seen: until then it may have living ranks."""
     at_first = (
-        unfenced_worker.left_seconds
-        if unfenced_worker.left_seconds >= 0
+        unfenced_worker.remaining_seconds
+        if unfenced_worker.remaining_seconds >= 0
         else fenced_after_seconds(float(unfenced_worker.fence_seconds))
     )
     return at_first - proofs.age_seconds(world, unfenced_worker)
 
 
 def _marked_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """For how long the marker has told this pod's ranks to end; 0 while it does not."""
-    told = (v for v in _claims(world, unfenced_worker) if v.marker_lineage == unfenced_worker.marker)
-    return max((view.marker_age_seconds or 0.0 for view in told), default=0.0)
+    """For how long the fence file has told this pod's ranks to end; 0 while it does not."""
+    told = (v for v in _claims(world, unfenced_worker) if v.fence_file_id == unfenced_worker.fence_file_id)
+    return max((view.fence_file_age_seconds or 0.0 for view in told), default=0.0)
 
 
 def _claims(world: JobWorld, unfenced_worker: UnfencedWorker) -> list[LauncherView]:
-    """The launchers that have written an attempt after its own into the marker, each in the directory that it sees."""
-    return [view for view in _seen(world).claims if view.marker_attempt > unfenced_worker.attempt]
+    """The launchers that have written an attempt after its own into the fence file, each in the directory that it sees."""
+    return [view for view in _seen(world).claims if view.fence_file_attempt > unfenced_worker.attempt]
 
 
 def _is_elsewhere(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether the marker was written, and not where this pod's launcher reads it."""
+    """Whether the fence file was written, and not where this pod's launcher reads it."""
     claims = _claims(world, unfenced_worker)
-    return bool(unfenced_worker.marker and claims) and all(
-        view.marker_lineage != unfenced_worker.marker for view in claims
+    return bool(unfenced_worker.fence_file_id and claims) and all(
+        view.fence_file_id != unfenced_worker.fence_file_id for view in claims
     )
 
 

@@ -21,7 +21,7 @@ class PlainProofs:
             pod=worker_view.name,
             pod_uid=uid,
             node=worker_view.member.node,
-            boot=worker_view.member.boot
+            boot_id=worker_view.member.boot_id
             or (worker_view.node.boot_id[: proofs.BOOT_CHARACTERS] if worker_view.node else ""),
             fenced_time=world.now,
             attempt=record.attempt,

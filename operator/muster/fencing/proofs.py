@@ -31,14 +31,14 @@ def is_dead(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
 def _rebooted(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     node = world.fleet.nodes.get(unfenced_worker.node)
     boot = node.boot_id[:BOOT_CHARACTERS] if node else ""
-    return bool(boot and unfenced_worker.boot and boot != unfenced_worker.boot)
+    return bool(boot and unfenced_worker.boot_id and boot != unfenced_worker.boot_id)
 
 
 def removal_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """How much longer its kubelet has to be heard, which has nothing of this pod to run any more; it has no rank then."""
     grace = world.job.spec.pod.get("terminationGracePeriodSeconds")
     seconds = float(grace) if isinstance(grace, int) else DEFAULT_GRACE_SECONDS
-    return KUBELET_LISTS_SECONDS + seconds - world.disowned.get(unfenced_worker.pod_uid, 0.0)
+    return KUBELET_LISTS_SECONDS + seconds - world.removed_seconds.get(unfenced_worker.pod_uid, 0.0)
 
 
 def is_being_ended(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
@@ -59,7 +59,7 @@ def _patience_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 
 def unproved_seconds(world: JobWorld) -> float | None:
     """After how long silence is taken for death though nothing proves it; None: never."""
-    limit = world.job.spec.recovery.unproved_death_timeout_seconds
+    limit = world.job.spec.recovery.unfenced_timeout_seconds
     if limit is not None:
         return float(limit)
     return None if world.job.spec.launch.mode is LaunchMode.PLAIN else WHOLE_GANG_SECONDS
@@ -109,7 +109,7 @@ def remedy(unfenced_worker: UnfencedWorker) -> str:
 
 def from_its_kubelet(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
     """The proof that its node is about to give; "" where that is silent."""
-    if removal_left(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.disowned:
+    if removal_left(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.removed_seconds:
         until = by(world.now, removal_left(world, unfenced_worker))
         return f"{who(unfenced_worker)}: its node is heard, and has ended what Kubernetes does not know any more by {until}"
     if is_being_ended(world, unfenced_worker):
@@ -125,9 +125,9 @@ def from_nobody(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds
         because += ", and that node is gone from the cluster"
     nothing = f"{who(unfenced_worker)}{because}: nothing tells it to"
     if limit is None:
-        return f"{nothing}; {remedy(unfenced_worker)}, or set spec.recovery.unprovedDeathTimeoutSeconds"
+        return f"{nothing}; {remedy(unfenced_worker)}, or set spec.recovery.unfencedTimeoutSeconds"
     until = by(world.now, limit - silent_seconds)
-    return f"{nothing}, so that it gets time until {until} (spec.recovery.unprovedDeathTimeoutSeconds); {remedy(unfenced_worker)}"
+    return f"{nothing}, so that it gets time until {until} (spec.recovery.unfencedTimeoutSeconds); {remedy(unfenced_worker)}"
 
 
 def by(now: datetime, seconds: float) -> str:

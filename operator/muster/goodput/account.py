@@ -18,10 +18,10 @@ from muster.api.goodput import (
     MOST_AHEAD_SECONDS,
     TOLD,
     Account,
+    AttemptProgress,
     Bucket,
     Goodput,
-    Seen,
-    Stretch,
+    Segment,
     added,
 )
 from muster.api.trainingjob import Condition, ConditionStatus
@@ -72,8 +72,8 @@ class Split:
     """
 
     amounts: dict[str, int] = field(default_factory=dict)
-    made: Stretch | None = None
-    seen: Seen | None = None
+    made: Segment | None = None
+    seen: AttemptProgress | None = None
     taken_back: int = 0
     base: int = 0
     gone_back: int = 0
@@ -87,11 +87,11 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         spec: the record that is about to be committed, made of the one in the world.
     """
     record = world.gang.spec if world.gang else None
-    if record is not None and record.attempt == spec.attempt and (record.go is None) == (spec.go is None):
+    if record is not None and record.attempt == spec.attempt and (record.start is None) == (spec.start is None):
         return _noted(world, record, spec)
     fault = _new_fault(record, spec)
     account, split = closed(world, fault=fault)
-    if record is not None and record.go is not None:
+    if record is not None and record.start is not None:
         account = account.model_copy(update={"has_run": True})
     incidents = list(spec.incidents)
     if record is not None and record.account is not None and split.made is not None and split.seen is not None:
@@ -101,16 +101,16 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         incidents[-1] = fault.model_copy(update={"lost_milliseconds": lost, "trained": split.seen is not None})
         changes = {"failures": account.failures + 1, "failed_starts": account.failed_starts + (split.seen is None)}
         account = account.model_copy(update=changes)
-    if spec.go is not None and record is not None:
+    if spec.start is not None and record is not None:
         account, incidents = _caught_up(world, record, account, incidents)
     if (
-        spec.go is not None and spec.go.resume is not None
+        spec.start is not None and spec.start.resume is not None
     ):  # without, its first step tells where the program goes on from
-        account = with_first_checkpoint(account, spec.go.resume.step, world.now)
-        account, taken_back = cut(account, spec.go.resume.step)
+        account = with_first_checkpoint(account, spec.start.resume.step, world.now)
+        account, taken_back = cut(account, spec.start.resume.step)
         if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
             incidents[-1] = _costlier(incidents[-1], taken_back)
-    if spec.go is not None:
+    if spec.start is not None:
         account = _measured(world, spec, noted(world, account, spec.attempt))
     return spec.model_copy(update={"account": account, "incidents": incidents})
 
@@ -118,7 +118,7 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
 def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
     """The account with what the burn-in has measured; where nobody tells, and the nodes are the same, it is what it was."""
     found = measured_tflops(world, spec)
-    if found is None and not any(member.newcomer for member in spec.members):
+    if found is None and not any(member.is_replacement for member in spec.members):
         return account
     return account.model_copy(update={"measured_tflops": found})
 
@@ -134,22 +134,22 @@ def _caught_up(
     first = len(record.incidents)  # of those that no go has followed: it ended what ran last
     while first > 0 and record.incidents[first - 1].resumed_step is None:
         first -= 1
-    if first == len(record.incidents) or not account.stretches:
+    if first == len(record.incidents) or not account.segments:
         return account, found
-    top = account.stretches[-1].step
+    top = account.segments[-1].step
     last = min(last_step_of(world, record, found[first].attempt) or 0, MAX_STEP)
     if last <= top:
         return account, found
     found[first] = found[first].model_copy(update={"step": max(found[first].step or 0, last)})
-    return with_stretch(account, Stretch(after=top, step=last, gpus=held_gpus(world, record))), found
+    return with_stretch(account, Segment(after_step=top, step=last, gpus=held_gpus(world, record))), found
 
 
 def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
     account = record.account
-    if account is None or record.go is None:
+    if account is None or record.start is None:
         return spec
     found, _ = _evidence(world, record, account, _elapsed(account, world.now))
-    return spec.model_copy(update={"account": account.model_copy(update={"seen": found})})
+    return spec.model_copy(update={"account": account.model_copy(update={"progress": found})})
 
 
 def closed(
@@ -171,27 +171,32 @@ def closed(
         split = _split(world, record, account, elapsed, fault, ended=ended)
     account = account.model_copy(
         update={
-            "time": account.time + sum(split.amounts.values()) * MILLISECOND,
+            "counted_until": account.counted_until + sum(split.amounts.values()) * MILLISECOND,
             "milliseconds": added(account.milliseconds, split.amounts),
             "gpu_milliseconds": added(account.gpu_milliseconds, split.amounts, held_gpus(world, record)),
             "first_checkpoint_milliseconds": _first_checkpoint(world, record, account),
-            "is_told": account.is_told or split.made is not None,
-            "tells": sorted({*account.tells, *(each for each in TOLD if split.seen and each in split.seen.told)}),
+            "has_steps": account.has_steps or split.made is not None,
+            "reported_buckets": sorted(
+                {
+                    *account.reported_buckets,
+                    *(each for each in TOLD if split.seen and each in split.seen.reported_milliseconds),
+                }
+            ),
             **_metered(account, split.seen),
-            "seen": None,
+            "progress": None,
         }
     )
-    if record is not None and record.go is not None:
+    if record is not None and record.start is not None:
         account = learned(world, account, record.attempt)
     if split.made is not None:
         account, taken_back = cut(account, split.base)
-        account, _ = cut(account, split.made.after)  # the program has gone back further than it was started
+        account, _ = cut(account, split.made.after_step)  # the program has gone back further than it was started
         account = account.model_copy(update={"lost_steps": min(account.lost_steps + split.lost_steps, MAX_STEP)})
         account, split = with_stretch(account, split.made), replace(split, taken_back=taken_back)
     return account, split
 
 
-def _metered(account: Account, seen: Seen | None) -> dict[str, int]:
+def _metered(account: Account, seen: AttemptProgress | None) -> dict[str, int]:
     """What accelerators have used so far."""
     if seen is None:
         return {}
@@ -203,7 +208,7 @@ def _metered(account: Account, seen: Seen | None) -> dict[str, int]:
 
 
 def resumed(
-    incidents: Sequence[GangIncident], record: GangSpec, found: Seen, taken_back: int = 0
+    incidents: Sequence[GangIncident], record: GangSpec, found: AttemptProgress, taken_back: int = 0
 ) -> list[GangIncident]:
     """The incidents, the last one that a go has followed with when the first step after it was finished.
 
@@ -223,14 +228,14 @@ def resumed(
     return [*incidents[:last], back, *incidents[last + 1 :]]
 
 
-def _resumed_at(incident: GangIncident, record: GangSpec, found: Seen) -> datetime | None:
+def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress) -> datetime | None:
     """When the first step after it was finished, by the clock that gave the go; None where that was behind what had been told."""
-    if record.go is None or record.account is None:
+    if record.start is None or record.account is None:
         return None
-    latest = record.go.time + CLOCKS_AGREE_MILLISECONDS * MILLISECOND
-    if max(record.account.time, incident.time) > latest:
+    latest = record.start.time + CLOCKS_AGREE_MILLISECONDS * MILLISECOND
+    if max(record.account.counted_until, incident.time) > latest:
         return None
-    return max(record.account.time + found.first * MILLISECOND, incident.time)
+    return max(record.account.counted_until + found.first_step_milliseconds * MILLISECOND, incident.time)
 
 
 def _costlier(incident: GangIncident, taken_back: int) -> GangIncident:
@@ -245,7 +250,7 @@ def _begun(world: JobWorld) -> Account:
     """An account that begins with the creation, by the leader's clock: the API server has noted it by its own."""
     created = world.job.metadata.creation_timestamp or world.now
     begun = min(created + timedelta(seconds=ahead_seconds(world)), world.now)
-    return Account(begun=begun, time=begun)
+    return Account(creation_time=begun, counted_until=begun)
 
 
 def ahead_seconds(world: JobWorld) -> int:
@@ -257,7 +262,7 @@ def ahead_seconds(world: JobWorld) -> int:
 
 def _elapsed(account: Account, now: datetime) -> int:
     """Milliseconds that the leader's clock shows beyond what is counted; none while it has gone back."""
-    return max((now - account.time) // MILLISECOND, 0)
+    return max((now - account.counted_until) // MILLISECOND, 0)
 
 
 def held_gpus(world: JobWorld, record: GangSpec | None) -> int:
@@ -298,14 +303,14 @@ def _first_checkpoint(world: JobWorld, record: GangSpec | None, account: Account
     if account.first_checkpoint_milliseconds is not None or record is None:
         return account.first_checkpoint_milliseconds
     told = world.job.status.goodput
-    if told is not None and told.first_checkpoint_seconds is not None and told.begun == account.begun:
+    if told is not None and told.first_checkpoint_seconds is not None and told.creation_time == account.creation_time:
         return min(told.first_checkpoint_seconds * 1000, LONGEST_MILLISECONDS)
-    if record.go is None:
+    if record.start is None:
         return None
-    resume = record.go.resume.step if record.go.resume else 0
+    resume = record.start.resume.step if record.start.resume else 0
     views = (view for view in world.views.values() if view.attempt == record.attempt)
-    if any(c.step > resume and c.judged and not c.torn for view in views for c in view.checkpoints):
-        return max((world.now - account.begun) // MILLISECOND, 0)
+    if any(c.step > resume and c.verified and not c.incomplete for view in views for c in view.checkpoints):
+        return max((world.now - account.creation_time) // MILLISECOND, 0)
     return None
 
 
@@ -326,7 +331,7 @@ def _split(
         return Split(added({}, {Bucket.UNKNOWN: elapsed}))
     if record is None:
         return Split(_without_nodes(world, record, account, elapsed))
-    if record.go is not None:
+    if record.start is not None:
         return _ran(world, record, account, elapsed, fault, ended=ended)
     borne_out = _borne_out(world, elapsed)
     rest = {Bucket.UNKNOWN: elapsed - borne_out}
@@ -362,9 +367,9 @@ def _start(account: Account) -> Bucket:
 
 def open_bucket(world: JobWorld, record: GangSpec, goodput: Goodput) -> Bucket:
     """Where the time since these figures belongs, as far as is known before the phase is over; suspensions apart."""
-    account = record.account or Account(begun=goodput.begun, time=goodput.time)
-    if record.go is not None:
-        return _start(account) if account.is_told and goodput.seen is None else Bucket.UNKNOWN
+    account = record.account or Account(creation_time=goodput.creation_time, counted_until=goodput.counted_until)
+    if record.start is not None:
+        return _start(account) if account.has_steps and goodput.progress is None else Bucket.UNKNOWN
     placed = bool(record.members) and all(member.node for member in record.members)
     return _start(account) if placed else _queue(account)
 
@@ -415,12 +420,12 @@ def _ran(
             return Split(added({}, {Bucket.UNKNOWN: elapsed}))
         return Split(_without_a_step(world, record, account, broken, elapsed))
     split = _made(world, record, account, found)
-    tail, interval = elapsed - found.last, _interval(record, account, found)
+    tail, interval = elapsed - found.last_step_milliseconds, _interval(record, account, found)
     if not is_told_now:  # nobody tells how it went on
         return _and(split, {Bucket.UNKNOWN: tail})
     if ended:
         return _and(split, {Bucket.FINISHING: tail})
-    under_way = max(broken - found.last, 0)
+    under_way = max(broken - found.last_step_milliseconds, 0)
     if interval:
         under_way = min(under_way, STEPS_UNDER_WAY * interval)
     if fault is not None and fault.reason == Kind.HANG:
@@ -435,7 +440,7 @@ def _and(split: Split, more: dict[Bucket, int]) -> Split:
 
 def _stepped(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> Split:
     """From the go to the newest step."""
-    if record is None or record.go is None or record.account is None:
+    if record is None or record.start is None or record.account is None:
         return Split()
     found, _ = _evidence(world, record, account, elapsed)
     if found is None:
@@ -447,7 +452,7 @@ def _without_a_step(world: JobWorld, record: GangSpec, account: Account, broken:
     """Starting, where launchers say that there was no step, and the program is one that tells them."""
     views = [view for view in world.views.values() if view.attempt == record.attempt]
     no_step = bool(views) and all(view.step is None for view in views)
-    if not no_step or not (account.is_told or elapsed < UNSEEN_MILLISECONDS):
+    if not no_step or not (account.has_steps or elapsed < UNSEEN_MILLISECONDS):
         return added({}, {Bucket.UNKNOWN: elapsed})
     lived = max(milliseconds(view.started_age_seconds) for view in views) + STARTED_WITHIN_MILLISECONDS
     late = max(elapsed - lived, 0)
@@ -456,16 +461,20 @@ def _without_a_step(world: JobWorld, record: GangSpec, account: Account, broken:
     return added({}, split)
 
 
-def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int) -> tuple[Seen | None, bool]:
+def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int) -> tuple[AttemptProgress | None, bool]:
     """How far the ranks have come, and whether a launcher says so now.
 
     Where none does any more, the record or what people were told last does: whichever is newer.
     """
     now, status, found = told_now(world, record, elapsed), world.job.status, None
-    if status.goodput is not None and status.attempt == record.attempt and status.goodput.begun == account.begun:
-        found = status.goodput.seen
-    if found is None or (account.seen is not None and account.seen.made > found.made):
-        found = account.seen
+    if (
+        status.goodput is not None
+        and status.attempt == record.attempt
+        and status.goodput.creation_time == account.creation_time
+    ):
+        found = status.goodput.progress
+    if found is None or (account.progress is not None and account.progress.made > found.made):
+        found = account.progress
     if now is None:
         return (None if found is None else _within(found, elapsed)), False
     # A launcher whose ranks are gone tells no more of what they have used.
@@ -475,60 +484,75 @@ def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int)
     return now, True
 
 
-def _within(found: Seen, elapsed: int) -> Seen:
+def _within(found: AttemptProgress, elapsed: int) -> AttemptProgress:
     """The evidence as far as it fits into what has elapsed: the clock may have gone back since it was noted."""
-    last = min(found.last, elapsed)
-    first = min(found.first, last)
-    return found.model_copy(update={"last": last, "first": first, "started": min(found.started, first)})
+    last = min(found.last_step_milliseconds, elapsed)
+    first = min(found.first_step_milliseconds, last)
+    return found.model_copy(
+        update={
+            "last_step_milliseconds": last,
+            "first_step_milliseconds": first,
+            "start_milliseconds": min(found.start_milliseconds, first),
+        }
+    )
 
 
-def _base(record: GangSpec, account: Account, found: Seen) -> int:
+def _base(record: GangSpec, account: Account, found: AttemptProgress) -> int:
     """The step after which those of this attempt were made: the program may have gone back further than it was told.
 
     One that was told nothing may have found a checkpoint itself. Where its lines lie apart is known, or steps were made before, its first
     line tells where it goes on from; else it has begun with step 1 only if there was time for all steps since.
     """
-    if record.go is not None and record.go.resume is not None:
-        resume = record.go.resume.step
+    if record.start is not None and record.start.resume is not None:
+        resume = record.start.resume.step
         return resume if found.first_step > resume else max(found.first_step - 1, 0)
-    if account.stretches or found.stride:
-        return max(found.first_step - max(found.stride, 1), 0)
-    from_nothing = found.pace_milliseconds * found.first_step <= found.first - found.started
+    if account.segments or found.step_stride:
+        return max(found.first_step - max(found.step_stride, 1), 0)
+    from_nothing = (
+        found.pace_milliseconds * found.first_step <= found.first_step_milliseconds - found.start_milliseconds
+    )
     return 0 if from_nothing else max(found.first_step - 1, 0)
 
 
-def _interval(record: GangSpec, account: Account, found: Seen) -> int:
+def _interval(record: GangSpec, account: Account, found: AttemptProgress) -> int:
     """Milliseconds between two steps that are told: a program may print only some of them."""
-    return found.pace_milliseconds * (found.stride or max(found.first_step - _base(record, account, found), 1))
+    return found.pace_milliseconds * (found.step_stride or max(found.first_step - _base(record, account, found), 1))
 
 
-def _made(world: JobWorld, record: GangSpec, account: Account, found: Seen) -> Split:
+def _made(world: JobWorld, record: GangSpec, account: Account, found: AttemptProgress) -> Split:
     """The steps of the attempt, and all up to the newest one in buckets."""
-    late = max(found.started - STARTED_WITHIN_MILLISECONDS, 0)
+    late = max(found.start_milliseconds - STARTED_WITHIN_MILLISECONDS, 0)
     base = _base(record, account, found)
-    after = base if found.back_to is None else min(base, found.back_to)
+    after = base if found.lowest_restarted_step is None else min(base, found.lowest_restarted_step)
     # The first step that is told ends several where only some are printed; what the first one took longer is start.
-    early = min(found.pace_milliseconds * max(found.first_step - base, 0), found.first - found.started)
-    work = found.last - found.first + early
+    early = min(
+        found.pace_milliseconds * max(found.first_step - base, 0),
+        found.first_step_milliseconds - found.start_milliseconds,
+    )
+    work = found.last_step_milliseconds - found.first_step_milliseconds + early
     # All of them, where it has gone back to before the first one.
-    gone_back = min(found.lost + (early if after < base else 0), work)
+    gone_back = min(found.lost_milliseconds + (early if after < base else 0), work)
     amounts, rest = dict[str, int](), work - gone_back
     for bucket in TOLD:
-        amounts[bucket] = min(found.told.get(bucket, 0), rest)
+        amounts[bucket] = min(found.reported_milliseconds.get(bucket, 0), rest)
         rest -= amounts[bucket]
     amounts = added(amounts, {Bucket.COMPUTE: rest})
-    made = Stretch(after=after, step=max(found.step, after + 1), gpus=held_gpus(world, record), milliseconds=amounts)
+    made = Segment(
+        after_step=after, step=max(found.step, after + 1), gpus=held_gpus(world, record), milliseconds=amounts
+    )
     begin = Bucket.UNKNOWN if _is_untimed(record, found, base) else _start(account)
-    others = added({Bucket.LOST_WORK: gone_back, Bucket.UNKNOWN: late}, {begin: found.last - work - late})
+    others = added(
+        {Bucket.LOST_WORK: gone_back, Bucket.UNKNOWN: late}, {begin: found.last_step_milliseconds - work - late}
+    )
     # Those that were made before this attempt are taken out of their stretches.
     lost_steps = max(found.lost_steps - (base - after), 0)
     return Split(added(amounts, others), made, found, base=base, gone_back=gone_back, lost_steps=lost_steps)
 
 
-def _is_untimed(record: GangSpec, found: Seen, base: int) -> bool:
+def _is_untimed(record: GangSpec, found: AttemptProgress, base: int) -> bool:
     """Whether several steps were made before the only line, which prints no pace: what is start and what is training is unknown."""
-    resume = record.go.resume if record.go is not None else None
-    several = found.step - base > 1 or (resume is None and not found.stride and found.step > 1)
+    resume = record.start.resume if record.start is not None else None
+    several = found.step - base > 1 or (resume is None and not found.step_stride and found.step > 1)
     return several and not found.pace_milliseconds
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from muster.api.gang import GangSpec
-from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Bucket, Seen
+from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, AttemptProgress, Bucket
 from muster.api.throughput import MAX_PEAK
 from muster.goodput.history import words
 from muster.protocol.checks import CheckReport
@@ -29,7 +29,7 @@ MOST_STEPS = 10**6
 """Of a rank that tells no pace."""
 
 
-def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> Seen | None:
+def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress | None:
     """What launchers say; None where none tells of a step.
 
     Of several the one that has made most steps speaks for the gang: a step proves that all were alive when it was
@@ -59,7 +59,7 @@ def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> Seen | None:
     return _with_stall(_with_waits(seen.model_copy(update=printed), views), views)
 
 
-def _with_waits(seen: Seen, views: Sequence[LauncherView]) -> Seen:
+def _with_waits(seen: AttemptProgress, views: Sequence[LauncherView]) -> AttemptProgress:
     """The evidence with what the gang has waited for.
 
     The slowest loader holds up all, and the others wait for it in a collective. So the input wait is the longest of any
@@ -72,22 +72,24 @@ def _with_waits(seen: Seen, views: Sequence[LauncherView]) -> Seen:
         for view in views
         if view.communication_seconds is not None
     ]
-    told = dict(seen.told)
+    told = dict(seen.reported_milliseconds)
     if inputs:
         told[Bucket.INPUT_WAIT.value] = milliseconds(longest)
     if spent:
         told[Bucket.COMMUNICATION.value] = milliseconds(min(spent))
-    return seen.model_copy(update={"told": told})
+    return seen.model_copy(update={"reported_milliseconds": told})
 
 
-def _with_stall(seen: Seen, views: Sequence[LauncherView]) -> Seen:
+def _with_stall(seen: AttemptProgress, views: Sequence[LauncherView]) -> AttemptProgress:
     """The evidence with what saves have cost: where no program tells, as that launcher has measured that knows of most saves."""
     if any(view.checkpoint_stall_seconds is not None for view in views):
         return seen
     best = max(views, key=lambda view: view.measured_saves)
     stall = milliseconds(best.measured_stall_seconds)
-    told = {**seen.told, Bucket.CHECKPOINT_STALL.value: stall} if stall else seen.told
-    return seen.model_copy(update={"told": told, "measured_saves": min(max(best.measured_saves, 0), MAX_STEP)})
+    told = {**seen.reported_milliseconds, Bucket.CHECKPOINT_STALL.value: stall} if stall else seen.reported_milliseconds
+    return seen.model_copy(
+        update={"reported_milliseconds": told, "measured_saves": min(max(best.measured_saves, 0), MAX_STEP)}
+    )
 
 
 def _whole(printed: float | None, times: int = 1) -> int:
@@ -143,30 +145,30 @@ def _order(view: LauncherView) -> tuple[int, float]:
     return (view.step or 0) + view.lost_steps, view.first_step_age_seconds or 0.0
 
 
-def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> Seen:
-    before = record.account.seen if record.account else None
+def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> AttemptProgress:
+    before = record.account.progress if record.account else None
     last = ago(elapsed, view.step_age_seconds)
     first = min(ago(elapsed, view.first_step_age_seconds), last)
     joules, metered = _metered(world, record)
-    lost_steps = view.lost_steps if view.back_to is not None else 0
+    lost_steps = view.lost_steps if view.lowest_restarted_step is not None else 0
     first_step = min(view.first_step or 0, (view.step or 0) + lost_steps)  # it may have gone back to before the first
     stall = view.checkpoint_stall_seconds
-    return Seen(
-        started=min(ago(elapsed, view.started_age_seconds), first),
-        first=first,
-        last=last,
+    return AttemptProgress(
+        start_milliseconds=min(ago(elapsed, view.started_age_seconds), first),
+        first_step_milliseconds=first,
+        last_step_milliseconds=last,
         first_step=first_step,
         step=view.step or 0,
         step_milliseconds=milliseconds(view.step_seconds),
-        step_p90_milliseconds=0 if (view.stride or 1) > 1 else milliseconds(view.step_p90_seconds),
-        stride=max(view.stride or 0, 0),
+        step_p90_milliseconds=0 if (view.step_stride or 1) > 1 else milliseconds(view.step_p90_seconds),
+        step_stride=max(view.step_stride or 0, 0),
         lost_steps=lost_steps,
-        lost=min(milliseconds(view.lost_seconds), last - first) if lost_steps else 0,
-        back_to=view.back_to if lost_steps else None,
+        lost_milliseconds=min(milliseconds(view.lost_seconds), last - first) if lost_steps else 0,
+        lowest_restarted_step=view.lowest_restarted_step if lost_steps else None,
         joules=joules,
         metered_gpu_milliseconds=metered,
         checkpoint_steps=_interval(view) or (before.checkpoint_steps if before else 0),
-        told={} if stall is None else {Bucket.CHECKPOINT_STALL.value: milliseconds(stall)},
+        reported_milliseconds={} if stall is None else {Bucket.CHECKPOINT_STALL.value: milliseconds(stall)},
     )
 
 
@@ -192,7 +194,7 @@ def _interval(view: LauncherView) -> int:
 
     One that was saved out of turn, before a planned leave or because it was the best so far, tells of no interval.
     """
-    steps = sorted({c.step for c in view.checkpoints if c.judged and not c.torn})
+    steps = sorted({c.step for c in view.checkpoints if c.verified and not c.incomplete})
     return statistics.median_high([later - step for step, later in pairwise(steps)]) if len(steps) > 1 else 0
 
 
@@ -202,9 +204,9 @@ def burn_in_milliseconds(world: JobWorld, record: GangSpec) -> int:
     Nodes that were there before were tested before, unless what is tested is why their results were wrong.
     """
     everybody = record.open_corruption is not None or (
-        record.go is None and not any(m.newcomer for m in record.members)
+        record.start is None and not any(m.is_replacement for m in record.members)
     )
-    nodes = (member.node for member in record.members if everybody or member.newcomer)
+    nodes = (member.node for member in record.members if everybody or member.is_replacement)
     checkers = (world.checkers[node] for node in nodes if node in world.checkers)
     return max((sum(milliseconds(answer.seconds) for answer in each.report.answers) for each in checkers), default=0)
 

@@ -8,7 +8,7 @@ save that stops the training is not.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from muster.api.goodput import MAX_STEP, PRODUCTIVE, Account, Bucket, Goodput, Seen, added
+from muster.api.goodput import MAX_STEP, PRODUCTIVE, Account, AttemptProgress, Bucket, Goodput, added
 from muster.goodput.stretches import cut
 
 NOTHING_SAVED = -1
@@ -87,7 +87,7 @@ def progress_share(accounts: Iterable[tuple[Mapping[str, int], bool]]) -> float 
     return part / whole if whole else None
 
 
-def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: KeptWork) -> Goodput:
+def figures(account: Account, seen: AttemptProgress | None, before: Goodput | None, kept: KeptWork) -> Goodput:
     """The figures.
 
     Args:
@@ -95,11 +95,13 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
         seen: how far the ranks of the current attempt have come, where they run.
         before: what was told last; of it stays what cannot be seen between two attempts.
     """
-    if before is not None and before.begun != account.begun:  # another job's, or from before a record was made anew
+    if (
+        before is not None and before.creation_time != account.creation_time
+    ):  # another job's, or from before a record was made anew
         before = None
     account = settled(account, kept)
     productive = account.amount(*PRODUCTIVE)
-    is_timed = productive > 0 or not account.stretches
+    is_timed = productive > 0 or not account.segments
     is_told = is_timed and (kept.is_known or kept.succeeded)
     unsaved = _without_unsaved(account, kept)[1] // 1000 if kept.is_known and not kept.ended else None
     wall = sum(account.milliseconds.values())
@@ -109,8 +111,8 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
     interval = seen.checkpoint_steps if seen else 0
     stall = _stall(seen) if seen else None
     return Goodput(
-        begun=account.begun,
-        time=account.time,
+        creation_time=account.creation_time,
+        counted_until=account.counted_until,
         seconds=whole_seconds(account.milliseconds),
         gpu_seconds=whole_seconds(account.gpu_milliseconds),
         ettr_permille=_permille(productive, wanted) if is_told else None,
@@ -120,11 +122,11 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
         failures=account.failures,
         failed_starts=account.failed_starts,
         steps=_steps(account) if is_timed else None,
-        tells=account.tells,
+        reported_buckets=account.reported_buckets,
         lost_steps=account.lost_steps,
         first_checkpoint_seconds=first // 1000 if first is not None else None,
         step_milliseconds=step or (before.step_milliseconds if before else None),
-        step_stride=max(seen.stride, 1) if seen and step else before.step_stride if before else 1,
+        step_stride=max(seen.step_stride, 1) if seen and step else before.step_stride if before else 1,
         # It belongs to the median beside it: of an attempt that has just begun there is none yet.
         step_p90_milliseconds=slow or (before.step_p90_milliseconds if before and not step else None),
         checkpoint_steps=interval or (before.checkpoint_steps if before else None),
@@ -138,7 +140,7 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None, kept: K
         measured_tflops=account.measured_tflops,
         joules=account.joules,
         metered_gpu_seconds=account.metered_gpu_milliseconds // 1000,
-        seen=seen,
+        progress=seen,
     )
 
 
@@ -168,15 +170,15 @@ def _permille(part: int, whole: int) -> int | None:
 
 def _steps(account: Account) -> int:
     """Steps that count. The few that were made after the last report before a failure have no time, and are left out of rates."""
-    counted = (each.step - each.after for each in account.stretches if sum(each.milliseconds.values()))
+    counted = (each.step - each.after_step for each in account.segments if sum(each.milliseconds.values()))
     return min(sum(max(each, 0) for each in counted), MAX_STEP)
 
 
-def _stall(seen: Seen) -> int | None:
+def _stall(seen: AttemptProgress) -> int | None:
     """For how long one save stops the training; None where the program does not tell and nobody has measured it, or it has not saved."""
     if seen.measured_saves:
-        return seen.told.get(Bucket.CHECKPOINT_STALL, 0) // seen.measured_saves
-    told = seen.told.get(Bucket.CHECKPOINT_STALL)
+        return seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL, 0) // seen.measured_saves
+    told = seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL)
     each = seen.checkpoint_steps
     saves = (
         seen.made // each - max(seen.first_step - 1, 0) // each if each else 0

@@ -74,7 +74,7 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
         state = Ending.SUCCEEDED if end.result is CompletionResult.SUCCEEDED else Ending.FAILED
         ended, message = end.reason, end.message
     taken = min(sum(goodput.gpu_seconds.get(bucket, 0) for bucket in TAKEN), LONGEST_MILLISECONDS)
-    took = _took(job, gang, goodput.time)
+    took = _took(job, gang, goodput.counted_until)
     taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN)
     # What is longer than all of them can have been was spent suspended.
     weights = levelled([each.seconds for each in took], taken_seconds)
@@ -96,8 +96,8 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
             gpu_model=words(goodput.gpu_model or model, LABEL_LENGTH),
             gpus=job.spec.nodes * job.spec.gpus_per_node,
             nodes=job.spec.nodes,
-            begun=goodput.begun,
-            end=goodput.time,
+            creation_time=goodput.creation_time,
+            end_time=goodput.counted_until,
             state=state,
             reason=words(ended, 64),
             message=words(message, MESSAGE_LENGTH),
@@ -122,8 +122,8 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
             first_checkpoint_seconds=goodput.first_checkpoint_seconds,
             fingerprints=goodput.fingerprints,
             causes=causes,
-            blamed=blamed[:MAX_BLAMED],
-            blamed_others=len(blamed) - len(blamed[:MAX_BLAMED]),
+            blamed_nodes=blamed[:MAX_BLAMED],
+            other_blamed_nodes=len(blamed) - len(blamed[:MAX_BLAMED]),
         )
     )
 
@@ -131,7 +131,9 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
 def last_known(job: TrainingJob, gang: Gang | None) -> Goodput | None:
     """The figures without a look at launchers: the status's, or the account's where it has come further."""
     told, account = job.status.goodput, gang.spec.account if gang else None
-    if account is None or (told is not None and told.begun == account.begun and told.time >= account.time):
+    if account is None or (
+        told is not None and told.creation_time == account.creation_time and told.counted_until >= account.counted_until
+    ):
         return told if told is None or job.status.completion is not None else given_up(told)
     found = figures(account, None, told, kept_work(job, gang))
     return found.model_copy(update={"failures_by_class": by_class(gang.spec.incidents if gang else ())})
@@ -177,8 +179,10 @@ def fitted(spec: EndedJobSpec) -> EndedJobSpec:
     while size(spec) > MAX_SPEC_BYTES:
         if len(spec.fingerprints) > 1:
             spec = spec.model_copy(update={"fingerprints": spec.fingerprints[1:]})
-        elif spec.blamed and (len(spec.blamed) > WORST or not spec.message):
-            spec = spec.model_copy(update={"blamed": spec.blamed[:-1], "blamed_others": spec.blamed_others + 1})
+        elif spec.blamed_nodes and (len(spec.blamed_nodes) > WORST or not spec.message):
+            spec = spec.model_copy(
+                update={"blamed_nodes": spec.blamed_nodes[:-1], "other_blamed_nodes": spec.other_blamed_nodes + 1}
+            )
         elif spec.message:
             spec = spec.model_copy(update={"message": ""})
         elif len(spec.causes) > 1:

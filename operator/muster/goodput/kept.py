@@ -23,7 +23,7 @@ def is_kept(one: Kept, competing: datetime | None, policy: History, now: datetim
     Args:
         competing: as `competing_ends` has it for its namespace.
     """
-    if policy.limit == 0 or one.end < now - timedelta(days=policy.max_age_days):
+    if policy.max_jobs == 0 or one.end < now - timedelta(days=policy.max_age_days):
         return False
     return competing is None or one.end > competing
 
@@ -39,7 +39,7 @@ def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime
     for end, namespace in known:
         counts[namespace] = counts.get(namespace, 0) + 1
         oldest[namespace] = min(end, oldest.get(namespace, end))
-    if sum(counts.values()) < policy.limit:
+    if sum(counts.values()) < policy.max_jobs:
         return {}
     most = max(counts.values(), default=0)
     return {namespace: oldest[namespace] for namespace, count in counts.items() if count + 1 >= most}
@@ -52,8 +52,8 @@ def missing(known: Collection[Kept], policy: History, since: datetime | None, no
         known: all that are kept.
         since: what is asked for begins then; None: with the oldest account.
     """
-    if policy.limit == 0:
-        return ["jobs that end leave no account: spec.history.limit of the FleetPolicy is 0"]
+    if policy.max_jobs == 0:
+        return ["jobs that end leave no account: spec.history.maxJobs of the FleetPolicy is 0"]
     found = []
     oldest = now - timedelta(days=policy.max_age_days)
     if since is not None and since < oldest:
@@ -69,7 +69,7 @@ def missing(known: Collection[Kept], policy: History, since: datetime | None, no
         )
         found.append(
             f"jobs of {names} that ended before {max(full.values()):%Y-%m-%d %H:%M} UTC may be missing: the history is full "
-            f"({policy.limit} accounts, spec.history.limit of the FleetPolicy)"
+            f"({policy.max_jobs} accounts, spec.history.max_jobs of the FleetPolicy)"
         )
     return found
 
@@ -80,8 +80,8 @@ def surplus(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:
     Each is the oldest of the namespace of which most are kept then: a tenant with many short jobs pushes out accounts of
     its own once it has as many as the largest other one.
     """
-    over = len(known) - policy.limit
-    if policy.limit == 0 or over <= 0:
+    over = len(known) - policy.max_jobs
+    if policy.max_jobs == 0 or over <= 0:
         return []
     names: dict[str, list[tuple[datetime, str]]] = {}
     for name, one in known.items():

@@ -29,12 +29,12 @@ def late(goodput: Goodput) -> timedelta:
 
 def up_to(goodput: Goodput, now: datetime) -> Goodput:
     """The figures at a moment of the clock that they go by: with the open phase, once it is long enough to count."""
-    return goodput if now - goodput.time <= late(goodput) else phase_closed(goodput, now)
+    return goodput if now - goodput.counted_until <= late(goodput) else phase_closed(goodput, now)
 
 
 def phase_closed(goodput: Goodput, now: datetime) -> Goodput:
     """The figures with the open phase counted up to this moment, however short; it goes on from there."""
-    phase, passed = goodput.open_phase, now - goodput.time
+    phase, passed = goodput.open_phase, now - goodput.counted_until
     if phase is None or passed <= timedelta(0):
         return goodput
     bucket, seconds = _bucket(goodput, passed), passed // timedelta(seconds=1)
@@ -42,9 +42,9 @@ def phase_closed(goodput: Goodput, now: datetime) -> Goodput:
     productive = sum(spent.get(each, 0) for each in PRODUCTIVE)
     wanted = sum(spent.values()) - spent.get(Bucket.SUSPENDED, 0)
     after_queue = wanted - spent.get(Bucket.QUEUED, 0)
-    time, is_told = goodput.time + timedelta(seconds=seconds), not goodput.progress_unknown
+    time, is_told = goodput.counted_until + timedelta(seconds=seconds), not goodput.progress_unknown
     changes = {
-        "time": time,
+        "counted_until": time,
         "seconds": spent,
         "gpu_seconds": added(goodput.gpu_seconds, {bucket: seconds}, phase.gpus),
         "ettr_permille": productive * 1000 // wanted if wanted > 0 and is_told else None,
@@ -58,7 +58,7 @@ def _bucket(goodput: Goodput, passed: timedelta) -> Bucket:
     """The bucket of the open phase after it has lasted for so long."""
     assert goodput.open_phase is not None
     bucket = goodput.open_phase.bucket
-    if bucket != Bucket.UNKNOWN or goodput.seen is not None or goodput.step_milliseconds or passed >= UNSEEN:
+    if bucket != Bucket.UNKNOWN or goodput.progress is not None or goodput.step_milliseconds or passed >= UNSEEN:
         return bucket
     has_run = any(goodput.seconds.get(each, 0) for each in _HAS_RUN)
     return Bucket.RESTARTING if has_run else Bucket.STARTING
@@ -77,9 +77,9 @@ def _waiting(job: TrainingJob) -> Goodput | None:
         return None
     bucket = Bucket.SUSPENDED if status.state == "Suspended" else Bucket.QUEUED
     phase = OpenPhase(bucket=bucket, since=created, gpus=0)
-    return Goodput(begun=created, time=created, open_phase=phase)
+    return Goodput(creation_time=created, counted_until=created, open_phase=phase)
 
 
 def ahead(goodput: Goodput | None) -> timedelta:
     """By how much the clock that these figures go by is ahead of the API server's."""
-    return timedelta(seconds=goodput.ahead_seconds if goodput is not None else 0)
+    return timedelta(seconds=goodput.clock_ahead_seconds if goodput is not None else 0)

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from muster.api.goodput import MAX_STEP, MAX_STRETCHES, Account, Bucket, Stretch, added
+from muster.api.goodput import MAX_STEP, MAX_STRETCHES, Account, Bucket, Segment, added
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -13,10 +13,12 @@ def with_first_checkpoint(account: Account, step: int | None, now: datetime) -> 
     Args:
         step: of a complete checkpoint; None: none is known.
     """
-    is_own = step is not None and any(each.after < step <= each.step for each in account.stretches)
+    is_own = step is not None and any(each.after_step < step <= each.step for each in account.segments)
     if account.first_checkpoint_milliseconds is not None or not is_own:
         return account
-    return account.model_copy(update={"first_checkpoint_milliseconds": max((now - account.begun) // MILLISECOND, 0)})
+    return account.model_copy(
+        update={"first_checkpoint_milliseconds": max((now - account.creation_time) // MILLISECOND, 0)}
+    )
 
 
 def cut(account: Account, step: int) -> tuple[Account, int]:
@@ -25,24 +27,24 @@ def cut(account: Account, step: int) -> tuple[Account, int]:
     Returns:
         the account, and how many milliseconds of it were lost.
     """
-    top = account.stretches[-1].step if account.stretches else step
+    top = account.segments[-1].step if account.segments else step
     if top <= step:
         return account, 0
     kept, lost, gpu_lost, lost_steps = [], dict[str, int](), dict[str, int](), 0
-    for stretch in account.stretches:
+    for stretch in account.segments:
         if stretch.step <= step:
             kept.append(stretch)
             continue
-        beyond, all_of_them = stretch.step - max(stretch.after, step), max(stretch.step - stretch.after, 1)
+        beyond, all_of_them = stretch.step - max(stretch.after_step, step), max(stretch.step - stretch.after_step, 1)
         gone = {name: amount * beyond // all_of_them for name, amount in stretch.milliseconds.items()}
         lost, gpu_lost, lost_steps = added(lost, gone), added(gpu_lost, gone, stretch.gpus), lost_steps + beyond
-        if stretch.after < step:
+        if stretch.after_step < step:
             rest = {"step": step, "milliseconds": added(stretch.milliseconds, gone, -1)}
             kept.append(stretch.model_copy(update=rest))
     changes = {
         "milliseconds": _moved(account.milliseconds, lost),
         "gpu_milliseconds": _moved(account.gpu_milliseconds, gpu_lost),
-        "stretches": kept,
+        "segments": kept,
         "lost_steps": min(account.lost_steps + lost_steps, MAX_STEP),
     }
     return account.model_copy(update=changes), sum(lost.values())
@@ -54,13 +56,13 @@ def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
     return added(added(amounts, taken, -1), {Bucket.LOST_WORK: sum(taken.values())})
 
 
-def with_stretch(account: Account, made: Stretch) -> Account:
+def with_stretch(account: Account, made: Segment) -> Account:
     """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as many GPUs, and
     had followed upon each other: between them may lie steps that are taken back already, of which a checkpoint was used all the same."""
-    stretches = [*account.stretches, made]
+    stretches = [*account.segments, made]
     if len(stretches) > MAX_STRETCHES:
         first, second, *others = stretches
         both = added(first.milliseconds, second.milliseconds)
-        after = second.after - (first.step - first.after)
-        stretches = [second.model_copy(update={"after": after, "milliseconds": both}), *others]
-    return account.model_copy(update={"stretches": stretches})
+        after = second.after_step - (first.step - first.after_step)
+        stretches = [second.model_copy(update={"after_step": after, "milliseconds": both}), *others]
+    return account.model_copy(update={"segments": stretches})

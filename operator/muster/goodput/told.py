@@ -46,12 +46,15 @@ def told(
         return found
     bucket = Bucket.SUSPENDED if suspended else open_bucket(world, record, found)
     gpus = held_gpus(world, record)
-    if before is not None and (before.begun, before.time) == (found.begun, found.time):
+    if before is not None and (before.creation_time, before.counted_until) == (
+        found.creation_time,
+        found.counted_until,
+    ):
         phase = before.open_phase
         if phase is not None and (phase.bucket, phase.gpus) == (bucket, gpus):
             return found.model_copy(update={"open_phase": phase})
         found = phase_closed(found.model_copy(update={"open_phase": phase}), world.now)
-    return found.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=found.time, gpus=gpus)})
+    return found.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=found.counted_until, gpus=gpus)})
 
 
 def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
@@ -65,26 +68,34 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
     if record is None or record.account is None or world.job.status.completion is not None:
         return before
     account = record.account
-    known = before is not None and before.begun == account.begun and before.time >= account.time
+    known = (
+        before is not None
+        and before.creation_time == account.creation_time
+        and before.counted_until >= account.counted_until
+    )
     saved = world.job.status.checkpoint
     # The status is written for it anyway.
     saved_since = kept.step is not None and (saved is None or saved.step != kept.step)
     if known and not (kept.ended or saved_since) and world.job.status.attempt == record.attempt and before is not None:
-        fresh = before.seen is not None and timedelta(0) <= world.now - before.time < FRESH
+        fresh = before.progress is not None and timedelta(0) <= world.now - before.counted_until < FRESH
         if fresh or world.job.status.step == step:
             return before
-    if kept.ended and before is not None and before.begun == account.begun:
+    if kept.ended and before is not None and before.creation_time == account.creation_time:
         # The last leader's clock may be behind the one that the figures were told by: its launchers tell the rest by ages.
-        world = replace(world, now=max(world.now, before.time))
+        world = replace(world, now=max(world.now, before.counted_until))
     counted, split = closed(world, ended=kept.succeeded, only_steps=not kept.ended)
     counted = with_first_checkpoint(counted, kept.step, world.now)
-    more = {"ahead_seconds": ahead_seconds(world), "failures_by_class": by_class(record.incidents)}
+    more = {"clock_ahead_seconds": ahead_seconds(world), "failures_by_class": by_class(record.incidents)}
     found = figures(counted, split.seen, before, kept).model_copy(update=more)
     if not found.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
         found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
-    if before is not None and before.begun == found.begun and before.time > found.time:
+    if (
+        before is not None
+        and before.creation_time == found.creation_time
+        and before.counted_until > found.counted_until
+    ):
         return before.model_copy(
-            update={"seen": split.seen, "first_checkpoint_seconds": found.first_checkpoint_seconds}
+            update={"progress": split.seen, "first_checkpoint_seconds": found.first_checkpoint_seconds}
         )
     return found
 
@@ -105,9 +116,9 @@ def model_of(world: JobWorld, before: str) -> str:
 
 def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> list[GangIncident]:
     """The incidents as they are told: the last one with when the training went on, though no record says so yet."""
-    if record.account is None or goodput is None or goodput.seen is None or record.go is None:
+    if record.account is None or goodput is None or goodput.progress is None or record.start is None:
         return record.incidents
-    found = resumed(record.incidents, record, goodput.seen)
+    found = resumed(record.incidents, record, goodput.progress)
     known = {(each.attempt, each.time): each.resumed_time for each in world.job.status.incidents if each.resumed_time}
     # By ages, it would be a few milliseconds earlier or later each time, and a status that differs is a write.
     return [

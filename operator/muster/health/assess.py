@@ -210,20 +210,22 @@ class Verdict:
     def open_incident(self) -> HealthIncident | None:
         """The incident that has the node out now."""
         last = self.incidents[-1] if self.incidents else None
-        return last if last is not None and last.cleared is None else None
+        return last if last is not None and last.cleared_time is None else None
 
     def taken(self, now: datetime, cause: str = "", certain: bool = False, pool: str = "") -> "Verdict":
         """The same, its incident marked as one that Muster acts on: to be written before anything is done."""
         if self.open_incident is None:
             return self
-        acted = _changed(self.open_incident, {"taken": now, "charged_to": cause, "certain": certain, "pool": pool})
+        acted = _changed(
+            self.open_incident, {"taken_out_time": now, "charged_to": cause, "certain": certain, "pool": pool}
+        )
         return replace(self, incidents=(*self.incidents[:-1], acted), offences=self.offences_if_taken)
 
     def yielded(self, now: datetime) -> "Verdict":
         """The same, its incident marked as one that is left to whoever repairs the node; nothing is charged."""
         if self.open_incident is None:
             return self
-        return replace(self, incidents=(*self.incidents[:-1], _changed(self.open_incident, {"yielded": now})))
+        return replace(self, incidents=(*self.incidents[:-1], _changed(self.open_incident, {"yielded_time": now})))
 
 
 def assess(
@@ -276,17 +278,17 @@ def assess(
             and not rules.ignored_ports.ignores(facts.node.labels, each, before.agent)
         ]
         signs = [*signs, *_agent_signs(said, before, earlier, boot, now), *_silence_signs(silence, known, now)]
-        signs = [*signs, *_lack_signs(lack, known, _released(health.spec.human, now), now)]
+        signs = [*signs, *_lack_signs(lack, known, _released(health.spec.override, now), now)]
     if BURN_IN in rules.listens:
         signs = [*signs, *_burn_in_signs(burn_ins, earlier, boot, now)]
-    steady_until = _steady_until(before, boot, _released(health.spec.human, now), now)
+    steady_until = _steady_until(before, boot, _released(health.spec.override, now), now)
     if steady_until is not None:
         signs = [*signs, *_kept_signs(before, earlier, rules)]
     signs = [*signs, *failures(before.findings, repair, now)]
-    followed = _following(words, before, health.spec.human, answered, now) if JOBS in rules.listens else None
+    followed = _following(words, before, health.spec.override, answered, now) if JOBS in rules.listens else None
     signs = sorted(_distinct([*signs, *([_job_sign(followed)] if followed else [])]), key=lambda sign: sign.strength)
 
-    human = health.spec.human
+    human = health.spec.override
     released = _released(human, now)
     signs = [_steady(sign, known, now) for sign in signs]
     # A human's release keeps nobody from taking the machine away.
@@ -300,7 +302,7 @@ def assess(
     if any(sign.source == JOBS for sign in watched):
         followed = None
     past = [*before.incidents]
-    was_open = past.pop() if past and past[-1].cleared is None else None
+    was_open = past.pop() if past and past[-1].cleared_time is None else None
     if replaced and was_open:
         past.append(_closed(was_open, ANOTHER_MACHINE, now))
         was_open = None
@@ -310,7 +312,7 @@ def assess(
     faults = sorted((sign for sign in standing if sign.source != REPAIR), key=lambda sign: sign.strength)
     standing += holds(before.findings, repair, now)
     standing += [] if window is None else [window.sign(known, now)]
-    ended = was_open.worked_on if was_open and AGENT in rules.listens and before.agent else None
+    ended = was_open.repair_ended_time if was_open and AGENT in rules.listens and before.agent else None
     if ended is not None and (released is None or released < ended):
         what = "maintenance" if was_open and was_open.reason in REASONS else "repair"
         standing += unproven(before.findings, ended, _is_seen(before.agent, silence, facts), now, what)
@@ -543,13 +545,13 @@ def _steady_until(before: NodeHealthStatus, boot: str, released: datetime | None
     """
 
     def counts(incident: HealthIncident) -> bool:
-        done = incident.worked_on is not None or incident.boot_id != boot or _is_forgiven(incident, released)
-        return incident.yielded is None and not done
+        done = incident.repair_ended_time is not None or incident.boot_id != boot or _is_forgiven(incident, released)
+        return incident.yielded_time is None and not done
 
     if not before.incidents:
         return None
     *past, last = before.incidents
-    if last.cleared is not None or not counts(last):
+    if last.cleared_time is not None or not counts(last):
         return None
     same = [i for i in past if counts(i) and i.reason == last.reason]
     times = sum(0 <= (last.time - i.time).total_seconds() < ONE_FAULT_SECONDS for i in same)
@@ -584,7 +586,7 @@ def _following(
 ) -> Following | None:
     """What jobs' failures come to that came after a human's release, after what has answered them, and after the node was last
     taken out: that has told what there was before."""
-    taken = (incident.time for incident in before.incidents if incident.taken is not None)
+    taken = (incident.time for incident in before.incidents if incident.taken_out_time is not None)
     over = [moment for moment in (_released(human, now), answered, *taken) if moment is not None]
     since = max(over, default=None)
     latest = now + timedelta(seconds=CLOCK_ERROR_SECONDS)  # one from a clock far ahead waits for its time
@@ -637,8 +639,8 @@ def _is_waived(
     whatever it is dated. It may be ahead: what was there and has not changed since is covered, whatever it is dated."""
     finding = known.get(sign.key)
     if finding is not None and sign.dated is not None and sign.dated > released:
-        if finding.forgiven is not None:
-            return finding.forgiven == sign.dated
+        if finding.released_time is not None:
+            return finding.released_time == sign.dated
         return sign.dated > now and finding.since <= released
     if sign.newest > released or (finding and finding.since > released and finding.severity is not Severity.INFO):
         return False
@@ -647,7 +649,7 @@ def _is_waived(
 
 def _has_taken_in(released: datetime, before: NodeHealthStatus) -> bool:
     """Whether a look after the release has written down all that it forgives."""
-    ends = (moment for i in before.incidents for moment in (i.time, i.cleared) if moment is not None)
+    ends = (moment for i in before.incidents for moment in (i.time, i.cleared_time) if moment is not None)
     return before.reason == RELEASED or any(moment >= released for moment in ends)
 
 
@@ -686,7 +688,7 @@ def _would(standing: Sequence[Sign], watched: Sequence[Sign], worst: int, unsche
 
 def _is_let_go(was_open: HealthIncident | None, watched: Iterable[Sign], weighing: Collection[Sign]) -> bool:
     """Whether what had the node out is still there, and is only observed by now: nothing has to be proved, as nothing was repaired."""
-    if was_open is None or was_open.worked_on is not None or weighing:
+    if was_open is None or was_open.repair_ended_time is not None or weighing:
         return False
     return any(s.reason == was_open.reason and s.weighs >= WEIGHT[Severity.DEGRADED] for s in watched)
 
@@ -695,7 +697,7 @@ def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, obser
     """As it is written down: with the words of last time where only figures differ, so that nothing is written anew."""
     finding = sign.finding(observed=observed)
     if forgiven:
-        finding = finding.model_copy(update={"forgiven": sign.dated})
+        finding = finding.model_copy(update={"released_time": sign.dated})
     old = known.get(sign.key)
     if (
         old is None
@@ -767,11 +769,11 @@ class _Account:
         if released is not None and released >= charged:
             return False
         return any(
-            i.taken is not None
+            i.taken_out_time is not None
             and i.charged_to in causes
             and i.boot_id == boot
-            and i.worked_on is None
-            and abs((self.now - i.taken).total_seconds()) < ONE_FAULT_SECONDS
+            and i.repair_ended_time is None
+            and abs((self.now - i.taken_out_time).total_seconds()) < ONE_FAULT_SECONDS
             for i in past
         )
 
@@ -781,7 +783,7 @@ class _Account:
             return False
         if _is_in_quarantine(was_open):
             return not _is_forgiven(was_open, released) and not self.has_faded(was_open, released)
-        charged = was_open.taken and self.offences.as_of and self.offences.as_of >= was_open.taken
+        charged = was_open.taken_out_time and self.offences.as_of and self.offences.as_of >= was_open.taken_out_time
         return bool(charged) and blamed and self.now_worth >= self._limit
 
     def has_faded(self, was_open: HealthIncident | None, released: datetime | None) -> bool:
@@ -835,8 +837,8 @@ def _worked_on(
 ) -> HealthIncident:
     """The incident with the time when work on the machine was last seen to have ended; one that lies ahead is dated anew."""
     ended = was_worked_on(before.findings, repair) or was_within(before.maintenance, window, now)
-    if ended or (was_open.worked_on is not None and was_open.worked_on > now):
-        return _changed(was_open, {"worked_on": now})
+    if ended or (was_open.repair_ended_time is not None and was_open.repair_ended_time > now):
+        return _changed(was_open, {"repair_ended_time": now})
     return was_open
 
 
@@ -852,11 +854,11 @@ def _is_to_pass(
     """Whether a node that was taken out has to pass a test before it comes back, and has not: a pass from before is none."""
     if not rules.validates or was_open is None or was_open.reason == CORDONED:
         return False
-    if was_open.taken is None and was_open.worked_on is None:
+    if was_open.taken_out_time is None and was_open.repair_ended_time is None:
         return False
     if released is not None and released >= was_open.time:
         return False
-    since = was_open.time if was_open.worked_on is None else max(was_open.time, was_open.worked_on)
+    since = was_open.time if was_open.repair_ended_time is None else max(was_open.time, was_open.repair_ended_time)
     return passed is None or passed <= since
 
 
@@ -917,7 +919,7 @@ def _incidents(
 
 
 def _closed(incident: HealthIncident, why: str, now: datetime) -> HealthIncident:
-    return _changed(incident, {"cleared": now, "cleared_by": why})
+    return _changed(incident, {"cleared_time": now, "cleared_by": why})
 
 
 def _changed(incident: HealthIncident, changes: Mapping[str, object]) -> HealthIncident:
@@ -939,9 +941,9 @@ def _why_cleared(
     if incident.reason == AWAITS_BURN_IN:
         return "it has passed its burn-in"
     if incident.reason in REASONS:
-        what = "its maintenance window is over" if incident.worked_on is not None else "it was not maintained"
+        what = "its maintenance window is over" if incident.repair_ended_time is not None else "it was not maintained"
         return f"{what}, and nothing stands against it"
-    if incident.worked_on is not None:
+    if incident.repair_ended_time is not None:
         return "its repair has ended, and the evidence is gone"
     if incident.boot_id and boot and incident.boot_id != boot:
         return "a new boot, and the evidence is gone"
@@ -975,5 +977,5 @@ def _repeated(sign: Sign, past: Sequence[HealthIncident]) -> RecommendedAction:
         return sign.action
     of_another = max((i for i, incident in enumerate(past) if incident.cleared_by == ANOTHER_MACHINE), default=-1)
     since = sign.since - timedelta(seconds=SAME_FAULT_SECONDS)
-    again = any(i.reason == sign.reason and i.cleared and i.time >= since for i in past[of_another + 1 :])
+    again = any(i.reason == sign.reason and i.cleared_time and i.time >= since for i in past[of_another + 1 :])
     return sign.then if again else sign.action

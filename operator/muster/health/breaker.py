@@ -173,7 +173,7 @@ class Situation:
 
 def concerned(verdict: Verdict) -> bool:
     """Whether a ruling can be about the node, or has to count what was done to it before."""
-    return verdict.out or any(incident.taken is not None for incident in verdict.incidents)
+    return verdict.out or any(incident.taken_out_time is not None for incident in verdict.incidents)
 
 
 def held_back(ruling: Ruling) -> Ruling:
@@ -422,11 +422,11 @@ class _Pool:
         """Incidents by which Muster has acted, and since when; None: the node is gone."""
         for verdict in self.verdicts.values():
             for incident in verdict.incidents:
-                if incident.taken is not None:
-                    yield incident.taken, incident, verdict
+                if incident.taken_out_time is not None:
+                    yield incident.taken_out_time, incident, verdict
         for incident in self.gone:
-            if incident.taken is not None:
-                yield incident.taken, incident, None
+            if incident.taken_out_time is not None:
+                yield incident.taken_out_time, incident, None
 
     def _time(self, taken: datetime) -> datetime:
         """A time that lies ahead is of a clock that is, or was, wrong: it counts from when it was first met."""
@@ -442,7 +442,7 @@ class _Pool:
                 self.rulings[name] = untainted if name in self.tainted else used
                 continue
             incident = verdict.open_incident
-            acted = incident is not None and incident.taken is not None
+            acted = incident is not None and incident.taken_out_time is not None
             if verdict.stays and not acted:
                 # How many that may be at once is bounded where it is concluded: `muster.health.silence`.
                 self.rulings[name] = untainted if name in self.tainted else used
@@ -485,7 +485,7 @@ class _Pool:
 
     def _was_yielded(self, name: str) -> bool:
         incident = self.verdicts[name].open_incident
-        return incident is not None and incident.yielded is not None
+        return incident is not None and incident.yielded_time is not None
 
     def _put_out(self, name: str, charge: _Charge) -> None:
         self.out[name] = charge

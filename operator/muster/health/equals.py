@@ -50,7 +50,7 @@ class Lack:
 def kind_of(node: NodeView, agent: AgentStatus | None, accelerator: str) -> str:
     """Equal for machines that were built alike; "" where that is not known."""
     machine = next((node.labels[label] for label in KIND_LABELS if node.labels.get(label)), "")
-    if not machine or agent is None or not agent.gpus_seen:
+    if not machine or agent is None or not agent.gpus_expected:
         return ""
     return "/".join((pool_of(node, accelerator), machine, agent.gpu_model))
 

@@ -28,16 +28,20 @@ def may_be_forgotten(health: NodeHealth, half_life_seconds: int, window_seconds:
         now: the time. What is dated ahead is not old.
     """
     spec, status = health.spec, health.status
-    if spec.human is not None and spec.human.decision is Decision.CORDON:
+    if spec.override is not None and spec.override.decision is Decision.CORDON:
         return False
     if score(status.offences, now, half_life_seconds) >= NO_OFFENCE:
         return False
     moments = [
         health.metadata.creation_timestamp,
-        spec.human.time if spec.human else None,
+        spec.override.time if spec.override else None,
         spec.lost.time if spec.lost else None,
         spec.check.time if spec.check else None,
-        *(moment for incident in status.incidents for moment in (incident.time, incident.taken, incident.cleared)),
+        *(
+            moment
+            for incident in status.incidents
+            for moment in (incident.time, incident.taken_out_time, incident.cleared_time)
+        ),
         *(evidence.last_seen for evidence in status.evidence),
     ]
     known = [moment for moment in moments if moment is not None]

@@ -61,16 +61,16 @@ class IgnoredPorts:
     def ports_that_count(self, labels: Mapping[str, str], agent: AgentStatus) -> int | None:
         """The most ports that a machine has had up at once, without those that are left out; None: its agent does not tell."""
         patterns = self._of_node(labels)
-        if agent.ports_seen is None or not patterns:
-            return agent.ports_seen
-        return max(0, agent.ports_seen - self._left_out(patterns, agent))
+        if agent.ports_expected is None or not patterns:
+            return agent.ports_expected
+        return max(0, agent.ports_expected - self._left_out(patterns, agent))
 
     def _of_node(self, labels: Mapping[str, str]) -> list[re.Pattern[str]]:
         return [entry.names for entry in self._entries if all(labels.get(key) == value for key, value in entry.labels)]
 
     @staticmethod
     def _left_out(patterns: list[re.Pattern[str]], agent: AgentStatus) -> int:
-        return sum(_is_among(name, patterns) for name in agent.ports_had)
+        return sum(_is_among(name, patterns) for name in agent.ports_expected_up)
 
 
 def _is_among(subject: str, patterns: list[re.Pattern[str]]) -> bool:

@@ -28,7 +28,7 @@ OLD_SECONDS = 3600.0
 """A window that has been over for so long, and is still in the policy, is told of: its date may be a slip."""
 
 _NAMED = 4
-_RANK = {MaintenanceStage.WITHIN: 0, MaintenanceStage.LEAVING: 1, MaintenanceStage.CLOSED: 2}
+_RANK = {MaintenanceStage.IN_PROGRESS: 0, MaintenanceStage.EVACUATING: 1, MaintenanceStage.CLOSED: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class _Window:
         )
         return cls(
             window.name,
-            _earlier(window.starts, max(policy.no_new_work_seconds, policy.leave_seconds)),
-            _earlier(window.starts, policy.leave_seconds),
-            window.starts,
-            window.ends,
+            _earlier(window.start_time, max(policy.close_before_seconds, policy.evacuate_before_seconds)),
+            _earlier(window.start_time, policy.evacuate_before_seconds),
+            window.start_time,
+            window.end_time,
             frozenset(window.nodes.names),
             None if expressions is None else (lambda node: all(each.matches(node.labels) for each in expressions)),
             window.reason,
@@ -80,8 +80,8 @@ class _Window:
         if now >= self.ends or now < self.closes:
             return None
         if now >= self.starts:
-            return MaintenanceStage.WITHIN
-        return MaintenanceStage.LEAVING if now >= self.leaves else MaintenanceStage.CLOSED
+            return MaintenanceStage.IN_PROGRESS
+        return MaintenanceStage.EVACUATING if now >= self.leaves else MaintenanceStage.CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class MaintenanceWord:
 
     def sign(self, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
         """It as what keeps the node out: planned, charged to nobody."""
-        reason = WITHIN if self.stage is MaintenanceStage.WITHIN else AHEAD
+        reason = WITHIN if self.stage is MaintenanceStage.IN_PROGRESS else AHEAD
         old = known.get((MAINTENANCE, reason, ""))
         return Sign(
             MAINTENANCE,
@@ -129,7 +129,7 @@ class Windows:
     @classmethod
     def of(cls, policy: MaintenancePolicy) -> "Windows":
         """The earliest first."""
-        sound = (window for window in policy.windows if window.ends > window.starts)
+        sound = (window for window in policy.windows if window.end_time > window.start_time)
         return cls(tuple(sorted((_Window.of(w, policy) for w in sound), key=lambda w: (w.starts, w.ends, w.name))))
 
     def about(self, node: NodeView, now: datetime) -> tuple[MaintenanceWord | None, datetime | None]:
@@ -142,7 +142,7 @@ class Windows:
             return None, wake
         stage, window = min(standing, key=lambda each: (_RANK[each[0]], each[1].starts, each[1].name))
         leaving = [each.starts for its, each in standing if its is not MaintenanceStage.CLOSED]
-        told = NodeMaintenance(stage=stage, window=window.name, starts=window.starts, ends=_until(window, here))
+        told = NodeMaintenance(stage=stage, window=window.name, start_time=window.starts, end_time=_until(window, here))
         return MaintenanceWord(told, _words(told, window.reason), min(leaving, default=None)), wake
 
     def is_pending(self, now: datetime) -> bool:
@@ -153,16 +153,16 @@ class Windows:
 def was_within(before: NodeMaintenance | None, word: MaintenanceWord | None, now: datetime) -> bool:
     """Whether somebody may have worked on the machine by what is on record, and its window is over now: also one that began
     and ended while nobody looked."""
-    if before is None or (word is not None and word.stage is MaintenanceStage.WITHIN):
+    if before is None or (word is not None and word.stage is MaintenanceStage.IN_PROGRESS):
         return False
-    return before.stage is MaintenanceStage.WITHIN or before.ends <= now
+    return before.stage is MaintenanceStage.IN_PROGRESS or before.end_time <= now
 
 
 def until(told: NodeMaintenance) -> str:
     """In a few words that group well, for people who wait for nodes."""
-    if told.stage is MaintenanceStage.WITHIN:
-        return f"in maintenance ({told.window}) until {_moment(told.ends)}"
-    return f"kept free for maintenance ({told.window}) from {_moment(told.starts)} until {_moment(told.ends)}"
+    if told.stage is MaintenanceStage.IN_PROGRESS:
+        return f"in maintenance ({told.window}) until {_moment(told.end_time)}"
+    return f"kept free for maintenance ({told.window}) from {_moment(told.start_time)} until {_moment(told.end_time)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def problems(
         limit: nodes of a pool -> how many of them the breaker would have out at the same time.
         now: the time.
     """
-    windows = [_Window.of(window, policy) for window in policy.windows if window.ends > window.starts]
+    windows = [_Window.of(window, policy) for window in policy.windows if window.end_time > window.start_time]
     sound = {window.name for window in windows}
     for each in policy.windows:
         if each.name not in sound:
@@ -283,11 +283,11 @@ def _until(window: _Window, here: Iterable[_Window]) -> datetime:
 
 def _words(told: NodeMaintenance, reason: str) -> str:
     why = f" ({reason})" if reason else ""
-    times = f"from {_moment(told.starts)} until {_moment(told.ends)}"
+    times = f"from {_moment(told.start_time)} until {_moment(told.end_time)}"
     return {
         MaintenanceStage.CLOSED: f"maintenance window {told.window}{why} is near, {times}: no new work begins here",
-        MaintenanceStage.LEAVING: f"maintenance window {told.window}{why} is about to start, {times}: jobs leave",
-        MaintenanceStage.WITHIN: f"maintenance window {told.window}{why} is open, {times}: the machine may be down",
+        MaintenanceStage.EVACUATING: f"maintenance window {told.window}{why} is about to start, {times}: jobs leave",
+        MaintenanceStage.IN_PROGRESS: f"maintenance window {told.window}{why} is open, {times}: the machine may be down",
     }[told.stage]
 
 

@@ -200,7 +200,7 @@ class Case:
             node=self.node,
             node_uid=self.node_uid,
             action=self.wants,
-            incident=self.incident,
+            incident_time=self.incident,
             reason=self.reason,
             message=self.message,
             evidence=[each for each in weighing if each.source != REPAIR][:MAX_REPAIR_EVIDENCE],
@@ -245,7 +245,7 @@ class Request:
             RepairPhase.DONE: Stage.DONE,
             RepairPhase.FAILED: Stage.FAILED,
         }[found.status.phase]
-        return cls(RepairWord(stage, found.spec.action.value, found.status.message), found.spec.incident)
+        return cls(RepairWord(stage, found.spec.action.value, found.status.message), found.spec.incident_time)
 
     @classmethod
     def unreadable(cls, phase: str, error: str) -> "Request":
@@ -278,7 +278,7 @@ def plan(
             ends[name] = why
         else:
             kept[name] = request.word
-    room = policy.at_once - sum(word.stage in (Stage.ASKED, Stage.IN_PROGRESS) for word in kept.values())
+    room = policy.max_concurrent - sum(word.stage in (Stage.ASKED, Stage.IN_PROGRESS) for word in kept.values())
     wanting = [
         case
         for name, case in cases.items()

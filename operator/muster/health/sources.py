@@ -795,9 +795,9 @@ class Rules:
             tuple(row for row in rows if isinstance(row.mark, Deletion)),
             tuple(row for row in rows if isinstance(row.mark, Shortage)),
             Windows.of(fleet.maintenance),
-            frozenset(source.name.value for source in policy.sources if source.observe)
-            | {_source_of(rule) for rule in policy.rules if rule.observe},
-            frozenset(policy.observe),
+            frozenset(source.name.value for source in policy.sources if source.observe_only)
+            | {_source_of(rule) for rule in policy.rules if rule.observe_only},
+            frozenset(policy.observed_reasons),
             IgnoredPorts.from_policy(policy.ignored_ports),
         )
 
@@ -934,7 +934,7 @@ def _problems(policy: HealthPolicy) -> Iterator[str]:
                 f"health.rules: {rule.name} ({rule.severity.value}) looks at what {row.name} ({row.severity.value}) "
                 f"looks at, too: the stronger counts; switch source {row.source} off, or leave the rule out"
             )
-    yield from _unknown_reasons(policy.observe)
+    yield from _unknown_reasons(policy.observed_reasons)
     for one, other in _overlaps(policy.rules):
         yield (
             f"health.rules: {one.name} ({one.severity.value}) and {other.name} ({other.severity.value}) can be true of "
@@ -965,7 +965,7 @@ def _unknown_reasons(reasons: Iterable[str]) -> Iterator[str]:
             continue
         near = difflib.get_close_matches(reason, sorted(_REASONS), n=1)
         advice = f"did you mean {near[0]}?" if near else "docs/node-health.md lists them"
-        yield f"health.observe: no finding that Muster makes by itself is called {reason}: {advice}"
+        yield f"health.observedReasons: no finding that Muster makes by itself is called {reason}: {advice}"
 
 
 def _may_be_of_condition(reason: str) -> bool:

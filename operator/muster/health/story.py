@@ -130,7 +130,7 @@ def _comes_back(node: str, verdict: Verdict) -> str:
     if is_held(verdict.findings):
         return f"It comes back when its repair has ended (kubectl describe repairrequest {node}) and nothing else stands against it"
     if verdict.maintenance is not None and verdict.only_planned:
-        end = f"{verdict.maintenance.ends.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        end = f"{verdict.maintenance.end_time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         return f"It comes back after {end}, once its agent has looked at everything, or when FleetPolicy spec.maintenance says otherwise"
     repairs = {each.reason for each in verdict.findings if each.source == REPAIR and each.severity is not Severity.INFO}
     if FAILED in repairs:
@@ -153,7 +153,7 @@ def _comes_back(node: str, verdict: Verdict) -> str:
     if verdict.in_charge:
         return f"It comes back when {verdict.in_charge} is done with it"
     incident = verdict.open_incident
-    if incident is not None and incident.worked_on is not None:
+    if incident is not None and incident.repair_ended_time is not None:
         if incident.reason in REASONS:
             return f"Its maintenance has ended, and this is so since. It comes back by itself when the evidence is gone, or by {by_hand}"
         return (

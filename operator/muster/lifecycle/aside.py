@@ -21,37 +21,35 @@ def ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | No
     Args:
         begun: the record with its go, as it would be committed.
     """
-    checkpoint, go = world.job.spec.checkpoint, begun.go
-    if not checkpoint.set_torn_aside or record.aside is not None or go is None or go.resume is None:
+    checkpoint, go = world.job.spec.checkpoint, begun.start
+    if not checkpoint.move_incomplete or record.move_incomplete_beyond is not None or go is None or go.resume is None:
         return None
     directory = checkpoint.directory or ""
     if is_url(directory) or not is_own(go.resume.path, directory):
         return None
-    return record.model_copy(update={"aside": go.resume})
+    return record.model_copy(update={"move_incomplete_beyond": go.resume})
 
 
 def missing(world: JobWorld, record: GangSpec) -> Missing | None:
     """What the go waits for."""
-    if record.aside is None:
+    if record.move_incomplete_beyond is None:
         return None
     worker_view = world.worker_views[0]
-    if worker_view.launcher is not None and worker_view.launcher.aside_attempt >= record.attempt:
+    if worker_view.launcher is not None and worker_view.launcher.moved_attempt >= record.attempt:
         return None
-    message = (
-        f"waiting for {worker_view.where} to move aside what lies beyond checkpoint {record.aside.step} and is none"
-    )
+    message = f"waiting for {worker_view.where} to move aside what lies beyond checkpoint {record.move_incomplete_beyond.step} and is none"
     return Missing(NOT_ASIDE, message)
 
 
 def told(world: JobWorld, record: GangSpec) -> list[Announcement]:
     """What people should know of what was done."""
-    launcher = world.worker_views[0].launcher if record.aside is not None else None
+    launcher = world.worker_views[0].launcher if record.move_incomplete_beyond is not None else None
     if launcher is None:
         return []
     found = []
-    if launcher.aside:
-        found.append(Announcement(SET_ASIDE, f"in {world.job.spec.checkpoint.directory}: {launcher.aside}"))
-    if launcher.aside_error:
-        text = f"not all that is no checkpoint could be moved aside: {launcher.aside_error}"
+    if launcher.moved:
+        found.append(Announcement(SET_ASIDE, f"in {world.job.spec.checkpoint.directory}: {launcher.moved}"))
+    if launcher.moved_error:
+        text = f"not all that is no checkpoint could be moved aside: {launcher.moved_error}"
         found.append(Announcement(NOT_ASIDE, text, warning=True))
     return found

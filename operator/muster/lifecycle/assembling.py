@@ -109,7 +109,7 @@ def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
 
 def _started(world: JobWorld, gang: Gang) -> Plan:
     spec = gang.spec
-    other = record.beyond_marker(world, spec) or resume.taken_away(world.job, spec)
+    other = record.beyond_fence_file(world, spec) or resume.taken_away(world.job, spec)
     if other is not None:
         return commit(world, other)
     started = record.started(world, spec)
@@ -122,12 +122,12 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
     waits = aside.missing(world, spec)
     if waits is not None:
         return _not_started(world, gang, waits)
-    resumed = begun.go.resume if begun.go else None
+    resumed = begun.start.resume if begun.start else None
     where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "from scratch"
     where += local.in_words(resumed, world.job, begun)
     if resumed and spec.checkpoint is None and not local.is_local(world.job, resumed):
         where += ", found in spec.checkpoint.directory"
-    if begun.lineage and begun.lineage.asked not in ("", spec.lineage.asked if spec.lineage else ""):
+    if begun.branch and begun.branch.resume_from not in ("", spec.branch.resume_from if spec.branch else ""):
         where += ", as spec.checkpoint.resumeFrom asks"
     how = resuming.in_words(world.job, begun)
     text = f"attempt {spec.attempt} starts {where}" + "".join(f"; {part}" for part in (how, warning) if part)
@@ -174,7 +174,7 @@ def _burned_out(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
     """Only those that have failed leave; after so many tries in a row all nodes are given back."""
     spec, profile = gang.spec, str(burnin.profile_of(world))
     why = "; ".join(f"{fail.node}: {fail.words}" for fail in tested.fails[:MAX_FAILS_IN_NOTE])
-    count, most = burnin.tries(spec) + 1, world.fleet.policy.preflight.tries
+    count, most = burnin.tries(spec) + 1, world.fleet.policy.preflight.max_replacements
     if count > most:
         other = record.burned_out_again(world, spec, tested.fails, profile)
         pause = holds.held_seconds(world, other)
@@ -191,7 +191,7 @@ def _unproven(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
     count, nodes = burnin.tries(spec) + 1, tested.untested
     minutes = burnin.patience_seconds(world) / 60
     what = f"the burn-in of {len(nodes)} of {len(spec.members)} nodes has come to no answer within {minutes:.0f} min ({tested.words})"
-    if _are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.tries:
+    if _are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.max_replacements:
         other = record.unproven(world, spec, nodes, profile, burnin.INCONCLUSIVE)
         if all(member.node for member in other.members):
             note = f"{what}; attempt {other.attempt}: {on_nodes(other)}"

@@ -119,7 +119,7 @@ def examined(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple
     """
     members = world.gang.spec.members if world.gang else []
     # Where somebody has left and was not proved to give wrong results, those who stay cannot clear all.
-    record = corruption.examined(record, _shown(look(world), is_whole=not any(each.newcomer for each in members)))
+    record = corruption.examined(record, _shown(look(world), is_whole=not any(each.is_replacement for each in members)))
     assert record.corruption is not None
     note = f"{record.corruption.message}; {what_tests_show(record.corruption, ended=ended)}"
     return record, Announcement("CorruptionExamined", note, warning=True)
@@ -144,11 +144,14 @@ def attached(world: JobWorld, plan: Plan) -> Plan:
     """
     ends = plan.telling is not None and plan.telling.completion is not None
     is_over = ends or world.job.status.completion is not None or world.job.metadata.deletion_timestamp is not None
-    tested = look(world) if world.gang is not None and world.gang.spec.go is None and not is_over else None
+    tested = look(world) if world.gang is not None and world.gang.spec.start is None and not is_over else None
     if tested is None or world.gang is None:
         return plan
     for action in plan.actions:
-        if isinstance(action, CommitGang) and (action.spec.attempt, action.spec.go) != (world.gang.spec.attempt, None):
+        if isinstance(action, CommitGang) and (action.spec.attempt, action.spec.start) != (
+            world.gang.spec.attempt,
+            None,
+        ):
             return plan
     return replace(plan, checks=tested.checks)
 

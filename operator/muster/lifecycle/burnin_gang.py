@@ -90,7 +90,7 @@ def measured(
     """
     wrong = next((node for node in nodes if node in answers and local.has_wrong_sums(answers[node])), None)
     if wrong is not None:
-        words = f"the all-reduce of the whole gang gave wrong sums: {wrong}: {answers[wrong].words}"
+        words = f"the all-reduce of the whole gang gave wrong sums: {wrong}: {answers[wrong].message}"
         return Measured(words, is_odd=True, is_wrong=True)
     why = _why_not(nodes, answers)
     if why:
@@ -117,9 +117,9 @@ def _why_not(nodes: Sequence[str], answers: Mapping[str, CheckAnswer]) -> str:
         return f"no answer in time from {silent[0]}" + (f" and {len(silent) - 1} more" if silent[1:] else "")
     failed = [(node, answers[node]) for node in nodes if not _has_figure(answers[node])]
     # Who says that another one has gone is a victim.
-    failed.sort(key=lambda each: local.how(each[1].how) is How.OTHER_ENDED)
-    return next((f"{node}: {answer.words or answer.how}" for node, answer in failed), "")
+    failed.sort(key=lambda each: local.how(each[1].outcome) is How.OTHER_ENDED)
+    return next((f"{node}: {answer.message or answer.outcome}" for node, answer in failed), "")
 
 
 def _has_figure(answer: CheckAnswer) -> bool:
-    return local.how(answer.how) is How.RESULT and answer.gbps > 0.0
+    return local.how(answer.outcome) is How.RESULT and answer.gbps > 0.0

@@ -282,7 +282,7 @@ def _device(view: CheckerView) -> str:
 
 
 def _outcome(pair: Pair, answer: CheckAnswer) -> PairOutcome:
-    how = local.how(answer.how)
+    how = local.how(answer.outcome)
     plain = PairOutcome(pair.round, pair.a, pair.b, how)
     if how is not How.RESULT:
         return plain

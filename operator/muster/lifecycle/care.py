@@ -150,7 +150,7 @@ def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | 
     By the time, counted from the start of the ranks where that is later, and the steps have to have gone on as far, too: a
     training that has become slow, or evaluates, is late with its saves. What steps alone say is worth little: a name may count epochs.
     """
-    if record.go is None:
+    if record.start is None:
         return ""
     if not any(_sees(worker_view.launcher) for worker_view in judges(world, record)):
         return None
@@ -159,7 +159,7 @@ def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | 
     if seconds is None:
         return ""
     limit = max(MISSED_INTERVALS * seconds, MISSED_SECONDS)
-    if (world.now - max(told.time, record.go.time)).total_seconds() < limit:
+    if (world.now - max(told.time, record.start.time)).total_seconds() < limit:
         return ""
     step = records.newest_step(world, record)
     if step is None or (steps is not None and step - told.step < MISSED_INTERVALS * steps):

@@ -30,7 +30,11 @@ def doubted(world: JobWorld, record: GangSpec, last_step: int) -> GangSpec:
     before = record.open_corruption
     found = _told_anew(world, record, said, last_step) if before is None else _told_again(before, said)
     record = record.model_copy(update={"corruption": found})
-    return resume.shut(world, record, found.beyond) if world.job.spec.checkpoint.directory else record
+    return (
+        resume.frozen_beyond(world, record, found.suspect_beyond_step)
+        if world.job.spec.checkpoint.directory
+        else record
+    )
 
 
 def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
@@ -38,7 +42,7 @@ def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
 
     Who has come since then and gives wrong results leaves like any other, and was not the cause.
     """
-    newcomers, found = {member.node for member in record.members if member.newcomer}, record.open_corruption
+    newcomers, found = {member.node for member in record.members if member.is_replacement}, record.open_corruption
     wrong = [fail for fail in fails if fail.wrong and fail.node not in newcomers]
     if not wrong or found is None:
         return record
@@ -105,9 +109,9 @@ def _told_anew(world: JobWorld, record: GangSpec, said: Sequence[Word], last_ste
         node=first.node,
         found_at=found_at,
         last_good=first.last_good,
-        beyond=beyond,
-        newest=newest,
-        times_in_a_row=before.times_in_a_row + 1 if before is not None and again and not before.culprits else 1,
+        suspect_beyond_step=beyond,
+        newest_checkpoint=newest,
+        occurrences=before.occurrences + 1 if before is not None and again and not before.culprits else 1,
         message=f"{first.where}: {first.text}"[:512],
     )
 
@@ -122,7 +126,7 @@ def _told_again(before: Corruption, said: Sequence[Word]) -> Corruption:
             "node": first.node,
             "found_at": min([*told, before.found_at]),
             "last_good": first.last_good,
-            "beyond": first.beyond,
+            "suspect_beyond_step": first.beyond,
             "message": f"{before.message}; {first.where}: {first.text}"[:512],
         }
     )
@@ -131,6 +135,6 @@ def _told_again(before: Corruption, said: Sequence[Word]) -> Corruption:
 def _last_known_step(record: GangSpec, last_step: int) -> int:
     """The newest finished step of those ranks that ran last, or what they went on from; who tells no steps saves some."""
     last = record.incidents[-1] if record.incidents else None
-    if record.go is None and last is not None and last.resumed_step is None and last.step is not None:
+    if record.start is None and last is not None and last.resumed_step is None and last.step is not None:
         last_step = last.step
     return max(last_step, record.checkpoint.step if record.checkpoint else 0)

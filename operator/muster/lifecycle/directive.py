@@ -16,7 +16,7 @@ from muster.world.names import pod_name
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
 REPORTS_PER_SECOND = 512
-# Of whom one is asked to write the marker: where none of so many can, the storage is at fault.
+# Of whom one is asked to write the fence file: where none of so many can, the storage is at fault.
 CLAIMANTS = 8
 
 
@@ -33,14 +33,14 @@ class Reachable(Protocol):
 
 
 class Claimant(Protocol):
-    """What a launcher has told of the marker that it sees."""
+    """What a launcher has told of the fence file that it sees."""
 
     @property
-    def marker_lineage(self) -> str:
-        """The lineage of the one that stands there, "" for none."""
+    def fence_file_id(self) -> str:
+        """The identity of the one that stands there, "" for none."""
 
     @property
-    def marker_error(self) -> str:
+    def fence_file_error(self) -> str:
         """Why it could not read or write it."""
 
 
@@ -79,40 +79,43 @@ def directive_for(
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
     wish = resume.asked(job, record)
     # Whoever is asked to go on from elsewhere may have to find what the history of before does not count.
-    lineage = None if wish else record.lineage
+    branch = None if wish else record.branch
     either: dict[str, Any] = {
         "attempt": record.attempt,
         "poll_seconds": pace,
         "hold_seconds": pace,
-        "scans": does_judge(place, record),
-        "lineage_step": lineage.step if lineage else None,
-        "disowned": (lineage.disowned or None) if lineage else None,
-        "lineage_shut": (lineage.shut or None) if lineage else None,
+        "verifies": does_judge(place, record),
+        "branch_step": branch.step if branch else None,
+        "excluded_checkpoints": (branch.excluded_checkpoints or None) if branch else None,
+        "branch_frozen": (branch.frozen or None) if branch else None,
     }
-    if record.go is None:
+    if record.start is None:
         return Directive(
             WAIT,
             reason=_why(record.reason, record.incidents),
-            listing=record.listing or None,
-            claim=_has_marker(spec.checkpoint.directory) and place == _claimant(record, place, heard_lately),
-            wish=resume.looked_for(wish),
-            aside=record.aside.path if record.aside is not None and place == 0 else None,
-            wish_directory=resume.looked_for_in(job, wish, other) or None,
+            listing_round=record.listing_round or None,
+            writes_fence_file=_has_fence_file(spec.checkpoint.directory)
+            and place == _claimant(record, place, heard_lately),
+            requested_resume=resume.looked_for(wish),
+            move_incomplete_beyond=record.move_incomplete_beyond.path
+            if record.move_incomplete_beyond is not None and place == 0
+            else None,
+            requested_directory=resume.looked_for_in(job, wish, other) or None,
             local_share=local.share(job, record, record.members[place]),
             **either,
         )
-    resumed, member = record.go.resume, record.members[place]
+    resumed, member = record.start.resume, record.members[place]
     neighbours = _neighbours(place, len(record.members))
     return Directive(
         RUN,
         node_rank=member.rank,
         node_count=record.node_count,
         processes_per_node=spec.launch.processes_per_node,
-        master_address=record.go.master_address,
-        master_port=record.go.master_port,
+        master_address=record.start.master_address,
+        master_port=record.start.master_port,
         resume_path=resumed.path if resumed else "",
         resume_step=resumed.step if resumed else None,
-        resume_preset=record.go.resume_preset or None,
+        resume_preset=record.start.resume_preset or None,
         peers=_peers(neighbours, record, launcher_of),
         neighbours=len(neighbours),
         fence_seconds=float(member.fence_seconds),
@@ -120,22 +123,24 @@ def directive_for(
     )
 
 
-def _has_marker(directory: str | None) -> bool:
-    """Whether there is a place for the marker: in a store there is none (docs/decisions/0024)."""
+def _has_fence_file(directory: str | None) -> bool:
+    """Whether there is a place for the fence file: in a store there is none (docs/decisions/0024)."""
     return directory is not None and not is_url(directory)
 
 
 def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claimant | None]) -> int:
-    """The place of the member that writes the marker of this attempt: the first that can.
+    """The place of the member that writes the fence file of this attempt: the first that can.
 
     Where ranks of before have to be told by it, it is the first that sees the directory which they see.
     """
     if asking >= CLAIMANTS:
         return 0
     told = [(place, heard_lately(place)) for place in range(min(CLAIMANTS, len(record.members)))]
-    able = [(place, view) for place, view in told if view and not view.marker_error]
-    theirs = {unfenced_worker.marker for unfenced_worker in record.unfenced_workers if unfenced_worker.marker}
-    chosen = [place for place, view in able if view.marker_lineage in theirs] or [place for place, _ in able]
+    able = [(place, view) for place, view in told if view and not view.fence_file_error]
+    theirs = {
+        unfenced_worker.fence_file_id for unfenced_worker in record.unfenced_workers if unfenced_worker.fence_file_id
+    }
+    chosen = [place for place, view in able if view.fence_file_id in theirs] or [place for place, _ in able]
     return chosen[0] if chosen else 0
 
 

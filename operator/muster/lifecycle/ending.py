@@ -81,7 +81,7 @@ def _success(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
 def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     """Whether the job is lost: a budget is exhausted and the blame is final, or it can never start."""
     last = record.incidents[-1] if record.incidents else None
-    if record.go is not None or last is None:
+    if record.start is not None or last is None:
         return None
     if last.reason == Kind.START_FAILED:
         return _completion(world, record, CompletionResult.FAILED, Kind.START_FAILED, f"{last.message}.")

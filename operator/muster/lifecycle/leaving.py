@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TypeGuard
 
-from muster.api.gang import GangSpec, Leave, Resume
+from muster.api.gang import Evacuation, GangSpec, Resume
 from muster.lifecycle import members, record, resume
 from muster.lifecycle.commit import commit
 from muster.lifecycle.facts import Due, Facts, Step
@@ -49,8 +49,8 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
     suspends = world.job.spec.suspend
     why = {} if suspends else _to_leave(world)
     if not suspends and not why:
-        return Due(Step.CANCELLED) if spec.leave else None
-    if spec.go is None:
+        return Due(Step.CANCELLED) if spec.evacuation else None
+    if spec.start is None:
         return Due(Step.RELEASED) if suspends else _due_before_the_start(world, spec, why)
     reason = _reason(world, why)
     if why and (_is_stopping(spec) or not _has_place(world, spec, why)):
@@ -61,14 +61,14 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
             return Due(Step.CANCELLED) if _is_stopping(spec) else None
         stops = _is_stopping(spec) or not _has_place(world, spec, why)
         reason = _stop_reason(world, why) if stops else _reason(world, why)
-    if spec.leave is None or (spec.leave.reason, spec.leave.nodes) != (reason, sorted(why)):
+    if spec.evacuation is None or (spec.evacuation.reason, spec.evacuation.nodes) != (reason, sorted(why)):
         heard = len(world.views) == len(spec.members)
-        if spec.leave is None and world.leader_age_seconds < FRESH_SECONDS and not heard:
+        if spec.evacuation is None and world.leader_age_seconds < FRESH_SECONDS and not heard:
             return None  # what counts as a NEW checkpoint is known once everybody has told which ones there are
         return Due(Step.BEGUN, why, reason, _saves_until(world, world.now, why))
     # A time may be said only now, or be of another window.
-    deadline = min([spec.leave.deadline, *_stops(world, spec.leave.since, why)])
-    over = _saved(world, spec.leave, resume.newest(world, spec)) or world.now >= deadline
+    deadline = min([spec.evacuation.deadline, *_stops(world, spec.evacuation.since, why)])
+    over = _saved(world, spec.evacuation, resume.newest(world, spec)) or world.now >= deadline
     return Due(Step.OVER, why, reason) if over else None
 
 
@@ -82,7 +82,7 @@ def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str
 
 def _cancelled(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     told = Announcement("EvacuationCancelled", "no node is to be left any more")
-    return commit(world, spec.model_copy(update={"leave": None}), told)
+    return commit(world, spec.model_copy(update={"evacuation": None}), told)
 
 
 def _released(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
@@ -99,7 +99,7 @@ def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     what = ", ".join(due.why.values()) if due.why else "the job is suspended"
     assert due.saves_until is not None
     begun = record.leaving(world, spec, due.reason, sorted(due.why), due.saves_until)
-    limit = (begun.leave.deadline - world.now).total_seconds() if begun.leave else 0.0
+    limit = (begun.evacuation.deadline - world.now).total_seconds() if begun.evacuation else 0.0
     note = f"{what}: stopping at the next complete checkpoint, at the latest in {limit:.0f} s"
     if (needs := _save_seconds(world)) is not None and needs > limit:
         note += f"; the newest save took {needs:.0f} s, so that one that begins now may not be complete by then"
@@ -109,7 +109,7 @@ def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
 
 
 def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
-    leave, newest = spec.leave, resume.newest(world, spec)
+    leave, newest = spec.evacuation, resume.newest(world, spec)
     assert leave is not None
     saved = _saved(world, leave, newest)
     after = f"after checkpoint {newest.step}" if saved and newest else ""
@@ -136,7 +136,7 @@ _PLANNERS: Mapping[Step, Callable[[JobWorld, GangSpec, Due], Plan]] = {
 }
 
 
-def _saved(world: JobWorld, leave: Leave, newest: Resume | None) -> bool:
+def _saved(world: JobWorld, leave: Evacuation, newest: Resume | None) -> bool:
     """Whether what was trained before the leave is kept; so it counts where nothing is ever saved."""
     beyond = newest is not None and newest.step > (-1 if leave.after_step is None else leave.after_step)
     return beyond or not world.job.spec.checkpoint.directory
@@ -174,7 +174,7 @@ def _stop_reason(world: JobWorld, why: Mapping[str, str]) -> str:
 
 
 def _is_stopping(spec: GangSpec) -> bool:
-    return spec.leave is not None and spec.leave.reason in STOPS
+    return spec.evacuation is not None and spec.evacuation.reason in STOPS
 
 
 def _has_place(world: JobWorld, spec: GangSpec, nodes: Collection[str]) -> bool:

@@ -95,7 +95,7 @@ def since(world: JobWorld, record: GangSpec, where: Start) -> int:
     this one counts either.
     """
     if not _is_kept(world.job):
-        return record.local_since
+        return record.local_since_attempt
     if where.local_attempt:
         return where.local_attempt
     told = all(_has_looked(worker_view, record) and not _excuse(worker_view) for worker_view in world.worker_views)
@@ -104,12 +104,12 @@ def since(world: JobWorld, record: GangSpec, where: Start) -> int:
 
 def since_without_progress(world: JobWorld, record: GangSpec, newest_step: int | None) -> int:
     """The same for the next attempt: what an attempt was told to go on from, and has made no step beyond, is not tried again."""
-    go = record.go
+    go = record.start
     if go is None or go.resume is None or not is_local(world.job, go.resume):
-        return record.local_since
+        return record.local_since_attempt
     if newest_step is not None and newest_step > go.resume.step:
-        return record.local_since
-    return max(record.local_since, record.attempt)
+        return record.local_since_attempt
+    return max(record.local_since_attempt, record.attempt)
 
 
 def _is_kept(job: TrainingJob) -> bool:
@@ -118,7 +118,7 @@ def _is_kept(job: TrainingJob) -> bool:
 
 def _has_looked(worker_view: WorkerView, record: GangSpec) -> bool:
     view = worker_view.launcher
-    return view is not None and (view.local_attempt, view.local_listing) == (record.attempt, record.listing)
+    return view is not None and (view.local_attempt, view.local_listing_round) == (record.attempt, record.listing_round)
 
 
 def _excuse(worker_view: WorkerView) -> str:
@@ -131,7 +131,11 @@ def _held(worker_view: WorkerView, record: GangSpec, beyond: int) -> set[_Key]:
     view = worker_view.launcher
     if view is None or not _has_looked(worker_view, record):
         return set()
-    return {_key(one) for one in view.local if one.step > beyond and record.local_since <= one.attempt < record.attempt}
+    return {
+        _key(one)
+        for one in view.local
+        if one.step > beyond and record.local_since_attempt <= one.attempt < record.attempt
+    }
 
 
 def _key(one: LocalReport) -> _Key:
@@ -147,7 +151,7 @@ def _why_not(worker_view: WorkerView, record: GangSpec) -> str:
         return f"{worker_view.where}: {_excuse(worker_view)}"
     if not _has_looked(worker_view, record):
         return f"{worker_view.where} has not listed its own"
-    if worker_view.member.newcomer:
+    if worker_view.member.is_replacement:
         return f"{worker_view.where} has come to its node since, and holds none"
     return f"{worker_view.where} does not hold its whole part of that save"
 

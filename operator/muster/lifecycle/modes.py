@@ -45,13 +45,13 @@ class Managed:
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
         """By the word of every launcher, once those that see the checkpoints have listed them a last time."""
         return (
-            record.go is not None
+            record.start is not None
             and len(world.views) == len(record.members)
             and all(
                 view.attempt == record.attempt
                 and view.state == EXITED
                 and not view.fenced
-                and not view.lists_last
+                and not view.lists_after_end
                 and all(not rank.alive and rank.exit_code == 0 and not rank.corruption for rank in view.ranks)
                 for view in world.views.values()
             )

@@ -32,4 +32,4 @@ def phase_of(facts: Facts) -> Phase:
         return Phase.RECOVERING
     if facts.leave is not None:
         return Phase.LEAVING
-    return Phase.ASSEMBLING if facts.gang.spec.go is None else Phase.TRAINING
+    return Phase.ASSEMBLING if facts.gang.spec.start is None else Phase.TRAINING

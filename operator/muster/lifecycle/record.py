@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 
 from muster.api.gang import (
     FENCE_SECONDS,
+    AttemptStart,
     BurnIn,
     BurnInAllReduce,
     BurnInFailure,
+    Evacuation,
     Examination,
     FaultClass,
     Gang,
     GangIncident,
     GangSpec,
-    Go,
-    Leave,
     Level,
     Member,
     UnfencedWorker,
@@ -46,8 +46,8 @@ MAX_INCIDENTS = 256
 TOLD_WHOLE = 16
 MAX_OTHERS = 4096
 SHORT_MESSAGE_CHARACTERS = 160
-# A number in the marker that is so far beyond the attempt is nobody's.
-MARKER_REACH = 10_000
+# A number in the fence file that is so far beyond the attempt is nobody's.
+FENCE_FILE_REACH = 10_000
 MASTER_PORTS = range(20000, 30000)
 _HEAR = "if that lasts, look at its log and at network policies between it and the Service muster-coordinator"
 
@@ -169,7 +169,7 @@ def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> 
     of their results belongs to the end of their attempt, however late it is heard: one start follows, and is paid once.
     """
     last = record.incidents[-1] if record.incidents else None
-    if record.go is not None or last is None or last.resumed_step is not None:
+    if record.start is not None or last is None or last.resumed_step is not None:
         return False
     if all(failure.kind is Kind.CORRUPTION for failure in found):
         return record.open_corruption is not None or last.fault_class in budgets.OWN_DOING
@@ -188,8 +188,8 @@ def _continued(
         "level": max(level, last.level, key=_ORDER.index),
         "message": (last.message + more)[:2048],
     }
-    if last.others is not None and last.index is not None:
-        changes["others"] = min(last.others + _others(found, last.index), MAX_OTHERS)
+    if last.other_workers is not None and last.index is not None:
+        changes["other_workers"] = min(last.other_workers + _others(found, last.index), MAX_OTHERS)
     return [*record.incidents[:-1], last.model_copy(update=changes)]
 
 
@@ -203,9 +203,9 @@ def _taken_over(
 ) -> GangIncident:
     """The incident with its cause, where what was heard first has followed from it."""
     words = f"{exits.message_of(world, cause)}; heard before: {heard.message}"
-    others = min((heard.others or 0) + _others(found, cause.index), MAX_OTHERS)
+    others = min((heard.other_workers or 0) + _others(found, cause.index), MAX_OTHERS)
     told = _told_of(incident, cause, fault_class, words)
-    return told.model_copy(update={"reason": cause.kind, "others": others})
+    return told.model_copy(update={"reason": cause.kind, "other_workers": others})
 
 
 def _told_of(incident: GangIncident, cause: Failure, fault_class: FaultClass, message: str) -> GangIncident:
@@ -371,23 +371,23 @@ def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason
 
 def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime) -> GangSpec:
     """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete, or until the deadline."""
-    if record.leave and record.leave.reason == reason:  # more nodes to leave: nobody waits longer for that
-        return record.model_copy(update={"leave": record.leave.model_copy(update={"nodes": sorted(nodes)})})
+    if record.evacuation and record.evacuation.reason == reason:  # more nodes to leave: nobody waits longer for that
+        return record.model_copy(update={"evacuation": record.evacuation.model_copy(update={"nodes": sorted(nodes)})})
     newest = resume.newest(world, record)
     # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
     steps = (newest.step if newest else None, (newest_step(world, record) or 0) - 1)
     after = max(step for step in steps if step is not None)
-    leave = Leave(
+    leave = Evacuation(
         reason=reason,
         nodes=sorted(nodes),
         since=world.now,
         deadline=deadline,
         after_step=after if after >= 0 else None,
     )
-    return record.model_copy(update={"leave": leave, "checkpoint": newest})
+    return record.model_copy(update={"evacuation": leave, "checkpoint": newest})
 
 
-def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
+def left(world: JobWorld, record: GangSpec, leave: Evacuation) -> GangSpec:
     """The record after a planned leave of some nodes: their members elsewhere, the others in place."""
     level, worker_views = _moved(world, record, members.on(record, leave.nodes))
     incident = GangIncident(
@@ -454,7 +454,7 @@ def _beside_others(world: JobWorld, incident: GangIncident, culprits: Sequence[F
     others = len({failure.index for failure in culprits}) - 1
     if world.gang is not None and world.gang.spec.node_count == 1:
         others = sum(exits.fell_by_themselves(world, failure.index, incident.attempt) for failure in culprits) - 1
-    return incident.model_copy(update={"others": min(max(others, incident.others or 0), MAX_OTHERS)})
+    return incident.model_copy(update={"other_workers": min(max(others, incident.other_workers or 0), MAX_OTHERS)})
 
 
 def _on_sick_node(world: JobWorld, incident: GangIncident) -> GangIncident:
@@ -472,7 +472,7 @@ def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
     They stand here before they are served, so that no leader ever counts less than a launcher does; and they fall only
     with the next start, when every launcher has told that it has no rank.
     """
-    if record.go is None:
+    if record.start is None:
         return None
     steps = (view.step_seconds for view in world.views.values() if view.attempt == record.attempt)
     wanted = wanted_fence_seconds(FENCE_SECONDS, max((step for step in steps if step is not None), default=None))
@@ -511,25 +511,26 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
     first = world.first
     address = (first.launcher.address if first.launcher else "") or (first.pod.pod_ip if first.pod else "")
     port = MASTER_PORTS[record.attempt % len(MASTER_PORTS)]
-    go = Go(time=world.now, master_address=address, master_port=port, resume=where.resume, resume_preset=preset)
-    marker = _marker_of_most(world)
+    go = AttemptStart(
+        time=world.now, master_address=address, master_port=port, resume=where.resume, resume_preset=preset
+    )
+    fence_file = _fence_file_of_most(world)
     spec = record.model_copy(
         update={
-            "members": [_begun(worker_view, marker) for worker_view in world.worker_views],
-            "go": go,
+            "members": [_begun(worker_view, fence_file) for worker_view in world.worker_views],
+            "start": go,
             "unfenced_workers": [],
-            "marker": marker,
-            "passes_news": all(
-                worker_view.launcher is not None and worker_view.launcher.passes_news
-                for worker_view in world.worker_views
+            "fence_file_id": fence_file,
+            "gossips": all(
+                worker_view.launcher is not None and worker_view.launcher.gossips for worker_view in world.worker_views
             ),
             "hold_until": None,
             "releases": 0,
             "incidents": _resumed(record, where),
-            "lineage": where.lineage,
-            "checkpoint": where.lasting if where.lineage != record.lineage else where.lasting or record.checkpoint,
-            "local_since": local.since(world, record, where),
-            "told": resume.told_of(world),
+            "branch": where.branch,
+            "checkpoint": where.lasting if where.branch != record.branch else where.lasting or record.checkpoint,
+            "local_since_attempt": local.since(world, record, where),
+            "last_published_checkpoint": resume.told_of(world),
             "corruption": corruption.closed(record.corruption, where),
         }
     )
@@ -562,38 +563,40 @@ def not_running(worker_view: WorkerView) -> Missing:
     return Missing("PodNotRunning", f"waiting for the pod of {worker_view.where} to run")
 
 
-def _marker_of_most(world: JobWorld) -> str:
-    """The lineage of the marker that most launchers read; whoever reads another one has another directory than they."""
-    told = Counter(view.marker_lineage for view in world.views.values() if view.marker_lineage)
+def _fence_file_of_most(world: JobWorld) -> str:
+    """The identity of the fence file that most launchers read; whoever reads another one has another directory than they."""
+    told = Counter(view.fence_file_id for view in world.views.values() if view.fence_file_id)
     return max(told, key=told.__getitem__, default="")
 
 
 def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
-    """The record with the marker that every launcher has come to read since its go; None where there is nothing new.
+    """The record with the fence file that every launcher has come to read since its go; None where there is nothing new.
 
     Their start does not wait for that: only a gang that falls silent whole needs it. Whoever could not read it at its
     start obeys it once it has seen its own attempt there, and not before.
     """
-    if record.go is None or all(record.obeys_marker(member) for member in record.members):
+    if record.start is None or all(record.obeys_fence_file(member) for member in record.members):
         return None
-    told = {worker_view.launcher.marker_lineage if worker_view.launcher else None for worker_view in world.worker_views}
-    if len(told) != 1 or not (lineage := told.pop()):
+    told = {worker_view.launcher.fence_file_id if worker_view.launcher else None for worker_view in world.worker_views}
+    if len(told) != 1 or not (identity := told.pop()):
         return None
     views = world.views.values()
-    if not all(v.attempt == record.attempt and v.reads_marker and v.marker_attempt >= record.attempt for v in views):
+    if not all(
+        v.attempt == record.attempt and v.reads_fence_file and v.fence_file_attempt >= record.attempt for v in views
+    ):
         return None
-    members = [member.model_copy(update={"reads_marker": True}) for member in record.members]
-    return record.model_copy(update={"marker": lineage, "members": members})
+    members = [member.model_copy(update={"reads_fence_file": True}) for member in record.members]
+    return record.model_copy(update={"fence_file_id": identity, "members": members})
 
 
-def beyond_marker(world: JobWorld, record: GangSpec) -> GangSpec | None:
-    """The record with a number beyond that in the marker, where its own is not; None where it is.
+def beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
+    """The record with a number beyond that in the fence file, where its own is not; None where it is.
 
     So it is when a Gang was deleted by hand and the status, from which the new one counts, had not kept up: whoever trains
     with a lower number than stands there gives way to it as soon as the coordinator is silent.
     """
-    told = (view.marker_attempt for view in world.views.values())
-    highest = max((n for n in told if n < record.attempt + MARKER_REACH), default=0)
+    told = (view.fence_file_attempt for view in world.views.values())
+    highest = max((n for n in told if n < record.attempt + FENCE_FILE_REACH), default=0)
     if highest <= record.attempt:
         return None
     return record.model_copy(update={"attempt": highest + 1, "time": world.now})
@@ -615,26 +618,29 @@ def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
     clock, and not twice.
     """
     if not mode_of(world.job).starts_with_pods:
-        return record.model_copy(update={"unfenced_workers": [], "listing": record.listing + 1})
+        return record.model_copy(update={"unfenced_workers": [], "listing_round": record.listing_round + 1})
     return record.model_copy(
         update={"unfenced_workers": [], "time": world.now, "hold_until": holds.held_until(world, record)}
     )
 
 
-def _begun(worker_view: WorkerView, marker: str = "") -> Member:
+def _begun(worker_view: WorkerView, fence_file: str = "") -> Member:
     """The member as its ranks start: the fence begins anew, since its launcher has told that none is alive.
 
     Args:
-        marker: the one that tells this gang's ranks to end.
+        fence file: the one that tells this gang's ranks to end.
     """
     view = worker_view.launcher
     return worker_view.member.model_copy(
         update={
             "pod_uid": worker_view.pod.uid if worker_view.pod else "",
-            "boot": worker_view.node.boot_id[:BOOT_CHARACTERS] if worker_view.node else "",
+            "boot_id": worker_view.node.boot_id[:BOOT_CHARACTERS] if worker_view.node else "",
             "fence_seconds": FENCE_SECONDS,
-            "newcomer": False,
-            "reads_marker": bool(marker) and view is not None and view.reads_marker and view.marker_lineage == marker,
+            "is_replacement": False,
+            "reads_fence_file": bool(fence_file)
+            and view is not None
+            and view.reads_fence_file
+            and view.fence_file_id == fence_file,
         }
     )
 
@@ -644,11 +650,11 @@ def _resumed(record: GangSpec, where: Start) -> list[GangIncident]:
     incidents = list(record.incidents)
     if incidents and incidents[-1].resumed_step is None:
         incidents[-1] = incidents[-1].model_copy(update={"resumed_step": where.resume.step if where.resume else 0})
-    asked = record.lineage.asked if record.lineage else ""
-    if where.lineage is None or where.lineage.asked in ("", asked):
+    asked = record.branch.resume_from if record.branch else ""
+    if where.branch is None or where.branch.resume_from in ("", asked):
         return incidents
     # Another history begins: what failed in the one before is refunded by what this one wins.
-    most = max(where.lineage.step, 0)
+    most = max(where.branch.step, 0)
     return [
         incident.model_copy(
             update={
@@ -673,11 +679,11 @@ _STEPS = ("step", "checkpoint_step", "resumed_step")
 def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
     """The record with its go in Plain mode: the pods have started their ranks themselves."""
     first = world.first.pod
-    go = Go(time=world.now, master_address=first.pod_ip if first else "", master_port=PLAIN_MASTER_PORT)
+    go = AttemptStart(time=world.now, master_address=first.pod_ip if first else "", master_port=PLAIN_MASTER_PORT)
     worker_views = [
         _begun(worker_view) if worker_view.pod else worker_view.member for worker_view in world.worker_views
     ]
-    return record.model_copy(update={"members": worker_views, "go": go, "hold_until": None, "releases": 0})
+    return record.model_copy(update={"members": worker_views, "start": go, "hold_until": None, "releases": 0})
 
 
 def newest_step(world: JobWorld, record: GangSpec) -> int | None:
@@ -688,14 +694,14 @@ def newest_step(world: JobWorld, record: GangSpec) -> int | None:
 
 def _last_step(world: JobWorld, record: GangSpec) -> int | None:
     """The newest step known to be finished: an attempt that has finished none stands where it resumed."""
-    resumed = record.go.resume if record.go else record.checkpoint
+    resumed = record.start.resume if record.start else record.checkpoint
     step = newest_step(world, record)
     return step if step is not None else (resumed.step if resumed else None)
 
 
 def _first_open(record: GangSpec) -> int:
     """Lowest attempt whose failure no start of the ranks has followed: this one, and those before it without a go."""
-    if record.go is not None:
+    if record.start is not None:
         return record.attempt
     first = record.attempt
     for incident in reversed(record.incidents):
@@ -734,7 +740,7 @@ def _incident(
         step=_last_step(world, record),
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
         message=(exits.message_of(world, cause) + others)[:2048],
-        others=_others(found, cause.index),
+        other_workers=_others(found, cause.index),
     )
 
 
@@ -756,23 +762,23 @@ def _next(
             "reason": reason,
             "members": _told_apart(record, worker_views),
             "topology": members.topology(world, worker_views),
-            "go": None,
-            "leave": None,
+            "start": None,
+            "evacuation": None,
             "hold_until": holds.held_until(world, record),
             "incidents": [*map(_shortened, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
             "unfenced_workers": list(record.unfenced_workers if left is None else left),
-            "listing": 0,
-            "aside": None,
-            "local_since": local.since_without_progress(world, record, newest_step(world, record)),
+            "listing_round": 0,
+            "move_incomplete_beyond": None,
+            "local_since_attempt": local.since_without_progress(world, record, newest_step(world, record)),
         }
     )
 
 
 def _told_apart(record: GangSpec, worker_views: Sequence[Member]) -> list[Member]:
     """The members, with who of them was on his node when the ranks ran last."""
-    there = {member.node for member in record.members if not member.newcomer}
+    there = {member.node for member in record.members if not member.is_replacement}
     return [
-        member if member.newcomer is new else member.model_copy(update={"newcomer": new})
+        member if member.is_replacement is new else member.model_copy(update={"is_replacement": new})
         for member in worker_views
         for new in (member.node not in there,)
     ]

@@ -19,7 +19,7 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     if facts.settles:
         return commit(world, record.settled(world, gang))
     pause = blame.gathering_seconds(facts.failures)
-    if pause > 0 and gang.spec.go is not None:
+    if pause > 0 and gang.spec.start is not None:
         return Plan(wake_in_seconds=pause)
     spec = record.recovered(world, gang.spec, facts.failures)
     cause = blame.culprit(facts.failures)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from muster.api.gang import Corruption, GangSpec, Lineage, Resume
+from muster.api.gang import Branch, Corruption, GangSpec, Resume
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.words import suspects_in_words
 from muster.protocol import checkpoints
@@ -39,19 +39,19 @@ _Key = tuple[int, str]
 _BRANCH = re.compile(r"job/(?P<job>[a-z][-a-z0-9]*)(?:@(?P<step>\d{1,18}))?\Z")
 
 
-class Branch(NamedTuple):
+class ForkPoint(NamedTuple):
     """Another job's checkpoint: of this step, or the newest where that is None."""
 
     job: str
     step: int | None
 
 
-def branch_of(wish: int | str | None) -> Branch | None:
+def fork_point_of(wish: int | str | None) -> ForkPoint | None:
     """What spec.checkpoint.resumeFrom says of another job; None where it speaks of none."""
     found = _BRANCH.match(str(wish)) if wish is not None else None
     if found is None:
         return None
-    return Branch(found["job"], None if found["step"] is None else int(found["step"]))
+    return ForkPoint(found["job"], None if found["step"] is None else int(found["step"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Start:
 
     Attributes:
         resume: the checkpoint; None: from scratch.
-        lineage: of the record from now on.
+        branch: of the record from now on.
         warning: what people have to be told about it, "" if nothing.
         suspect: steps of the checkpoints that do not count any more because results were found wrong, the newest first.
         local_attempt: that has saved it on the nodes' own disks; 0: it lies in the shared directory.
@@ -81,7 +81,7 @@ class Start:
     """
 
     resume: Resume | None
-    lineage: Lineage | None
+    branch: Branch | None
     warning: str = ""
     suspect: tuple[int, ...] = ()
     local_attempt: int = 0
@@ -98,7 +98,7 @@ def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
     wish = job.spec.checkpoint.resume_from
     if wish is None or job.spec.checkpoint.directory is None:
         return None
-    done = record.lineage.asked if record and record.lineage else None
+    done = record.branch.resume_from if record and record.branch else None
     wish = str(wish)
     wish = str(int(wish)) if wish.isdecimal() else absolute(wish) if is_url(wish) else posixpath.normpath(wish)
     return None if wish == done else wish
@@ -106,10 +106,10 @@ def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
 
 def looked_for(wish: str | None) -> str | None:
     """What launchers look for: of another job a step, "" for its newest."""
-    branch = branch_of(wish)
-    if branch is None:
+    fork = fork_point_of(wish)
+    if fork is None:
         return wish
-    return "" if branch.step is None else str(branch.step)
+    return "" if fork.step is None else str(fork.step)
 
 
 def looked_for_in(job: TrainingJob, wish: str | None, other: OtherJob | None) -> str:
@@ -117,7 +117,7 @@ def looked_for_in(job: TrainingJob, wish: str | None, other: OtherJob | None) ->
     own = job.spec.checkpoint.directory
     if wish is None or own is None:
         return ""
-    if branch_of(wish) is not None:
+    if fork_point_of(wish) is not None:
         return other.directory if other is not None and other.directory != own else ""
     return above(wish) if _is_place(wish) and not is_own(wish, own) else ""
 
@@ -130,18 +130,18 @@ def _is_place(wish: str) -> bool:
 def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
     """The record with a wish noted that came when the ranks ran already: carried out at the next fault it would surprise."""
     wish = asked(job, record)
-    if wish is None or record.go is None or job.spec.suspend:
+    if wish is None or record.start is None or job.spec.suspend:
         return None
-    lineage = record.lineage or Lineage(asked=wish, step=MAX_NUMBER)
-    return record.model_copy(update={"lineage": lineage.model_copy(update={"asked": wish})})
+    branch = record.branch or Branch(resume_from=wish, step=MAX_NUMBER)
+    return record.model_copy(update={"branch": branch.model_copy(update={"resume_from": wish})})
 
 
 def taken_away(job: TrainingJob, record: GangSpec) -> GangSpec | None:
     """The record without the wish that it notes, once that does not stand in the job any more: whoever asks the same again
     means it."""
-    if job.spec.checkpoint.resume_from is not None or record.lineage is None or not record.lineage.asked:
+    if job.spec.checkpoint.resume_from is not None or record.branch is None or not record.branch.resume_from:
         return None
-    return record.model_copy(update={"lineage": record.lineage.model_copy(update={"asked": ""})})
+    return record.model_copy(update={"branch": record.branch.model_copy(update={"resume_from": ""})})
 
 
 def newest(world: JobWorld, record: GangSpec) -> Resume | None:
@@ -167,31 +167,31 @@ def told_of(world: JobWorld) -> Resume | None:
 
 def _speaks(record: GangSpec, told: Resume) -> bool:
     """Whether what people were told of is to be looked for: not what a start found gone, or was asked to leave behind."""
-    if record.told is not None:
-        return told != record.told
-    return record.lineage is None or told.step <= record.lineage.step
+    if record.last_published_checkpoint is not None:
+        return told != record.last_published_checkpoint
+    return record.branch is None or told.step <= record.branch.step
 
 
 def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
     """Whether it belongs to this training, and not to a history that was left behind."""
-    lineage = record.lineage
-    if lineage is None:
+    branch = record.branch
+    if branch is None:
         return True
-    return _history(lineage).has(checkpoint.step, checkpoint.written_ns)
+    return _history(branch).has(checkpoint.step, checkpoint.written_ns)
 
 
-def _history(lineage: Lineage) -> checkpoints.Lineage:
-    return _read(lineage.step, lineage.disowned, lineage.shut)
+def _history(branch: Branch) -> checkpoints.Branch:
+    return _read(branch.step, branch.excluded_checkpoints, branch.frozen)
 
 
 @lru_cache(maxsize=256)
-def _read(step: int, disowned: str, shut: bool) -> checkpoints.Lineage:
-    return checkpoints.lineage_of(step, disowned, shut)
+def _read(step: int, excluded: str, frozen: bool) -> checkpoints.Branch:
+    return checkpoints.branch_of(step, excluded, frozen)
 
 
 def all_complete(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
     """The complete checkpoints of this training that are seen, once for each worker that sees them."""
-    return [c for view in world.views.values() for c in view.checkpoints if c.judged and counts(record, c)]
+    return [c for view in world.views.values() for c in view.checkpoints if c.verified and counts(record, c)]
 
 
 def doubt(world: JobWorld, record: GangSpec) -> str:
@@ -218,25 +218,25 @@ def doubt(world: JobWorld, record: GangSpec) -> str:
 def start(world: JobWorld, record: GangSpec) -> Start | Missing:
     """Where the next start resumes, once every worker has told what it sees."""
     if not world.job.spec.checkpoint.directory:
-        return Start(None, record.lineage)
+        return Start(None, record.branch)
     wish = asked(world.job, record)
     if wish is not None:
         return _as_asked(world, record, wish)
-    found = _unasked(world, record, record.lineage)
+    found = _unasked(world, record, record.branch)
     if isinstance(found, Start) and record.open_corruption is not None:
         return _set_aside(world, record, found, record.open_corruption)
     return found
 
 
-def shut(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
+def frozen_beyond(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
     """The record in which no checkpoint beyond this step counts, whenever it was written: until the next go names those
     that are there once no rank runs. What people have been told of beyond it does not count, either."""
-    lineage = record.lineage or Lineage(asked="", step=beyond)
-    step = min(beyond, lineage.step) if lineage.shut else beyond  # of one that is shut already nothing beyond counts
+    branch = record.branch or Branch(resume_from="", step=beyond)
+    step = min(beyond, branch.step) if branch.frozen else beyond  # of one that is frozen already nothing beyond counts
     known = record.checkpoint if record.checkpoint and record.checkpoint.step <= step else None
     changes = {
-        "lineage": lineage.model_copy(update={"step": step, "shut": True}),
-        "told": told_of(world),
+        "branch": branch.model_copy(update={"step": step, "frozen": True}),
+        "last_published_checkpoint": told_of(world),
         "checkpoint": known,
     }
     other = record.model_copy(update=changes)
@@ -249,48 +249,48 @@ def complete_steps(world: JobWorld, record: GangSpec) -> list[int]:
 
 
 def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corruption) -> Start | Missing:
-    """The start of a training that has found itself wrong: what lies beyond the last good step is disowned by name."""
-    lineage = found.lineage
-    if lineage is None:  # a record that was edited by hand
+    """The start of a training that has found itself wrong: what lies beyond the last good step is excluded by name."""
+    branch = found.branch
+    if branch is None:  # a record that was edited by hand
         return found
-    if found.resume is None and corruption.newest is not None:
+    if found.resume is None and corruption.newest_checkpoint is not None:
         message = (
-            f"no complete checkpoint of step {lineage.step} or before is left, and all later ones are suspect (the newest is "
-            f"{corruption.newest.step}, {corruption.newest.path}): {corruption.message}. Set spec.checkpoint.resumeFrom to "
+            f"no complete checkpoint of step {branch.step} or before is left, and all later ones are suspect (the newest is "
+            f"{corruption.newest_checkpoint.step}, {corruption.newest_checkpoint.path}): {corruption.message}. Set spec.checkpoint.resumeFrom to "
             f"the step that shall count nevertheless, or to {SCRATCH}{_if_done(record)}"
         )
         return Missing(ALL_SUSPECT, message, stalled=True)
-    there = _there(world, record, lineage.step)
+    there = _there(world, record, branch.step)
     if isinstance(there, Missing):
         return there
-    disowned = {stamp for stamp in there if not _history(lineage).has(*stamp)}
-    if len(disowned) > MAX_STAMPS:
-        return _too_many(lineage.step)
-    before = _history(Lineage(asked="", step=MAX_NUMBER, disowned=lineage.disowned))
-    suspect = sorted({step for step, written_ns in disowned if before.has(step, written_ns)}, reverse=True)
-    other = lineage.model_copy(update={"disowned": write_stamps(disowned), "shut": False})
+    excluded = {stamp for stamp in there if not _history(branch).has(*stamp)}
+    if len(excluded) > MAX_STAMPS:
+        return _too_many(branch.step)
+    before = _history(Branch(resume_from="", step=MAX_NUMBER, excluded_checkpoints=branch.excluded_checkpoints))
+    suspect = sorted({step for step, written_ns in excluded if before.has(step, written_ns)}, reverse=True)
+    other = branch.model_copy(update={"excluded_checkpoints": write_stamps(excluded), "frozen": False})
     warning = "; ".join(part for part in (suspects_in_words(suspect), found.warning) if part)
     return Start(found.resume, other, warning, tuple(suspect))
 
 
-def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Start | Missing:
+def _unasked(world: JobWorld, record: GangSpec, branch: Branch | None) -> Start | Missing:
     best = newest(world, record)
     unseen = _unknown_to_judges(world, record, best.step if best else -1)
     if unseen is not None:
         return unseen
     if best is None:
-        return Start(None, lineage)
+        return Start(None, branch)
     if not is_own(best.path, world.job.spec.checkpoint.directory or ""):
-        return _begun_elsewhere(world, record, best, lineage)
+        return _begun_elsewhere(world, record, best, branch)
     listings = {
-        index: {key for key, c in _listed(view) if counts(record, c) and not c.torn}
+        index: {key for key, c in _listed(view) if counts(record, c) and not c.incomplete}
         for index, view in world.views.items()
     }
-    complete = {key for view in world.views.values() for key, c in _listed(view) if c.judged and counts(record, c)}
+    complete = {key for view in world.views.values() for key, c in _listed(view) if c.verified and counts(record, c)}
     everywhere = {key for key in complete if all(_may_see(keys, key) for keys in listings.values())}
     wanted = (best.step, best.path)
     if wanted in everywhere:
-        return Start(best, lineage, doubt(world, record))
+        return Start(best, branch, doubt(world, record))
     blind = next((world.by_index[index] for index, keys in listings.items() if not _may_see(keys, wanted)), None)
     older = max(everywhere, default=None)
     patient = listed_seconds(world, record) < NOT_VISIBLE_SECONDS
@@ -308,14 +308,14 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
         f"checkpoint {best.step} ({best.path}) is gone, or no longer complete, for every worker; going on from "
         f"{older[0]} ({older[1]})"
     )
-    return Start(Resume(step=older[0], path=older[1]), lineage, warning)
+    return Start(Resume(step=older[0], path=older[1]), branch, warning)
 
 
-def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, lineage: Lineage | None) -> Start | Missing:
+def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, branch: Branch | None) -> Start | Missing:
     """The start of a training that a person let begin elsewhere, and that has saved nothing beyond that yet."""
     own = max(all_complete(world, record), key=lambda c: c.step, default=None)
     if own is None:
-        return Start(best, lineage)
+        return Start(best, branch)
     message = (
         f"the newest checkpoint of its own, {own.step} ({own.path}), is not beyond {best.step} ({best.path}), where "
         f"spec.checkpoint.resumeFrom let it begin: its steps may have begun anew. Set resumeFrom to {own.path}, or to "
@@ -333,7 +333,7 @@ def _may_see(keys: set[_Key], key: _Key) -> bool:
 def _is_torn(world: JobWorld, record: GangSpec, key: _Key) -> bool:
     """Whether all who judge see it, and not all of it: that others see its marker then says nothing."""
     views = [worker_view.launcher for worker_view in judges(world, record)]
-    return all(view is not None and any(c.torn for seen, c in _listed(view) if seen == key) for view in views)
+    return all(view is not None and any(c.incomplete for seen, c in _listed(view) if seen == key) for view in views)
 
 
 def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
@@ -344,7 +344,7 @@ def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missin
         if worker_view.launcher
         for key, c in _listed(worker_view.launcher)
     ]
-    known = {key for _, key, c in told if c.torn or c.judged}
+    known = {key for _, key, c in told if c.incomplete or c.verified}
     newer = [
         (key, worker_view) for worker_view, key, c in told if key not in known and counts(record, c) and c.step > beyond
     ]
@@ -386,20 +386,20 @@ def _not_visible(
 
 def _if_done(record: GangSpec) -> str:
     """How to ask once more for what stands in spec.checkpoint.resumeFrom and has been done, for people; "" = none stands."""
-    if record.lineage is None or not record.lineage.asked:
+    if record.branch is None or not record.branch.resume_from:
         return ""
-    return f" (what it says now has been done: to ask for {record.lineage.asked} once more, take it away before)"
+    return f" (what it says now has been done: to ask for {record.branch.resume_from} once more, take it away before)"
 
 
 def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
-    branch = branch_of(wish)
-    if branch is not None:
-        return _of_another(world, record, wish, branch)
+    fork = fork_point_of(wish)
+    if fork is not None:
+        return _of_another(world, record, wish, fork)
     reports = [report for view in world.views.values() for report in view.checkpoints]
     if wish == SCRATCH:
         return _elsewhere(world, record, wish, None)
-    complete = {(c.step, c.path) for c in reports if c.judged}
-    seen = [{key for key, c in _listed(view) if not c.torn} for view in world.views.values()]
+    complete = {(c.step, c.path) for c in reports if c.verified}
+    seen = [{key for key, c in _listed(view) if not c.incomplete} for view in world.views.values()]
     usable = sorted(complete.intersection(*seen), reverse=True)
     for step, path in usable:
         if wish in (str(step), path):
@@ -425,39 +425,41 @@ def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
     return Missing(NOT_FOUND, message, stalled=True)
 
 
-def _of_another(world: JobWorld, record: GangSpec, wish: str, branch: Branch) -> Start | Missing:
+def _of_another(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -> Start | Missing:
     """The start from a checkpoint of another job, once every worker sees it, and it is found complete."""
     other, own = world.other, world.job.spec.checkpoint.directory or ""
-    which = "complete checkpoint" if branch.step is None else f"complete checkpoint {branch.step}"
+    which = "complete checkpoint" if fork.step is None else f"complete checkpoint {fork.step}"
     field = f"spec.checkpoint.resumeFrom: {wish}:"
     instead = f"Or set resumeFrom to the absolute path or the URL of the checkpoint, or to {SCRATCH}"
     if other is None or not other.exists:
-        return Missing(NOT_FOUND, f"{field} there is no job {branch.job} in this namespace. {instead}", stalled=True)
+        return Missing(NOT_FOUND, f"{field} there is no job {fork.job} in this namespace. {instead}", stalled=True)
     if not other.directory:
-        text = f"{field} job {branch.job} has no spec.checkpoint.directory, so nobody knows where it saves. {instead}"
+        text = f"{field} job {fork.job} has no spec.checkpoint.directory, so nobody knows where it saves. {instead}"
         return Missing(NOT_FOUND, text, stalled=True)
     if absolute(other.directory) == absolute(own):
         text = (
-            f"{field} job {branch.job} saves to {own}, too, and two jobs must not share a directory: make this job anew with a "
+            f"{field} job {fork.job} saves to {own}, too, and two jobs must not share a directory: make this job anew with a "
             "spec.checkpoint.directory of its own"
         )
         return Missing(NOT_FOUND, text, stalled=True)
     seen = _seen_elsewhere(world, other.directory)
-    found = next((key for key in seen if branch.step in (None, key[0])), None)
+    found = next((key for key in seen if fork.step in (None, key[0])), None)
     if found is not None:
         return _elsewhere(world, record, wish, Resume(step=found[0], path=found[1]))
     # Judged where it is seen, or not there at all for somebody.
     why = _unseen_elsewhere(world)
     if is_url(other.directory):
-        remedy = f"Credentials and endpoint of this job's worker container have to show {branch.job}'s directory"
+        remedy = f"Credentials and endpoint of this job's worker container have to show {fork.job}'s directory"
     else:
-        remedy = f"The volume of {branch.job}'s directory has to be mounted in this job's workers, at the same path"
+        remedy = f"The volume of {fork.job}'s directory has to be mounted in this job's workers, at the same path"
     if _is_unverified(world):  # which says nothing of what is there
-        text = f"{field} whether there is a {which} of job {branch.job} in {other.directory} is not known: {why}. {instead}"
+        text = (
+            f"{field} whether there is a {which} of job {fork.job} in {other.directory} is not known: {why}. {instead}"
+        )
     else:
         newest_there = f"the newest that they see is {seen[0][0]}" if seen else "they see none"
         text = (
-            f"{field} there is no {which} of job {branch.job} in {other.directory} that every worker sees ({newest_there}). "
+            f"{field} there is no {which} of job {fork.job} in {other.directory} that every worker sees ({newest_there}). "
             f"{why}{'. ' if why else ''}{remedy}. {instead}"
         )
     return Missing(NOT_FOUND, text, stalled=listed_seconds(world, record) >= NOT_VISIBLE_SECONDS)
@@ -466,7 +468,7 @@ def _of_another(world: JobWorld, record: GangSpec, wish: str, branch: Branch) ->
 def _unseen_elsewhere(world: JobWorld) -> str:
     """Who does not see the directory that is not the job's own, and why; "" = nobody says so."""
     told = [
-        (worker_view.where, worker_view.launcher.elsewhere_error)
+        (worker_view.where, worker_view.launcher.other_directory_error)
         for worker_view in world.worker_views
         if worker_view.launcher
     ]
@@ -475,13 +477,13 @@ def _unseen_elsewhere(world: JobWorld) -> str:
 
 def _is_unverified(world: JobWorld) -> bool:
     """Whether somebody could not see the store that this directory is in."""
-    return any(view.elsewhere_error_kind in ERROR_KINDS for view in world.views.values())
+    return any(view.other_directory_error_kind in ERROR_KINDS for view in world.views.values())
 
 
 def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
     """What every worker sees in a directory that is not the job's own, and somebody has found complete, the newest first."""
     there = [
-        {(c.step, c.path): c.judged for c in view.elsewhere if is_own(c.path, directory)}
+        {(c.step, c.path): c.verified for c in view.other_directory if is_own(c.path, directory)}
         for view in world.views.values()
     ]
     if not there:
@@ -493,15 +495,15 @@ def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
 def _elsewhere(
     world: JobWorld, record: GangSpec, wish: str, where: Resume | None, warning: str = ""
 ) -> Start | Missing:
-    """The start that was asked for, with what is there beyond it disowned by name: times alone could be wrong."""
+    """The start that was asked for, with what is there beyond it excluded by name: times alone could be wrong."""
     step = where.step if where else -1
     there = _there(world, record, step)
     if isinstance(there, Missing):
         return there
-    disowned = {stamp for stamp in there if stamp[0] > step} | _disowned_still(record, where, world, there)
-    if len(disowned) > MAX_STAMPS:
+    excluded = {stamp for stamp in there if stamp[0] > step} | _still_excluded(record, where, world, there)
+    if len(excluded) > MAX_STAMPS:
         return _too_many(step)
-    return Start(where, Lineage(asked=wish, step=step, disowned=write_stamps(disowned)), warning)
+    return Start(where, Branch(resume_from=wish, step=step, excluded_checkpoints=write_stamps(excluded)), warning)
 
 
 def _there(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing:
@@ -532,14 +534,14 @@ def _too_many(step: int) -> Missing:
     return Missing(TOO_MANY, message, stalled=True)
 
 
-def _disowned_still(record: GangSpec, where: Resume | None, world: JobWorld, there: set[Stamp]) -> set[Stamp]:
-    """What an earlier wish disowned and is still there, unless this one takes that history up again."""
-    if record.lineage is None or where is None:
+def _still_excluded(record: GangSpec, where: Resume | None, world: JobWorld, there: set[Stamp]) -> set[Stamp]:
+    """What an earlier wish excluded and is still there, unless this one takes that history up again."""
+    if record.branch is None or where is None:
         return set()
     taken = (c for view in world.views.values() for key, c in _listed(view) if key == (where.step, where.path))
     if not all(counts(record, c) for c in taken):
         return set()
-    history = _history(record.lineage)
+    history = _history(record.branch)
     return {stamp for stamp in there if not history.has(*stamp)}
 
 

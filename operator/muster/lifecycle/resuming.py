@@ -73,7 +73,7 @@ def _trap_from_scratch(world: JobWorld) -> str:
     """
     seen = (one for view in world.views.values() for one in view.checkpoints)
     # Workers that only look tell of what nobody has judged.
-    if world.job.spec.checkpoint.resume_preset is Named.OFF or any(one.judged and not one.torn for one in seen):
+    if world.job.spec.checkpoint.resume_preset is Named.OFF or any(one.verified and not one.incomplete for one in seen):
         return ""
     trap = _told_trap(world)
     return f"{trap}. Or set spec.checkpoint.resumePreset: Off, if the program does not go by it" if trap else ""
@@ -117,7 +117,7 @@ def format_of(world: JobWorld, where: Resume) -> str:
     told = [
         (c.step, c.path, c.format)
         for view in world.views.values()
-        for seen in (view.checkpoints, view.elsewhere, view.local)
+        for seen in (view.checkpoints, view.other_directory, view.local)
         for c in seen
     ]
     known = next((format_ for step, path, format_ in told if format_ and (step, path) == (where.step, where.path)), "")
@@ -129,7 +129,7 @@ def format_of(world: JobWorld, where: Resume) -> str:
 
 def in_words(job: TrainingJob, record: GangSpec) -> str:
     """What was added to the command of this attempt, and what of it the command says itself; "" where no preset was used."""
-    go, directory = record.go, job.spec.checkpoint.directory or ""
+    go, directory = record.start, job.spec.checkpoint.directory or ""
     if go is None or go.resume is None or not go.resume_preset:
         return ""
     name, path = go.resume_preset, go.resume.path
@@ -145,7 +145,7 @@ def in_words(job: TrainingJob, record: GangSpec) -> str:
 
 def hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
     """What would tell the program where to go on, where nothing does; "" = nothing is known."""
-    go, name = record.go, resuming.likely(format_)
+    go, name = record.start, resuming.likely(format_)
     if go is None or go.resume is None or go.resume_preset or job.spec.checkpoint.resume_argument or not name:
         return ""
     directory = job.spec.checkpoint.directory or ""

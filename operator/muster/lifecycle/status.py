@@ -151,7 +151,7 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """Ranks have their go."""
     gang = world.gang
     assert gang is not None
-    leave = gang.spec.leave
+    leave = gang.spec.evacuation
     stepping = records.newest_step(world, gang.spec) is not None
     state, reason = ("Saving", leave.reason) if leave else ("Running", "Training" if stepping else "RanksStarted")
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
@@ -340,8 +340,8 @@ def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus
     """
     newest = records.newest_step(world, record) if record else None
     is_known = ended and record is not None and world.job.status.attempt == record.attempt
-    if newest is None and record and record.go and not (is_known and world.job.status.step is not None):
-        return record.go.resume.step if record.go.resume else 0
+    if newest is None and record and record.start and not (is_known and world.job.status.step is not None):
+        return record.start.resume.step if record.start.resume else 0
     steps = (newest if newest is not None else world.job.status.step, checkpoint.step if checkpoint else None)
     return max((step for step in steps if step is not None), default=None)
 
@@ -369,7 +369,7 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
 
 def _unsaved(world: JobWorld, gang: Gang) -> str:
     """That training goes on and on without a complete checkpoint that Muster could see; "" when all is well."""
-    directory, go = world.job.spec.checkpoint.directory, gang.spec.go
+    directory, go = world.job.spec.checkpoint.directory, gang.spec.start
     if directory is None or go is None or resume.newest(world, gang.spec) is not None:
         return ""
     seconds, step = (world.now - go.time).total_seconds(), records.newest_step(world, gang.spec)
@@ -387,13 +387,13 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
 
 def _doubtful(world: JobWorld) -> str:
     """Why the newest checkpoint may not be what people think, or what the trainer by itself would go on from; "" = nothing."""
-    told = (worker_view.launcher.checkpoint_doubt for worker_view in world.worker_views if worker_view.launcher)
+    told = (worker_view.launcher.checkpoint_warning for worker_view in world.worker_views if worker_view.launcher)
     return next(filter(None, told), "")
 
 
 def _held_up(world: JobWorld, spec: GangSpec) -> str:
     """That a planned leave has no place to go to, whatever its deadline says; "" while it has one, or none is under way."""
-    leave = spec.leave
+    leave = spec.evacuation
     if (
         leave is None
         or not leave.nodes
@@ -427,9 +427,9 @@ def _behind(world: JobWorld, gang: Gang) -> str:
         ),
         None,
     )
-    if behind is None or behind.launcher is None or gang.spec.go is None or gang.spec.go.resume is None:
+    if behind is None or behind.launcher is None or gang.spec.start is None or gang.spec.start.resume is None:
         return ""
-    resumed = gang.spec.go.resume
+    resumed = gang.spec.start.resume
     return (
         f"{behind.where} began with step {behind.launcher.first_step}, though it was told to go on from step {resumed.step} "
         f"({resumed.path}): work is done twice, or numbers of steps mean something else here. It has been restarted once for "
@@ -440,7 +440,7 @@ def _behind(world: JobWorld, gang: Gang) -> str:
 
 def _unseen(world: JobWorld, gang: Gang) -> str:
     """That no step has been seen for long, and what to change; "" when all is well, or nobody wants steps to be seen."""
-    progress, go = world.job.spec.progress, gang.spec.go
+    progress, go = world.job.spec.progress, gang.spec.start
     launchers = [
         worker_view.launcher
         for worker_view in world.worker_views
@@ -463,7 +463,7 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
             f"no line is printed that preset {preset.name} reads, such as `{preset.lines[0].sample.strip()[:200]}` ({preset.needs}). "
             "Compare it with the log; else take another preset, a stepPattern, or write the steps to the file in MUSTER_PROGRESS"
         )
-    likely = BY_NAME.get(next((view.looks_like for view in launchers if view.looks_like), ""))
+    likely = BY_NAME.get(next((view.likely_preset for view in launchers if view.likely_preset), ""))
     if likely is not None:
         return told + (
             f"what is printed looks like {likely.name}. If it is, make the job anew with progress.preset: {likely.name} ({likely.needs})"
@@ -476,7 +476,7 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
 
 def _quiet(world: JobWorld, gang: Gang) -> str:
     """That no rank has printed or written anything for long; "" when any has."""
-    if gang.spec.go is None:
+    if gang.spec.start is None:
         return ""
     views = [view for view in world.views.values() if view.attempt == gang.spec.attempt]
     ages = [view.quiet_age_seconds for view in views if view.quiet_age_seconds is not None]

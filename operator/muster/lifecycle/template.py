@@ -53,7 +53,7 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
             f"spec.checkpoint.resumeArgument: {command[0]} does not pass on words after its line; write them into that line, e.g. "
             f"train.py ${{MUSTER_RESUME_PATH:+--resume $MUSTER_RESUME_PATH}}, and leave resumeArgument out. {AGAIN}",
         )
-    over = too_many_nodes(job, fleet.policy.jobs)
+    over = too_many_nodes(job, fleet.policy.job_limits)
     if over:
         return ("TooManyNodes", over)
     unread = resuming.unread(job)

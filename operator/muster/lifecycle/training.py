@@ -46,7 +46,7 @@ def _calm_seconds(world: JobWorld) -> float:
     """
     assert world.gang is not None
     spec, nodes = world.gang.spec, [worker_view.node for worker_view in world.worker_views]
-    if spec.unfenced_workers or spec.leave or not all(incident.settled for incident in spec.incidents):
+    if spec.unfenced_workers or spec.evacuation or not all(incident.settled for incident in spec.incidents):
         return 0.0
     if not all(
         node and node.ready and not node.unschedulable and not world.fleet.exclusion(node.name) for node in nodes

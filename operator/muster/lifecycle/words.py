@@ -39,7 +39,7 @@ def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: b
     if not found.open:
         suspects = suspects_in_words(found.suspect_steps, found.suspect_count, ended=ended)
     else:
-        suspects = f"checkpoints beyond step {spec.lineage.step} are suspect" if spec.lineage else ""
+        suspects = f"checkpoints beyond step {spec.branch.step} are suspect" if spec.branch else ""
     return "; ".join(
         part for part in (suspects, what_tests_show(found, budget_exhausted=budget_exhausted, ended=ended)) if part
     )

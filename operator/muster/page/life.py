@@ -48,7 +48,7 @@ class Life(ApiModel):
 def life(job: TrainingJob, now: datetime) -> Life | None:
     """The life so far; None: it is not known when it began."""
     status = job.status
-    begin = status.goodput.begun if status.goodput else job.metadata.creation_timestamp
+    begin = status.goodput.creation_time if status.goodput else job.metadata.creation_timestamp
     if begin is None:
         return None
     end = max(status.completion.time if status.completion else now + ahead(status.goodput), begin)

@@ -53,22 +53,22 @@ def tuned(
         if limit is None:
             continue
         one, shown = found.get((probe, over)), best.get((probe, over))
-        if limit.percent is not None:
+        if limit.minimum_percent is not None:
             if one is not None and one.middle is not None:
                 # Healthy figures vary: what they do not all reach says nothing about nodes either.
-                ratio = min(limit.percent / 100, max(one.healthy, one.ratio))
-                if ratio < limit.percent / 100:
-                    unused.append(_too_strict(probe, like.model, limit.percent, over, ratio))
+                ratio = min(limit.minimum_percent / 100, max(one.healthy, one.ratio))
+                if ratio < limit.minimum_percent / 100:
+                    unused.append(_too_strict(probe, like.model, limit.minimum_percent, over, ratio))
                 source = f"{100 * ratio:.4g} % of the fleet's middle of {one.middle:.4g} ({SOURCE})"
                 source += f"; not below {one.floor:.4g}" if one.floor else ""
                 found[probe, over] = replace(one, ratio=ratio, source=source)
-        elif limit.at_least is not None:
-            least = float(limit.at_least)
+        elif limit.minimum is not None:
+            least = float(limit.minimum)
             if least > max(one.least if one is not None else 0.0, shown.figure if shown is not None else 0.0):
                 # Where another transport reaches it, this one is not what the owner means.
                 others = (each.figure for (name, _), each in best.items() if name == probe)
                 if shown is not None and max(others) < least:
-                    unused.append(_unused(probe, like.model, limit.at_least, over, shown))
+                    unused.append(_unused(probe, like.model, limit.minimum, over, shown))
                 continue
             unit = shown.unit if shown is not None else one.unit if one is not None else ""
             plain = replace(like, probe=probe, transport=over, unit=unit)
@@ -103,5 +103,5 @@ def _unused(probe: str, model: str, least: str, over: str, shown: Best) -> str:
     way = f" over {over}" if over else ""
     return (
         f"spec.preflight.limits: {probe} asks for {least}, and no {model or 'node'} that is heard has reached more than "
-        f"{shown.figure:.4g} {shown.unit}{way}: it counts for nothing until one does. Lower atLeast"
+        f"{shown.figure:.4g} {shown.unit}{way}: it counts for nothing until one does. Lower minimum"
     )

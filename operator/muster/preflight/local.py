@@ -27,7 +27,7 @@ def how(word: str) -> How:
 
 def has_wrong_sums(answer: CheckAnswer) -> bool:
     """Whether an all-reduce with other nodes gave sums that are not what they must be: it comes without a figure, and says why."""
-    return how(answer.how) is How.RESULT and answer.gbps <= 0.0 and bool(answer.words)
+    return how(answer.outcome) is How.RESULT and answer.gbps <= 0.0 and bool(answer.message)
 
 
 def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
@@ -37,18 +37,18 @@ def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
         yield LocalOutcome(node, PROFILE, How.LATE, words=words)
         return
     if not answer.probes:
-        yield LocalOutcome(node, CHECKER, how(answer.how), words=f"{node}: {answer.words}")
-    late = [probe for probe in answer.probes if how(probe.how) is How.LATE]
+        yield LocalOutcome(node, CHECKER, how(answer.outcome), words=f"{node}: {answer.message}")
+    late = [probe for probe in answer.probes if how(probe.outcome) is How.LATE]
     if late:
         # What others use, too, keeps its name: where it is slow for many, it is not the nodes.
         name = late[0].probe if all(probe.probe in SHARED for probe in late) else PROFILE
         more = f" (and {len(late) - 1} more)" if late[1:] else ""
-        yield LocalOutcome(node, name, How.LATE, words=f"{late[0].probe}: {late[0].words}{more}")
+        yield LocalOutcome(node, name, How.LATE, words=f"{late[0].probe}: {late[0].message}{more}")
     for probe in answer.probes:
-        ended = how(probe.how)
+        ended = how(probe.outcome)
         if ended is How.LATE:
             continue
-        words = f"{node}: {probe.words}" if ended is How.ENVIRONMENT else probe.words
+        words = f"{node}: {probe.message}" if ended is How.ENVIRONMENT else probe.message
         yield LocalOutcome(node, probe.probe, ended, probe.figure, words, probe.wrong, probe.unit, probe.fingerprint)
 
 

@@ -177,7 +177,7 @@ def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float 
     if site.doubt is not None and not _is_answered(site, site.doubt[1]):
         return _order(site, f"doubt/{site.doubt[0]}", Profile.DEEP), math.inf
     counts_as_seconds = newest.age_seconds * (1.0 + site.offences)
-    if policy.idle_age_seconds and counts_as_seconds >= policy.idle_age_seconds:
+    if policy.idle_max_age_seconds and counts_as_seconds >= policy.idle_max_age_seconds:
         # Another one each time, or the checker would know its grant already.
         name = blake2b(newest.granted.encode(), digest_size=8).hexdigest()
         profile = policy.profile.deeper if site.offences >= RECENT_OFFENCES else policy.profile

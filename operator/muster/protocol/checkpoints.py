@@ -46,34 +46,34 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lineage:
+class Branch:
     """The training went back to `step`: what was there beyond it then is another history.
 
     Attributes:
-        disowned: times of what was there, by step.
-        shut: nothing beyond the step belongs to it, whenever it was written.
+        excluded: times of what was there, by step.
+        frozen: nothing beyond the step belongs to it, whenever it was written.
     """
 
     step: int
-    disowned: Mapping[int, Sequence[int]]
-    shut: bool = False
+    excluded: Mapping[int, Sequence[int]]
+    frozen: bool = False
 
     def has(self, step: int, written_ns: int) -> bool:
         """Whether a checkpoint belongs to the history that goes on.
 
         One beyond the step whose time is not known (0) does not: nobody could tell it from those of before.
         """
-        if any(abs(written_ns - then_ns) <= _SAME_TIME_NS for then_ns in self.disowned.get(step, ())):
+        if any(abs(written_ns - then_ns) <= _SAME_TIME_NS for then_ns in self.excluded.get(step, ())):
             return False
-        return step <= self.step or (not self.shut and written_ns > 0)
+        return step <= self.step or (not self.frozen and written_ns > 0)
 
 
-def lineage_of(step: int, disowned: str, shut: bool = False) -> Lineage:
-    """As it stands in a record: the disowned as `write_stamps` wrote them."""
+def branch_of(step: int, excluded: str, frozen: bool = False) -> Branch:
+    """As it stands in a record: the excluded as `write_stamps` wrote them."""
     times: Dict[int, List[int]] = {}
-    for disowned_step, written_ns in read_stamps(disowned):
-        times.setdefault(disowned_step, []).append(written_ns)
-    return Lineage(step, times, shut)
+    for excluded_step, written_ns in read_stamps(excluded):
+        times.setdefault(excluded_step, []).append(written_ns)
+    return Branch(step, times, frozen)
 
 
 def write_stamps(stamps: Iterable[Stamp]) -> str:

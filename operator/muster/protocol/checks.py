@@ -52,11 +52,11 @@ class ProbeReport:
     """
 
     probe: str = limited(dataclasses.MISSING, 1, MAX_ID_CHARS)
-    how: str = limited(dataclasses.MISSING, 1, 64)
+    outcome: str = limited(dataclasses.MISSING, 1, 64)
     figure: Optional[float] = limited(None, -MAX_RATE, MAX_RATE)
     unit: str = limited("", 0, 64)
     wrong: bool = False  # a result was not what it must be, whatever any figure says
-    words: str = for_people(MAX_WORDS_CHARS)
+    message: str = for_people(MAX_WORDS_CHARS)
     seconds: float = 0.0
     # "KIND:BITS", both digests: nodes of one kind, library and version owe each other the same bits. "" = it has none.
     fingerprint: str = limited("", 0, 64)
@@ -68,14 +68,14 @@ class CheckAnswer:
 
     order: str = limited(dataclasses.MISSING, 1, MAX_ID_CHARS)
     kind: str = limited(dataclasses.MISSING, 1, 64)
-    how: str = limited(dataclasses.MISSING, 1, 64)  # a muster.preflight.outcomes.How
+    outcome: str = limited(dataclasses.MISSING, 1, 64)  # a muster.preflight.outcomes.How
     round: int = 0
     peer: str = limited("", 0, 253)
     gbps: float = limited(0.0, 0, MAX_RATE)
     retransmits: float = limited(0.0, 0, MAX_RATE)  # segments sent again per 1,000
     transport: str = limited("", 0, 64)
     probes: Tuple[ProbeReport, ...] = limited((), 0, 32)
-    words: str = for_people(MAX_WORDS_CHARS)
+    message: str = for_people(MAX_WORDS_CHARS)
     seconds: float = 0.0  # that it took
     given_back: bool = True  # the GPUs were seen to be free again
 

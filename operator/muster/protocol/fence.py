@@ -80,16 +80,16 @@ def fenced_after_seconds(fence_seconds: float) -> float:
 
 
 # A file system's clients may show an old directory for 60 s (NFS: acdirmax), and launchers look every 5 s.
-MARKER_SEEN_SECONDS = 65.0
+FENCE_FILE_SEEN_SECONDS = 65.0
 
 
 def marked_after_seconds(fence_seconds: float) -> float:
-    """So long after the marker was written a launcher without its coordinator has ended its ranks, for certain.
+    """So long after the fence file was written a launcher without its coordinator has ended its ranks, for certain.
 
-    It has seen the marker by then, or has not been able to read it for the length of its fence, which may begin when what
+    It has seen the fence file by then, or has not been able to read it for the length of its fence, which may begin when what
     it was shown last was old.
     """
-    return fence_seconds + MARKER_SEEN_SECONDS
+    return fence_seconds + FENCE_FILE_SEEN_SECONDS
 
 
 def peer_distances(count: int) -> Sequence[int]:

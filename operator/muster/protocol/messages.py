@@ -28,7 +28,7 @@ MAX_NUMBER = 2**53 - 1  # what every reader of JSON can hold
 MAX_NANOSECONDS = 2**63 - 1
 LONGEST_SECONDS = 1e8  # three years
 LONGEST_FENCE_SECONDS = 86400.0
-MAX_MARKER_CHARS = 64
+MAX_FENCE_FILE_CHARS = 64
 MAX_VALUE_CHARS = 24  # of a number as it is printed
 
 # What a launcher is doing (Report.state).
@@ -36,7 +36,7 @@ IDLE = "Idle"  # no rank process of any attempt is alive
 RUNNING = "Running"  # at least one rank of `attempt` is alive
 EXITED = "Exited"  # every rank of `attempt` has ended by itself
 RECLAIMING = "Reclaiming"  # ending ranks; some are still alive
-LEAVING = "Leaving"  # told to terminate: no rank is alive, the launcher is about to exit
+TERMINATING = "Terminating"  # told to terminate: no rank is alive, the launcher is about to exit
 
 # What a launcher shall do (Directive.kind).
 WAIT = "Wait"  # have no rank running, be ready for attempt `attempt`
@@ -120,8 +120,8 @@ class CheckpointReport:
     path: str = limited(dataclasses.MISSING, 1, MAX_PATH_CHARS)
     # When the file that completes it was written, by the clock of its file system; 0 = not known.
     written_ns: int = limited(0, 0, MAX_NANOSECONDS)
-    judged: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
-    torn: bool = False  # looked at, and not all of it is there; not judged then
+    verified: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
+    incomplete: bool = False  # looked at, and not all of it is there; not judged then
     format: str = limited("", 0, 64)  # how it is written (muster.node.checkpoint.formats); "" = not told
     size_bytes: Optional[int] = None  # of all its files; like the rest only where it was judged complete
     save_seconds: Optional[float] = None  # from the end of its first file to the end of its last one
@@ -181,21 +181,23 @@ class Report:
     # Of all that are there, other histories' included, as `write_stamps` in muster.protocol.checkpoints writes them. From those
     # who judge, while no rank runs; None = not looked for (yet).
     stamps: Optional[str] = limited(None, 0, MAX_STAMPS_CHARS)
-    # Of the directory that Directive.wish_directory names, the newest, and the one that was asked for.
-    elsewhere: Tuple[CheckpointReport, ...] = ()
-    elsewhere_error: str = for_people()  # why that directory cannot be seen, "" if it can
-    elsewhere_error_kind: str = limited("", 0, 64)  # of muster.protocol.checkpoints.ERROR_KINDS; "" = none of them
+    # Of the directory that Directive.requested_directory names, the newest, and the one that was asked for.
+    other_directory: Tuple[CheckpointReport, ...] = ()
+    other_directory_error: str = for_people()  # why that directory cannot be seen, "" if it can
+    other_directory_error_kind: str = limited(
+        "", 0, 64
+    )  # of muster.protocol.checkpoints.ERROR_KINDS; "" = none of them
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
-    listing: int = 0  # Directive.listing when that scan began
+    listing_round: int = 0  # Directive.listing_round when that scan began
     scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt and that listing
     checkpoint_error: str = for_people()  # why the scan failed, "" if it did not
     checkpoint_error_kind: str = limited("", 0, 64)  # likewise
     free_bytes: Optional[int] = None  # what may still be written into the checkpoint directory; None = not known
-    checkpoint_doubt: str = for_people()  # what is there may not be what people think: why, "" if nothing is doubtful
+    checkpoint_warning: str = for_people()  # what is there may not be what people think: why, "" if nothing is doubtful
     # Why a framework that follows its own pointer file would not go on at all, or from what is torn: of the newest listing; "" = it
     # would go on.
     checkpoint_trap: str = for_people()
-    lists_last: bool = False  # its ranks have ended well, and the directory is looked through once more
+    lists_after_end: bool = False  # its ranks have ended well, and the directory is looked through once more
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""
     loop_age_seconds: float = (
@@ -211,15 +213,17 @@ class Report:
     printed_step_seconds: Optional[float] = None  # what a step takes, as the newest of these lines says
     printed_tflops: Optional[float] = None  # 10^12 operations of each accelerator in a second, likewise
     printed_mfu: Optional[float] = None  # the share of its peak, likewise
-    looks_like: str = limited("", 0, 64)  # a preset that does not count unless people name it, and whose lines came
+    likely_preset: str = limited("", 0, 64)  # a preset that does not count unless people name it, and whose lines came
     quiet_age_seconds: Optional[float] = None  # since any rank printed or wrote of its progress, or was started
-    reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker
-    marker_attempt: int = 0  # the attempt that stands in the marker, as last read; 0 = none
-    marker_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
-    # The marker's lineage, told by who wrote it first and kept by all who write it later: only in one and the same
+    reads_fence_file: bool = (
+        False  # without its coordinator it ends its ranks once a newer attempt stands in the fence file
+    )
+    fence_file_attempt: int = 0  # the attempt that stands in the fence file, as last read; 0 = none
+    fence_file_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
+    # The fence file's identity, told by who wrote it first and kept by all who write it later: only in one and the same
     # directory it is the same. "" = none stands there.
-    marker_lineage: str = limited("", 0, MAX_MARKER_CHARS)
-    passes_news: bool = False  # it tells its neighbours, and asks them, whether somebody of the gang is missed
+    fence_file_id: str = limited("", 0, MAX_FENCE_FILE_CHARS)
+    gossips: bool = False  # it tells its neighbours, and asks them, whether somebody of the gang is missed
     first_step_age_seconds: Optional[float] = None  # since `first_step` was finished
     # What of the time in the steps of this attempt so far went elsewhere, as the program tells; None = it does not.
     input_wait_seconds: Optional[float] = None
@@ -235,19 +239,21 @@ class Report:
     # What the ranks of this attempt have made and taken back by themselves, without having been started anew.
     lost_steps: int = 0
     lost_seconds: float = 0.0
-    back_to: Optional[int] = None  # the lowest step from which they went on so; None = they never went back
-    stride: Optional[int] = None  # steps from one line that tells of them to the next; None = there was only one
+    lowest_restarted_step: Optional[int] = (
+        None  # the lowest step from which they went on so; None = they never went back
+    )
+    step_stride: Optional[int] = None  # steps from one line that tells of them to the next; None = there was only one
     collectives: str = limited("", 0, 64)  # the library of collectives that its ranks have loaded; "" = not known
-    marker_error: str = for_people()  # why the marker could not be written or read, "" if it could
-    # The newest attempt for which Directive.aside was done or given up, and nothing is under way for it any more; 0 = none yet.
-    aside_attempt: int = 0
-    aside: str = for_people()  # what was moved, "" = nothing
-    aside_error: str = for_people()  # why not all was that should have been, "" if it was
+    fence_file_error: str = for_people()  # why the fence file could not be written or read, "" if it could
+    # The newest attempt for which Directive.move_incomplete_beyond was done or given up, and nothing is under way for it any more; 0 = none yet.
+    moved_attempt: int = 0
+    moved: str = for_people()  # what was moved, "" = nothing
+    moved_error: str = for_people()  # why not all was that should have been, "" if it was
     # Of the node's own disk (Directive.local_share): what it held when no rank was alive here, for this attempt and this
-    # Directive.listing; 0 = not looked (yet).
+    # Directive.listing_round; 0 = not looked (yet).
     local: Tuple[LocalReport, ...] = ()
     local_attempt: int = 0
-    local_listing: int = 0
+    local_listing_round: int = 0
     local_error: str = (
         for_people()
     )  # why nothing there counts, and what this attempt saves there will not, "" if it may
@@ -286,19 +292,23 @@ class Directive:
     poll_seconds: float = 1.0  # when to report again although nothing happened and nothing is held
     hold_seconds: float = 5.0  # what to ask for as hold_seconds from now on
     fence_seconds: float = 0.0  # the length of the fence in this attempt; 0 = as the launcher itself finds right
-    claim: bool = False  # write the attempt into the marker in the checkpoint directory, and say so
-    scans: bool = True  # judge checkpoints; False: only tell which there are
-    listing: Optional[int] = None  # when it grows within an attempt, what was listed before does not count; None = 0
-    lineage_step: Optional[int] = None  # beyond this step checkpoints of another history do not count:
-    disowned: Optional[str] = None  # those with these stamps (see Report.stamps)
-    lineage_shut: Optional[bool] = None  # True: none beyond it counts, whenever it was written
-    wish: Optional[str] = None  # a step or path that a person asked to go on from: look for it, whatever is newer
+    writes_fence_file: bool = False  # write the attempt into the fence file in the checkpoint directory, and say so
+    verifies: bool = True  # judge checkpoints; False: only tell which there are
+    listing_round: Optional[int] = (
+        None  # when it grows within an attempt, what was listed before does not count; None = 0
+    )
+    branch_step: Optional[int] = None  # beyond this step checkpoints of another history do not count:
+    excluded_checkpoints: Optional[str] = None  # those with these stamps (see Report.stamps)
+    branch_frozen: Optional[bool] = None  # True: none beyond it counts, whenever it was written
+    requested_resume: Optional[str] = (
+        None  # a step or path that a person asked to go on from: look for it, whatever is newer
+    )
     # The checkpoint that the attempt will go on from: what lies beside it with a higher step and is none is to be moved aside, while no
     # rank can be alive, and before any starts.
-    aside: Optional[str] = None
+    move_incomplete_beyond: Optional[str] = None
     # Look for checkpoints on the node's own disk, too: of this share of the gang; None = the job names none.
     local_share: Optional[str] = None
-    wish_directory: Optional[str] = None  # look for it there, too: in another directory than the job's own
+    requested_directory: Optional[str] = None  # look for it there, too: in another directory than the job's own
     protocol: int = PROTOCOL_VERSION
 
 
@@ -542,10 +552,9 @@ __all__: List[str] = [
     "EXIT",
     "EXITED",
     "IDLE",
-    "LEAVING",
     "LONGEST_FENCE_SECONDS",
     "LONGEST_SECONDS",
-    "MAX_MARKER_CHARS",
+    "MAX_FENCE_FILE_CHARS",
     "MAX_NUMBER",
     "MAX_PARTS",
     "MAX_PATH_CHARS",
@@ -558,6 +567,7 @@ __all__: List[str] = [
     "REPORT_PATH",
     "RUN",
     "RUNNING",
+    "TERMINATING",
     "TOKEN_AUDIENCE",
     "WAIT",
     "CheckpointReport",

@@ -26,7 +26,7 @@ def waiting(job: TrainingJob, turn: Turn, now: datetime) -> Waiting:
     domains = short.domains[:MAX_DOMAINS] if short else ()
     return Waiting(
         needs=_needs(job, answer),
-        inside=short.inside if short else job.spec.placement.required,
+        level=short.inside if short else job.spec.placement.required,
         segment_size=segment_size if segment_size > 1 else None,
         position=turn.position,
         queued=turn.queued,
@@ -35,7 +35,7 @@ def waiting(job: TrainingJob, turn: Turn, now: datetime) -> Waiting:
         free=short.free if short else 0,
         domains=[WaitingDomain(domain=d.domain, free=d.free, suitable=d.suitable) for d in domains],
         blockers=[WaitingBlocker(reason=why, nodes=count) for why, count in _blockers(answer)],
-        unblocks=remedies(job, answer)[:MAX_UNBLOCKS] if isinstance(answer, NotPlaced) else [],
+        remedies=remedies(job, answer)[:MAX_UNBLOCKS] if isinstance(answer, NotPlaced) else [],
         since=before.since if before and before.since else now,
     )
 

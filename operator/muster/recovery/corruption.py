@@ -122,7 +122,7 @@ def _words(world: JobWorld) -> tuple[Word, ...]:
 
 def _ranks_of(spec: GangSpec, view: LauncherView) -> Iterator[tuple[int, tuple[RankView, ...]]]:
     """The ranks whose word counts: of this attempt, or while none runs of those before."""
-    if spec.go is not None:
+    if spec.start is not None:
         if view.attempt == spec.attempt:
             yield view.attempt, view.ranks
         return
@@ -143,4 +143,9 @@ def _is_new(known: Corruption | None, word: Word) -> bool:
     if known is None or word.attempt > known.attempt:
         return True
     # What another rank of the same attempt says later may reach further back.
-    return word.attempt == known.attempt and known.open and word.beyond is not None and word.beyond < known.beyond
+    return (
+        word.attempt == known.attempt
+        and known.open
+        and word.beyond is not None
+        and word.beyond < known.suspect_beyond_step
+    )

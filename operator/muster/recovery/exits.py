@@ -102,7 +102,7 @@ def _start_failed(
 
 def _how_it_was_lost(worker_view: WorkerView, pod: PodView, container: ContainerView) -> str:
     member, boot_id = worker_view.member, worker_view.node.boot_id if worker_view.node else ""
-    rebooted = member.boot and boot_id and not boot_id.startswith(member.boot)
+    rebooted = member.boot_id and boot_id and not boot_id.startswith(member.boot_id)
     why = (
         "has rebooted"
         if rebooted

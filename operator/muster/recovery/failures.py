@@ -6,7 +6,7 @@ from dataclasses import replace
 from muster.api.gang import Gang, Level
 from muster.api.trainingjob import LaunchMode
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
-from muster.protocol.messages import LEAVING
+from muster.protocol.messages import TERMINATING
 from muster.recovery import corruption
 from muster.recovery.blame import OF_A_SICK_NODE
 from muster.recovery.exits import pod_ended, rank_failed
@@ -110,17 +110,17 @@ def _managed(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | 
 
 
 def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
-    if launcher.state == LEAVING:  # it says so before the watch does
+    if launcher.state == TERMINATING:  # it says so before the watch does
         return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {worker_view.name} was told to terminate")
     wrong = corruption.failure(world, worker_view)
     if wrong is not None:
         return wrong
-    if gang.spec.go is None:
+    if gang.spec.start is None:
         return barrier_failed(world, gang, worker_view, launcher)
     if launcher.attempt != gang.spec.attempt:
         return not_started(world, gang, worker_view, launcher)
     if launcher.fenced:
-        why = launcher.marker_error or "the gang stood still, or went on without it"
+        why = launcher.fence_file_error or "the gang stood still, or went on without it"
         message = (
             f"worker {worker_view.index} heard nothing from Muster and ended its ranks, so that no two save: {why}"
         )
@@ -134,7 +134,7 @@ def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, laun
 
 def _behind(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """A trainer that does not go on from where it was told to: stopped once, then only told (`runs_behind`)."""
-    resume = gang.spec.go.resume if gang.spec.go else None
+    resume = gang.spec.start.resume if gang.spec.start else None
     if not runs_behind(gang, launcher) or resume is None:
         return None
     if gang.spec.incidents and gang.spec.incidents[-1].reason == Kind.RESUMED_BEHIND:
@@ -148,7 +148,7 @@ def _behind(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: Laun
 
 def runs_behind(gang: Gang, launcher: LauncherView) -> bool:
     """Whether the first step of this attempt is one that the checkpoint which it was told to resume from holds."""
-    resume = gang.spec.go.resume if gang.spec.go else None
+    resume = gang.spec.start.resume if gang.spec.start else None
     if resume is None or launcher.attempt != gang.spec.attempt or not launcher.first_step:  # 0: nothing is finished
         return False
     return launcher.first_step < resume.step
@@ -160,7 +160,7 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     A step needs all, so those who are heard suffice; and where others fell silent with the last step, that is looked into
     first.
     """
-    progress, go = world.job.spec.progress, gang.spec.go
+    progress, go = world.job.spec.progress, gang.spec.start
     if go is None:
         return []
     views = {

@@ -88,7 +88,7 @@ def facts_of(gang: Gang) -> Hashable:
         return None
     saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1
     return saved, tuple(
-        (each.time, each.node, each.settled, each.fault_class, each.others) for each in gang.spec.incidents
+        (each.time, each.node, each.settled, each.fault_class, each.other_workers) for each in gang.spec.incidents
     )
 
 
@@ -101,7 +101,7 @@ def _episodes(gang: Gang) -> list[_Episode]:
         if last is not None and failed_at > last.failed_at:
             for earlier in found:
                 earlier.went_on = earlier.went_on or failed_at > earlier.failed_at
-        alone = incident.others == 0
+        alone = incident.other_workers == 0
         if last is not None and last.first.node == incident.node and failed_at <= last.failed_at:
             last.alone = last.alone and alone
             continue

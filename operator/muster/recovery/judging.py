@@ -39,7 +39,7 @@ def judges(world: JobWorld, record: GangSpec) -> list[WorkerView]:
 
 def _places(record: GangSpec) -> set[int]:
     count = len(record.members)
-    return {(count * part // JUDGES + record.judges) % count for part in range(JUDGES)} if count else set()
+    return {(count * part // JUDGES + record.verifier_round) % count for part in range(JUDGES)} if count else set()
 
 
 def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | None:
@@ -53,11 +53,13 @@ def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | 
     elif reason != NOT_JUDGED:
         return None
     waited = _waited_seconds(world, record)
-    if record.judges_time is not None and record.judges_time <= world.now:  # not by a clock that was ahead of ours
-        waited = min(waited, (world.now - record.judges_time).total_seconds())
+    if (
+        record.verifier_round_time is not None and record.verifier_round_time <= world.now
+    ):  # not by a clock that was ahead of ours
+        waited = min(waited, (world.now - record.verifier_round_time).total_seconds())
     if waited < JUDGES_SECONDS:
         return None
-    return record.model_copy(update={"judges": record.judges + 1, "judges_time": world.now})
+    return record.model_copy(update={"verifier_round": record.verifier_round + 1, "verifier_round_time": world.now})
 
 
 def is_overdue(world: JobWorld, record: GangSpec, reason: str) -> bool:

@@ -61,7 +61,7 @@ def unheard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) 
     While nobody of the gang is heard what is in the way, say a network policy, would stop its successor, too: it is
     waited for, with a reason in the status. A gang of one is tried elsewhere while launchers of other jobs are heard.
     """
-    launcher, has_go = worker_view.launcher, gang.spec.go is not None
+    launcher, has_go = worker_view.launcher, gang.spec.start is not None
     if launcher is None and not worker_view.member.pod_uid:
         return _never_heard(world, gang, worker_view, pod)
     if launcher is not None and launcher.heard_age_seconds < UNHEARD_SECONDS:
@@ -87,8 +87,8 @@ def _patience_seconds(world: JobWorld) -> float:
     record = world.gang.spec if world.gang else None
     if record is None or world.silent_seconds < world.job.spec.recovery.unreachable_timeout_seconds:
         return 0.0
-    # The whole gang is silent. Where the marker reaches its ranks the successor can wait for them; else they may train on.
-    if record.go is None or all(map(record.obeys_marker, record.members)):
+    # The whole gang is silent. Where the fence file reaches its ranks the successor can wait for them; else they may train on.
+    if record.start is None or all(map(record.obeys_fence_file, record.members)):
         return 0.0
     return unproved_seconds(world) or WHOLE_GANG_SECONDS
 

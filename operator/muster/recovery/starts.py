@@ -30,7 +30,7 @@ def start_failed(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Fail
     """A pod that does not come to run, or is being deleted."""
     if pod.deleting:
         return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {pod.name} is being deleted")
-    begun = world.gang is not None and world.gang.spec.go is not None
+    begun = world.gang is not None and world.gang.spec.start is not None
     if pod.phase != "Pending" or (
         begun and worker_view.runs
     ):  # a start waits for sidecars, too; what trains goes on without
@@ -113,7 +113,7 @@ def _no_end(seconds: float) -> str:
 
 def _judging_seconds(world: JobWorld, gang: Gang) -> float:
     """For how long the workers that judge have done so: one that need not any more may be able to list."""
-    since = gang.spec.judges_time
+    since = gang.spec.verifier_round_time
     return math.inf if since is None else (world.now - since).total_seconds()
 
 
@@ -134,7 +134,7 @@ def _longest_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> fl
 
 def not_started(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """It has its go and does not start, while others have started."""
-    waited = min(world.go_age_seconds, world.leader_age_seconds) if gang.spec.go else 0.0
+    waited = min(world.go_age_seconds, world.leader_age_seconds) if gang.spec.start else 0.0
     if waited < LAGGING_SECONDS or launcher.heard_age_seconds >= FRESH_SECONDS or launcher.ranks:
         return None
     others = (view for index, view in world.views.items() if index != worker_view.index)

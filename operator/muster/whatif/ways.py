@@ -96,7 +96,7 @@ def silent_seconds(plan: Plan) -> float:
     """From the moment at which a node falls silent until its worker is given up and its ranks are proved to have ended.
 
     In a gang of more the two run side by side: its fence counts from its last sign. A gang of one has nobody who misses
-    it: the marker is written once it is given up, and waited for (docs/decisions/0012).
+    it: the fence file is written once it is given up, and waited for (docs/decisions/0012).
     """
     fence = wanted_fence_seconds(FENCE_SECONDS, plan.step_seconds)
     if plan.nodes == 1:

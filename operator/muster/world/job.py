@@ -166,7 +166,7 @@ class JobWorld:
         go_age_seconds: for how long this process has seen the go of the current attempt; 0 before it.
         pod_ages: by uid, of pods that have not begun, or are on their way out; before the go of all.
         unfenced_ages: by uid, for how many seconds this process has seen each unfenced worker of the record with its present proof.
-        disowned: by uid, for how many seconds the kubelet of an unfenced worker's node has been heard without a break and was ready,
+        removed_seconds: by uid, for how many seconds the kubelet of an unfenced worker's node has been heard without a break and was ready,
             while the API server had no such pod or had it as ended: it ends what runs of it.
         checkers: what the checkers of the members' nodes last said, by node; before the go.
         standards: what healthy figures are, for the keys of these checkers.
@@ -195,7 +195,7 @@ class JobWorld:
     go_age_seconds: float = 0.0
     pod_ages: Mapping[str, PodAges] = field(default_factory=dict)
     unfenced_ages: Mapping[str, float] = field(default_factory=dict)
-    disowned: Mapping[str, float] = field(default_factory=dict)
+    removed_seconds: Mapping[str, float] = field(default_factory=dict)
     template_verdict: TemplateVerdict | None = None
     create_error: CreateError | None = None
     checkers: Mapping[str, CheckerView] = field(default_factory=dict)
@@ -298,17 +298,17 @@ class JobWorld:
 
         What they looked at before the last unfenced worker was proved dead does not count.
         """
-        attempt, listing = (self.gang.spec.attempt, self.gang.spec.listing) if self.gang else (0, 0)
+        attempt, listing = (self.gang.spec.attempt, self.gang.spec.listing_round) if self.gang else (0, 0)
         return frozenset(
             index
             for index, view in self.views.items()
-            if view.scanned_for_attempt == attempt and view.listing >= listing
+            if view.scanned_for_attempt == attempt and view.listing_round >= listing
         )
 
     @cached_property
     def newest_step_age_seconds(self) -> float:
         """Since the newest step of this attempt: a step proves that every rank was alive when it was finished."""
-        if self.gang is None or self.gang.spec.go is None:
+        if self.gang is None or self.gang.spec.start is None:
             return float("inf")
         attempt = self.gang.spec.attempt
         views = (view for view in self.views.values() if view.attempt == attempt)

@@ -32,7 +32,7 @@ def lowered_fields(job: TrainingJob, limits: JobLimits) -> str:
     """Of which fields of the job less is applied than it asks for, with both values; "" for none."""
     return "; ".join(
         f"spec.{field.part}.{field.words} is {getattr(getattr(job.spec, field.part), field.name)}, and "
-        f"{getattr(limits, field.name)} is applied: FleetPolicy default allows no more (spec.jobs.{field.words})"
+        f"{getattr(limits, field.name)} is applied: FleetPolicy default allows no more (spec.jobLimits.{field.words})"
         for field in _beyond(job, limits)
     )
 
@@ -47,6 +47,6 @@ def too_many_nodes(job: TrainingJob, limits: JobLimits) -> str:
     if job.spec.nodes <= limits.nodes:
         return ""
     return (
-        f"spec.nodes is {job.spec.nodes}, and FleetPolicy default lets a job have {limits.nodes} at most (spec.jobs.nodes). "
+        f"spec.nodes is {job.spec.nodes}, and FleetPolicy default lets a job have {limits.nodes} at most (spec.jobLimits.nodes). "
         "Delete the job and create it again with fewer, or ask the fleet's administrators to raise the limit."
     )

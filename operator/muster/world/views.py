@@ -203,19 +203,19 @@ class LauncherView:
     silent_peers: Mapping[int, float] = field(default_factory=dict)  # index -> seconds without an answer
     checkpoints: tuple[CheckpointReport, ...] = ()  # judged, unjudged and torn ones, as the report has them
     stamps: str | None = None
-    elsewhere: tuple[CheckpointReport, ...] = ()
-    elsewhere_error: str = ""
-    elsewhere_error_kind: str = ""  # of muster.protocol.checkpoints.ERROR_KINDS; "" = none of them
+    other_directory: tuple[CheckpointReport, ...] = ()
+    other_directory_error: str = ""
+    other_directory_error_kind: str = ""  # of muster.protocol.checkpoints.ERROR_KINDS; "" = none of them
     scanned_for_attempt: int = 0
-    listing: int = 0
+    listing_round: int = 0
     scanned_age_seconds: float | None = None
     step_seconds: float | None = None
     step_p90_seconds: float | None = None
     checkpoint_error: str = ""
     checkpoint_error_kind: str = ""  # likewise
-    checkpoint_doubt: str = ""
+    checkpoint_warning: str = ""
     checkpoint_trap: str = ""
-    lists_last: bool = False  # the checkpoint directory once more, after its ranks have ended well
+    lists_after_end: bool = False  # the checkpoint directory once more, after its ranks have ended well
     free_bytes: int | None = None
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
@@ -230,21 +230,21 @@ class LauncherView:
     printed_step_seconds: float | None = None  # what a step takes, likewise
     printed_tflops: float | None = None  # 10^12 operations of each accelerator in a second, likewise
     printed_mfu: float | None = None  # the share of its peak, likewise
-    looks_like: str = ""
+    likely_preset: str = ""
     quiet_age_seconds: float | None = None
-    reads_marker: bool = False
-    marker_attempt: int = 0
-    marker_age_seconds: float | None = None
-    marker_lineage: str = ""
-    marker_error: str = ""
-    aside_attempt: int = 0
-    aside: str = ""
-    aside_error: str = ""
+    reads_fence_file: bool = False
+    fence_file_attempt: int = 0
+    fence_file_age_seconds: float | None = None
+    fence_file_id: str = ""
+    fence_file_error: str = ""
+    moved_attempt: int = 0
+    moved: str = ""
+    moved_error: str = ""
     local: tuple[LocalReport, ...] = ()  # of its share on its node's own disk
     local_attempt: int = 0
-    local_listing: int = 0
+    local_listing_round: int = 0
     local_error: str = ""
-    passes_news: bool = False
+    gossips: bool = False
     first_step_age_seconds: float | None = None
     input_wait_seconds: float | None = None  # of the steps of this attempt, as the program tells
     communication_seconds: float | None = None
@@ -255,9 +255,9 @@ class LauncherView:
     energy_gpu_milliseconds: int | None = None  # the time in which that was, times how many they are
     lost_steps: int = 0  # that its ranks have made and taken back by themselves
     lost_seconds: float = 0.0
-    back_to: int | None = None  # the lowest step from which they went on so
+    lowest_restarted_step: int | None = None  # the lowest step from which they went on so
     collectives: str = ""  # the library of collectives that its ranks have loaded, with its version
-    stride: int | None = None  # steps from one line that tells of them to the next
+    step_stride: int | None = None  # steps from one line that tells of them to the next
     attempt_age_seconds: float = 0.0  # since this process first heard it in this attempt
     talking_age_seconds: float = 0.0  # since it was heard first, or again after a silence
 

@@ -55,7 +55,7 @@ def test_the_inner_ones_of_a_rack_that_is_cut_off_end_their_ranks(
     assert nothing_after_its_successor(job, again.attempt)
 
 
-def test_a_gang_that_is_cut_off_whole_is_told_by_the_marker(bed: Bed, submit: Submit, operators: list[str]) -> None:
+def test_a_gang_that_is_cut_off_whole_is_told_by_the_fence_file(bed: Bed, submit: Submit, operators: list[str]) -> None:
     """It misses nobody and trains on; the shared directory tells it that it has been replaced."""
     common = {"trainer": TRAINER, "placement": {"avoidNodes": operators}, "recovery": QUICK}
     job, neighbour = submit("whole", nodes=2, **common), submit("neighbour", nodes=1, **common)

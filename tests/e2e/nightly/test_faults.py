@@ -122,7 +122,7 @@ def test_what_lies_on_the_nodes_own_disks_is_gone_on_from_while_every_node_has_i
 
 
 def test_a_job_without_checkpoints_waits_for_proof_until_somebody_says_that_its_node_is_gone(submit: Submit) -> None:
-    job = submit("nobody-knows", nodes=1, trainer=LONG, checkpoint={}, recovery={"unprovedDeathTimeoutSeconds": 604800})
+    job = submit("nobody-knows", nodes=1, trainer=LONG, checkpoint={}, recovery={"unfencedTimeoutSeconds": 604800})
     job.wait_step(15)
     node = job.pods()[0]["spec"]["nodeName"]
     if node == leader_node(job.bed):

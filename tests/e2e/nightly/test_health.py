@@ -197,7 +197,7 @@ def test_hyperpods_checks_are_no_offence_and_three_do_not_quarantine(bed: Bed, t
         bed.kubectl("label", "node", node, f"{HYPERPOD}-")
     told = healths(bed)[node]
     assert len(told["incidents"]) == 3
-    assert all("taken" not in incident for incident in told["incidents"])
+    assert all("takenOutTime" not in incident for incident in told["incidents"])
     assert told["offences"]["score"] == "0"
     fleet = json.loads(bed.muster("nodes", "-o", "json").stdout)
     (state,) = [each["state"] for each in fleet["nodes"] if each["name"] == node]
@@ -269,7 +269,7 @@ def test_a_dead_agent_takes_its_node_from_new_jobs_and_a_storage_blip_takes_none
         assert not subjects(bed, dead, "AgentSilent")
         assert silent_agents(bed) == 0
         for node in (*before.nodes, dead):
-            assert all("taken" not in incident for incident in healths(bed)[node]["incidents"])
+            assert all("takenOutTime" not in incident for incident in healths(bed)[node]["incidents"])
     assert training.current().attempt == before.attempt
 
 

@@ -51,8 +51,8 @@ SMALLEST: Mapping[str, Manifest] = {
             "jobUid": "7f3b",
             "namespace": "team-a",
             "name": "small",
-            "begun": TIME,
-            "end": TIME,
+            "creationTime": TIME,
+            "endTime": TIME,
             "state": "Succeeded",
         },
     },
@@ -62,7 +62,7 @@ SMALLEST: Mapping[str, Manifest] = {
         "apiVersion": "muster.dev/v1alpha1",
         "kind": "RepairRequest",
         "metadata": {"name": "node-1.example"},
-        "spec": {"node": "node-1.example", "action": "Reboot", "incident": TIME},
+        "spec": {"node": "node-1.example", "action": "Reboot", "incidentTime": TIME},
     },
 }
 

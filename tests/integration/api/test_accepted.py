@@ -49,11 +49,11 @@ MODELS: dict[str, type[ApiModel]] = {
                         "pod": "a",
                         "fencedTime": TIME,
                         "fenceSeconds": 15,
-                        "leftSeconds": 9,
+                        "remainingSeconds": 9,
                         "attempt": 1,
                         "proof": "Fence",
-                        "marker": "",
-                        "passesNews": True,
+                        "fenceFileId": "",
+                        "gossips": True,
                     }
                 ],
             },
@@ -82,9 +82,9 @@ MODELS: dict[str, type[ApiModel]] = {
             "FleetPolicy",
             {
                 "spec.preflight.limits": [
-                    {"probe": "gemm-bf16", "model": "NVIDIA H200", "atLeast": "640.5"},
-                    {"probe": "gemm-bf16", "percent": 90},
-                    {"probe": "storage", "atLeast": "0"},
+                    {"probe": "gemm-bf16", "model": "NVIDIA H200", "minimum": "640.5"},
+                    {"probe": "gemm-bf16", "minimumPercent": 90},
+                    {"probe": "storage", "minimum": "0"},
                 ]
             },
             id="FleetPolicy with limits of its own for the burn-in",
@@ -130,7 +130,7 @@ MODELS: dict[str, type[ApiModel]] = {
         pytest.param("NodeHealth", {}, id="NodeHealth about which nobody has said anything"),
         pytest.param(
             "NodeHealth",
-            {"spec.human": {"decision": "Cordon", "reason": "loose cable", "time": TIME}},
+            {"spec.override": {"decision": "Cordon", "reason": "loose cable", "time": TIME}},
             id="NodeHealth with a decision",
         ),
         pytest.param("RepairRequest", {}, id="smallest RepairRequest"),
@@ -161,7 +161,7 @@ MUTABLE = {
     "spec.preflight.maxAgeSeconds": 60,
     "spec.recovery.applicationRestartsPerDay": 9,
     "spec.recovery.hardwareRestartsPerDay": 9,
-    "spec.recovery.unprovedDeathTimeoutSeconds": 900,
+    "spec.recovery.unfencedTimeoutSeconds": 900,
     "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
     "spec.checkpoint.resumePreset": "Off",
     "spec.throughput.tokensPerStep": 4096,
@@ -185,7 +185,7 @@ IMMUTABLE = {
     "spec.checkpoint.localDirectory": ("/local", "spec.checkpoint.localDirectory"),
     "spec.checkpoint.pattern": ("state-{step}.npz", "spec.checkpoint.pattern"),
     "spec.checkpoint.resumeArgument": (["--load", "/c"], "spec.checkpoint.resumeArgument"),
-    "spec.checkpoint.setTornAside": (True, "spec.checkpoint.setTornAside"),
+    "spec.checkpoint.moveIncomplete": (True, "spec.checkpoint.moveIncomplete"),
     "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint.saveTimeoutSeconds"),
     "spec.progress.preset": ("Megatron", "spec.progress"),
     "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),

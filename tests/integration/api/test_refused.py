@@ -200,12 +200,12 @@ JOBS: dict[str, Case] = {
     ),
     "a long pattern": one("spec.checkpoint.pattern", "{step}" + "a" * 256, "may not be more than 256"),
     "torn ones aside without a directory": one(
-        "spec.checkpoint.setTornAside", True, "only in a directory of a file system something can be moved"
+        "spec.checkpoint.moveIncomplete", True, "only in a directory of a file system something can be moved"
     ),
     "torn ones aside in a store": Case(
-        "spec.checkpoint.setTornAside",
-        {"spec.checkpoint.directory": "s3://b/x", "spec.checkpoint.setTornAside": True},
-        ("spec.checkpoint.setTornAside", "only in a directory of a file system something can be moved"),
+        "spec.checkpoint.moveIncomplete",
+        {"spec.checkpoint.directory": "s3://b/x", "spec.checkpoint.moveIncomplete": True},
+        ("spec.checkpoint.moveIncomplete", "only in a directory of a file system something can be moved"),
     ),
     "a resume argument that is text": one("spec.checkpoint.resumeArgument", "--load /c", "must be of type array"),
     "a resume argument without words": one("spec.checkpoint.resumeArgument", [], "should have at least 1 items"),
@@ -282,7 +282,7 @@ JOBS: dict[str, Case] = {
     **dict(bounds("spec.recovery.applicationRestartsPerDay", 0, 100)),
     **dict(bounds("spec.recovery.hardwareRestartsPerDay", 0, 100)),
     **dict(bounds("spec.recovery.unreachableTimeoutSeconds", 5, 3600)),
-    **dict(bounds("spec.recovery.unprovedDeathTimeoutSeconds", 60, 604800)),
+    **dict(bounds("spec.recovery.unfencedTimeoutSeconds", 60, 604800)),
     "completion that is a number": one("spec.completion", 60, "must be of type object"),
     "throughput that is a number": one("spec.throughput", 7, "must be of type object"),
     **dict(bounds("spec.throughput.tokensPerStep", 1, 10**12)),
@@ -317,8 +317,8 @@ def in_rule(what: str, field: str, changes: dict[str, Any], *says: str) -> tuple
 
 WINDOW: dict[str, Any] = {
     "name": "rack-7",
-    "starts": TIME,
-    "ends": "2026-01-31T18:00:00+01:00",
+    "startTime": TIME,
+    "endTime": "2026-01-31T18:00:00+01:00",
     "nodes": {"names": ["n-1"]},
 }
 EXPRESSION: dict[str, Any] = {"key": "rack", "operator": "In", "values": ["r7"]}
@@ -433,13 +433,13 @@ POLICIES: dict[str, Case] = {
     "enforcement in lower case": one("spec.health.enforcement", "nodes", f'{SUPPORTED}"Observe", "Jobs", "Nodes"'),
     "a budget that is a number": one("spec.health.budgets", 10, "must be of type array"),
     "a history that is text": one("spec.history", "all", "must be of type object"),
-    **dict(bounds("spec.history.limit", 0, 50000)),
+    **dict(bounds("spec.history.maxJobs", 0, 50000)),
     **dict(bounds("spec.history.maxAgeDays", 1, 3650)),
-    "limits of jobs that are a number": one("spec.jobs", 7, "must be of type object"),
-    **dict(bounds("spec.jobs.nodes", 1, 4096)),
-    **dict(bounds("spec.jobs.saveTimeoutSeconds", 0, 86400)),
-    **dict(bounds("spec.jobs.applicationRestartsPerDay", 0, 100)),
-    **dict(bounds("spec.jobs.hardwareRestartsPerDay", 0, 100)),
+    "limits of jobs that are a number": one("spec.jobLimits", 7, "must be of type object"),
+    **dict(bounds("spec.jobLimits.nodes", 1, 4096)),
+    **dict(bounds("spec.jobLimits.saveTimeoutSeconds", 0, 86400)),
+    **dict(bounds("spec.jobLimits.applicationRestartsPerDay", 0, 100)),
+    **dict(bounds("spec.jobLimits.hardwareRestartsPerDay", 0, 100)),
     "prices that are a number": one("spec.prices", 7, "must be of type object"),
     "a price that is a number": one("spec.prices.perGpuHour", 2.5, "must be of type string"),
     "a negative price": one("spec.prices.perGpuHour", "-1", "as a decimal number in quotes, e.g. '2.50'"),
@@ -481,34 +481,36 @@ POLICIES: dict[str, Case] = {
         "spec.preflight.minimumProfile", "Quick", "raise profile, or lower minimumProfile"
     ),
     **dict(bounds("spec.preflight.maxAgeSeconds", 0, 31536000)),
-    **dict(bounds("spec.preflight.idleAgeSeconds", 0, 31536000)),
+    **dict(bounds("spec.preflight.idleMaxAgeSeconds", 0, 31536000)),
     "neither start nor wait": one("spec.preflight.onInconclusive", "Hope", SUPPORTED),
     "a transport that is a number": one("spec.preflight.transport", 5, "must be of type string"),
-    **dict(bounds("spec.preflight.tries", 1, 32)),
-    "a limit of a probe that there is not": preflight_limit("probe", {"probe": "speed", "atLeast": "1"}, SUPPORTED),
+    **dict(bounds("spec.preflight.maxReplacements", 1, 32)),
+    "a limit of a probe that there is not": preflight_limit("probe", {"probe": "speed", "minimum": "1"}, SUPPORTED),
     "a limit for a name that is too long": preflight_limit(
-        "model", {"probe": "pair", "model": "x" * 129, "percent": 1}, "may not be more than 128"
+        "model", {"probe": "pair", "model": "x" * 129, "minimumPercent": 1}, "may not be more than 128"
     ),
-    "a limit with its unit": preflight_limit("atLeast", {"probe": "pair", "atLeast": "48 GB/s"}, "without its unit"),
-    "a limit below nothing at all": preflight_limit("atLeast", {"probe": "pair", "atLeast": "-1"}, "without its unit"),
-    "a limit beyond any GPU": preflight_limit("atLeast", {"probe": "pair", "atLeast": "1234567"}, "without its unit"),
-    "a share of nothing": preflight_limit("percent", {"probe": "pair", "percent": 0}, "greater than or equal to 1"),
+    "a limit with its unit": preflight_limit("minimum", {"probe": "pair", "minimum": "48 GB/s"}, "without its unit"),
+    "a limit below nothing at all": preflight_limit("minimum", {"probe": "pair", "minimum": "-1"}, "without its unit"),
+    "a limit beyond any GPU": preflight_limit("minimum", {"probe": "pair", "minimum": "1234567"}, "without its unit"),
+    "a share of nothing": preflight_limit(
+        "minimumPercent", {"probe": "pair", "minimumPercent": 0}, "greater than or equal to 1"
+    ),
     "a share that half of all nodes miss": preflight_limit(
-        "percent", {"probe": "pair", "percent": 96}, "less than or equal to 95"
+        "minimumPercent", {"probe": "pair", "minimumPercent": 96}, "less than or equal to 95"
     ),
     "a limit that is two": preflight_limit(
-        "", {"probe": "pair", "atLeast": "1", "percent": 80}, "write either atLeast or percent"
+        "", {"probe": "pair", "minimum": "1", "minimumPercent": 80}, "write either minimum or minimumPercent"
     ),
-    "a limit that is none": preflight_limit("", {"probe": "pair"}, "write either atLeast or percent"),
+    "a limit that is none": preflight_limit("", {"probe": "pair"}, "write either minimum or minimumPercent"),
     "two limits for one probe and model": one(
         "spec.preflight.limits",
-        [{"probe": "pair", "percent": 80}, {"probe": "pair", "atLeast": "1"}],
+        [{"probe": "pair", "minimumPercent": 80}, {"probe": "pair", "minimum": "1"}],
         "[1]: Duplicate value",
     ),
     "limits that are text": one("spec.preflight.limits", "pair", "must be of type array"),
     "more limits than probes and models": one(
         "spec.preflight.limits",
-        [{"probe": "pair", "model": str(n), "percent": 1} for n in range(65)],
+        [{"probe": "pair", "model": str(n), "minimumPercent": 1} for n in range(65)],
         "have at most 64 items",
     ),
     "more budgets than the list may have": one("spec.health.budgets", [{"nodes": "1"}] * 17, "have at most 16 items"),
@@ -563,9 +565,9 @@ POLICIES: dict[str, Case] = {
     ),
     "a condition that is switched in words": one("spec.health.nodeCondition", "no", "must be of type boolean"),
     "a source that is off and observed": Case(
-        "spec.health.sources[].observe",
-        {"spec.health.sources": [{"name": "eks", "enabled": False, "observe": True}]},
-        ("spec.health.sources[0].observe", "what is switched off cannot be observed"),
+        "spec.health.sources[].observeOnly",
+        {"spec.health.sources": [{"name": "eks", "enabled": False, "observeOnly": True}]},
+        ("spec.health.sources[0].observeOnly", "what is switched off cannot be observed"),
     ),
     "ports that are left out, as text": one("spec.health.ignoredPorts", "mlx5_8", "must be of type array"),
     "too many ports that are left out": one(
@@ -587,16 +589,16 @@ POLICIES: dict[str, Case] = {
         ("spec.health.ignoredPorts[0].nodeSelector", "must be of type object"),
     ),
     "a rule that is observed in words": Case(
-        "spec.health.rules[].observe",
+        "spec.health.rules[].observeOnly",
         {"spec.health.rules": [health_rule(observe="yes")]},
-        ("spec.health.rules[0].observe", "must be of type boolean"),
+        ("spec.health.rules[0].observeOnly", "must be of type boolean"),
     ),
     "a reason that is observed and is none": Case(
-        "spec.health.observe",
-        {"spec.health.observe": ["pcie replay"]},
-        ("spec.health.observe[0]", "write the reason of a finding as NodeHealth shows it"),
+        "spec.health.observedReasons",
+        {"spec.health.observedReasons": ["pcie replay"]},
+        ("spec.health.observedReasons[0]", "write the reason of a finding as NodeHealth shows it"),
     ),
-    "a reason that is observed twice": one("spec.health.observe", ["Xid79", "Xid79"], "[1]: Duplicate value"),
+    "a reason that is observed twice": one("spec.health.observedReasons", ["Xid79", "Xid79"], "[1]: Duplicate value"),
     "rules that are text": one("spec.health.rules", "strict", "must be of type array"),
     "too many rules": one(
         "spec.health.rules",
@@ -690,14 +692,14 @@ POLICIES: dict[str, Case] = {
     "repairs that are text": one("spec.health.repair", "Reboot", "must be of type object"),
     "a repair that there is not": one("spec.health.repair.actions", ["Pray"], f'{SUPPORTED}"Inspect", "Reset"'),
     "a repair twice": one("spec.health.repair.actions", ["Reset", "Reset"], "[1]: Duplicate value"),
-    **dict(bounds("spec.health.repair.atOnce", 1, 1000)),
+    **dict(bounds("spec.health.repair.maxConcurrent", 1, 1000)),
     "maintenance that is text": one("spec.maintenance", "tonight", "must be of type object"),
-    **dict(bounds("spec.maintenance.noNewWorkSeconds", 60, 1209600)),
-    **dict(bounds("spec.maintenance.leaveSeconds", 60, 1209600)),
+    **dict(bounds("spec.maintenance.closeBeforeSeconds", 60, 1209600)),
+    **dict(bounds("spec.maintenance.evacuateBeforeSeconds", 60, 1209600)),
     "jobs that leave before nodes are closed": Case(
-        "spec.maintenance.leaveSeconds",
-        {"spec.maintenance": {"leaveSeconds": 600, "noNewWorkSeconds": 300}},
-        ("spec.maintenance.leaveSeconds", "jobs cannot leave before the nodes are closed to new ones"),
+        "spec.maintenance.evacuateBeforeSeconds",
+        {"spec.maintenance": {"evacuateBeforeSeconds": 600, "closeBeforeSeconds": 300}},
+        ("spec.maintenance.evacuateBeforeSeconds", "jobs cannot leave before the nodes are closed to new ones"),
     ),
     "windows that are text": one("spec.maintenance.windows", "tonight", "must be of type array"),
     "two windows of one name": one("spec.maintenance.windows", [WINDOW, WINDOW], "[1]: Duplicate value"),
@@ -712,26 +714,31 @@ POLICIES: dict[str, Case] = {
             ("a window without a name", "name", {"name": None}, (MISSING,)),
             ("a window's name in capitals", "name", {"name": "Rack"}, ("write a short name of lower-case letters",)),
             ("a window's long name", "name", {"name": "a" * 64}, ("may not be more than 63",)),
-            ("a window without a start", "starts", {"starts": None}, (MISSING,)),
-            ("a start without a zone", "starts", {"starts": "2026-01-31T12:00:00"}, ("must be of type date-time",)),
+            ("a window without a start", "startTime", {"startTime": None}, (MISSING,)),
+            (
+                "a start without a zone",
+                "startTime",
+                {"startTime": "2026-01-31T12:00:00"},
+                ("must be of type date-time",),
+            ),
             (
                 "a start before all clocks",
-                "starts",
-                {"starts": "1969-12-31T00:00:00Z", "ends": "1970-01-02T00:00:00Z"},
+                "startTime",
+                {"startTime": "1969-12-31T00:00:00Z", "endTime": "1970-01-02T00:00:00Z"},
                 ("a time between 1970 and 2200 is needed",),
             ),
-            ("a window without an end", "ends", {"ends": None}, (MISSING,)),
-            ("an end in words", "ends", {"ends": "tomorrow"}, ("must be of type date-time",)),
+            ("a window without an end", "endTime", {"endTime": None}, (MISSING,)),
+            ("an end in words", "endTime", {"endTime": "tomorrow"}, ("must be of type date-time",)),
             (
                 "an end before the start",
-                "ends",
-                {"ends": "2026-01-31T12:30:00+01:00"},
+                "endTime",
+                {"endTime": "2026-01-31T12:30:00+01:00"},
                 ("a window ends after it starts: write a later time",),
             ),
             (
                 "a window of a year",
-                "ends",
-                {"ends": "2027-01-31T13:00:00Z"},
+                "endTime",
+                {"endTime": "2027-01-31T13:00:00Z"},
                 ("a window lasts at most 90 days: look at the year",),
             ),
             ("a window of nothing", "nodes", {"nodes": None}, (MISSING,)),
@@ -789,7 +796,7 @@ DECISION = {"decision": "Cordon", "reason": "loose cable", "by": "anna", "time":
 def decision(field: str, value: Any, *says: str) -> Case:
     """A human's word with one field replaced, or taken away by None."""
     word = {name: part for name, part in {**DECISION, field: value}.items() if part is not None}
-    return Case(f"spec.human.{field}", {"spec.human": word}, (f"spec.human.{field}", *says))
+    return Case(f"spec.override.{field}", {"spec.override": word}, (f"spec.override.{field}", *says))
 
 
 def lost(field: str, value: Any, *says: str) -> Case:
@@ -803,7 +810,7 @@ HEALTHS: dict[str, Case] = {
     "a name that no node has": one("metadata.name", "Node_1", "a lowercase RFC 1123 subdomain must consist of"),
     "spec that is text": one("spec", "Cordon", "must be of type object"),
     "a misspelt field": one("spec.humans", {}, 'unknown field "spec.humans"', field="spec"),
-    "a decision that is text": one("spec.human", "Cordon", "must be of type object"),
+    "a decision that is text": one("spec.override", "Cordon", "must be of type object"),
     "a decision in lower case": decision("decision", "cordon", f'{SUPPORTED}"Cordon", "Release"'),
     "no decision": decision("decision", None, MISSING),
     "no reason": decision("reason", None, MISSING),
@@ -874,9 +881,9 @@ def test_every_rule_about_one_version_of_an_object_has_a_case(kind: str, cases: 
 
 
 SEEN: dict[str, Any] = {
-    "started": 100,
-    "first": 9000,
-    "last": 21000,
+    "startMilliseconds": 100,
+    "firstStepMilliseconds": 9000,
+    "lastStepMilliseconds": 21000,
     "firstStep": 6,
     "step": 7,
     "stepMilliseconds": 2000,
@@ -890,11 +897,11 @@ SEEN: dict[str, Any] = {
     "joules": 70_000,
     "meteredGpuMilliseconds": 90_000,
     "checkpointSteps": 5,
-    "stride": 1,
+    "stepStride": 1,
     "lostSteps": 2,
-    "lost": 4000,
-    "backTo": 5,
-    "told": {"inputWait": 500},
+    "lostMilliseconds": 4000,
+    "lowestRestartedStep": 5,
+    "reportedMilliseconds": {"inputWait": 500},
 }
 
 FINGERPRINT: dict[str, Any] = {
@@ -925,12 +932,12 @@ FULL_GANG_SPEC: dict[str, Any] = {
     "time": TIME,
     "level": "R0",
     "reason": "ProcessExited",
-    "members": [{"node": "node-1", "incarnation": 1, "podUid": "1", "newcomer": True}],
+    "members": [{"node": "node-1", "incarnation": 1, "podUid": "1", "isReplacement": True}],
     "topology": [{"level": "block", "domains": 1}],
     "releases": 1,
-    "listing": 1,
-    "aside": {"step": 5, "path": "/checkpoints/5"},
-    "go": {
+    "listingRound": 1,
+    "moveIncompleteBeyond": {"step": 5, "path": "/checkpoints/5"},
+    "start": {
         "time": TIME,
         "masterAddress": "10.0.0.1",
         "masterPort": 29500,
@@ -938,7 +945,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
         "resumePreset": "Megatron",
     },
     "unfencedWorkers": [{"pod": "small-1-1", "podUid": "2", "node": "node-2", "fencedTime": TIME}],
-    "leave": {"reason": "Drain", "nodes": ["node-1"], "since": TIME, "deadline": TIME, "afterStep": 5},
+    "evacuation": {"reason": "Drain", "nodes": ["node-1"], "since": TIME, "deadline": TIME, "afterStep": 5},
     "incidents": [
         {
             "attempt": 1,
@@ -958,28 +965,28 @@ FULL_GANG_SPEC: dict[str, Any] = {
             "faultTime": TIME,
             "resumedTime": TIME,
             "lostMilliseconds": 4000,
-            "others": 2,
+            "otherWorkers": 2,
         }
     ],
     "account": {
-        "begun": TIME,
-        "time": TIME,
+        "creationTime": TIME,
+        "countedUntil": TIME,
         "milliseconds": {"compute": 10000},
         "gpuMilliseconds": {"compute": 80000},
-        "stretches": [{"after": 0, "step": 5, "gpus": 8, "milliseconds": {"compute": 10000}}],
+        "segments": [{"afterStep": 0, "step": 5, "gpus": 8, "milliseconds": {"compute": 10000}}],
         "hasRun": True,
-        "isTold": True,
+        "hasSteps": True,
         "failures": 1,
         "failedStarts": 1,
         "lostSteps": 2,
         "firstCheckpointMilliseconds": 9000,
         "fingerprints": [FINGERPRINT],
-        "seen": SEEN,
+        "progress": SEEN,
     },
     "excludedNodes": {"node-2": TIME},
     "holdUntil": TIME,
     "checkpoint": {"step": 5, "path": "/checkpoints/5"},
-    "lineage": {"asked": "", "step": 6, "shut": True, "disowned": "9:1700000000000000000"},
+    "branch": {"resumeFrom": "", "step": 6, "frozen": True, "excludedCheckpoints": "9:1700000000000000000"},
     "corruption": {
         "attempt": 1,
         "time": TIME,
@@ -987,9 +994,9 @@ FULL_GANG_SPEC: dict[str, Any] = {
         "node": "node-1",
         "foundAt": 7,
         "lastGood": 6,
-        "beyond": 6,
-        "newest": {"step": 7, "path": "/checkpoints/7"},
-        "timesInARow": 1,
+        "suspectBeyondStep": 6,
+        "newestCheckpoint": {"step": 7, "path": "/checkpoints/7"},
+        "occurrences": 1,
         "open": False,
         "culprits": ["node-2"],
         "examination": "CulpritFound",
@@ -1014,8 +1021,8 @@ FULL_ENDED_JOB: dict[str, Any] = {
     "failuresByClass": {"Hardware": 2},
     "gpus": 16,
     "nodes": 2,
-    "begun": TIME,
-    "end": TIME,
+    "creationTime": TIME,
+    "endTime": TIME,
     "state": "Failed",
     "reason": "BudgetExhausted",
     "message": "5 failures within 24 hours",
@@ -1035,9 +1042,9 @@ FULL_ENDED_JOB: dict[str, Any] = {
     "progressUnknown": True,
     "firstCheckpointSeconds": 9,
     "causes": [{"faultClass": "Hardware", "reason": "NodeLost", "incidents": 1, "gpuSeconds": 16}],
-    "blamed": [{"node": "node-1", "incidents": 1, "gpuSeconds": 16}],
+    "blamedNodes": [{"node": "node-1", "incidents": 1, "gpuSeconds": 16}],
     "fingerprints": [FINGERPRINT],
-    "blamedOthers": 1,
+    "otherBlamedNodes": 1,
 }
 
 FULL_STATUS: dict[str, Any] = {
@@ -1050,7 +1057,7 @@ FULL_STATUS: dict[str, Any] = {
     "topology": [{"level": "block", "domains": 1}],
     "waiting": {
         "needs": 4,
-        "inside": "block",
+        "level": "block",
         "segmentSize": 2,
         "position": 1,
         "queued": 2,
@@ -1059,7 +1066,7 @@ FULL_STATUS: dict[str, Any] = {
         "free": 3,
         "domains": [{"domain": "b1", "free": 3, "suitable": 4}],
         "blockers": [{"reason": "cordoned", "nodes": 2}],
-        "unblocks": ["uncordon 2 nodes"],
+        "remedies": ["uncordon 2 nodes"],
         "since": TIME,
     },
     "step": 7,
@@ -1111,8 +1118,8 @@ FULL_STATUS: dict[str, Any] = {
         }
     ],
     "goodput": {
-        "begun": TIME,
-        "time": TIME,
+        "creationTime": TIME,
+        "countedUntil": TIME,
         "seconds": {"compute": 10},
         "gpuSeconds": {"compute": 80},
         "ettrPermille": 900,
@@ -1133,12 +1140,12 @@ FULL_STATUS: dict[str, Any] = {
         "meteredGpuSeconds": 90,
         "checkpointSteps": 5,
         "failuresByClass": {"Hardware": 2},
-        "tells": ["inputWait"],
+        "reportedBuckets": ["inputWait"],
         "checkpointStallMilliseconds": 300,
         "gpuModel": "NVIDIA-H200",
         "fingerprints": [FINGERPRINT],
-        "seen": SEEN,
-        "aheadSeconds": -7200,
+        "progress": SEEN,
+        "clockAheadSeconds": -7200,
     },
     "conditions": [
         {
@@ -1185,11 +1192,11 @@ FULL_HEALTH: dict[str, Any] = {
         "gpuSerials": ["1650"],
         "gpuModel": "NVIDIA H200",
         "gpus": 8,
-        "gpusSeen": 8,
+        "gpusExpected": 8,
         "ports": 7,
-        "portsSeen": 8,
+        "portsExpected": 8,
         "portsUp": ["mlx5_0/1"],
-        "portsHad": ["mlx5_0/1", "mlx5_1/1"],
+        "portsExpectedUp": ["mlx5_0/1", "mlx5_1/1"],
         "driver": "580.159.04",
         "problem": "",
         "resetsWatchedSince": 7,
@@ -1208,7 +1215,7 @@ FULL_HEALTH: dict[str, Any] = {
             "message": "GPU has fallen off the bus",
             "since": TIME,
             "observed": False,
-            "forgiven": TIME,
+            "releasedTime": TIME,
         }
     ],
     "effect": "tainted",
@@ -1219,18 +1226,18 @@ FULL_HEALTH: dict[str, Any] = {
             "reason": "Xid79",
             "message": "a GPU is lost",
             "bootId": "b-1",
-            "taken": TIME,
+            "takenOutTime": TIME,
             "chargedTo": "agent/Xid79",
             "certain": True,
             "pool": "nvidia.com/gpu NVIDIA-H200",
-            "yielded": TIME,
-            "cleared": TIME,
+            "yieldedTime": TIME,
+            "clearedTime": TIME,
             "clearedBy": "a new boot",
-            "workedOn": TIME,
+            "repairEndedTime": TIME,
         }
     ],
     "offences": {"hardware": "h-1", "score": "1.5", "asOf": TIME},
-    "maintenance": {"stage": "Within", "window": "rack-7", "starts": TIME, "ends": TIME},
+    "maintenance": {"stage": "InProgress", "window": "rack-7", "startTime": TIME, "endTime": TIME},
     "nodeUid": "u-1",
     "bootId": "b-1",
 }
@@ -1240,7 +1247,7 @@ FULL_REPAIR_SPEC: dict[str, Any] = {
     "node": "node-1.example",
     "nodeUid": "u-1",
     "action": "Reboot",
-    "incident": TIME,
+    "incidentTime": TIME,
     "reason": "Xid79",
     "message": "a GPU is lost",
     "evidence": FULL_HEALTH["findings"],

@@ -88,4 +88,4 @@ async def attempt_is(scene: Scene, attempt: int) -> bool:
 
 async def started_gang(scene: Scene) -> dict[str, int] | None:
     gang = await scene.gang()
-    return gang if gang and gang.get("go") else None
+    return gang if gang and gang.get("start") else None

@@ -49,7 +49,7 @@ async def test_a_gpu_that_fell_off_the_bus_sends_the_job_elsewhere_and_comes_bac
         await agent_says(scene, sick, boot="boot-2")
         await scene.eventually("it is well again", functools.partial(is_in_state, scene, sick, "Healthy"))
         await scene.eventually("no taint", functools.partial(are_tainted, scene))
-        assert (await health(scene, sick))["incidents"][0]["cleared"]
+        assert (await health(scene, sick))["incidents"][0]["clearedTime"]
 
 
 async def test_a_fault_of_the_application_evicts_nobody(scene: Scene) -> None:
@@ -83,7 +83,7 @@ async def test_a_degraded_node_is_left_after_the_next_checkpoint(scene: Scene) -
 
         async def leaving() -> bool:
             gang = await scene.gang()
-            return bool(gang and (gang.get("leave") or {}).get("reason") == "NodeDegraded")
+            return bool(gang and (gang.get("evacuation") or {}).get("reason") == "NodeDegraded")
 
         await scene.eventually("the leave is planned", leaving)
         training.hold_at += 10
@@ -147,10 +147,10 @@ async def test_a_humans_word_sticks(scene: Scene) -> None:
         await agent_says(scene, "n-0", evidence("Xid", 79))
         await scene.eventually("it is out", functools.partial(are_tainted, scene, "n-0"))
         now = rfc3339(datetime.now(UTC))
-        release = {"spec": {"human": {"decision": "Release", "reason": "checked by hand", "time": now}}}
+        release = {"spec": {"override": {"decision": "Release", "reason": "checked by hand", "time": now}}}
         await scene.api.patch(paths.muster("nodehealths", name="n-0"), release)
         await scene.eventually("it is back", functools.partial(are_tainted, scene))
-        cordon = {"spec": {"human": {"decision": "Cordon", "reason": "cable to be changed", "time": now}}}
+        cordon = {"spec": {"override": {"decision": "Cordon", "reason": "cable to be changed", "time": now}}}
         await scene.api.patch(paths.muster("nodehealths", name="n-0"), cordon)
         await scene.eventually("it is out again", functools.partial(are_tainted, scene, "n-0"))
         assert "cable to be changed" in (await health(scene, "n-0"))["message"]
@@ -254,7 +254,7 @@ async def test_a_node_that_jobs_of_two_owners_have_failed_on_is_to_be_tested_and
             return gang and gang["incidents"][0].get("settled") and gang["incidents"][0]
 
         incident = await scene.eventually("class and blame are final", settled)
-        assert (incident["node"], incident["others"], incident["faultClass"]) == (bad, 0, "Application")
+        assert (incident["node"], incident["otherWorkers"], incident["faultClass"]) == (bad, 0, "Application")
         assert (await health(scene, bad)).get("reason", "") == "", "one failure is anybody's"
 
         await patiently(

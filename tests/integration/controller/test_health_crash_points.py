@@ -102,7 +102,7 @@ async def a_taint_has_its_record(scene: Scene) -> None:
     """At any moment, also between the death of one operator and the birth of the next."""
     for name in await tainted(scene):
         incident = (await health(scene, name))["incidents"][-1]
-        assert incident["taken"], "what is done is written down first"
+        assert incident["takenOutTime"], "what is done is written down first"
 
 
 async def the_end_is_the_same(scene: Scene, act: Act, name: str) -> None:
@@ -110,8 +110,8 @@ async def the_end_is_the_same(scene: Scene, act: Act, name: str) -> None:
     incidents = status.get("incidents", [])
     assert len(incidents) == (0 if act in HARMLESS else 1), "one fault is one incident"
     assert Decimal(status.get("offences", {}).get("score", "0")) == len(incidents), "it is charged once"
-    assert [bool(incident.get("cleared")) for incident in incidents] == ([] if act in HARMLESS else [act is WELL])
-    assert all(incident["taken"] for incident in incidents)
+    assert [bool(incident.get("clearedTime")) for incident in incidents] == ([] if act in HARMLESS else [act is WELL])
+    assert all(incident["takenOutTime"] for incident in incidents)
     gang = await scene.gang()
     assert gang
     assert (gang["attempt"], len(gang["incidents"])) == (act.attempt, act.attempt - 1), "the job has moved once"

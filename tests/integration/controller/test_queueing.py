@@ -139,7 +139,7 @@ async def test_a_job_without_room_in_its_quota_keeps_no_node_from_others(scene: 
     message = (await scene.condition("Placed", "greedy"))[2]
     assert "requests.nvidia.com/gpu: hard 8, used 0, needed 16 (a worker holds its node whole, 8 each)" in message
     shown = await waiting(scene, "greedy")
-    assert "raise requests.nvidia.com/gpu of ResourceQuota gpus from 8 to 16" in shown["unblocks"]
+    assert "raise requests.nvidia.com/gpu of ResourceQuota gpus from 8 to 16" in shown["remedies"]
     assert await scene.gang("greedy") is None
     small = await scene.create_job("small", nodes=1, gpusPerNode=1)
     await scene.training_at(1, small)

@@ -185,7 +185,7 @@ class TestRecords:
         request = {
             **health,
             "kind": "RepairRequest",
-            "spec": {"node": "node-a", "action": "Reboot", "incident": TIME},
+            "spec": {"node": "node-a", "action": "Reboot", "incidentTime": TIME},
         }
         try:
             wait_until(

@@ -200,7 +200,7 @@ SICK = {"status": {"evidence": [XID]}}
         ),
         pytest.param(
             OWN,
-            {"spec": {"human": {"decision": "Release", "reason": "trust me", "time": TIME}}},
+            {"spec": {"override": {"decision": "Release", "reason": "trust me", "time": TIME}}},
             MERGE,
             NOT_ITS_SPEC,
             id="a human's word",
@@ -254,7 +254,7 @@ def test_an_owner_is_refused(installation: Any, thief: AgentThief, wait_until: C
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ({"spec": {"human": {"decision": "Cordon", "reason": "why not", "time": TIME}}}, NOT_ITS_SPEC),
+        ({"spec": {"override": {"decision": "Cordon", "reason": "why not", "time": TIME}}}, NOT_ITS_SPEC),
         ({"metadata": {"name": OWN, "labels": {"a": "b"}}}, NOT_ITS_METADATA),
     ],
     ids=["with a human's word", "with a label"],

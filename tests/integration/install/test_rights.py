@@ -145,7 +145,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     assert "plain" in _kept(installation, system), "its account is kept before it goes"
     # Muster binds the pods of a pool itself, once it knows that the job's volume is bound to no node.
     pools = [{"name": "all", "binding": "Direct"}]
-    policy = {"metadata": {"name": "default"}, "spec": {"pools": pools, "history": {"limit": 1}}}
+    policy = {"metadata": {"name": "default"}, "spec": {"pools": pools, "history": {"maxJobs": 1}}}
     installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
     for manifest in _volume("data", namespace):
         installation.apply(manifest)

@@ -191,7 +191,7 @@ async def test_a_job_from_start_through_faults_to_its_end(api: Client, launchers
     about = {"job": job["metadata"]["uid"], "workers": SIZE}
     await launchers.event("started", attempt=1, **about)
     gang = await record(api)
-    assert gang["go"].get("resume") is None
+    assert gang["start"].get("resume") is None
     await checkpointed(api)
 
     first = gang["members"][0]["podUid"]
@@ -201,7 +201,7 @@ async def test_a_job_from_start_through_faults_to_its_end(api: Client, launchers
     await launchers.event("started", attempt=2, **about)
     gang = await record(api)
     assert gang["incidents"][-1]["exitCode"] == 3
-    assert gang["go"]["resume"]["step"] % 5 == 0
+    assert gang["start"]["resume"]["step"] % 5 == 0
 
     failed = (await pods_by_uid(api))[gang["members"][1]["podUid"]]
     ended = {"name": "trainer", "image": "", "imageID": "", "ready": False, "restartCount": 0}

@@ -13,8 +13,8 @@ MACHINE = "4c4c4544-0001"
 
 def stored(gpus: int = 8, uuid: str = MACHINE, seen: int = 0, **status: Any) -> dict[str, Any]:
     """Of the boot before; an old agent did not tell how many it had seen."""
-    agent = {"bootId": "boot-0", "systemUuid": uuid, "gpus": gpus, **({"gpusSeen": seen} if seen else {})}
-    agent |= {name: status.pop(name) for name in ("ports", "portsSeen") if name in status}
+    agent = {"bootId": "boot-0", "systemUuid": uuid, "gpus": gpus, **({"gpusExpected": seen} if seen else {})}
+    agent |= {name: status.pop(name) for name in ("ports", "portsExpected") if name in status}
     return {"agent": agent, "evidence": [], **status}
 
 
@@ -23,7 +23,7 @@ def evidence(kind: str, subject: str = "", threshold: str = "", first: str = "20
     return {"kind": kind, "subject": subject, "threshold": threshold, "bootId": "boot-0", **times}
 
 
-RELEASED = {"human": {"decision": "Release", "reason": "seven will do", "time": "2026-01-02T00:00:00Z"}}
+RELEASED = {"override": {"decision": "Release", "reason": "seven will do", "time": "2026-01-02T00:00:00Z"}}
 
 
 def first_word(agent: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def test_a_gpu_that_is_missing_after_a_boot_is_told_with_the_first_word(
             id="released with seven",
         ),
         pytest.param({"agent": {"bootId": ["?"], "systemUuid": MACHINE, "gpus": "many"}}, id="nonsense"),
-        pytest.param({"agent": "?", "evidence": [7], "spec": {"human": 3}}, id="more nonsense"),
+        pytest.param({"agent": "?", "evidence": [7], "spec": {"override": 3}}, id="more nonsense"),
     ],
 )
 def test_a_machine_that_never_had_more_misses_nothing(node: Any, run: Any, before: dict[str, Any]) -> None:
@@ -168,19 +168,21 @@ def test_a_port_that_is_down_before_and_after_a_boot_has_not_to_be_so_for_long_a
 @pytest.mark.parametrize(
     ("before", "missed"),
     [
-        pytest.param(stored(ports=4, portsSeen=4), True, id="all were up"),
-        pytest.param(stored(ports=2, portsSeen=4), True, id="some were down already"),
+        pytest.param(stored(ports=4, portsExpected=4), True, id="all were up"),
+        pytest.param(stored(ports=2, portsExpected=4), True, id="some were down already"),
         pytest.param(
-            stored(portsSeen=4, evidence=[evidence(kinds.IB_PORT_DOWN, threshold="4 ports up")]), True, id="told before"
+            stored(portsExpected=4, evidence=[evidence(kinds.IB_PORT_DOWN, threshold="4 ports up")]),
+            True,
+            id="told before",
         ),
-        pytest.param(stored(ports=3, portsSeen=3), False, id="no more were ever up"),
+        pytest.param(stored(ports=3, portsExpected=3), False, id="no more were ever up"),
         pytest.param(stored(), False, id="an agent that did not tell"),
-        pytest.param(stored(ports=4, portsSeen=4, uuid="4c4c4544-0002"), False, id="another machine has the name"),
-        pytest.param(stored(ports="many", portsSeen=-1), False, id="nonsense"),
+        pytest.param(stored(ports=4, portsExpected=4, uuid="4c4c4544-0002"), False, id="another machine has the name"),
+        pytest.param(stored(ports="many", portsExpected=-1), False, id="nonsense"),
         pytest.param(
             stored(
                 ports=3,
-                portsSeen=4,
+                portsExpected=4,
                 evidence=[evidence(kinds.IB_PORT_DOWN, "mlx5_3/1", "ACTIVE, LinkUp")],
                 spec=RELEASED,
             ),
@@ -190,7 +192,7 @@ def test_a_port_that_is_down_before_and_after_a_boot_has_not_to_be_so_for_long_a
         pytest.param(
             stored(
                 ports=3,
-                portsSeen=4,
+                portsExpected=4,
                 evidence=[evidence(kinds.IB_PORT_DOWN, "mlx5_3/1", first="2026-01-03T00:00:00Z")],
                 spec=RELEASED,
             ),
@@ -211,7 +213,7 @@ def test_a_port_that_does_not_come_up_after_a_boot_is_missed(
         assert (found["value"], found["threshold"]) == ("3 ports up", "4 ports up")
         node.port("mlx5_3/1")
         agent.wait_until_gone(kinds.IB_PORT_DOWN)
-        assert (agent.status["agent"]["ports"], agent.status["agent"]["portsSeen"]) == (4, 4)
+        assert (agent.status["agent"]["ports"], agent.status["agent"]["portsExpected"]) == (4, 4)
     else:
         agent.wait_until_looking()
         agent.wait(lambda: agent.status["agent"]["ports"] == 3)
@@ -222,7 +224,7 @@ def test_a_port_that_does_not_come_up_after_a_boot_is_missed(
 def test_a_node_that_was_out_is_not_well_while_its_ports_are_still_coming_up(node: Any, run: Any) -> None:
     for number in range(3):
         node.port(f"mlx5_{number}/1")
-    before = stored(ports=4, portsSeen=4, evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
+    before = stored(ports=4, portsExpected=4, evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
     slow = run(stored=before, thresholds={"boot.look": 1e6})
     slow.wait(lambda: slow.agent._looks.has(NVML, PORTS))
     assert slow.wrote.offers == []
@@ -238,7 +240,7 @@ def test_an_agent_that_starts_again_tells_of_a_port_once(node: Any, run: Any) ->
     for number in range(4):
         node.port(f"mlx5_{number}/1")
     first = run(thresholds={"boot.look": 0.3})
-    first.wait(lambda: first.status["agent"].get("portsSeen") == 4)
+    first.wait(lambda: first.status["agent"].get("portsExpected") == 4)
     node.port("mlx5_3/1", "1: DOWN", "2: Polling")
     first.wait_for(kinds.IB_PORT_DOWN)
     first.stop()

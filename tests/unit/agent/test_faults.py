@@ -217,7 +217,7 @@ def test_a_gpu_about_which_nvml_hangs_blinds_only_itself(node: Any, run: Any) ->
     node.faults("hang_seconds=3600@gpu1", "recovery_action=1@gpu2")
     agent.wait_for(kinds.RECOVERY_ACTION)
     agent.wait(lambda: agent.agent.not_ready() == "")
-    assert (agent.status["agent"]["gpus"], agent.status["agent"]["gpusSeen"]) == (7, 8)
+    assert (agent.status["agent"]["gpus"], agent.status["agent"]["gpusExpected"]) == (7, 8)
     assert len(agent.status["agent"]["gpuSerials"]) == 8
     assert {item["kind"] for item in agent.evidence} == {kinds.NVML_HANG, kinds.RECOVERY_ACTION}
 

@@ -370,12 +370,12 @@ def test_the_agent_tells_of_its_ports_and_what_was_known_of_them(node: Any, host
     agent = run()
     agent.wait_until_looking()
     up = ["mlx5_0/1", "mlx5_1/1", "mlx5_2/1"]
-    agent.wait(lambda: (agent.status["agent"]["portsUp"], agent.status["agent"]["portsHad"]) == (up, up))
+    agent.wait(lambda: (agent.status["agent"]["portsUp"], agent.status["agent"]["portsExpectedUp"]) == (up, up))
     node.port("mlx5_2/1", *DOWN)
     agent.wait_until_looking()
     agent.look_for(4.0)
     assert [(item["kind"], item["subject"]) for item in agent.evidence] == [(kinds.FRONT_END_DOWN, "mlx5_2/1")]
-    assert (agent.status["agent"]["portsUp"], agent.status["agent"]["portsHad"]) == (up[:2], up)
+    assert (agent.status["agent"]["portsUp"], agent.status["agent"]["portsExpectedUp"]) == (up[:2], up)
     host.route()
     before = agent.status
     agent.stop()
@@ -383,4 +383,4 @@ def test_the_agent_tells_of_its_ports_and_what_was_known_of_them(node: Any, host
     later.wait(lambda: later.wrote.offers)
     later.look_for(4.0)
     assert [(item["kind"], item["subject"]) for item in later.evidence] == [(kinds.FRONT_END_DOWN, "mlx5_2/1")]
-    assert later.status["agent"]["portsHad"] == up
+    assert later.status["agent"]["portsExpectedUp"] == up

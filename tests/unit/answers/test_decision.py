@@ -47,7 +47,7 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
         ),
         (
             CORDON,
-            Known(health=HealthRow(state=VerdictState.QUARANTINED, reason="Cordoned", human=BY_ANN)),
+            Known(health=HealthRow(state=VerdictState.QUARANTINED, reason="Cordoned", override=BY_ANN)),
             [
                 NO_WORKER,
                 "jobs that have workers here leave after their next checkpoint",
@@ -59,13 +59,13 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
         (RELEASE, Known(health=XID), [FORGIVEN]),
         (
             RELEASE,
-            Known(health=HealthRow(state=VerdictState.QUARANTINED, reason="Cordoned", human=BY_ANN)),
+            Known(health=HealthRow(state=VerdictState.QUARANTINED, reason="Cordoned", override=BY_ANN)),
             ["the cordon by ann is taken back: liquid"],
         ),
         (
             RELEASE,
             Known(
-                health=XID.model_copy(update={"human": BY_ANN.model_copy(update={"by": ""})}),
+                health=XID.model_copy(update={"override": BY_ANN.model_copy(update={"by": ""})}),
                 refused=Refusal(RefusalKind.CORDONED, "cordoned"),
             ),
             [

@@ -41,7 +41,7 @@ RELEASE = HumanDecision(decision=Decision.RELEASE, reason="dry", by="bob", time=
 def test_the_words_group_well(
     state: VerdictState | None, human: HumanDecision | None, words: str, observed: str
 ) -> None:
-    row = HealthRow(state=state, reason="Xid79", human=human)
+    row = HealthRow(state=state, reason="Xid79", override=human)
     assert [excluded_for(row, enforcement) for enforcement in (Enforcement.JOBS, Enforcement.NODES)] == [words, words]
     assert excluded_for(row, Enforcement.OBSERVE) == observed
 
@@ -60,7 +60,7 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
             Finding(source="agent", reason="Throttle", severity=Severity.INFO, since=at(5), observed=True),
         ],
     )
-    health = NodeHealth(metadata=ObjectMeta(name="n1"), spec=NodeHealthSpec(human=RELEASE), status=status)
+    health = NodeHealth(metadata=ObjectMeta(name="n1"), spec=NodeHealthSpec(override=RELEASE), status=status)
     assert health_row(health).to_json() == {
         "state": "Degraded",
         "reason": "IbPortFlap",
@@ -69,7 +69,7 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
         "observed": ["PcieReplay"],
         "effect": "excluded from placement",
         "recommendedAction": "Inspect",
-        "human": {"decision": "Release", "reason": "dry", "by": "bob", "time": "2026-01-01T00:01:00.000000Z"},
+        "override": {"decision": "Release", "reason": "dry", "by": "bob", "time": "2026-01-01T00:01:00.000000Z"},
     }
 
 
@@ -77,4 +77,4 @@ def test_a_node_that_is_the_last_choice_is_not_called_excluded_unless_somebody_c
     effect = f"{LAST_CHOICE}; running jobs stay: the budget is used up"
     row = HealthRow(state=VerdictState.UNHEALTHY, reason="IbPortDown", effect=effect)
     assert excluded_for(row, Enforcement.NODES) == ""
-    assert excluded_for(row.model_copy(update={"human": CORDON}), Enforcement.NODES) == "quarantined: Cordoned"
+    assert excluded_for(row.model_copy(update={"override": CORDON}), Enforcement.NODES) == "quarantined: Cordoned"

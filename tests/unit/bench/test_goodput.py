@@ -10,7 +10,9 @@ def test_its_jobs_have_as_full_an_account_as_there_can_be() -> None:
     account = a_job(0, 2).record.account
     assert account is not None
     assert set(account.milliseconds) == set(Bucket)
-    assert sum(account.milliseconds.values()) == round((account.time - account.begun).total_seconds() * 1000)
+    assert sum(account.milliseconds.values()) == round(
+        (account.counted_until - account.creation_time).total_seconds() * 1000
+    )
 
 
 def test_it_scrapes_as_often_as_the_shipped_monitor() -> None:

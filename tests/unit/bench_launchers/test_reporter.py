@@ -43,7 +43,7 @@ async def test_it_follows_its_directives(coordinator: Any, launcher: Launcher) -
     coordinator.order(Directive(WAIT, attempt=2, **PACE))
     await eventually(lambda: coordinator.states[-1:] == ["Idle 2"])
     coordinator.order(Directive(EXIT, attempt=2, exit_code=4))
-    await eventually(lambda: coordinator.states[-1:] == ["Leaving 2"])
+    await eventually(lambda: coordinator.states[-1:] == ["Terminating 2"])
     assert coordinator.hub.proved_dead("uid-0")
 
 

@@ -10,10 +10,10 @@ from muster.protocol.messages import (
     EXIT,
     EXITED,
     IDLE,
-    LEAVING,
     RECLAIMING,
     RUN,
     RUNNING,
+    TERMINATING,
     WAIT,
     CheckpointReport,
     Directive,
@@ -162,7 +162,7 @@ def test_last_words_say_that_no_rank_is_alive() -> None:
     gang.obey(RUN_1, 10.0)
     gang.workers[0].kill(12.0)
     report = gang.workers[0].report(12.0, "", 0.0)
-    assert report.state == LEAVING
+    assert report.state == TERMINATING
     assert report.ranks == (RankReport(0, 0, alive=False, signal=9, ended_by_launcher=True, exited_age_seconds=0.0),)
 
 

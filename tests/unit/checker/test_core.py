@@ -146,8 +146,8 @@ class TestOrders:
     def test_what_it_does_not_know_it_answers(self, driven: Driven, order: CheckOrder, words: str) -> None:
         driven.tell(order)
         (answer,) = driven.report.answers
-        assert answer.how == "Environment"
-        assert words in answer.words
+        assert answer.outcome == "Environment"
+        assert words in answer.message
         assert driven.asked == []
         decode_check_report(encode(driven.report))
 
@@ -172,8 +172,8 @@ class TestOrders:
         driven.wait(5)
         driven.reply()
         (answer,) = driven.report.answers
-        assert answer.how == "Late"
-        assert [probe.probe for probe in answer.probes if probe.how == "Late"] == [
+        assert answer.outcome == "Late"
+        assert [probe.probe for probe in answer.probes if probe.outcome == "Late"] == [
             "memory-pattern",
             "bit-exact",
             "host-to-device",
@@ -195,14 +195,19 @@ class TestOrders:
             driven.wait(5)
             driven.reply()
         (answer,) = driven.report.answers
-        assert [probe.how for probe in answer.probes if probe.probe == "memory-bandwidth"] == [how]
+        assert [probe.outcome for probe in answer.probes if probe.probe == "memory-bandwidth"] == [how]
 
     def test_fewer_devices_than_expected_are_a_finding(self, driven: Driven) -> None:
         driven.tell(node_order("n", gpus=3))
         driven.reply(look(2, "Missing", message="2 GPUs, expected 3"))
         (answer,) = driven.report.answers
         (probe,) = answer.probes
-        assert (answer.how, probe.probe, probe.wrong, probe.words) == ("Result", "devices", True, "2 GPUs, expected 3")
+        assert (answer.outcome, probe.probe, probe.wrong, probe.message) == (
+            "Result",
+            "devices",
+            True,
+            "2 GPUs, expected 3",
+        )
         assert driven.report.state == READY
 
     def test_without_gpus_nothing_is_tested_where_there_are_some(self, driven: Driven) -> None:
@@ -210,7 +215,7 @@ class TestOrders:
         driven.reply(look(2))
         assert driven.asked == []
         assert driven.answers == {"n": "Environment", "1": "Environment"}
-        assert all("without GPUs nothing is tested" in answer.words for answer in driven.report.answers)
+        assert all("without GPUs nothing is tested" in answer.message for answer in driven.report.answers)
         driven.tell(grants=(CheckGrant("g", "Quick"),))
         assert driven.report.figures == (), "what a processor reaches is no figure of the GPUs beside it"
 
@@ -232,7 +237,7 @@ class TestOrders:
         assert driven.asked[0]["probe"] == "Devices"
         driven.reply(look(2, "InUse", message="in use: GPU 1 by processes 7, 3.0 GiB"))
         assert driven.answers == {"1": "Result", "2": "Environment"}
-        assert "processes 7" in driven.report.answers[1].words
+        assert "processes 7" in driven.report.answers[1].message
 
 
 class TestAlone:
@@ -323,7 +328,7 @@ class TestZygote:
         driven.tell(node_order("n"))
         driven.reply({"outcome": "Hung", "message": "hung after 10.0 s in driver", "parts": []})
         (answer,) = driven.report.answers
-        assert (answer.how, answer.probes[0].how) == ("NoResult", "NoResult")
+        assert (answer.outcome, answer.probes[0].outcome) == ("NoResult", "NoResult")
 
     def test_its_death_under_an_order_is_nobodys_fault_and_the_next_one_follows(self, driven: Driven) -> None:
         driven.tell(node_order("n"), pair_order("1"))
@@ -331,8 +336,8 @@ class TestZygote:
         driven.reply()
         driven.die("signal 9")
         (answer,) = driven.report.answers
-        assert (answer.how, answer.given_back) == ("Environment", False)
-        assert [(probe.probe, probe.how) for probe in answer.probes] == [
+        assert (answer.outcome, answer.given_back) == ("Environment", False)
+        assert [(probe.probe, probe.outcome) for probe in answer.probes] == [
             ("devices", "Result"),
             ("context", "Result"),
             ("gemm-bf16", "Environment"),
@@ -352,8 +357,8 @@ class TestZygote:
             {"device": 1, "outcome": "Failed", "message": "no context", "figures": {}}]})  # fmt: skip
         driven.die()
         (answer,) = driven.report.answers
-        assert answer.how == "Result"
-        assert [probe.words for probe in answer.probes if probe.wrong] == ["GPU 1: no context"]
+        assert answer.outcome == "Result"
+        assert [probe.message for probe in answer.probes if probe.wrong] == ["GPU 1: no context"]
 
     def test_one_that_does_not_answer_is_ended(self, driven: Driven) -> None:
         driven.tell(pair_order("1"))

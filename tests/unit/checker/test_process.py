@@ -44,7 +44,7 @@ def test_a_burn_in_of_two(coordinator: Any, nodes: Any) -> None:
     for rank, name in enumerate("ab"):
         report = coordinator.wait_for(name, answered(f"node-{name}", "pair"))
         of_node, of_pair = report.answers
-        assert (of_node.kind, of_node.how, of_node.words) == (NODE, "Result", "")
+        assert (of_node.kind, of_node.outcome, of_node.message) == (NODE, "Result", "")
         assert {probe.probe: probe.figure for probe in of_node.probes} == {
             "devices": 0.0,
             "context": 0.1,
@@ -56,7 +56,7 @@ def test_a_burn_in_of_two(coordinator: Any, nodes: Any) -> None:
             "device-to-host": 5.0,
             "all-reduce-node": 2.5,
         }
-        assert (of_pair.how, of_pair.gbps, of_pair.retransmits, of_pair.transport) == ("Result", 2.5, 1.0, "TCP")
+        assert (of_pair.outcome, of_pair.gbps, of_pair.retransmits, of_pair.transport) == ("Result", 2.5, 1.0, "TCP")
         assert (of_pair.round, of_pair.peer) == (1, f"peer of {rank}")
 
     # A pair that never ends is taken back from one: that one is free, and the other one its victim.
@@ -71,14 +71,14 @@ def test_a_burn_in_of_two(coordinator: Any, nodes: Any) -> None:
     report = coordinator.wait_for("a", lambda r: r.running == "" and len(r.answers) == 1)
     assert [answer.order for answer in report.answers] == ["node-a"]
     report = coordinator.wait_for("b", answered("node-b", "pair", "again"))
-    assert report.answers[-1].how in ("OtherEnded", "NoResult", "CouldNotConnect")
+    assert report.answers[-1].outcome in ("OtherEnded", "NoResult", "CouldNotConnect")
     assert len(nodes.events("b", "an order is answered")) == 3, "an answer that is listed stays one"
 
     # What nobody knows is answered all the same.
     coordinator.tell("a", orders=(CheckOrder("odd", "Dance"), CheckOrder("other", GANG, profile="Endless", nodes=2)))
     report = coordinator.wait_for("a", answered("odd", "other"))
-    assert {answer.how for answer in report.answers} == {"Environment"}
-    assert report.answers[0].words == "this checker does not know orders of the kind Dance"
+    assert {answer.outcome for answer in report.answers} == {"Environment"}
+    assert report.answers[0].message == "this checker does not know orders of the kind Dance"
 
     port = nodes.events("a", "serving /healthz and /metrics")[0]["port"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as told:
@@ -104,7 +104,7 @@ def test_a_gang_of_three_is_measured_and_one_that_dies_in_it_ends_it_for_the_oth
         coordinator.tell(name, orders=(order,), hold_seconds=600.0)
     for name in "abc":
         (answer,) = coordinator.wait_for(name, answered("job.q/1/gang")).answers
-        assert (answer.kind, answer.how, answer.gbps, answer.transport) == (GANG, "Result", 2.5, "TCP")
+        assert (answer.kind, answer.outcome, answer.gbps, answer.transport) == (GANG, "Result", 2.5, "TCP")
 
     nodes.hang.touch()
     second = together("job.q/2/gang", free_port())
@@ -118,7 +118,7 @@ def test_a_gang_of_three_is_measured_and_one_that_dies_in_it_ends_it_for_the_oth
     nodes.kill("b")
     for name in "ac":
         (answer,) = coordinator.wait_for(name, answered("job.q/2/gang")).answers
-        assert answer.how in ("OtherEnded", "NoResult", "CouldNotConnect")
+        assert answer.outcome in ("OtherEnded", "NoResult", "CouldNotConnect")
     assert len(nodes.events("a", "an order begins")) == 2
 
 

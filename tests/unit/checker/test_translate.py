@@ -100,8 +100,8 @@ GOOD = {
 @pytest.mark.parametrize(("told", "wanted"), GOOD.values(), ids=GOOD.keys())
 def test_figures(told: dict[str, Any], wanted: list[Any]) -> None:
     found = probe_reports(told)
-    assert [(each.probe, each.figure, each.unit, each.words) for each in found] == wanted
-    assert {(each.how, each.wrong, each.seconds) for each in found} == {("Result", False, 1.5)}
+    assert [(each.probe, each.figure, each.unit, each.message) for each in found] == wanted
+    assert {(each.outcome, each.wrong, each.seconds) for each in found} == {("Result", False, 1.5)}
 
 
 def test_a_second_size_is_another_probe() -> None:
@@ -166,15 +166,15 @@ BAD = {
 @pytest.mark.parametrize(("told", "wanted"), BAD.values(), ids=BAD.keys())
 def test_failures(told: dict[str, Any], wanted: Any) -> None:
     (found,) = probe_reports(told)
-    assert (found.probe, found.how, found.wrong, found.words) == wanted
+    assert (found.probe, found.outcome, found.wrong, found.message) == wanted
     assert found.figure is None
 
 
 def test_words_are_as_short_as_they_have_to_be() -> None:
     parts = [part(device, "Failed", "x" * 300) for device in range(8)]
     (found,) = probe_reports(answer("Gemm", *parts))
-    assert len(found.words) == MAX_WORDS_CHARS
-    assert found.words.startswith("GPU 0: x")
+    assert len(found.message) == MAX_WORDS_CHARS
+    assert found.message.startswith("GPU 0: x")
 
 
 def sizes(bus: float = 40.0, sent: int = 10_000, again: int = 0) -> list[dict[str, Any]]:

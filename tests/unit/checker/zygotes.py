@@ -125,4 +125,4 @@ class Driven:
 
     @property
     def answers(self) -> dict[str, str]:
-        return {answer.order: answer.how for answer in self.report.answers}
+        return {answer.order: answer.outcome for answer in self.report.answers}

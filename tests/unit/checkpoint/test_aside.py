@@ -15,7 +15,7 @@ from tests.unit.checkpoint.test_formats import dcp
 
 from muster.node.checkpoint import aside
 from muster.node.checkpoint.aside import NAME, Moved, misleading, move_aside
-from muster.protocol.checkpoints import lineage_of
+from muster.protocol.checkpoints import branch_of
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_what_is_torn_beyond_the_checkpoint_is_moved_with_all_its_files(here: Pa
     found = moved(here)
 
     assert found == Moved(("step-300", "step-200"))
-    assert found.words == "step-300, step-200 moved to .muster-aside"
+    assert found.words == "step-300, step-200 moved to .muster-incomplete"
     assert (names(here), names(here / NAME)) == ([NAME, "step-100"], ["step-200", "step-300"])
     assert (here / NAME / "step-300" / "model.bin").read_bytes() == b"x"
 
@@ -66,7 +66,7 @@ def test_what_is_whole_stays_whatever_its_step(here: Path, step: int) -> None:
 
 def test_unless_it_is_of_a_history_that_does_not_count(here: Path) -> None:
     write(here / "step-400", 400)
-    assert "step-400" in moved(here, lineage=lineage_of(100, "", shut=True)).names
+    assert "step-400" in moved(here, branch=branch_of(100, "", frozen=True)).names
 
 
 def test_what_is_older_or_called_otherwise_stays(here: Path) -> None:

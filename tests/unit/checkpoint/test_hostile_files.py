@@ -18,7 +18,7 @@ from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.checkpoint.local import held
 from muster.node.checkpoint.untrusted_json import MAX_BYTES, parse_json
 from muster.node.checkpoint.verdict import Verdict
-from muster.node.launcher.marker_child import read_marker
+from muster.node.launcher.fence_file_child import read_fence_file
 
 
 @pytest.mark.parametrize("name", SAVES)
@@ -89,7 +89,7 @@ def test_what_a_node_has_noted_of_its_own_disk_may_be_anything(kind: str, tmp_pa
 @pytest.mark.parametrize("kind", PLACES)
 def test_a_fence_file_may_be_anything(kind: str, tmp_path: Path) -> None:
     PLACES[kind](tmp_path / "fence")
-    answer = json.loads(read_marker(str(tmp_path / "fence")))
+    answer = json.loads(read_fence_file(str(tmp_path / "fence")))
     assert answer["error"] or kind == "a link to nothing"
 
 

@@ -14,7 +14,7 @@ from muster.node.checkpoint import find
 from muster.node.checkpoint.find import Finder, Look
 from muster.node.checkpoint.listing import File, Files, Listing
 from muster.node.checkpoint.verdict import saving_ns, verdict_from
-from muster.protocol.checkpoints import lineage_of, read_stamps, write_stamps
+from muster.protocol.checkpoints import branch_of, read_stamps, write_stamps
 from muster.protocol.messages import MAX_NUMBER
 
 WRITTEN_NS = 1_700_000_000_000_000_000
@@ -183,11 +183,11 @@ def dated(directory, step, seconds):
 @pytest.mark.parametrize("thorough", [True, False], ids=["thorough", "light"])
 def test_what_is_disowned_by_name_takes_no_place(tmp_path, thorough, monkeypatch):
     monkeypatch.setattr(find, "MAX_EXAMINED", 4)
-    disowned = [dated(tmp_path, step, seconds=10**9) for step in range(5, 21)]
+    excluded = [dated(tmp_path, step, seconds=10**9) for step in range(5, 21)]
     for step in range(1, 5):
         write(tmp_path, step)
     os.utime(tmp_path / "step-15/muster-checkpoint.json", ns=(0, 10**17))  # written anew, by a clock far behind
-    how = Look(thorough=thorough, lineage=lineage_of(4, write_stamps(disowned)), limit=3)
+    how = Look(thorough=thorough, branch=branch_of(4, write_stamps(excluded)), limit=3)
     assert answers(Finder(str(tmp_path)), how)[-1] == [(15, True), (4, True), (3, True)]
 
 
@@ -209,7 +209,7 @@ class TestStamps:
     def test_of_other_histories_too_and_of_what_is_torn(self, tmp_path):
         stamps = [dated(tmp_path, step, step) for step in range(1, 6)]
         (tmp_path / "step-4/part-00.bin").unlink()
-        how = dataclasses.replace(self.HOW, lineage=lineage_of(1, write_stamps(stamps[2:])))
+        how = dataclasses.replace(self.HOW, branch=branch_of(1, write_stamps(stamps[2:])))
         found = last(Finder(str(tmp_path)), how)
         assert [c.step for c in found.checkpoints] == [2, 1]
         assert sorted(found.stamps) == stamps

@@ -137,7 +137,7 @@ def test_another_directory_may_be_of_another_job(tmp_path: Path) -> None:
     (other / "step-40" / "muster-checkpoint.json").write_text('{"step": 40, "files": []}')
     said: list[bytes] = []
     looks = Looks(str(own_place), said.append, lambda: False, pattern=DIRECTORY)
-    request = {"scan": 1, "thorough": True, "judges": True, "stamps": False, "lineage": None}
+    request = {"scan": 1, "thorough": True, "judges": True, "stamps": False, "branch": None}
     request |= {"wish": "40", "wishDirectory": str(other)}
     looks.hear([json.dumps(request).encode()])
     answer = json.loads(said[-1])

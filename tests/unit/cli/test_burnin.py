@@ -36,7 +36,9 @@ def test_a_gang_in_its_burn_in_names_who_is_tested_and_who_has_failed() -> None:
 
 
 def test_results_that_were_found_wrong_are_told_and_raise_the_profile() -> None:
-    found = Corruption(attempt=1, time=at(0), reason="NonFiniteLoss", found_at=24, beyond=23, message="rank 1 found it")
+    found = Corruption(
+        attempt=1, time=at(0), reason="NonFiniteLoss", found_at=24, suspect_beyond_step=23, message="rank 1 found it"
+    )
     record = Scene(a_job(nodes=2)).fleet(2).gang(attempt=2, go=False, corruption=found).record
     told = CorruptionStatus(attempt=1, time=at(0), reason="NonFiniteLoss", found_at=24, message="rank 1 found it")
     job = a_job(nodes=2).model_copy(update={"status": TrainingJobStatus(corruption=told)})

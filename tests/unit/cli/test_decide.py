@@ -40,7 +40,7 @@ def test_the_decision_is_applied_to_each_node_once(api: Any, command: Run) -> No
     assert [path for _, path, _ in patches(api)] == [f"{HEALTHS}/gpu-2", f"{HEALTHS}/gpu-1"]
     for verb, path, body in patches(api):
         assert verb == "PATCH application/apply-patch+yaml {'fieldManager': 'muster-human', 'force': 'true'}"
-        human = body["spec"].pop("human")
+        human = body["spec"].pop("override")
         name = path.rpartition("/")[2]
         assert body == {
             "apiVersion": "muster.dev/v1alpha1",
@@ -69,7 +69,7 @@ def test_people_read_what_follows(api: Any, command: Run) -> None:
         {
             "metadata": {"name": "gpu-1", "resourceVersion": "1"},
             "spec": {
-                "human": {
+                "override": {
                     "decision": "Cordon",
                     "reason": "liquid\x1b[2J",
                     "by": "ann",
@@ -84,9 +84,9 @@ def test_people_read_what_follows(api: Any, command: Run) -> None:
         "-  the cordon by ann is taken back: liquid",
         "what stands against nodes now: kubectl muster nodes --sick",
     ]
-    assert patches(api)[-1][2]["spec"]["human"]["decision"] == "Release"
+    assert patches(api)[-1][2]["spec"]["override"]["decision"] == "Release"
     found = yaml.safe_load(command("release", "gpu-1", "--reason", "dry", "-o", "yaml").stdout)
-    assert found["nodes"][0]["before"]["human"]["by"] == "ann"
+    assert found["nodes"][0]["before"]["override"]["by"] == "ann"
 
 
 def test_the_time_is_the_api_servers_where_this_machines_is_wrong(api: Any, command: Run) -> None:

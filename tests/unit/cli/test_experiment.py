@@ -38,13 +38,13 @@ def test_the_whole_is_the_sum_of_the_jobs(specs: tuple[EndedJobSpec, ...]) -> No
     assert it.failures == sum(each.failures for each in specs)
     assert sum(it.states.values()) == len(specs)
     assert it.busy_seconds <= it.elapsed_seconds + 1
-    assert it.busy_seconds >= max(int((each.end - each.begun).total_seconds()) for each in specs) - 1
+    assert it.busy_seconds >= max(int((each.end_time - each.creation_time).total_seconds()) for each in specs) - 1
 
 
 def test_time_to_train_is_from_the_first_beginning_to_the_last_end() -> None:
-    first = a_spec(1, begun=NOW - 10 * DAY, end=NOW - 9 * DAY, state="Failed")
-    beside = a_spec(2, begun=NOW - 9.5 * DAY, end=NOW - 8 * DAY, state="Deleted")
-    last = a_spec(3, begun=NOW - 6 * DAY, end=NOW - 5 * DAY)
+    first = a_spec(1, creation_time=NOW - 10 * DAY, end_time=NOW - 9 * DAY, state="Failed")
+    beside = a_spec(2, creation_time=NOW - 9.5 * DAY, end_time=NOW - 8 * DAY, state="Deleted")
+    last = a_spec(3, creation_time=NOW - 6 * DAY, end_time=NOW - 5 * DAY)
     it = reported(last, first, beside)
     assert it.time_to_train_seconds == it.elapsed_seconds == 5 * 86400
     assert it.busy_seconds == 3 * 86400
@@ -133,8 +133,8 @@ def test_the_example_of_the_documentation_is_what_is_printed(printed: Callable[.
         1,
         name="lr-3-small",
         state="Failed",
-        begun=march,
-        end=march + DAY,
+        creation_time=march,
+        end_time=march + DAY,
         steps=1600,
         seconds={"compute": 80_000, "restarting": 6_400},
         gpu_seconds={"compute": 640_000, "restarting": 48_000},
@@ -144,8 +144,8 @@ def test_the_example_of_the_documentation_is_what_is_printed(printed: Callable[.
     large = a_spec(
         2,
         name="lr-3",
-        begun=march + 2 * DAY,
-        end=march + 4 * DAY,
+        creation_time=march + 2 * DAY,
+        end_time=march + 4 * DAY,
         gpus=64,
         steps=24_000,
         seconds={"compute": 168_000, "restarting": 4_800},
@@ -183,7 +183,7 @@ def test_live_and_ended_jobs_of_the_namespace_count_once_and_no_others(
         a_record(a_spec(1, experiment="lr")),
         a_record(a_spec(2, experiment="lr", namespace="team-z")),
         a_record(a_spec(3, experiment="LR")),
-        a_record(a_spec(4, experiment="lr", job_uid="aa", state="Unseen")),
+        a_record(a_spec(4, experiment="lr", job_uid="aa", state="Unknown")),
     )
     it = found(command("report", "--experiment", "lr", "-o", "json"))
     assert (it["kind"], it["namespace"], it["running"]) == ("ExperimentReport", "team-a", 1)
@@ -252,7 +252,7 @@ def test_options_that_do_not_go_together_are_refused(
 
 
 def test_the_page_is_one_page_and_nothing_on_it_moves_the_terminal(printed: Callable[..., str]) -> None:
-    specs = [a_spec(number, begun=NOW - number * HOUR, end=NOW) for number in range(1, 60)]
+    specs = [a_spec(number, creation_time=NOW - number * HOUR, end_time=NOW) for number in range(1, 60)]
     it = experiment_report("lr", "team-a", [Life(each, EVIL, running=True) for each in specs], NO_PRICES, [EVIL])
     text = printed(lambda console: render(console, it), width=140)
     assert "\x1b" not in text

@@ -48,7 +48,7 @@ WAITING = a_job(
     ],
     waiting={
         "needs": 16,
-        "inside": "block",
+        "level": "block",
         "segmentSize": 4,
         "position": 2,
         "queued": 5,
@@ -57,7 +57,7 @@ WAITING = a_job(
         "free": 40,
         "domains": [{"domain": "b3", "free": 14, "suitable": 16}, {"domain": "b1", "free": 4, "suitable": 16}],
         "blockers": [{"reason": "in use by team-b/big", "nodes": 20}, {"reason": "cordoned", "nodes": 2}],
-        "unblocks": ["2 more nodes in block b3", "team-b/big ends or is suspended (holds 20 nodes it could use)"],
+        "remedies": ["2 more nodes in block b3", "team-b/big ends or is suspended (holds 20 nodes it could use)"],
         "since": ago(minutes=12, seconds=22),
     },
 )

@@ -36,8 +36,8 @@ def a_spec(number: int = 1, **values: Any) -> EndedJobSpec:
         "job_uid": f"0000-{number}",
         "namespace": "team-a",
         "name": f"job-{number}",
-        "begun": NOW - 10 * DAY,
-        "end": NOW - 9 * DAY,
+        "creation_time": NOW - 10 * DAY,
+        "end_time": NOW - 9 * DAY,
         "state": "Succeeded",
         "gpus": 8,
         "nodes": 1,
@@ -45,7 +45,7 @@ def a_spec(number: int = 1, **values: Any) -> EndedJobSpec:
         "gpu_seconds": {"compute": 640_000, "restarting": 51_200},
         "failures": 2,
         "causes": [{"faultClass": "Hardware", "reason": "NodeLost", "incidents": 2, "gpuSeconds": 51_200}],
-        "blamed": [{"node": "bad", "incidents": 2, "gpuSeconds": 51_200}],
+        "blamed_nodes": [{"node": "bad", "incidents": 2, "gpuSeconds": 51_200}],
     }
     return EndedJobSpec.model_validate(made | values)
 
@@ -58,15 +58,19 @@ amounts = st.dictionaries(st.sampled_from(BUCKETS), st.integers(0, 10**9), max_s
 
 
 def test_failures_of_a_job_that_nobody_sees_run_are_not_divided_by_the_time_of_others() -> None:
-    well = a_spec(1, seconds={"compute": 360_000}, gpu_seconds={}, failures=0, causes=[], blamed=[])
-    plain = a_spec(2, seconds={"starting": 60, "unknown": 360_000}, gpu_seconds={}, failures=50, causes=[], blamed=[])
+    well = a_spec(1, seconds={"compute": 360_000}, gpu_seconds={}, failures=0, causes=[], blamed_nodes=[])
+    plain = a_spec(
+        2, seconds={"starting": 60, "unknown": 360_000}, gpu_seconds={}, failures=50, causes=[], blamed_nodes=[]
+    )
     it = fleet_report(lives(well, plain), NOW)
     assert (it.failures, it.mttf_failures, it.blind) == (50, 0, 1)
     assert it.mttf_hours is None
     assert it.mttf_at_least_hours == pytest.approx(100 / 2.9957, rel=1e-3)
     assert it.failures_per_thousand_node_days == 0
     assert fleet_report(lives(plain), NOW).mttf_hours is None
-    failed = a_spec(3, seconds={"compute": 36_000, "unknown": 100}, gpu_seconds={}, failures=2, causes=[], blamed=[])
+    failed = a_spec(
+        3, seconds={"compute": 36_000, "unknown": 100}, gpu_seconds={}, failures=2, causes=[], blamed_nodes=[]
+    )
     it = fleet_report(lives(plain, failed), NOW)
     assert (it.mttf_hours, it.mttf_failures, it.blind) == (5.0, 2, 1)
     started = failed.model_copy(update={"failures": 9, "failed_starts": 7})
@@ -87,12 +91,12 @@ def specs(draw: st.DrawFn, number: int) -> EndedJobSpec:
     begun = NOW - draw(st.integers(0, 400)) * DAY
     return a_spec(
         number,
-        begun=begun,
-        end=begun + timedelta(microseconds=draw(st.integers(0, 10**13))),
+        creation_time=begun,
+        end_time=begun + timedelta(microseconds=draw(st.integers(0, 10**13))),
         seconds=draw(amounts),
         gpu_seconds=gpu_seconds,
         causes=causes,
-        blamed=[],
+        blamed_nodes=[],
         namespace=draw(st.sampled_from(["a", "b", "c"])),
     )
 
@@ -128,15 +132,15 @@ def test_a_cut_never_counts_more_than_there_is_and_is_told(found: tuple[EndedJob
     assert sum(each.gpu_seconds for each in it.buckets) == it.gpu_seconds
     taken = sum(each.gpu_seconds for each in it.buckets if each.bucket in TAKEN)
     assert sum(each.gpu_seconds for each in it.causes) == taken
-    later = [each for each in found if each.begun >= since and each.end > since]
+    later = [each for each in found if each.creation_time >= since and each.end_time > since]
     assert it.gpu_seconds >= sum(sum(each.gpu_seconds.values()) for each in later)
     assert 0 <= it.estimated <= 1
-    assert {each.uid for each in it.listed} == {each.job_uid for each in found if each.end > since}
+    assert {each.uid for each in it.listed} == {each.job_uid for each in found if each.end_time > since}
 
 
 def test_a_job_that_began_before_counts_by_its_share_of_the_time() -> None:
-    halved = a_spec(1, begun=NOW - 4 * DAY, end=NOW)
-    whole = a_spec(2, begun=NOW - DAY, end=NOW)
+    halved = a_spec(1, creation_time=NOW - 4 * DAY, end_time=NOW)
+    whole = a_spec(2, creation_time=NOW - DAY, end_time=NOW)
     it = fleet_report(lives(halved, whole, a_spec(3)), NOW, NOW - 2 * DAY)
     assert [each.counted for each in it.listed] == [1.0, 0.5]
     assert it.failures == 3.0
@@ -149,9 +153,11 @@ def test_a_job_that_began_before_counts_by_its_share_of_the_time() -> None:
 
 def test_a_quarter_is_what_lies_between_two_moments() -> None:
     begin, end = NOW - 3 * DAY, NOW - DAY
-    across = a_spec(1, begun=NOW - 4 * DAY, end=NOW)
-    running = Life(a_spec(2, begun=NOW - 2 * DAY, end=NOW - DAY - timedelta(hours=1)), "Running", running=True)
-    late, early = a_spec(3, begun=end, end=NOW), a_spec(4, begun=NOW - 9 * DAY, end=begin)
+    across = a_spec(1, creation_time=NOW - 4 * DAY, end_time=NOW)
+    running = Life(
+        a_spec(2, creation_time=NOW - 2 * DAY, end_time=NOW - DAY - timedelta(hours=1)), "Running", running=True
+    )
+    late, early = a_spec(3, creation_time=end, end_time=NOW), a_spec(4, creation_time=NOW - 9 * DAY, end_time=begin)
     it = fleet_report([*lives(across, late, early), running], NOW, begin, until=end)
     assert [(each.name, each.counted) for each in it.listed] == [("job-2", 1.0), ("job-1", 0.5)]
     assert (it.since, it.until, it.time) == (begin, end, NOW)
@@ -164,7 +170,7 @@ def test_a_quarter_is_what_lies_between_two_moments() -> None:
 @settings(deadline=None, max_examples=40)
 @given(listed, st.integers(0, 400))
 def test_two_times_that_adjoin_are_the_whole(found: tuple[EndedJobSpec, ...], days: int) -> None:
-    cut, some = NOW - days * DAY, lives(*(each for each in found if each.end > each.begun))
+    cut, some = NOW - days * DAY, lives(*(each for each in found if each.end_time > each.creation_time))
     before, after = fleet_report(some, NOW, until=cut), fleet_report(some, NOW, cut)
     whole = fleet_report(some, NOW)
     both = before.gpu_seconds + after.gpu_seconds
@@ -173,7 +179,7 @@ def test_two_times_that_adjoin_are_the_whole(found: tuple[EndedJobSpec, ...], da
 
 
 def test_figures_are_what_the_words_say() -> None:
-    it = fleet_report(lives(a_spec(1), a_spec(2, failures=0, causes=[], blamed=[])), NOW, prices=Prices(2.0))
+    it = fleet_report(lives(a_spec(1), a_spec(2, failures=0, causes=[], blamed_nodes=[])), NOW, prices=Prices(2.0))
     assert it.goodput == pytest.approx(640 / 691.2)
     assert it.ettr == pytest.approx(80_000 / 86_400)
     assert it.mttf_hours == pytest.approx(160_000 / 2 / 3600)
@@ -197,8 +203,8 @@ def a_job(uid: str, *, ended: bool = False, state: str = "Running", compute: int
             "attempt": 1,
             "nodes": ["n1", "n2"],
             "goodput": {
-                "begun": "2026-03-01T00:00:00Z",
-                "time": "2026-03-01T01:00:00Z",
+                "creationTime": "2026-03-01T00:00:00Z",
+                "countedUntil": "2026-03-01T01:00:00Z",
                 "seconds": {"compute": compute},
                 "gpuSeconds": {"compute": 16 * compute},
             },
@@ -220,7 +226,7 @@ def found(result: Result) -> dict[str, Any]:
 
 def test_no_job_is_counted_twice(command: Callable[..., Result], api: Any) -> None:
     api.lists(JOBS, a_job("both", ended=True), a_job("running"), a_job("unseen"))
-    unseen = a_spec(job_uid="unseen", state=Ending.UNSEEN)
+    unseen = a_spec(job_uid="unseen", state=Ending.UNKNOWN)
     api.lists(RECORDS, a_record(a_spec(job_uid="both")), a_record(a_spec(job_uid="gone")), a_record(unseen))
     api.is_at(datetime(2026, 3, 1, 1, tzinfo=UTC))
     it = found(command("report", "--fleet", "-o", "json"))
@@ -249,7 +255,7 @@ def test_running_jobs_count_by_the_api_servers_clock_whatever_the_leaders_shows(
     command: Callable[..., Result], api: Any
 ) -> None:
     job = a_job("running")
-    job["status"]["goodput"]["aheadSeconds"] = -3 * 3600  # it says 01:00, and trains on at 04:01
+    job["status"]["goodput"]["clockAheadSeconds"] = -3 * 3600  # it says 01:00, and trains on at 04:01
     api.lists(JOBS, job)
     api.is_at(datetime(2026, 3, 1, 4, 1, tzinfo=UTC))
     it = found(command("report", "--fleet", "-o", "json"))
@@ -278,15 +284,15 @@ POLICY = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
     ("history", "since", "says"),
     [
         (
-            {"limit": 4},
+            {"maxJobs": 4},
             "90d",
             "jobs of a that ended before 2026-02-26 00:00 UTC may be missing: the history is full (4 accounts",
         ),
-        ({"limit": 4}, "2d", ""),
-        ({"limit": 5}, "90d", ""),
+        ({"maxJobs": 4}, "2d", ""),
+        ({"maxJobs": 5}, "90d", ""),
         ({"maxAgeDays": 30}, "90d", "jobs that ended before 2026-01-31 are missing: accounts are kept for 30 days"),
         ({"maxAgeDays": 30}, "20d", ""),
-        ({"limit": 0}, "90d", "jobs that end leave no account: spec.history.limit of the FleetPolicy is 0"),
+        ({"maxJobs": 0}, "90d", "jobs that end leave no account: spec.history.maxJobs of the FleetPolicy is 0"),
     ],
 )
 def test_what_the_history_has_given_up_is_said(
@@ -296,10 +302,15 @@ def test_what_the_history_has_given_up_is_said(
     api.lists(JOBS)
     day = datetime(2026, 2, 26, tzinfo=UTC)
     for_a = [
-        a_spec(number, namespace="a", begun=day - DAY, end=day + number * timedelta(hours=1)) for number in range(3)
+        a_spec(number, namespace="a", creation_time=day - DAY, end_time=day + number * timedelta(hours=1))
+        for number in range(3)
     ]
     api.lists(
-        RECORDS, *(a_record(each) for each in [*for_a, a_spec(9, namespace="b", begun=day - 2 * DAY, end=day - DAY)])
+        RECORDS,
+        *(
+            a_record(each)
+            for each in [*for_a, a_spec(9, namespace="b", creation_time=day - 2 * DAY, end_time=day - DAY)]
+        ),
     )
     api.put(POLICY, {"metadata": {"name": "default", "uid": "p"}, "spec": {"history": history}})
     api.is_at(datetime(2026, 3, 2, tzinfo=UTC))
@@ -328,7 +339,7 @@ def test_objects_that_make_no_sense_hide_no_others(command: Callable[..., Result
 
 def test_the_text_tells_the_figures_and_their_limits(command: Callable[..., Result], api: Any) -> None:
     api.lists(JOBS, a_job("long", ended=True))
-    api.lists(RECORDS, a_record(a_spec(1, end=datetime.now(UTC), begun=datetime.now(UTC) - 4 * DAY)))
+    api.lists(RECORDS, a_record(a_spec(1, end_time=datetime.now(UTC), creation_time=datetime.now(UTC) - 4 * DAY)))
     text = command("report", "--fleet", "--since", "2d", "--price", "2.5").output
     assert re.search(r"NodeLost +Hardware +1 +7\.1 +7\.4% +17\.78", text)
     assert re.search(r"^bad +1 +1 +7\.1", text, re.MULTILINE)
@@ -392,10 +403,10 @@ def evil() -> FleetReport:
         namespace=EVIL[:60],
         name=EVIL[:60],
         owner=EVIL[:60],
-        begun=NOW - 4 * DAY,
-        end=NOW,
+        creation_time=NOW - 4 * DAY,
+        end_time=NOW,
         causes=[{"faultClass": EVIL[:30], "reason": EVIL[:60], "incidents": 1, "gpuSeconds": 51_200}],
-        blamed=[{"node": EVIL, "incidents": 1, "gpuSeconds": 51_200}],
+        blamed_nodes=[{"node": EVIL, "incidents": 1, "gpuSeconds": 51_200}],
         gpu_seconds={"compute": 640_000, EVIL: 5},
     )
     return fleet_report([Life(spec, EVIL, running=True)], NOW, NOW - DAY, Prices(3.0), [EVIL])
@@ -490,7 +501,7 @@ def test_what_failed_jobs_cost_and_the_share_of_all_spend_that_became_progress()
         seconds={"compute": 43_200, "lostWork": 43_200},
         gpu_seconds={"compute": 172_800, "lostWork": 172_800},
         causes=[],
-        blamed=[],
+        blamed_nodes=[],
     )
     spans = {"2026-02-28": {}, "2026-03-22": {"held": 288 * 3_600_000, "quarantined": 40 * 3_600_000}}
     spans |= {"2026-03-23": {"maintenance": 32 * 3_600_000, "free": 40 * 3_600_000}}
@@ -534,8 +545,8 @@ def a_quarter() -> FleetReport:
             name=name,
             gpus=gpus,
             nodes=gpus // 8,
-            begun=begin + from_day * DAY,
-            end=begin + (from_day + days) * DAY,
+            creation_time=begin + from_day * DAY,
+            end_time=begin + (from_day + days) * DAY,
             seconds=spent,
             gpu_seconds={bucket: gpus * each for bucket, each in spent.items()},
             gpu_model="NVIDIA-H200",
@@ -548,7 +559,7 @@ def a_quarter() -> FleetReport:
                     "gpuSeconds": gpus * lost,
                 }
             ],
-            blamed=[],
+            blamed_nodes=[],
             **values,
         )
 

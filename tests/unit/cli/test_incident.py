@@ -173,7 +173,9 @@ def test_what_was_new_with_the_attempt_that_failed_is_told() -> None:
     old = Fingerprint(attempt=1, image="sha256:" + "a" * 64, driver="570.1", environment="e", revision="main-1")
     new = old.model_copy(update={"attempt": 2, "driver": "580.2", "revision": "main-2\x1b[31m"})
     job = TrainingJob.model_validate(a_job(incidents=[told()]))
-    goodput = Goodput(begun=job.status.incidents[0].time, time=job.status.incidents[0].time, fingerprints=[old, new])
+    goodput = Goodput(
+        creation_time=job.status.incidents[0].time, counted_until=job.status.incidents[0].time, fingerprints=[old, new]
+    )
     job = job.model_copy(update={"status": job.status.model_copy(update={"goodput": goodput})})
     found = inquire(job, None, 2, None, None)
     assert found is not None

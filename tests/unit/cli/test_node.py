@@ -54,7 +54,7 @@ def a_health(**status: Any) -> dict[str, Any]:
                 "time": "2026-01-01T00:00:00Z",
                 "state": "Suspect",
                 "reason": "Old",
-                "cleared": "2026-01-02T00:00:00Z",
+                "clearedTime": "2026-01-02T00:00:00Z",
                 "clearedBy": "a reboot",
             }
         ],
@@ -72,7 +72,7 @@ def a_health(**status: Any) -> dict[str, Any]:
     human = {"decision": "Cordon", "reason": "liquid", "by": "ann", "time": "2026-01-04T12:00:00Z"}
     return {
         "metadata": {"name": "gpu-1", "uid": "n", "resourceVersion": "3"},
-        "spec": {"human": human},
+        "spec": {"override": human},
         "status": {**told, **status},
     }
 
@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_a_note(api: Any, command: Run) -> None:
 def a_request(**status: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": "gpu-1", "uid": "r", "creationTimestamp": "2026-01-03T01:00:00Z", "resourceVersion": "3"},
-        "spec": {"node": "gpu-1", "action": "Reboot", "incident": "2026-01-03T00:00:01Z", "reason": "Xid79"},
+        "spec": {"node": "gpu-1", "action": "Reboot", "incidentTime": "2026-01-03T00:00:01Z", "reason": "Xid79"},
         "status": status,
     }
 
@@ -200,7 +200,12 @@ def test_what_is_asked_for_is_told_with_its_state(api: Any, command: Run) -> Non
 
 def test_a_repair_that_has_ended_is_part_of_the_life(api: Any, command: Run) -> None:
     with_node(api)
-    once = {"time": "2026-01-01T00:00:00Z", "state": "Unhealthy", "reason": "Xid79", "workedOn": "2026-01-01T05:00:00Z"}
+    once = {
+        "time": "2026-01-01T00:00:00Z",
+        "state": "Unhealthy",
+        "reason": "Xid79",
+        "repairEndedTime": "2026-01-01T05:00:00Z",
+    }
     api.put(health_path("gpu-1"), a_health(incidents=[once]))
     found = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)
     assert [each["what"] for each in found["life"] if each["kind"] == "Repair"] == ["its repair ended (Xid79)"]
@@ -214,6 +219,6 @@ def test_a_request_that_may_not_be_read_is_a_note(api: Any, command: Run) -> Non
     assert "repairrequests" in note
     assert "muster-fleet-view" in note
     del api.errors[REQUEST]
-    api.put(REQUEST, {**a_request(), "spec": {"node": "gpu-1", "action": "Pray", "incident": "never"}})
+    api.put(REQUEST, {**a_request(), "spec": {"node": "gpu-1", "action": "Pray", "incidentTime": "never"}})
     (note,) = json.loads(command("nodes", "gpu-1", "-o", "json").stdout)["notes"]
     assert "cannot be read by this version" in note

@@ -39,8 +39,8 @@ INCIDENT = {
 
 def a_job(incidents: list[dict[str, Any]] | None = None, **goodput: Any) -> dict[str, Any]:
     figures = {
-        "begun": "2026-01-01T00:00:00Z",
-        "time": "2026-01-05T04:00:00Z",
+        "creationTime": "2026-01-01T00:00:00Z",
+        "countedUntil": "2026-01-05T04:00:00Z",
         "seconds": SECONDS,
         "gpuSeconds": {name: 16 * seconds for name, seconds in SECONDS.items() if name != "queued"},
         "ettrPermille": 900,
@@ -102,7 +102,7 @@ def test_an_incident_takes_no_more_than_the_job_has_held_whatever_came_before_th
     gpu_seconds = {name: 16 * amount for name, amount in seconds.items() if name != "suspended"}
     incidents = [suspended, {**second, "resumedTime": "2026-01-11T02:01:00Z"}]
     job = TrainingJob.model_validate(
-        a_job(incidents, seconds=seconds, gpuSeconds=gpu_seconds, time="2026-01-11T02:02:10Z")
+        a_job(incidents, seconds=seconds, gpuSeconds=gpu_seconds, countedUntil="2026-01-11T02:02:10Z")
     )
     assert job.status.goodput is not None
     found = report(job, job.status.goodput)
@@ -122,7 +122,7 @@ def test_a_wait_that_lasts_counts_and_a_clock_that_is_ahead_makes_none(
     waits = a_job()
     waits["status"] |= {"state": "Recovering", "reason": "InsufficientNodes"}
     waits["status"]["goodput"] |= {
-        "openPhase": {"bucket": "requeued", "since": waits["status"]["goodput"]["time"], "gpus": 0}
+        "openPhase": {"bucket": "requeued", "since": waits["status"]["goodput"]["countedUntil"], "gpus": 0}
     }
     api.put(PATH, waits)
     api.is_at(END + timedelta(hours=25))
@@ -157,16 +157,24 @@ def test_energy_is_told_where_a_driver_has_told_it(printed: Callable[..., str]) 
 
 
 def test_what_the_program_has_printed_is_shown_as_it_was(printed: Callable[..., str]) -> None:
-    seen = {"started": 0, "first": 1, "last": 2, "firstStep": 1, "step": 2, "loss": "2.31", "tokensPerGpuSecond": 7104}
+    seen = {
+        "startMilliseconds": 0,
+        "firstStepMilliseconds": 1,
+        "lastStepMilliseconds": 2,
+        "firstStep": 1,
+        "step": 2,
+        "loss": "2.31",
+        "tokensPerGpuSecond": 7104,
+    }
     seen |= {"gflopsPerGpu": 411_200, "mfuPermille": 416}
-    text = printed(lambda console: render(console, reported(seen=seen)), width=120)
+    text = printed(lambda console: render(console, reported(progress=seen)), width=120)
     assert "Loss, as printed" in text
     assert "2.31" in text
     assert "7,104 for each GPU" in text
     assert "411.2 for each GPU" in text
     assert "41.6%" in text
-    assert not any("the loss is printed" in line for line in reported(seen=seen).advice)
-    assert any("the loss is printed as nan" in line for line in reported(seen={**seen, "loss": "nan"}).advice)
+    assert not any("the loss is printed" in line for line in reported(progress=seen).advice)
+    assert any("the loss is printed as nan" in line for line in reported(progress={**seen, "loss": "nan"}).advice)
     assert "as printed" not in printed(lambda console: render(console, reported()), width=120)
 
 
@@ -268,8 +276,16 @@ def test_what_the_program_prints_of_its_speed_checks_what_the_job_says(
     printed: dict[str, int], throughput: dict[str, int | None], said: str | None
 ) -> None:
     """A step of 6 s on 16 GPUs has 400,000 tokens: 4,167 a second on each, and 6 N = 42 GFLOP for each of them."""
-    seen = {"started": 0, "first": 1, "last": 2, "firstStep": 1, "step": 2, "stepMilliseconds": 6000, **printed}
-    body = a_job(gpuModel="NVIDIA-H200", seen=seen)
+    seen = {
+        "startMilliseconds": 0,
+        "firstStepMilliseconds": 1,
+        "lastStepMilliseconds": 2,
+        "firstStep": 1,
+        "step": 2,
+        "stepMilliseconds": 6000,
+        **printed,
+    }
+    body = a_job(gpuModel="NVIDIA-H200", progress=seen)
     body["spec"]["throughput"] = {"tokensPerStep": 400_000, "parameters": 7_000_000_000, **throughput}
     job = TrainingJob.model_validate(body)
     assert job.status.goodput is not None
@@ -441,7 +457,7 @@ def the_example() -> Any:
         lostSteps=3000,
         failuresByClass={"Hardware": 3, "Application": 1},
         steps=54_000,
-        tells=["inputWait"],
+        reportedBuckets=["inputWait"],
         gpuModel="NVIDIA-H200",
         measuredTflops=790,
         joules=520 * metered,
@@ -521,7 +537,7 @@ def test_what_one_job_cannot_answer_is_unknown_with_its_reason(printed: Callable
 
 
 def test_a_told_wait_of_nothing_is_nothing() -> None:
-    assert reported(tells=["inputWait"]).input_wait == 0
+    assert reported(reportedBuckets=["inputWait"]).input_wait == 0
     assert reported().input_wait is None
 
 

@@ -51,8 +51,8 @@ def a_job(**status: Any) -> dict[str, Any]:
         "nodes": ["gpu-0", "gpu-1"],
         "checkpoint": {"step": 1000, "path": "/ckpt/1000", "time": ago(180)},
         "goodput": {
-            "begun": ago(3600),
-            "time": ago(1),
+            "creationTime": ago(3600),
+            "countedUntil": ago(1),
             "seconds": {"compute": 3400, "queued": 199},
             "ettrPermille": 944,
             "ettrAfterQueuePermille": 1000,
@@ -70,7 +70,7 @@ def a_job(**status: Any) -> dict[str, Any]:
 
 def fresh(job: dict[str, Any]) -> dict[str, Any]:
     """The same with figures that are not old by the real clock, which commands ask."""
-    goodput = {**job["status"]["goodput"], "time": rfc3339(datetime.now(UTC) + timedelta(days=1))}
+    goodput = {**job["status"]["goodput"], "countedUntil": rfc3339(datetime.now(UTC) + timedelta(days=1))}
     return {**job, "status": {**job["status"], "goodput": goodput}}
 
 
@@ -245,7 +245,7 @@ def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., st
 
 def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:
     leave = {"reason": "Suspended", "nodes": [], "since": ago(5), "deadline": rfc3339(NOW + timedelta(seconds=600))}
-    found = stood({"leave": leave, "go": {"time": ago(40), "masterAddress": "a", "masterPort": 1}})
+    found = stood({"evacuation": leave, "start": {"time": ago(40), "masterAddress": "a", "masterPort": 1}})
     assert found.next == [
         "it leaves all its nodes after its next complete checkpoint, in 10m at the latest (Suspended)",
         "the next checkpoint is due at step 1500, in about 2m30s",
@@ -254,7 +254,7 @@ def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:
 
 
 def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
-    waiting = {"needs": 16, "position": 2, "queued": 3, "free": 4, "fleet": 20, "unblocks": ["2 more nodes"]}
+    waiting = {"needs": 16, "position": 2, "queued": 3, "free": 4, "fleet": 20, "remedies": ["2 more nodes"]}
     found = stood({"members": []}, state="Pending", reason="InsufficientNodes", waiting=waiting, step=None)
     assert found.next == ["place 2 of 3 in the queue; it starts when 16 nodes are free for it at once (4 are now)"]
     assert found.can_do == ["2 more nodes"]
@@ -262,7 +262,7 @@ def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
 
 
 def test_of_a_job_that_only_a_limit_keeps_waiting_no_free_nodes_are_told(printed: Callable[..., str]) -> None:
-    waiting = {"needs": 2, "position": 1, "queued": 1, "unblocks": ["raise the limit of namespace team-a from 8 to 9"]}
+    waiting = {"needs": 2, "position": 1, "queued": 1, "remedies": ["raise the limit of namespace team-a from 8 to 9"]}
     found = stood({"members": []}, state="Pending", reason="NamespaceLimit", waiting=waiting, step=None)
     assert found.next == ["place 1 of 1 in the queue; it starts on 2 nodes, all at once"]
     text = printed(lambda console: render(console, found, NOW))

@@ -30,8 +30,8 @@ DOWN = 36_000
 def lost_a_node() -> TrainingJob:
     """Four nodes of eight accelerators trained for two hours; one died, and for ten hours no other is free."""
     goodput = {
-        "begun": ago(7287 + DOWN),
-        "time": ago(DOWN),
+        "creationTime": ago(7287 + DOWN),
+        "countedUntil": ago(DOWN),
         "seconds": {"compute": 7200, "restarting": 87},
         "gpuSeconds": {"compute": 7200 * 32, "restarting": 87 * 24},
         "ettrPermille": 988,
@@ -68,8 +68,8 @@ def test_every_surface_counts_the_ten_hours() -> None:
 def test_unsaved_work_stands_apart_on_every_surface(printed: Callable[..., str]) -> None:
     """Two hours on 32 accelerators, of which half an hour is not saved."""
     goodput = {
-        "begun": ago(7200),
-        "time": ago(0),
+        "creationTime": ago(7200),
+        "countedUntil": ago(0),
         "seconds": {"compute": 7200},
         "gpuSeconds": {"compute": 7200 * 32},
         "ettrPermille": 1000,
@@ -95,8 +95,8 @@ def test_tokens_mfu_and_cost_are_the_reports_on_prometheus_too() -> None:
     """7,200 steps of a second on 32 GPUs, then half an hour of a wait with the nodes held, which costs as well."""
     spent = {"compute": 7200, "starting": 600}
     goodput = {
-        "begun": ago(9600),
-        "time": ago(1800),
+        "creationTime": ago(9600),
+        "countedUntil": ago(1800),
         "seconds": spent,
         "gpuSeconds": {bucket: 32 * seconds for bucket, seconds in spent.items()},
         "steps": 7200,
@@ -141,7 +141,12 @@ def test_tokens_mfu_and_cost_are_the_reports_on_prometheus_too() -> None:
 def test_what_is_not_known_of_tokens_and_cost_has_no_row(
     throughput: dict[str, int], goodput: dict[str, int] | None
 ) -> None:
-    spent = {"begun": ago(100), "time": ago(0), "seconds": {"compute": 100}, "gpuSeconds": {"compute": 3200}}
+    spent = {
+        "creationTime": ago(100),
+        "countedUntil": ago(0),
+        "seconds": {"compute": 100},
+        "gpuSeconds": {"compute": 3200},
+    }
     body = a_job(state="Running", goodput=None if goodput is None else {**spent, **goodput})
     job = TrainingJob.model_validate(body)
     JobFigures(lambda: NOW).told(("ns", "llama"), job.status, Throughput.model_validate(throughput))
@@ -157,7 +162,12 @@ def test_what_is_not_known_of_tokens_and_cost_has_no_row(
 
 def test_progress_that_nobody_knows_is_unknown_on_every_surface(printed: Callable[..., str]) -> None:
     """A job without a checkpoint directory that has not succeeded, beside one of which all is known."""
-    spent = {"seconds": {"compute": 7200}, "gpuSeconds": {"compute": 7200 * 32}, "begun": ago(7200), "time": ago(0)}
+    spent = {
+        "seconds": {"compute": 7200},
+        "gpuSeconds": {"compute": 7200 * 32},
+        "creationTime": ago(7200),
+        "countedUntil": ago(0),
+    }
     unknown = TrainingJob.model_validate(a_job(state="Running", goodput={**spent, "progressUnknown": True}))
     half = {
         "seconds": {"compute": 50, "lostWork": 50},
@@ -207,7 +217,12 @@ def test_hours_are_shown_in_units_that_fit(amount: float, shown: str) -> None:
 )
 def test_failures_are_counted_in_units_that_fit(seconds: int, shown: tuple[str, str]) -> None:
     """56 failures, one in 73 seconds of a node at first."""
-    spent = {"begun": ago(seconds), "time": ago(0), "seconds": {"compute": seconds}, "gpuSeconds": {"compute": seconds}}
+    spent = {
+        "creationTime": ago(seconds),
+        "countedUntil": ago(0),
+        "seconds": {"compute": seconds},
+        "gpuSeconds": {"compute": seconds},
+    }
     job = TrainingJob.model_validate(a_job(state="Running", goodput={**spent, "failures": 56}))
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"nodes": 1})})
     assert job.status.goodput is not None

@@ -38,12 +38,12 @@ def named(name: str, **status: Any) -> dict[str, Any]:
 def waiting(name: str, position: int, fleet: int = 64) -> dict[str, Any]:
     blocked = {
         "needs": 16,
-        "inside": "block",
+        "level": "block",
         "position": position,
         "queued": 2,
         "free": 4 if fleet else 0,
         "fleet": fleet,
-        "unblocks": ["2 more nodes"],
+        "remedies": ["2 more nodes"],
     }
     return named(name, state="Pending", reason="InsufficientNodes", waiting=blocked, step=None, goodput=None)
 
@@ -63,7 +63,7 @@ def test_the_goodput_of_all_is_that_of_the_fleets_report() -> None:
     trains, rested = fresh(named("trains")), named("rested", state="Suspended")
     for job, spent in ((trains, seconds), (rested, {"compute": 3600, "suspended": 30 * 86400})):
         held = {name: 8 * amount for name, amount in spent.items() if name != "suspended"}
-        job["status"]["goodput"] |= {"begun": ago(sum(spent.values())), "time": ago(0), "seconds": spent}
+        job["status"]["goodput"] |= {"creationTime": ago(sum(spent.values())), "countedUntil": ago(0), "seconds": spent}
         job["status"]["goodput"] |= {"gpuSeconds": held}
     jobs = [TrainingJob.model_validate(job) for job in (trains, rested)]
     lives = [

@@ -46,7 +46,7 @@ def test_an_incident_is_open_until_a_step_follows(status: dict[str, Any], is_ope
 def test_who_has_long_made_no_step_has_no_rate(
     state: str, age_seconds: int, step_milliseconds: int, is_still: bool
 ) -> None:
-    goodput = {"begun": ago(10**6), "time": ago(age_seconds), "stepMilliseconds": step_milliseconds}
+    goodput = {"creationTime": ago(10**6), "countedUntil": ago(age_seconds), "stepMilliseconds": step_milliseconds}
     job = TrainingJob.model_validate(a_job(state=state, goodput=goodput))
     assert (still_since(job, NOW) is not None) == is_still
     assert (step_rate(job, NOW) is not None) == (state == "Running" and not is_still)
@@ -59,7 +59,11 @@ def test_figures_by_a_clock_that_is_hours_off_are_what_they_would_be_by_a_true_o
     ahead_seconds: int, silent_seconds: int, state: str
 ) -> None:
     def job(ahead: int) -> TrainingJob:
-        times = {"begun": ago(10**5 - ahead), "time": ago(silent_seconds - ahead), "aheadSeconds": ahead}
+        times = {
+            "creationTime": ago(10**5 - ahead),
+            "countedUntil": ago(silent_seconds - ahead),
+            "clockAheadSeconds": ahead,
+        }
         goodput = {**times, "stepMilliseconds": 500, "seconds": {"compute": 10**5 - silent_seconds}}
         return TrainingJob.model_validate(a_job(state=state, goodput=goodput))
 

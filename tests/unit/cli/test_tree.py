@@ -52,7 +52,7 @@ def healths() -> dict[str, HealthRow]:
         name: HealthRow(state=VerdictState(state), reason=reason, since=at(-age))
         for name, (state, reason, age) in of.items()
     }
-    return {**made, "n10": HealthRow(human=cordon), "gone": made["n0"]}
+    return {**made, "n10": HealthRow(override=cordon), "gone": made["n0"]}
 
 
 def rows(tree: FleetTree) -> dict[str, DomainRow]:
@@ -298,7 +298,7 @@ def test_the_shape_for_programs_is_what_the_page_says() -> None:
         for part in parts
     ]
     found = healths()
-    health = found["n0"].model_copy(update={"human": found["n10"].human})
+    health = found["n0"].model_copy(update={"override": found["n10"].override})
     tree = tree_of(small_fleet(), Wanted(), healths={"n10": health}).to_json()
     node = tree["nodes"][0]
     assert told == [set(tree), set(tree["domains"][0]), set(node), set(node["health"])]

@@ -139,7 +139,7 @@ def a_gang(job: TrainingJob, *uids: str, version: int = 10, **spec: Any) -> Gang
                 "level": "Start",
                 "reason": "Started",
                 "members": [{"node": f"n{i}", "incarnation": 1, "podUid": pod} for i, pod in enumerate(uids)],
-                "go": {"time": NOW.isoformat(), "masterAddress": "10.0.0.1", "masterPort": 20001},
+                "start": {"time": NOW.isoformat(), "masterAddress": "10.0.0.1", "masterPort": 20001},
                 **spec,
             },
         }

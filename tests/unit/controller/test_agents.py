@@ -255,7 +255,7 @@ async def test_a_human_who_releases_it_is_obeyed_while_the_silence_lasts(fleet: 
     await fleet.after(601)
     record = fleet.api.objects["nodehealths", "n0"]
     human = {"decision": "Release", "reason": "known", "by": "me", "time": fleet.now.isoformat()}
-    fleet.api.put("nodehealths", {**record, "spec": {"human": human}})
+    fleet.api.put("nodehealths", {**record, "spec": {"override": human}})
     await fleet.after(601)
     assert fleet.cluster.fleet.exclusion("n0") is None
 

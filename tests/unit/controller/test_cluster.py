@@ -141,7 +141,7 @@ def test_a_pod_that_is_not_bound_takes_no_node_that_its_jobs_record_does_not_nam
 def test_an_unbound_worker_lets_go_of_its_node_a_minute_after_its_job_ends(scene: Any, make: Any, end: str) -> None:
     job, cluster, store = make.job(workers=1), scene.cluster, scene.cluster.jobs.store
     store.assume(job)
-    cluster.gangs.store.assume(make.gang(job, "p0", go=None))
+    cluster.gangs.store.assume(make.gang(job, "p0", start=None))
     cluster.pods.store.assume(make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8}))
     scene.clock.now += 100
     cluster.let_go_of_unbound()
@@ -166,17 +166,17 @@ def test_an_unbound_worker_holds_its_node_for_a_leader_that_sees_it_before_its_r
     cluster.pods.store.assume(make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8}))
     cluster.jobs.store.assume(job)
     assert cluster.fleet.holders("n0") == set()
-    cluster.gangs.store.assume(make.gang(job, "", go=None))
+    cluster.gangs.store.assume(make.gang(job, "", start=None))
     assert cluster.fleet.holders("n0") == {"uid-j"}
 
 
 def test_a_pod_that_is_bound_elsewhere_than_its_affinity_says_leaves_nothing_there(scene: Any, make: Any) -> None:
     job, cluster = make.job(workers=1), scene.cluster
     cluster.jobs.store.assume(job)
-    cluster.gangs.store.assume(make.gang(job, "p0", go=None))
+    cluster.gangs.store.assume(make.gang(job, "p0", start=None))
     cluster.pods.store.assume(make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8}))
     cluster.pods.store.assume(make.pod(job, 0, "p0", version=21, node="n5", requests={"nvidia.com/gpu": 8}))
-    cluster.gangs.store.assume(make.gang(job, version=30, members=[], go=None))
+    cluster.gangs.store.assume(make.gang(job, version=30, members=[], start=None))
     cluster.nodes.store.assume(NodeView("n0", "uid-n0", 40, ready=True, allocatable={"nvidia.com/gpu": 8}))
     assert (cluster.fleet.holders("n0"), cluster.fleet.holders("n5")) == (set(), {"uid-j"})
 
@@ -317,7 +317,7 @@ def test_a_launcher_is_forgotten_once_its_pod_is_gone_and_its_record_has_dropped
     cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=11, unfenced_workers=[unfenced_worker]))
     assert known() == {"p1"}, "its fence has to be outwaited"
     scene.clock.advance(1.0)
-    hear(scene, "p1", state=messages.LEAVING, alive=False)
+    hear(scene, "p1", state=messages.TERMINATING, alive=False)
     cluster.gangs.store.assume(make.gang(job, "q0", "p1", version=12))
     assert known() == {"p1"}
     cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=13))
@@ -424,22 +424,24 @@ def test_a_kubelet_that_is_heard_again_ends_what_nobody_knows_any_more(
 ) -> None:
     job, pod = a_lost_pod(scene, make)
     kubelets.pass_time(30, "n1")
-    assert scene.cluster.world(job).disowned == {}, "it has not been told to end it"
+    assert scene.cluster.world(job).removed_seconds == {}, "it has not been told to end it"
     scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
-    assert scene.cluster.world(job).disowned == {"p1": 0.0}
+    assert scene.cluster.world(job).removed_seconds == {"p1": 0.0}
     kubelets.pass_time(300)
-    assert scene.cluster.world(job).disowned == {"p1": 0.0}, "it may be cut off"
+    assert scene.cluster.world(job).removed_seconds == {"p1": 0.0}, "it may be cut off"
     kubelets.pass_time(61, "n1")
-    assert scene.cluster.world(job).disowned == {"p1": 59.0}, "from its first heartbeat to the look before the last one"
+    assert scene.cluster.world(job).removed_seconds == {"p1": 59.0}, (
+        "from its first heartbeat to the look before the last one"
+    )
     kubelets.pass_time(300)
-    assert scene.cluster.world(job).disowned == {"p1": 59.0}
+    assert scene.cluster.world(job).removed_seconds == {"p1": 59.0}
     kubelets.pass_time(1, "n1")
-    assert scene.cluster.world(job).disowned == {"p1": 0.0}, "it was away again"
+    assert scene.cluster.world(job).removed_seconds == {"p1": 0.0}, "it was away again"
     kubelets.pass_time(30, "n1")
     scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 2, ready=False))
-    assert scene.cluster.world(job).disowned == {}, "a kubelet that is not ready may end nothing"
+    assert scene.cluster.world(job).removed_seconds == {}, "a kubelet that is not ready may end nothing"
     scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 3, ready=True))
-    assert scene.cluster.world(job).disowned == {"p1": 0.0}
+    assert scene.cluster.world(job).removed_seconds == {"p1": 0.0}
 
 
 @pytest.mark.parametrize("strip", ["the label", "the owner", "the label's value"])
@@ -453,7 +455,7 @@ def test_a_pod_that_lost_our_marks_runs_on(scene: Any, make: Any, kubelets: Kube
         scene.cluster.pods.store.assume(replace(pod, resource_version=30, **changes))
     kubelets.pass_time(600, "n1")
     world = scene.cluster.world(job)
-    assert (world.pods, world.disowned) == ({}, {})
+    assert (world.pods, world.removed_seconds) == ({}, {})
 
 
 def test_an_unfenced_worker_is_as_old_as_this_leader_has_seen_it_with_its_proof(scene: Any, make: Any) -> None:
@@ -466,7 +468,7 @@ def test_an_unfenced_worker_is_as_old_as_this_leader_has_seen_it_with_its_proof(
         "podUid": "p1",
         "node": "n1",
         "fencedTime": "2026-01-31T12:00:30Z",
-        "leftSeconds": 17,
+        "remainingSeconds": 17,
     }
     scene.cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=12, unfenced_workers=[unfenced_worker]))
     assert scene.cluster.world(job).unfenced_ages == {"p1": 0.0}, "its fence counts from now"
@@ -725,7 +727,7 @@ def test_decisions_see_a_job_within_the_limits_of_the_policy(scene: Any, make: A
     assert scene.cluster.world(job).job.spec.checkpoint.save_timeout_seconds == 3600, "a drain waits for an hour"
     assert "saveTimeoutSeconds is 86400, and 3600 is applied" in scene.cluster.world(job).lowered
     meta = {"name": "default", "uid": "p", "resourceVersion": "9"}
-    spec = {"jobs": {"saveTimeoutSeconds": 600}}
+    spec = {"jobLimits": {"saveTimeoutSeconds": 600}}
     scene.rung.clear()
     scene.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
     assert scene.cluster.world(job).job.spec.checkpoint.save_timeout_seconds == 600
@@ -760,7 +762,7 @@ def test_a_gang_that_has_not_begun_sees_the_checkers_of_its_nodes(scene: Any, ma
     for node in ("n0", "n1", "n2"):
         hear_checker(scene, node, answers=answers, passes=(PassReport("Quick", 1.0),))
     assert (scene.cluster.world(job).checkers, scene.cluster.world(job).standards) == ({}, ())
-    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", go=None))
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", start=None))
     scene.clock.advance(2.0)
     world = scene.cluster.world(job)
     assert {node: view.heard_age_seconds for node, view in world.checkers.items()} == {"n0": 2.0, "n1": 2.0}
@@ -774,7 +776,7 @@ def test_a_gang_that_has_not_begun_sees_the_checkers_of_its_nodes(scene: Any, ma
 
 def test_news_of_a_checker_are_for_the_gang_that_waits_there(scene: Any, make: Any) -> None:
     waits, trains = make.job("waits"), make.job("trains")
-    for job, changes in ((waits, {"go": None}), (trains, {})):
+    for job, changes in ((waits, {"start": None}), (trains, {})):
         scene.cluster.jobs.store.assume(job)
         scene.cluster.gangs.store.assume(make.gang(job, "p0", **changes))
     found = [scene.cluster.tested_on(node) for node in ("n0", "n1")]
@@ -921,7 +923,7 @@ def test_a_namespace_holds_what_its_gangs_and_pods_do_but_no_dead_node_that_was_
         cluster.fleet.put_node(NodeView(f"n{number}", f"u{number}", 1, allocatable={"nvidia.com/gpu": 8}, ready=True))
     cluster.gangs.store.assume(make.gang(mine, "a0", "a1"))  # n0, n1
     members = [{"index": i, "rank": i, "node": f"n{i + 2}", "incarnation": 2} for i in range(2)]
-    cluster.gangs.store.assume(make.gang(other, members=members, go=None))  # n2, n3
+    cluster.gangs.store.assume(make.gang(other, members=members, start=None))  # n2, n3
     left = make.pod(other, 0, "b0", node="n4", requests={"nvidia.com/gpu": 8})
     cluster.pods.store.assume(left)
     assert cluster.held_by_namespace() == {"ns": 5}
@@ -979,11 +981,11 @@ class TestAReservationThatIsNotUsed:
         return job
 
     def place(self, scene: Any, make: Any, job: Any, version: int = 10, **spec: Any) -> None:
-        gang = make.gang(job, "", "", version=version, **{"go": None, **spec})
+        gang = make.gang(job, "", "", version=version, **{"start": None, **spec})
         scene.cluster.gangs.store.assume(gang)
 
     def give_back(self, scene: Any, make: Any, job: Any, reason: str, version: int = 20) -> None:
-        gang = make.gang(job, version=version, members=[], go=None, reason=reason, attempt=2)
+        gang = make.gang(job, version=version, members=[], start=None, reason=reason, attempt=2)
         scene.cluster.gangs.store.assume(gang)
 
     @pytest.mark.parametrize(("seconds", "want"), [(60.0, []), (60.5, [("ns", "uid-j")])])

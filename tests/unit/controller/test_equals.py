@@ -21,8 +21,8 @@ class Kind(Fleet):
         self.node(name, **(labels or TYPE))
         self.say(name)
         record: dict[str, Any] = self.api.objects["nodehealths", name]
-        told = {**record["status"]["agent"], "gpusSeen": gpus, "portsSeen": ports, "gpuModel": "H200"}
-        told["portsHad"] = [f"mlx5_{number}/1" for number in range(ports)]
+        told = {**record["status"]["agent"], "gpusExpected": gpus, "portsExpected": ports, "gpuModel": "H200"}
+        told["portsExpectedUp"] = [f"mlx5_{number}/1" for number in range(ports)]
         self.api.put("nodehealths", {**record, "status": {**record["status"], "agent": told}})
 
 

@@ -164,7 +164,7 @@ async def test_what_cannot_be_written_is_written_later_and_who_leads_no_more_sto
 
 
 async def test_a_history_that_is_switched_off_writes_nothing(scene: Any, server: Server) -> None:
-    one = Process(scene, server, {"limit": 0})
+    one = Process(scene, server, {"maxJobs": 0})
     one.nodes("a")
     assert await one.keeper._read()
     await one.keeper._turn()

@@ -835,7 +835,7 @@ async def test_what_ails_a_node_is_known_whatever_is_done_about_it(
 async def test_a_cordon_is_no_node_fault(stage: Stage) -> None:
     stage.add("n0")
     human = {"decision": "Cordon", "reason": "rack work", "time": NOW.isoformat()}
-    stage.api.put("nodehealths", {"metadata": {"name": "n0", "uid": "h"}, "spec": {"human": human}})
+    stage.api.put("nodehealths", {"metadata": {"name": "n0", "uid": "h"}, "spec": {"override": human}})
     await stage.look()
     assert "n0" in stage.cluster.fleet.excluded
     assert not stage.cluster.fleet._ailing

@@ -23,8 +23,8 @@ RECORDS = f"/apis/muster.dev/v1alpha1/namespaces/{SYSTEM}/endedjobs"
 NOTE = f"/api/v1/namespaces/{SYSTEM}/configmaps/{history.NOTE}"
 UIDS = [f"00000000-0000-0000-0000-{number:012d}" for number in range(3000)]
 GOODPUT = {
-    "begun": "2026-01-31T10:00:00Z",
-    "time": "2026-01-31T11:00:00Z",
+    "creationTime": "2026-01-31T10:00:00Z",
+    "countedUntil": "2026-01-31T11:00:00Z",
     "seconds": {"compute": 3000, "queued": 600},
     "gpuSeconds": {"compute": 48_000},
     "failures": 1,
@@ -202,7 +202,7 @@ def job(make: Any) -> Callable[..., TrainingJob]:
         if ended:
             end = {"result": "Succeeded", "reason": "Completed", "message": "done", "time": at, "attempt": 1}
             status["completion"] = end
-        goodput = GOODPUT | {"time": at}
+        goodput = GOODPUT | {"countedUntil": at}
         found: TrainingJob = make.job(f"j{number}", goodput=goodput, state="Running", **status)
         metadata = found.metadata.model_copy(update={"uid": UIDS[number]})
         return found.model_copy(update={"metadata": metadata})
@@ -211,8 +211,8 @@ def job(make: Any) -> Callable[..., TrainingJob]:
 
 
 def gang_of(make: Any, job: TrainingJob) -> Gang:
-    account = {"begun": GOODPUT["begun"], "time": GOODPUT["begun"]}
-    found: Gang = make.gang(job, "p0", account=account, time=GOODPUT["begun"])
+    account = {"creationTime": GOODPUT["creationTime"], "countedUntil": GOODPUT["creationTime"]}
+    found: Gang = make.gang(job, "p0", account=account, time=GOODPUT["creationTime"])
     return found
 
 
@@ -224,7 +224,7 @@ async def test_a_job_that_has_ended_is_kept_once(new: Any, server: Server, job: 
     assert server.posts == [UIDS[0]]
     spec = server.spec(UIDS[0])
     assert (spec.state, spec.reason, spec.name, spec.namespace) == (Ending.SUCCEEDED, "Completed", "j0", "ns")
-    assert sum(spec.seconds.values()) == 3600 == (spec.end - spec.begun).total_seconds()
+    assert sum(spec.seconds.values()) == 3600 == (spec.end_time - spec.creation_time).total_seconds()
 
 
 async def test_one_that_ends_while_the_operator_leads_is_kept_soon(new: Any, server: Server, job: Any) -> None:
@@ -249,8 +249,8 @@ async def test_a_running_job_that_is_deleted_is_kept_to_its_last_second(
     await process.turns(1)
     spec = server.spec(UIDS[0])
     assert spec.state is Ending.DELETED
-    assert spec.end == NOW
-    assert sum(spec.seconds.values()) == (spec.end - spec.begun).total_seconds() == 7200
+    assert spec.end_time == NOW
+    assert sum(spec.seconds.values()) == (spec.end_time - spec.creation_time).total_seconds() == 7200
     assert UIDS[0] not in process.cluster.memories, "nothing of it is remembered"
 
 
@@ -347,8 +347,8 @@ async def test_whatever_line_the_operator_dies_on_each_end_is_kept_once(
     assert server.spec(UIDS[0]).state is Ending.SUCCEEDED
     if UIDS[1] in server.records:
         spec = server.spec(UIDS[1])
-        assert spec.state in (Ending.DELETED, Ending.UNSEEN)
-        assert sum(spec.seconds.values()) == (spec.end - spec.begun).total_seconds()
+        assert spec.state in (Ending.DELETED, Ending.UNKNOWN)
+        assert sum(spec.seconds.values()) == (spec.end_time - spec.creation_time).total_seconds()
     # Before the first note a job that goes while nobody looks leaves nothing, which the docs say.
     assert UIDS[1] in server.records or not noted
 
@@ -368,7 +368,7 @@ async def test_who_was_noted_and_is_nowhere_went_unseen(new: Any, server: Server
     assert server.note is not None
     await new(server).turns(1)
     spec = server.spec(UIDS[0])
-    assert (spec.state, sum(spec.seconds.values())) == (Ending.UNSEEN, 3600)
+    assert (spec.state, sum(spec.seconds.values())) == (Ending.UNKNOWN, 3600)
 
 
 async def test_a_write_that_fails_holds_no_other_and_is_given_up_in_the_end(
@@ -403,7 +403,7 @@ async def test_a_namespace_that_ends_thousands_of_jobs_costs_only_its_own_accoun
 
     def wants(namespace: str, gpus: int = 1) -> str:
         uid = UIDS[next(numbers)]
-        times = {"begun": "2026-01-31T10:00:00Z", "end": "2026-01-31T11:00:00Z"}
+        times = {"creationTime": "2026-01-31T10:00:00Z", "endTime": "2026-01-31T11:00:00Z"}
         spec = {"namespace": namespace, "name": uid, "jobUid": uid, "state": "Deleted", "gpus": gpus, **times}
         process.keeper._wait_for(EndedJobSpec.model_validate(spec))
         return uid
@@ -484,7 +484,7 @@ async def test_the_history_is_bounded_by_number_and_at_so_many_calls(new: Any, s
         process = new(server)
         process.sees(made)
         await process.keeper.keep_before_deletion(made)
-    process = new(server, limit=30)
+    process = new(server, maxJobs=30)
     process.sees(*(job(number, at=f"2026-01-{1 + number // 10:02d}T12:00:00Z") for number in range(100)))
     before = server.calls
     await process.turns(1)
@@ -493,7 +493,7 @@ async def test_the_history_is_bounded_by_number_and_at_so_many_calls(new: Any, s
     await process.turns(10)
     assert sorted(server.records) == UIDS[70:100], "the newest are kept"
     posts = len(server.posts)
-    process = new(server, limit=30)
+    process = new(server, maxJobs=30)
     process.sees(*(job(number, at=f"2026-01-{1 + number // 10:02d}T12:00:00Z") for number in range(100)))
     await process.turns(20)
     assert len(server.posts) == posts, "those that were forgotten are not written anew by the next leader"
@@ -518,7 +518,7 @@ async def test_a_clock_that_jumps_deletes_nothing(new: Any, server: Server, job:
 
 
 async def test_switched_off_it_writes_nothing(new: Any, server: Server, job: Any) -> None:
-    process = new(server, limit=0)
+    process = new(server, maxJobs=0)
     process.sees(job())
     await process.turns(8)
     await process.keeper.keep_before_deletion(job())

@@ -22,8 +22,8 @@ from muster.controller.jobfigures import JobFigures
 TIME = datetime(2026, 1, 31, 12, tzinfo=UTC)
 JOB = ("ns", "llama")
 GOODPUT = Goodput(
-    begun=TIME,
-    time=TIME,
+    creation_time=TIME,
+    counted_until=TIME,
     seconds={"compute": 900, "lostWork": 100},
     gpu_seconds={"compute": 7200},
     ettr_permille=900,

@@ -42,7 +42,7 @@ class Jobs(Stage):
             "fault_class": FaultClass.APPLICATION,
             "reason": "RankFailed",
         }
-        values |= {"settled": True, "others": 0, "exit_code": 1, "message": "last lines: secret"} | changes
+        values |= {"settled": True, "other_workers": 0, "exit_code": 1, "message": "last lines: secret"} | changes
         incidents = [
             GangIncident(attempt=n + 1, node=node, time=moment, step=n, **values)
             for n, (node, moment) in enumerate(failures)

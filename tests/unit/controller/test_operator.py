@@ -308,7 +308,7 @@ async def test_a_checker_gets_the_orders_of_the_gang_on_its_node_and_its_news_ri
     monkeypatch.setattr(Cluster, "synced", True)
     job, caller = make.job(), Caller("muster-check", "c", "c-uid", "n0", "nu", "muster-check")
     process.cluster.jobs.store.assume(job)
-    process.cluster.gangs.store.assume(make.gang(job, "p0", "p1", go=None))
+    process.cluster.gangs.store.assume(make.gang(job, "p0", "p1", start=None))
     process.cluster.nodes.store.assume(NodeView("n0", "nu", 1))
     process.dirty._due.clear()
 
@@ -339,7 +339,7 @@ async def test_a_limit_that_counts_for_nothing_is_told_as_soon_as_it_is_set(
     figures = (FigureReport("storage", 3.0, 1.0, "GB/s"),)
     process.checkers.record(caller, CheckReport(1, state=READY, figures=figures))
     await process.standards.make()
-    spec = {"preflight": {"limits": [{"probe": "storage", "atLeast": "9"}]}}
+    spec = {"preflight": {"limits": [{"probe": "storage", "minimum": "9"}]}}
     meta = {"name": "default", "uid": "p", "resourceVersion": "5"}
     process.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
     ((reason, words),) = told

@@ -322,7 +322,7 @@ async def test_what_has_vanished_from_a_map_within_the_status_vanishes_from_the_
 ) -> None:
     """A merge patch leaves what it does not name: a step that the training once resumed from would stand there for ever."""
     found = {"attempt": 1, "time": "2026-01-31T12:00:00Z", "reason": "ReplayMismatch", "foundAt": 9}
-    times = {"begun": "2026-01-31T12:00:00Z", "time": "2026-01-31T12:00:10Z"}
+    times = {"creationTime": "2026-01-31T12:00:00Z", "countedUntil": "2026-01-31T12:00:10Z"}
 
     def status_with(corruption: dict[str, Any], goodput: dict[str, Any]) -> dict[str, Any]:
         told = TrainingJobStatus.model_validate({"corruption": corruption, "goodput": goodput})

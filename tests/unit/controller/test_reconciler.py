@@ -525,7 +525,7 @@ async def test_a_gang_that_could_not_be_assembled_costs_its_job_the_place_once(
     loop.add(job)
     loop.reconciler._decide(job)
     assert loop.queue._charges.charged(loop.queue._clock()) == Charged()
-    gang = make.gang(job, members=[], reason="AssemblyTimedOut", releases=1, go=None, attempt=2)
+    gang = make.gang(job, members=[], reason="AssemblyTimedOut", releases=1, start=None, attempt=2)
     scene.cluster.gangs.store.assume(gang)
     charged: list[tuple[str, str, float]] = []
     monkeypatch.setattr(loop.queue._charges, "charge", lambda *told: charged.append(told))

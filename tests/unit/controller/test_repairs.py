@@ -363,7 +363,7 @@ async def test_a_request_of_which_the_answer_was_lost_is_met_again(shop: Shop) -
 
 
 async def test_no_more_at_once_than_the_policy_says(shop: Shop) -> None:
-    shop.policy(repair={"actions": ["Reboot"], "atOnce": 2})
+    shop.policy(repair={"actions": ["Reboot"], "maxConcurrent": 2})
     for name in ("a", "b", "c", "d"):
         shop.add(name)
         shop.say(name, 79)

@@ -182,13 +182,13 @@ async def test_others_have_their_turn_while_they_are_made(fleet: Fleet, monkeypa
 
 async def test_the_owners_limits_go_before_and_what_is_out_of_reach_is_told_once(fleet: Fleet) -> None:
     fleet.all_say(50.0)
-    fleet.set_limits({"probe": "host-to-device", "atLeast": "49"})
+    fleet.set_limits({"probe": "host-to-device", "minimum": "49"})
     await fleet.standards.make()
     found = fleet.known()["host-to-device", ""]
     assert (found.middle, found.floor, fleet.unused) == (None, 49.0, [])
-    fleet.set_limits({"probe": "host-to-device", "atLeast": "60"})
+    fleet.set_limits({"probe": "host-to-device", "minimum": "60"})
     assert len(fleet.unused) == 1, "the policy alone has changed"
-    assert "Lower atLeast" in fleet.unused[0]
+    assert "Lower minimum" in fleet.unused[0]
     await fleet.standards.make()
     assert fleet.known()["host-to-device", ""].middle == 50.0
     assert len(fleet.unused) == 1
@@ -199,7 +199,7 @@ async def test_a_share_is_no_stricter_than_healthy_figures_vary(fleet: Fleet) ->
         fleet.say(f"n{number}", figure_of(50.0 * (0.96, 0.99, 1.01, 1.04)[number % 4]))
     await fleet.standards.make()
     (before,) = fleet.known().values()
-    fleet.set_limits({"probe": "host-to-device", "percent": 95})
+    fleet.set_limits({"probe": "host-to-device", "minimumPercent": 95})
     (found,) = fleet.known().values()
     assert before.ratio <= found.ratio < 0.95
     assert "Lower percent" in fleet.unused[-1]

@@ -100,7 +100,7 @@ def test_nodes_that_nobody_uses_are_tested_and_told_once(it: Everything) -> None
     assert sorted(it.told) == ["n0", "n2"]
     assert [each.gpus for each in it.hub.directive_for("n0").orders] == [8]
     it.says("n2", passes=(PassReport("Quick", 1.0, "g", gpus=8),))
-    bad = (ProbeReport("bit-exact", "Result", wrong=True, words="GPU 3"),)
+    bad = (ProbeReport("bit-exact", "Result", wrong=True, message="GPU 3"),)
     it.says("n0", answers=(CheckAnswer(order, "Node", "Result", probes=bad),))
     for _ in range(3):
         it.keeper.look()

@@ -135,19 +135,19 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"step": None},
         {"checkpoints": (CheckpointReport(7, "/c/7"),)},
         {"checkpoints_scanned_for_attempt": 3},
-        {"listing": 1},
+        {"listing_round": 1},
         {"checkpoint_error": "denied"},
         {"checkpoint_error_kind": "Unverified"},
-        {"elsewhere_error_kind": "Unverified"},
-        {"checkpoint_doubt": "torn"},
+        {"other_directory_error_kind": "Unverified"},
+        {"checkpoint_warning": "torn"},
         {"checkpoint_trap": "torn"},
-        {"lists_last": True},
+        {"lists_after_end": True},
         {"first_step": 7},
         {"stamps": "10:7"},
-        {"marker_attempt": 4},
-        {"marker_lineage": "abc"},
-        {"marker_age_seconds": 0.0},
-        {"marker_error": "denied"},
+        {"fence_file_attempt": 4},
+        {"fence_file_id": "abc"},
+        {"fence_file_age_seconds": 0.0},
+        {"fence_file_error": "denied"},
         {"progress_error": "the pattern takes for ever"},
         {"peers": (PeerReport(2, 3.0),)},
         {"address": "10.0.0.9"},
@@ -201,7 +201,7 @@ def test_steps_of_a_gang_are_news_once_however_many_tell_them(clock: Any) -> Non
 
 
 def test_last_words_prove_death(hub: Hub) -> None:
-    leaving = replace(RUNNING, sequence=2, state=messages.LEAVING)
+    leaving = replace(RUNNING, sequence=2, state=messages.TERMINATING)
     hub.record(caller(), RUNNING)
     assert not hub.proved_dead("u1")
     hub.record(caller(), leaving)
@@ -213,7 +213,7 @@ def test_last_words_prove_death(hub: Hub) -> None:
 
 def test_silence_counts_those_who_are_expected_to_talk(hub: Hub, clock: Any) -> None:
     hub.record(caller("u1"), RUNNING)
-    hub.record(caller("u2"), Report(sequence=1, state=messages.LEAVING))
+    hub.record(caller("u2"), Report(sequence=1, state=messages.TERMINATING))
     clock.advance(21.0)
     hub.record(caller("u3"), RUNNING)
     assert hub.silence(20.0, "team") == Silence(1, 2)
@@ -227,7 +227,7 @@ def test_silence_counts_those_who_are_expected_to_talk(hub: Hub, clock: Any) -> 
 def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> None:
     hub = Hub(clock)
     for number in range(500):
-        hub.record(caller(f"left{number}"), Report(sequence=1, state=messages.LEAVING))
+        hub.record(caller(f"left{number}"), Report(sequence=1, state=messages.TERMINATING))
         hub.record(caller(f"ended{number}"), RUNNING)
         hub.retire(f"ended{number}")
         hub.record(caller(f"ended{number}"), replace(RUNNING, sequence=2))

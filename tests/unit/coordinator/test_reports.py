@@ -68,17 +68,17 @@ FULL = Report(
     peers=(PeerReport(1, 0.25),),
     checkpoints=(CheckpointReport(10, "/c/10", 7, False, True, "TorchDCP", 96, 12.5, 3.5, 20.25),),
     stamps="10:7",
-    elsewhere=(CheckpointReport(20, "/base/20", 9, False, True, "NeMo", 97, 13.5, 4.5, 21.25),),
-    elsewhere_error="not mounted",
-    elsewhere_error_kind="Unverified",
+    other_directory=(CheckpointReport(20, "/base/20", 9, False, True, "NeMo", 97, 13.5, 4.5, 21.25),),
+    other_directory_error="not mounted",
+    other_directory_error_kind="Unverified",
     checkpoints_scanned_for_attempt=3,
-    listing=1,
+    listing_round=1,
     scanned_age_seconds=4.0,
     checkpoint_error="stale handle",
     checkpoint_error_kind="UnverifiedForNow",
-    checkpoint_doubt="torn",
+    checkpoint_warning="torn",
     checkpoint_trap="torn",
-    lists_last=True,
+    lists_after_end=True,
     free_bytes=10**12,
     address="10.0.0.9",
     launcher_version="1",
@@ -92,32 +92,32 @@ FULL = Report(
     printed_mfu=0.4158,
     measured_stall_seconds=12.5,
     measured_saves=3,
-    looks_like="Lightning",
+    likely_preset="Lightning",
     quiet_age_seconds=12.5,
     progress_error="the pattern takes for ever",
-    reads_marker=True,
-    marker_attempt=3,
-    marker_age_seconds=1.5,
-    marker_lineage="abc",
-    passes_news=True,
+    reads_fence_file=True,
+    fence_file_attempt=3,
+    fence_file_age_seconds=1.5,
+    fence_file_id="abc",
+    gossips=True,
     first_step_age_seconds=20.5,
     input_wait_seconds=1.5,
     communication_seconds=2.5,
     checkpoint_stall_seconds=3.5,
     lost_steps=120,
     lost_seconds=61.5,
-    back_to=4_000,
-    stride=10,
+    lowest_restarted_step=4_000,
+    step_stride=10,
     collectives="NCCL 2.27.7+cuda12.9",
     energy_joules=4,
     energy_gpu_milliseconds=5,
-    marker_error="read-only file system",
-    aside_attempt=3,
-    aside="step-20 moved",
-    aside_error="no rights",
+    fence_file_error="read-only file system",
+    moved_attempt=3,
+    moved="step-20 moved",
+    moved_error="no rights",
     local=(LocalReport(30, "/local/30", 2, "TorchDCP"),),
     local_attempt=3,
-    local_listing=1,
+    local_listing_round=1,
     local_error="no answer",
     directive_seen="abc",
     hold_seconds=5.0,
@@ -145,10 +145,10 @@ def test_every_field_arrives() -> None:
 def test_a_launcher_of_before_tells_the_kind_of_a_stores_error_in_the_text() -> None:
     found = decode_report(
         messages.encode(
-            Report(1, "Idle", checkpoint_error="unverified: no", elsewhere_error="unverified for now: away")
+            Report(1, "Idle", checkpoint_error="unverified: no", other_directory_error="unverified for now: away")
         )
     )
-    assert (found.checkpoint_error_kind, found.elsewhere_error_kind) == (UNVERIFIED, UNVERIFIED_FOR_NOW)
+    assert (found.checkpoint_error_kind, found.other_directory_error_kind) == (UNVERIFIED, UNVERIFIED_FOR_NOW)
     assert (
         decode_report(messages.encode(Report(1, "Idle", checkpoint_error="no such directory"))).checkpoint_error_kind
         == ""
@@ -175,7 +175,7 @@ def heaviest() -> bytes:
     rank = {"rank": 1, "localRank": 1, "alive": False, "exitCode": 1, "signal": 9, "endedByLauncher": True, "tail": "x"}
     ranks = [{**rank, "exitedAgeSeconds": 1.5}] * MAX_PARTS
     checkpoints = [
-        {"step": 1, "path": "/c", "writtenNs": 1, "judged": True, "torn": True, "format": "TorchDCP"}
+        {"step": 1, "path": "/c", "writtenNs": 1, "verified": True, "incomplete": True, "format": "TorchDCP"}
     ] * MAX_PARTS
     peers = [{"index": 1, "silentSeconds": 1}] * MAX_PARTS
     ages = {"stepAgeSeconds": -1.0}
@@ -246,30 +246,30 @@ def test_what_people_are_shown_steers_no_terminal_and_can_be_written_down() -> N
         "sequence": 1,
         "state": "Idle",
         "checkpointError": "a\n\u001b]0;x\u0007\r\udcff\u202eb",
-        "markerError": "für 漢\n",
+        "fenceFileError": "für 漢\n",
     }
     report["ranks"] = [{"rank": 0, "localRank": 0, "alive": False, "tail": "\u001b[2J"}]
     data = json.dumps(report).encode()
     found = decode_report(data)
     assert found == messages.decode_report(data)
-    assert (found.checkpoint_error, found.marker_error) == ("a\n\ufffd]0;x\ufffd\ufffd\ufffd\ufffdb", "für 漢\n")
+    assert (found.checkpoint_error, found.fence_file_error) == ("a\n\ufffd]0;x\ufffd\ufffd\ufffd\ufffdb", "für 漢\n")
     assert found.ranks[0].tail == "\ufffd[2J"
     json.dumps(dataclasses.asdict(found), ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize("half", ["\\ud800", "\\uDC80"])
 def test_half_of_a_surrogate_pair_is_no_text_and_in_words_for_people_is_replaced(half: str) -> None:
-    data = json.dumps({"sequence": 1, "state": messages.IDLE, "markerLineage": "MARK", "markerError": "MARK"})
-    with pytest.raises(ProtocolError, match=r"markerLineage: .* is no text: half of a surrogate pair"):
+    data = json.dumps({"sequence": 1, "state": messages.IDLE, "fenceFileId": "MARK", "fenceFileError": "MARK"})
+    with pytest.raises(ProtocolError, match=r"fenceFileId: .* is no text: half of a surrogate pair"):
         decode_report(data.replace("MARK", half).encode())
-    report = decode_report(data.replace('"MARK"', '"lineage"', 1).replace("MARK", half).encode())
-    assert (report.marker_lineage, report.marker_error) == ("lineage", "\N{REPLACEMENT CHARACTER}")
+    report = decode_report(data.replace('"MARK"', '"branch-1"', 1).replace("MARK", half).encode())
+    assert (report.fence_file_id, report.fence_file_error) == ("branch-1", "\N{REPLACEMENT CHARACTER}")
 
 
 def test_a_whole_surrogate_pair_is_text() -> None:
-    data = json.dumps({"sequence": 1, "state": messages.IDLE, "markerLineage": "\N{ROCKET}"})
+    data = json.dumps({"sequence": 1, "state": messages.IDLE, "fenceFileId": "\N{ROCKET}"})
     assert "\\ud83d" in data
-    assert decode_report(data.encode()).marker_lineage == "\N{ROCKET}"
+    assert decode_report(data.encode()).fence_file_id == "\N{ROCKET}"
 
 
 def test_every_field_of_a_checkers_report_arrives_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:

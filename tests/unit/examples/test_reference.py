@@ -83,8 +83,11 @@ def test_the_policy_is_read_as_it_is_written() -> None:
     known = policy.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     (window,) = known["maintenance"]["windows"]
     (written_window,) = document["spec"]["maintenance"]["windows"]
-    assert {window.pop(name)[:19] for name in ("starts", "ends")} == {"2026-12-01T07:00:00", "2026-12-01T11:00:00"}
-    del written_window["starts"], written_window["ends"]
+    assert {window.pop(name)[:19] for name in ("startTime", "endTime")} == {
+        "2026-12-01T07:00:00",
+        "2026-12-01T11:00:00",
+    }
+    del written_window["startTime"], written_window["endTime"]
     assert known == document["spec"]
 
 

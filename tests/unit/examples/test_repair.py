@@ -37,7 +37,7 @@ def a_request(name: str = "a", action: str = "Reboot", at: int = 0, **status: st
             "resourceVersion": "7",
             "creationTimestamp": f"2026-01-01T00:00:{at:02}Z",
         },
-        "spec": {"node": name, "action": action, "incident": "2026-01-01T00:00:00Z", "reason": "Xid79"},
+        "spec": {"node": name, "action": action, "incidentTime": "2026-01-01T00:00:00Z", "reason": "Xid79"},
         "status": status,
     }
 
@@ -103,7 +103,7 @@ def test_a_request_is_taken_on_then_done_once() -> None:
 def test_the_command_is_given_the_whole_request() -> None:
     phase, message = repair.run_hook(a_request(), ["cat"], 20.0)
     assert phase == "Done"
-    assert '"incident": "2026-01-01T00:00:00Z"' in message
+    assert '"incidentTime": "2026-01-01T00:00:00Z"' in message
 
 
 @pytest.mark.parametrize(

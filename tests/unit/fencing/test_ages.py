@@ -39,10 +39,10 @@ def test_a_node_that_sends_no_heartbeats_was_not_there() -> None:
     assert beats.lasting_seconds("n0", 1000.0) == 0.0, "what a lease before said counts no more"
 
 
-def test_a_pod_that_is_wanted_is_not_disowned() -> None:
-    for pod, disowned in (({}, True), ({"phase": "Failed"}, True), ({"phase": "Running"}, False)):
+def test_a_pod_that_is_wanted_is_not_counted_as_removed() -> None:
+    for pod, is_removed in (({}, True), ({"phase": "Failed"}, True), ({"phase": "Running"}, False)):
         here = with_unfenced_worker(**pod)
-        assert bool(looked(UnfencedAges(), here.world(), Beats(), 1000.0).disowned) is disowned
+        assert bool(looked(UnfencedAges(), here.world(), Beats(), 1000.0).removed_seconds) is is_removed
 
 
 def test_a_pod_of_the_same_name_is_another() -> None:
@@ -50,7 +50,7 @@ def test_a_pod_of_the_same_name_is_another() -> None:
     assert here.record is not None
     unfenced_worker = here.record.unfenced_workers[0].model_copy(update={"pod_uid": "before"})
     here.record = here.record.model_copy(update={"unfenced_workers": [unfenced_worker]})
-    assert looked(UnfencedAges(), here.world(), Beats(), 1000.0).disowned == {"before": 0.0}
+    assert looked(UnfencedAges(), here.world(), Beats(), 1000.0).removed_seconds == {"before": 0.0}
 
 
 def test_each_go_is_as_old_as_it_was_seen() -> None:
@@ -80,11 +80,11 @@ def test_a_listing_is_as_old_as_it_was_asked_for_and_the_attempt_no_younger_for_
     here = Scene(a_job()).fleet().gang(2, go=False)
     assert here.record is not None
     looked(seen, here.world(), beats, 1000.0)
-    here.record = here.record.model_copy(update={"listing": 1})
+    here.record = here.record.model_copy(update={"listing_round": 1})
     looked(seen, here.world(), beats, 1100.0)
     looked(seen, here.world(), beats, 1105.0)
     assert (seen.attempt_age_seconds, seen.listing_age_seconds) == (105.0, 5.0)
     here.gang(3, go=False)
-    here.record = here.record.model_copy(update={"listing": 1})
+    here.record = here.record.model_copy(update={"listing_round": 1})
     looked(seen, here.world(), beats, 1110.0)
     assert (seen.attempt_age_seconds, seen.listing_age_seconds) == (0.0, 0.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.lifecycle.builders import MARKER, SETTINGS, Scene, a_job, at, failed, idle, running
+from tests.unit.lifecycle.builders import FENCE_FILE, SETTINGS, Scene, a_job, at, failed, idle, running
 
 from muster.api.gang import FENCE_SECONDS, GangSpec, Proof, UnfencedWorker
 from muster.fencing.proofs import WHOLE_GANG_SECONDS, by, is_pod_given_up
@@ -22,12 +22,12 @@ from muster.world.views import ContainerView, LauncherView
 FENCED_SECONDS = FENCE_SECONDS + 2.0
 
 
-def trains(nodes: int = 3, marker: bool = False, silent: float = 0.5, **spec: Any) -> Scene:
+def trains(nodes: int = 3, fence_file: bool = False, silent: float = 0.5, **spec: Any) -> Scene:
     """A gang that has trained for a while; nothing has been heard of any of it for so long."""
     here = Scene(a_job(nodes=nodes, **spec), seconds=1000.0).fleet(2 * nodes).gang().pods()
     assert here.record is not None
-    members = [member.model_copy(update={"reads_marker": marker}) for member in here.record.members]
-    here.record = here.record.model_copy(update={"members": members, "marker": MARKER if marker else ""})
+    members = [member.model_copy(update={"reads_fence_file": fence_file}) for member in here.record.members]
+    here.record = here.record.model_copy(update={"members": members, "fence_file_id": FENCE_FILE if fence_file else ""})
     for index in range(nodes):
         here.node(f"n{index}", ready=silent < 40).lease(f"n{index}", silent)
     return here.all(running(1, 7, heard_age_seconds=silent, step_age_seconds=silent))
@@ -70,16 +70,16 @@ def waits(
 class TestAWholeGangThatFellSilent:
     """It may train on: nobody of it misses anybody."""
 
-    def test_with_a_shared_directory_its_successor_tells_it_by_the_marker(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
-        assert {unfenced_worker.proof for unfenced_worker in record.unfenced_workers} == {Proof.MARKER}
-        early = waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=79.0)] * 3)
+    def test_with_a_shared_directory_its_successor_tells_it_by_the_fence_file(self) -> None:
+        record = after_loss(trains(fence_file=True, silent=60.0))
+        assert {unfenced_worker.proof for unfenced_worker in record.unfenced_workers} == {Proof.FENCE_FILE}
+        early = waits(record, *[idle(2, fence_file_attempt=2, fence_file_age_seconds=79.0)] * 3)
         assert isinstance(early, Missing)
         assert "the checkpoint directory tells it to, by " in early.message
-        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=80.0)] * 3), GangSpec)
+        assert isinstance(waits(record, *[idle(2, fence_file_attempt=2, fence_file_age_seconds=80.0)] * 3), GangSpec)
 
     def test_between_two_answers_there_is_always_a_moment_and_that_is_no_complaint(self) -> None:
-        here = trains(marker=True, silent=12.0)
+        here = trains(fence_file=True, silent=12.0)
         for index in range(3):
             told = {other: 0.4 for other in range(3) if other != index}
             view = running(1, 7, heard_age_seconds=12.0, step_age_seconds=12.0, silent_peers=told)
@@ -91,39 +91,39 @@ class TestAWholeGangThatFellSilent:
                 )
             }
         )
-        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.MARKER}
+        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.FENCE_FILE}
 
     def test_one_who_fell_silent_with_it_complains_no_more(self) -> None:
-        here = trains(marker=True, silent=12.0)
+        here = trains(fence_file=True, silent=12.0)
         here.launcher(0, running(1, 7, heard_age_seconds=9.0, step_age_seconds=20.0, silent_peers={1: 8.0, 2: 0.2}))
         here.launcher(1, running(1, 7, heard_age_seconds=12.0, step_age_seconds=20.0))
         here.launcher(2, running(1, 7, heard_age_seconds=12.0, step_age_seconds=20.0))
         here.job = a_job(recovery={"unreachableTimeoutSeconds": 8})
         for index in range(3):
             here.lease(f"n{index}", 60.0)
-        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.MARKER}
+        assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.FENCE_FILE}
 
-    def test_one_marker_of_an_attempt_before_tells_nobody(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
-        assert isinstance(waits(record, *[idle(2, marker_attempt=1, marker_age_seconds=900.0)] * 3), Missing)
+    def test_one_fence_file_of_an_attempt_before_tells_nobody(self) -> None:
+        record = after_loss(trains(fence_file=True, silent=60.0))
+        assert isinstance(waits(record, *[idle(2, fence_file_attempt=1, fence_file_age_seconds=900.0)] * 3), Missing)
 
     def test_one_in_another_directory_counts_for_nothing_beside_the_right_one(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
-        wrong = idle(2, marker_attempt=2, marker_age_seconds=900.0, marker_lineage="of-another-volume")
-        told = idle(2, marker_attempt=2, marker_age_seconds=79.0)
+        record = after_loss(trains(fence_file=True, silent=60.0))
+        wrong = idle(2, fence_file_attempt=2, fence_file_age_seconds=900.0, fence_file_id="of-another-volume")
+        told = idle(2, fence_file_attempt=2, fence_file_age_seconds=79.0)
         assert isinstance(waits(record, told, wrong, idle(2)), Missing)
-        assert isinstance(waits(record, replace(told, marker_age_seconds=80.0), wrong, idle(2)), GangSpec)
+        assert isinstance(waits(record, replace(told, fence_file_age_seconds=80.0), wrong, idle(2)), GangSpec)
 
     def test_a_leader_that_has_heard_nobody_yet_gives_it_a_whole_fence_to_be_heard(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
-        views = [idle(2, marker_attempt=2, marker_age_seconds=500.0)] * 3
+        record = after_loss(trains(fence_file=True, silent=60.0))
+        views = [idle(2, fence_file_attempt=2, fence_file_age_seconds=500.0)] * 3
         assert isinstance(waits(record, *views, leader=FENCED_SECONDS - 1), Missing)
         assert isinstance(waits(record, *views, leader=FENCED_SECONDS), GangSpec)
 
     @pytest.mark.parametrize("state", [RUNNING, RECLAIMING])
     def test_one_that_was_just_heard_may_start_ranks_or_end_them(self, state: str) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
-        views = [idle(2, marker_attempt=2, marker_age_seconds=500.0)] * 3
+        record = after_loss(trains(fence_file=True, silent=60.0))
+        views = [idle(2, fence_file_attempt=2, fence_file_age_seconds=500.0)] * 3
         last = replace(idle(1), state=state)
         assert isinstance(waits(record, *views, heard={record.unfenced_workers[0].pod_uid: last}), Missing)
         long_ago = replace(last, heard_age_seconds=FENCED_SECONDS + 1)
@@ -133,44 +133,44 @@ class TestAWholeGangThatFellSilent:
         record = after_loss(trains(silent=300.0))
         record = record.model_copy(update={"unfenced_workers": record.unfenced_workers[:1]})
         talks = {record.unfenced_workers[0].pod_uid: idle(1)}
-        views = [idle(2, passes_news=False)] * 3
+        views = [idle(2, gossips=False)] * 3
         record = record.model_copy(
-            update={"unfenced_workers": [record.unfenced_workers[0].model_copy(update={"passes_news": False})]}
+            update={"unfenced_workers": [record.unfenced_workers[0].model_copy(update={"gossips": False})]}
         )
         assert isinstance(waits(record, *views, seconds=1299.0, heard=talks), Missing)
         assert isinstance(waits(record, *views, seconds=1300.0, heard=talks), GangSpec)
 
     def test_of_a_long_limit_a_new_leader_has_to_see_five_minutes_and_the_clock_counts_the_rest(self) -> None:
-        limit = {"recovery": {"unprovedDeathTimeoutSeconds": 3600}}
+        limit = {"recovery": {"unfencedTimeoutSeconds": 3600}}
         record = after_loss(trains(silent=3600.0, **limit))
         views = [idle(2)] * 3
         assert isinstance(waits(record, *views, seconds=1000.0, leader=299.0, **limit), Missing)
         assert isinstance(waits(record, *views, seconds=1000.0, leader=300.0, **limit), GangSpec)
 
-    def test_the_marker_waits_longer_for_a_longer_fence(self) -> None:
-        here = trains(marker=True, silent=200.0)
+    def test_the_fence_file_waits_longer_for_a_longer_fence(self) -> None:
+        here = trains(fence_file=True, silent=200.0)
         assert here.record is not None
         members = [member.model_copy(update={"fence_seconds": 120}) for member in here.record.members]
         here.record = here.record.model_copy(update={"members": members})
         record = after_loss(here)
-        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=184.0)] * 3), Missing)
-        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=185.0)] * 3), GangSpec)
+        assert isinstance(waits(record, *[idle(2, fence_file_attempt=2, fence_file_age_seconds=184.0)] * 3), Missing)
+        assert isinstance(waits(record, *[idle(2, fence_file_attempt=2, fence_file_age_seconds=185.0)] * 3), GangSpec)
 
     def test_a_directory_that_cannot_be_written_is_told_with_the_remedy(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
-        found = waits(record, *[idle(2, marker_error="read-only file system")] * 3)
+        record = after_loss(trains(fence_file=True, silent=60.0))
+        found = waits(record, *[idle(2, fence_file_error="read-only file system")] * 3)
         assert isinstance(found, Missing)
         assert "read-only file system" in found.message
         assert "kubectl muster lost n0" in found.message
 
     def test_the_one_who_claims_is_told_so(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
+        record = after_loss(trains(fence_file=True, silent=60.0))
         here = Scene(a_job(), seconds=2000.0)
         here.record = record
         here.pods()
         job, gang = here.job, here.world().gang
         claims = [
-            directive_for(job, gang, here.world().names[index], here.uid(index, 2), lambda _: None).claim
+            directive_for(job, gang, here.world().names[index], here.uid(index, 2), lambda _: None).writes_fence_file
             for index in range(3)
         ]
         assert claims == [True, False, False]
@@ -183,13 +183,13 @@ class TestAWholeGangThatFellSilent:
         assert isinstance(waits(record, *[idle(2)] * 3, seconds=1000.0), GangSpec), "its time is over already"
 
     def test_a_longer_limit_of_the_job_binds(self) -> None:
-        limit = {"recovery": {"unprovedDeathTimeoutSeconds": 3600}}
+        limit = {"recovery": {"unfencedTimeoutSeconds": 3600}}
         assert failures.find(trains(silent=3599.0, **limit).world()) == []
         assert failures.find(trains(silent=3600.0, **limit).world())
 
     def test_also_a_gang_of_one(self) -> None:
-        record = after_loss(trains(nodes=1, marker=True, silent=60.0))
-        assert record.unfenced_workers[0].proof is Proof.MARKER
+        record = after_loss(trains(nodes=1, fence_file=True, silent=60.0))
+        assert record.unfenced_workers[0].proof is Proof.FENCE_FILE
 
     def test_a_persons_word_proves_it(self) -> None:
         here = trains(silent=60.0)
@@ -198,11 +198,12 @@ class TestAWholeGangThatFellSilent:
         assert (record.reason, record.unfenced_workers) == (Kind.NODE_LOST, [])
 
     def test_a_reboot_proves_it(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
+        record = after_loss(trains(fence_file=True, silent=60.0))
         record = record.model_copy(
             update={
                 "unfenced_workers": [
-                    unfenced_worker.model_copy(update={"boot": "boot-0"}) for unfenced_worker in record.unfenced_workers
+                    unfenced_worker.model_copy(update={"boot_id": "boot-0"})
+                    for unfenced_worker in record.unfenced_workers
                 ]
             }
         )
@@ -241,7 +242,7 @@ class TestAPartOfAGang:
         (unreachable,) = [found for found in failures.find(world) if found.kind is Kind.NODE_UNREACHABLE]
         record = records.recovered(world, world.gang.spec, [unreachable])
         assert [
-            (unfenced_worker.proof, unfenced_worker.left_seconds) for unfenced_worker in record.unfenced_workers
+            (unfenced_worker.proof, unfenced_worker.remaining_seconds) for unfenced_worker in record.unfenced_workers
         ] == [(Proof.FENCE, left)]
 
     def test_nor_from_before_the_steps_of_an_attempt_that_is_being_ended(self) -> None:
@@ -250,9 +251,9 @@ class TestAPartOfAGang:
         here.all(running(1, 7, step_age_seconds=0.3, silent_peers={1: 60.0}))
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
         assert here.record is not None
-        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "time": at(999.9)})
+        here.record = here.record.model_copy(update={"attempt": 2, "start": None, "time": at(999.9)})
         (unfenced_worker,) = after_loss(here).unfenced_workers
-        assert (unfenced_worker.proof, unfenced_worker.left_seconds) == (Proof.FENCE, 17)
+        assert (unfenced_worker.proof, unfenced_worker.remaining_seconds) == (Proof.FENCE, 17)
 
     def test_a_member_that_is_proved_dead_is_missed_by_the_others(self) -> None:
         here = trains(silent=300.0)
@@ -265,11 +266,13 @@ class TestAPartOfAGang:
 
     def test_an_unfenced_worker_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then(self) -> None:
         unfenced_worker = UnfencedWorker(
-            pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH, passes_news=True
+            pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH, gossips=True
         )
         here = trains().all(idle(2, attempt_age_seconds=5.0)).but(leader_age_seconds=100.0)
         assert here.record is not None
-        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "unfenced_workers": [unfenced_worker]})
+        here.record = here.record.model_copy(
+            update={"attempt": 2, "start": None, "unfenced_workers": [unfenced_worker]}
+        )
         here.pod(1, deleting=True)
         (still,) = (g for g in after_loss(here).unfenced_workers if g.pod_uid == "old")
         assert (still.proof, still.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - 5.0))
@@ -293,7 +296,7 @@ class TestAPartOfAGang:
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
         record = after_loss(here)
         (unfenced_worker,) = record.unfenced_workers
-        death = unfenced_worker.model_copy(update={"proof": Proof.DEATH, "left_seconds": -1})
+        death = unfenced_worker.model_copy(update={"proof": Proof.DEATH, "remaining_seconds": -1})
         record = record.model_copy(update={"unfenced_workers": [death]})
         behind = [running(1, 7, attempt_age_seconds=900.0), idle(2), idle(2)]
         assert isinstance(waits(record, *behind), Missing)
@@ -305,8 +308,8 @@ class TestAPartOfAGang:
         )
         record = trains().record
         assert record is not None
-        record = record.model_copy(update={"attempt": 2, "go": None, "unfenced_workers": [unfenced_worker]})
-        never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
+        record = record.model_copy(update={"attempt": 2, "start": None, "unfenced_workers": [unfenced_worker]})
+        never = {"recovery": {"unfencedTimeoutSeconds": 604800}}
         new = [idle(2, attempt_age_seconds=100.0)] * gone_on
         before = [running(1, 7, attempt_age_seconds=100.0)] * (3 - gone_on)
         found = waits(record, *new, *before, **never)
@@ -315,11 +318,13 @@ class TestAPartOfAGang:
 
     def test_a_fence_that_counts_already_is_not_counted_twice(self) -> None:
         unfenced_worker = UnfencedWorker(
-            pod="old", pod_uid="old", node="n5", fenced_time=at(1010.0), attempt=1, proof=Proof.FENCE, passes_news=True
-        ).model_copy(update={"left_seconds": 17})
+            pod="old", pod_uid="old", node="n5", fenced_time=at(1010.0), attempt=1, proof=Proof.FENCE, gossips=True
+        ).model_copy(update={"remaining_seconds": 17})
         here = trains().all(idle(2, attempt_age_seconds=9.0)).but(leader_age_seconds=100.0)
         assert here.record is not None
-        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "unfenced_workers": [unfenced_worker]})
+        here.record = here.record.model_copy(
+            update={"attempt": 2, "start": None, "unfenced_workers": [unfenced_worker]}
+        )
         here.pod(1, deleting=True)
         (still,) = (g for g in after_loss(here).unfenced_workers if g.pod_uid == "old")
         assert still == unfenced_worker
@@ -353,12 +358,12 @@ class TestAPartOfAGang:
     def test_an_unfenced_worker_whose_gang_has_not_been_heard_to_go_on_is_waited_for(self) -> None:
         """Those who were kept may be with it: they count once they have told that they are idle."""
         unfenced_worker = UnfencedWorker(
-            pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH, passes_news=True
+            pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH, gossips=True
         )
         record = trains().record
         assert record is not None
-        record = record.model_copy(update={"attempt": 2, "go": None, "unfenced_workers": [unfenced_worker]})
-        never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
+        record = record.model_copy(update={"attempt": 2, "start": None, "unfenced_workers": [unfenced_worker]})
+        never = {"recovery": {"unfencedTimeoutSeconds": 604800}}
         before = waits(record, *[idle(2, attempt_age_seconds=FENCED_SECONDS - 1)] * 3, **never)
         assert isinstance(before, Missing)
         assert "since the others have gone on" in before.message
@@ -431,7 +436,7 @@ class TestPlain:
     def successor(self, here: Scene) -> Scene:
         """The same once the next record is committed and the pods that were left are dead."""
         record = after_loss(here)
-        assert record.go is None
+        assert record.start is None
         assert {unfenced_worker.pod_uid for unfenced_worker in record.unfenced_workers} == {
             here.uid(index) for index in range(3)
         }
@@ -469,21 +474,21 @@ class TestPlain:
         here = self.successor(self.lost(node_ready=True))
         uid = here.uid(1)
         assert "its node is heard" not in self.waits_for(here)
-        assert "its node is heard" in self.waits_for(here.but(disowned={uid: 1.0}))
+        assert "its node is heard" in self.waits_for(here.but(removed_seconds={uid: 1.0}))
         assert by(here.world().now, 89.0) in self.waits_for(here)
-        assert self.waits_for(here.but(disowned={uid: 90.0})) == ""
+        assert self.waits_for(here.but(removed_seconds={uid: 90.0})) == ""
 
     def test_or_for_as_long_as_the_pod_may_take_to_end(self) -> None:
         template = a_job().spec.template
         template = {"spec": template["spec"] | {"terminationGracePeriodSeconds": 600}}
         here = self.successor(self.lost(node_ready=True, template=template))
-        assert self.waits_for(here.but(disowned={here.uid(1): 659.0}))
-        assert self.waits_for(here.but(disowned={here.uid(1): 660.0})) == ""
+        assert self.waits_for(here.but(removed_seconds={here.uid(1): 659.0}))
+        assert self.waits_for(here.but(removed_seconds={here.uid(1): 660.0})) == ""
 
     def test_or_has_booted_or_a_person_speaks(self) -> None:
         lost = self.lost()
         assert lost.record is not None
-        members = [member.model_copy(update={"boot": "boot-1"}) for member in lost.record.members]
+        members = [member.model_copy(update={"boot_id": "boot-1"}) for member in lost.record.members]
         lost.record = lost.record.model_copy(update={"members": members})
         booted = self.successor(lost)
         assert self.waits_for(booted)
@@ -492,9 +497,9 @@ class TestPlain:
         assert self.waits_for(spoken.but(lost=frozenset({spoken.uid(1)}))) == ""
 
     def test_or_until_the_limit_of_the_job_by_the_heartbeats_that_this_leader_has_missed(self) -> None:
-        here = self.successor(self.lost(recovery={"unprovedDeathTimeoutSeconds": 120}))
+        here = self.successor(self.lost(recovery={"unfencedTimeoutSeconds": 120}))
         until = by(here.world().now, 70.0)
-        assert f"time until {until} (spec.recovery.unprovedDeathTimeoutSeconds)" in self.waits_for(here)
+        assert f"time until {until} (spec.recovery.unfencedTimeoutSeconds)" in self.waits_for(here)
         here.seconds += 3600
         assert self.waits_for(here), "a clock that steps is no silence"
         assert self.waits_for(here.lease("n1", 120.0)) == ""
@@ -540,7 +545,7 @@ class TestPlain:
         assert "that node is gone from the cluster" in waits
         assert "kubectl muster lost n1" in waits
         assert self.waits_for(after.but(lost=frozenset({here.uid(1)}))) == ""
-        here.job = a_job(**self.JOB | {"recovery": {"unprovedDeathTimeoutSeconds": 60}})
+        here.job = a_job(**self.JOB | {"recovery": {"unfencedTimeoutSeconds": 60}})
         after = self.successor(here)
         assert self.waits_for(after)
         assert self.waits_for(after.but(unfenced_ages={here.uid(1): 60.0})) == ""
@@ -553,7 +558,7 @@ class TestThePodOfAnUnfencedWorker:
         here = Scene(a_job(**spec), seconds=1000.0).fleet(6).gang(2, go=False).pods().all(idle(2))
         assert here.record is not None
         unfenced_worker = UnfencedWorker(
-            pod="old", pod_uid="old", node="n5", fenced_time=at(999.0), left_seconds=0, attempt=1
+            pod="old", pod_uid="old", node="n5", fenced_time=at(999.0), remaining_seconds=0, attempt=1
         )
         here.record = here.record.model_copy(update={"unfenced_workers": [unfenced_worker]})
         here.pod(9, 1, deleting=True)
@@ -586,12 +591,12 @@ class TestThePodOfAnUnfencedWorker:
         assert isinstance(self.start(here), GangSpec)
 
     def test_a_pod_that_was_force_deleted_is_dead_once_its_kubelet_has_been_heard(self) -> None:
-        record = after_loss(trains(silent=300.0, recovery={"unprovedDeathTimeoutSeconds": 300}))
-        limit = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
+        record = after_loss(trains(silent=300.0, recovery={"unfencedTimeoutSeconds": 300}))
+        limit = {"recovery": {"unfencedTimeoutSeconds": 604800}}
         assert isinstance(waits(record, *[idle(2)] * 3, **limit), Missing)
         here = Scene(a_job(**limit), seconds=2000.0).fleet(6)
         here.record = record
-        here.pods().but(disowned={unfenced_worker.pod_uid: 90.0 for unfenced_worker in record.unfenced_workers})
+        here.pods().but(removed_seconds={unfenced_worker.pod_uid: 90.0 for unfenced_worker in record.unfenced_workers})
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
         assert isinstance(self.start(here), GangSpec)
@@ -601,7 +606,7 @@ class TestThePodOfAnUnfencedWorker:
         record = after_loss(trains(silent=300.0))
         here = Scene(a_job(), seconds=2000.0).fleet(6)
         here.record = record
-        here.pods().but(disowned={unfenced_worker.pod_uid: 90.0 for unfenced_worker in record.unfenced_workers})
+        here.pods().but(removed_seconds={unfenced_worker.pod_uid: 90.0 for unfenced_worker in record.unfenced_workers})
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
         here.launchers[record.unfenced_workers[0].pod_uid] = running(1, 7, state=RECLAIMING)
@@ -618,9 +623,9 @@ class TestClocks:
     def test_one_that_steps_forward_ends_no_fence(self) -> None:
         record = after_loss(trains().pod(1, deleting=True).launcher(0, running(1, 7, step_age_seconds=0.5)))
         (unfenced_worker,) = record.unfenced_workers
-        assert (unfenced_worker.proof, unfenced_worker.left_seconds) == (Proof.DEATH, -1)
+        assert (unfenced_worker.proof, unfenced_worker.remaining_seconds) == (Proof.DEATH, -1)
         fenced = unfenced_worker.model_copy(
-            update={"proof": Proof.FENCE, "left_seconds": 15, "fenced_time": at(1015.0)}
+            update={"proof": Proof.FENCE, "remaining_seconds": 15, "fenced_time": at(1015.0)}
         )
         here = Scene(a_job(), seconds=90000.0).fleet(6)
         here.record = record.model_copy(update={"unfenced_workers": [fenced]})
@@ -638,7 +643,7 @@ class TestClocks:
         here.all(running(1, silent_peers={1: 25.0}))
         here.launcher(1, running(1, heard_age_seconds=60.0))
         (unfenced_worker,) = after_loss(here).unfenced_workers
-        assert (unfenced_worker.proof, unfenced_worker.left_seconds) == (Proof.FENCE, 14)
+        assert (unfenced_worker.proof, unfenced_worker.remaining_seconds) == (Proof.FENCE, 14)
 
     def test_nor_does_it_end_the_time_that_a_silent_gang_gets(self) -> None:
         record = after_loss(trains(silent=300.0))
@@ -657,7 +662,7 @@ class TestNews:
 
     def mixed(self, here: Scene) -> Scene:
         assert here.record is not None
-        here.record = here.record.model_copy(update={"passes_news": False})
+        here.record = here.record.model_copy(update={"gossips": False})
         return here
 
     def test_where_one_does_not_a_dead_member_proves_nothing_about_the_others(self) -> None:
@@ -667,14 +672,14 @@ class TestNews:
 
     def test_nor_does_one_that_has_gone_on(self) -> None:
         record = after_loss(self.mixed(trains(silent=300.0)))
-        assert [unfenced_worker.passes_news for unfenced_worker in record.unfenced_workers] == [False] * 3
+        assert [unfenced_worker.gossips for unfenced_worker in record.unfenced_workers] == [False] * 3
         record = record.model_copy(
             update={
                 "unfenced_workers": record.unfenced_workers[:2],
                 "members": [m.model_copy(update={"pod_uid": f"pod-{m.index}-2"}) for m in record.members],
             }
         )
-        never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
+        never = {"recovery": {"unfencedTimeoutSeconds": 604800}}
         others = [idle(2, attempt_age_seconds=900.0)] * 3
         assert isinstance(waits(record, *others, **never), Missing)
         one = record.model_copy(update={"unfenced_workers": record.unfenced_workers[:1]})
@@ -691,71 +696,77 @@ class TestNews:
 
     def test_the_record_knows_it_from_the_launchers_at_the_go(self) -> None:
         for others, whole in ((True, True), (False, False)):
-            here = Scene(a_job()).fleet().gang(go=False, passes_news=False).pods().all(idle(1))
-            here.launcher(2, idle(1, passes_news=others))
+            here = Scene(a_job()).fleet().gang(go=False, gossips=False).pods().all(idle(1))
+            here.launcher(2, idle(1, gossips=others))
             found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
             assert not isinstance(found, Missing)
-            assert found[0].passes_news is whole
+            assert found[0].gossips is whole
 
 
-class TestTheDirectoryOfTheMarker:
-    """A marker proves something only about those who read the same one."""
+class TestTheDirectoryOfTheFenceFile:
+    """A fence file proves something only about those who read the same one."""
 
     def test_whoever_reads_another_one_is_not_told_by_it(self) -> None:
-        here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1, reads_marker=True))
-        here.launcher(2, idle(1, reads_marker=True, marker_lineage="of its own container"))
+        here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1, reads_fence_file=True))
+        here.launcher(2, idle(1, reads_fence_file=True, fence_file_id="of its own container"))
         found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
         assert not isinstance(found, Missing)
-        assert [member.reads_marker for member in found[0].members] == [True, True, False]
-        assert found[0].marker == MARKER
+        assert [member.reads_fence_file for member in found[0].members] == [True, True, False]
+        assert found[0].fence_file_id == FENCE_FILE
 
     def test_nor_one_who_has_found_none(self) -> None:
         here = Scene(a_job()).fleet().gang(go=False).pods()
-        here.all(idle(1, reads_marker=True, marker_lineage=""))
+        here.all(idle(1, reads_fence_file=True, fence_file_id=""))
         found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
         assert not isinstance(found, Missing)
-        assert not any(map(found[0].obeys_marker, found[0].members))
+        assert not any(map(found[0].obeys_fence_file, found[0].members))
 
     def test_an_attempt_whose_number_has_been_passed_there_takes_one_beyond(self) -> None:
         """The Gang was deleted by hand, and the status from which the new one counts had not kept up."""
-        here = Scene(a_job()).fleet().gang(2, go=False).pods().all(idle(2, reads_marker=True, marker_attempt=2))
-        here.launcher(0, idle(2, reads_marker=True, marker_attempt=5))
+        here = Scene(a_job()).fleet().gang(2, go=False).pods().all(idle(2, reads_fence_file=True, fence_file_attempt=2))
+        here.launcher(0, idle(2, reads_fence_file=True, fence_file_attempt=5))
         (action,) = decide(here.world(), SETTINGS).actions
         assert isinstance(action, CommitGang)
-        assert (action.spec.attempt, action.spec.go) == (6, None)
+        assert (action.spec.attempt, action.spec.start) == (6, None)
         here.record = action.spec
-        here.all(idle(6, reads_marker=True, marker_attempt=6))
+        here.all(idle(6, reads_fence_file=True, fence_file_attempt=6))
         (action,) = decide(here.world(), SETTINGS).actions
         assert isinstance(action, CommitGang)
-        assert action.spec.go is not None
-        absurd = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1, reads_marker=True, marker_attempt=2**53 - 1))
+        assert action.spec.start is not None
+        absurd = (
+            Scene(a_job())
+            .fleet()
+            .gang(go=False)
+            .pods()
+            .all(idle(1, reads_fence_file=True, fence_file_attempt=2**53 - 1))
+        )
         (action,) = decide(absurd.world(), SETTINGS).actions
         assert isinstance(action, CommitGang)
         assert action.spec.attempt == 1, "a number that nobody has come to by counting"
 
     def test_those_who_come_to_read_it_while_they_train_are_put_on_record_together(self) -> None:
-        here = trains().all(running(1, 7, reads_marker=True, marker_attempt=1))
+        here = trains().all(running(1, 7, reads_fence_file=True, fence_file_attempt=1))
         (action,) = decide(here.world(), SETTINGS).actions
         assert isinstance(action, CommitGang)
-        assert all(map(action.spec.obeys_marker, action.spec.members))
+        assert all(map(action.spec.obeys_fence_file, action.spec.members))
         here.record = action.spec
         assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
-        for other in ({"marker_lineage": "", "marker_attempt": 1}, {"marker_attempt": 0}):
-            here = trains().all(running(1, 7, reads_marker=True, marker_attempt=1))
-            here.launcher(1, running(1, 7, reads_marker=True, **other))
+        for other in ({"fence_file_id": "", "fence_file_attempt": 1}, {"fence_file_attempt": 0}):
+            here = trains().all(running(1, 7, reads_fence_file=True, fence_file_attempt=1))
+            here.launcher(1, running(1, 7, reads_fence_file=True, **other))
             plan = decide(here.world(), SETTINGS)
             assert not any(isinstance(action, CommitGang) for action in plan.actions), "it does not obey it yet"
 
-    def test_a_record_without_a_marker_says_of_none_that_it_is_the_right_one(self) -> None:
-        here = trains(marker=True, silent=300.0)
+    def test_a_record_without_a_fence_file_says_of_none_that_it_is_the_right_one(self) -> None:
+        here = trains(fence_file=True, silent=300.0)
         assert here.record is not None
-        here.record = here.record.model_copy(update={"marker": ""})
+        here.record = here.record.model_copy(update={"fence_file_id": ""})
         assert {unfenced_worker.proof for unfenced_worker in after_loss(here).unfenced_workers} == {Proof.DEATH}
 
     def test_a_successor_that_writes_elsewhere_waits_for_death(self) -> None:
-        record = after_loss(trains(marker=True, silent=60.0))
-        never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
-        wrong = idle(2, marker_attempt=2, marker_age_seconds=900.0, marker_lineage="of its own container")
+        record = after_loss(trains(fence_file=True, silent=60.0))
+        never = {"recovery": {"unfencedTimeoutSeconds": 604800}}
+        wrong = idle(2, fence_file_attempt=2, fence_file_age_seconds=900.0, fence_file_id="of its own container")
         found = waits(record, *[wrong] * 3, **never)
         assert isinstance(found, Missing)
         assert "another checkpoint directory" in found.message
@@ -763,7 +774,7 @@ class TestTheDirectoryOfTheMarker:
         assert isinstance(waits(record, *[wrong] * 3), GangSpec), "the limit of the job holds then"
 
 
-class TestWhoWritesTheMarker:
+class TestWhoWritesTheFenceFile:
     """The first who can; and where ranks of before read one, the first who sees the same."""
 
     def claims(self, here: Scene, *views: Any) -> list[bool]:
@@ -777,7 +788,7 @@ class TestWhoWritesTheMarker:
                 here.uid(member.index, member.incarnation),
                 lambda _: None,
                 heard_lately=lambda place: views[place],
-            ).claim
+            ).writes_fence_file
             for name, member in zip(here.world().names, here.record.members, strict=True)
         ]
 
@@ -786,9 +797,9 @@ class TestWhoWritesTheMarker:
         [
             pytest.param([None, None, None], 0, id="nobody is heard"),
             pytest.param([idle(1), idle(1), idle(1)], 0, id="all can"),
-            pytest.param([idle(1, marker_error="no such file"), idle(1), idle(1)], 1, id="the first one cannot"),
+            pytest.param([idle(1, fence_file_error="no such file"), idle(1), idle(1)], 1, id="the first one cannot"),
             pytest.param([None, None, idle(1)], 2, id="the first ones are not heard"),
-            pytest.param([idle(1, marker_error="no")] * 3, 0, id="nobody can"),
+            pytest.param([idle(1, fence_file_error="no")] * 3, 0, id="nobody can"),
         ],
     )
     def test_it_is_asked_of_the_first_who_can(self, views: list[Any], who: int) -> None:
@@ -797,9 +808,9 @@ class TestWhoWritesTheMarker:
 
     def test_of_the_first_who_sees_the_one_that_an_unfenced_worker_reads(self) -> None:
         here = Scene(a_job(), seconds=2000.0)
-        here.record = after_loss(trains(marker=True, silent=60.0))
+        here.record = after_loss(trains(fence_file=True, silent=60.0))
         here.pods()
-        assert self.claims(here, idle(2, marker_lineage="other"), idle(2), idle(2)) == [False, True, False]
+        assert self.claims(here, idle(2, fence_file_id="other"), idle(2), idle(2)) == [False, True, False]
 
     def test_of_nobody_where_there_is_no_directory(self) -> None:
         here = Scene(a_job(checkpoint={})).fleet().gang(go=False).pods()
@@ -825,12 +836,12 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
 
     def outwaited(self, *views: LauncherView, **changes: Any) -> Scene:
         """A gang that is ready but for this; its unfenced workers have just been proved dead."""
-        record = after_loss(trains(marker=True, silent=60.0))
+        record = after_loss(trains(fence_file=True, silent=60.0))
         here = Scene(a_job(nodes=3, **changes), seconds=2000.0).fleet(6)
         settled = [incident.model_copy(update={"settled": True}) for incident in record.incidents]
         here.record = record.model_copy(update={"incidents": settled})
         here.pods()
-        for member, view in zip(record.members, views or [idle(2, listing=0)] * 3, strict=True):
+        for member, view in zip(record.members, views or [idle(2, listing_round=0)] * 3, strict=True):
             here.launchers[here.uid(member.index, member.incarnation)] = view
         return here.but(proved_dead=frozenset(g.pod_uid for g in record.unfenced_workers), listing_age_seconds=1.0)
 
@@ -848,7 +859,7 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         before, after = here.record, self.after(here).record
         assert before is not None
         held = [member.model_copy(update={"gpus": 8}) for member in before.members]  # each commit notes what nodes have
-        assert after == before.model_copy(update={"unfenced_workers": [], "listing": 1, "members": held})
+        assert after == before.model_copy(update={"unfenced_workers": [], "listing_round": 1, "members": held})
 
     @pytest.mark.parametrize("alive", range(3))
     def test_it_does_not_while_any_one_of_them_may_live(self, alive: int) -> None:
@@ -864,7 +875,7 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
     def test_launchers_are_told_to_list_anew(self) -> None:
         here = self.after(self.outwaited())
         name, uid = here.world().names[0], here.uid(0, here.record.members[0].incarnation if here.record else 0)
-        assert directive_for(here.job, here.world().gang, name, uid, lambda _: None).listing == 1
+        assert directive_for(here.job, here.world().gang, name, uid, lambda _: None).listing_round == 1
 
     @pytest.mark.parametrize(
         ("told", "starts"),
@@ -875,7 +886,7 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         ],
     )
     def test_the_go_waits_until_all_have(self, told: list[int], starts: bool) -> None:
-        here = self.after(self.outwaited(), *[idle(2, listing=listing) for listing in told])
+        here = self.after(self.outwaited(), *[idle(2, listing_round=listing) for listing in told])
         plan = decide(here.world(), SETTINGS)
         assert bool(plan.commits) is starts
         if not starts:
@@ -883,7 +894,9 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
             assert any("to list the checkpoints" in condition.message for condition in plan.status.conditions)
 
     def test_who_lists_anew_has_all_the_time_for_it_however_old_the_attempt_is(self) -> None:
-        here = self.after(self.outwaited(), idle(2, listing=1), idle(2, listing=0), idle(2, listing=0))
+        here = self.after(
+            self.outwaited(), idle(2, listing_round=1), idle(2, listing_round=0), idle(2, listing_round=0)
+        )
         here.seconds = 5000.0
         new, old = here.but(listing_age_seconds=1.0).world(), here.but(listing_age_seconds=700.0).world()
         assert failures.find(new) == []
@@ -894,12 +907,12 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         here = self.after(self.outwaited())
         world = here.world()
         assert world.gang is not None
-        assert records.reseated(world, world.gang.spec, [0], "Because").listing == 0
+        assert records.reseated(world, world.gang.spec, [0], "Because").listing_round == 0
 
     def test_without_a_directory_nobody_lists(self) -> None:
         (action,) = decide(self.outwaited(checkpoint={}).world(), SETTINGS).actions
         assert isinstance(action, CommitGang)
-        assert action.spec.go is not None
+        assert action.spec.start is not None
 
 
 @pytest.mark.parametrize(("ready", "gone"), [(False, True), (True, False)])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
-from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Resume
-from muster.api.goodput import MAX_STRETCHES, Account, Bucket, Seen, Stretch
+from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Level, Resume
+from muster.api.goodput import MAX_STRETCHES, Account, AttemptProgress, Bucket, Segment
 from muster.api.trainingjob import CheckpointStatus, Condition, ConditionStatus, Incident
 from muster.goodput.account import carried, closed
 from muster.goodput.failure_rate import by_class
@@ -32,7 +32,10 @@ GPUS = 24  # of three nodes
 def counted(seconds: float, /, **more: Any) -> Account:
     """An account that goes up to this second."""
     return Account(
-        begun=at(0), time=at(seconds), milliseconds={"queued": int(seconds * 1000)} if seconds else {}, **more
+        creation_time=at(0),
+        counted_until=at(seconds),
+        milliseconds={"queued": int(seconds * 1000)} if seconds else {},
+        **more,
     )
 
 
@@ -40,9 +43,9 @@ def trains(now: float, first_step: int = 1, step: int = 100, resume: int | None 
     """Three nodes whose ranks got their go at 50 s; started at once, first step 10 s later, a step a second since."""
     scene = Scene(a_job(checkpoint={"directory": "/ckpt"}), seconds=now).fleet().gang(resume=resume).pods()
     assert scene.record is not None
-    assert scene.record.go is not None
-    go = scene.record.go.model_copy(update={"time": at(50)})
-    scene.record = scene.record.model_copy(update={"go": go, "account": counted(50, **account)})
+    assert scene.record.start is not None
+    go = scene.record.start.model_copy(update={"time": at(50)})
+    scene.record = scene.record.model_copy(update={"start": go, "account": counted(50, **account)})
     made = step - first_step
     return scene.all(
         running(
@@ -74,7 +77,7 @@ def broken(scene: Scene, age_seconds: float = 0.0, kind: Kind = Kind.RANK_FAILED
     assert scene.record is not None
     changes = {
         "attempt": 2,
-        "go": None,
+        "start": None,
         "incidents": [*scene.record.incidents, fault(scene, age_seconds, kind)],
         "time": at(scene.seconds),
     }
@@ -85,7 +88,7 @@ def account_of(spec: GangSpec) -> Account:
     assert spec.account is not None
     account = Account.model_validate(spec.account.to_json())
     total = sum(account.milliseconds.values())
-    assert timedelta(milliseconds=total) == account.time - account.begun
+    assert timedelta(milliseconds=total) == account.counted_until - account.creation_time
     return account
 
 
@@ -181,9 +184,11 @@ def test_what_goes_back_is_lost_once() -> None:
     # The next attempt goes on from step 40: 61 of 101 steps are made again.
     later = Scene(scene.job, seconds=170).fleet()
     later.record = again
-    go = Go(time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40"))
+    go = AttemptStart(
+        time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40")
+    )
     last = again.incidents[-1].model_copy(update={"resumed_step": 40})
-    spec = carried(later.world(), again.model_copy(update={"go": go, "incidents": [last]}))
+    spec = carried(later.world(), again.model_copy(update={"start": go, "incidents": [last]}))
     account = account_of(spec)
     assert account.amount(Bucket.LOST_WORK) == 61_000
     assert account.amount(Bucket.COMPUTE) == 40_000
@@ -199,11 +204,13 @@ def test_what_a_start_takes_back_is_not_charged_to_a_failure_that_has_had_its_st
     mended = fault(scene).model_copy(update={"attempt": 0, "resumed_step": 0, "lost_milliseconds": 5_000})
     record = scene.record.model_copy(update={"incidents": [mended]})
     scene.record = record
-    stopped = carried(scene.world(), record.model_copy(update={"attempt": 2, "go": None, "time": at(160)}))
+    stopped = carried(scene.world(), record.model_copy(update={"attempt": 2, "start": None, "time": at(160)}))
     later = Scene(scene.job, seconds=170).fleet()
     later.record = stopped
-    go = Go(time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40"))
-    spec = carried(later.world(), stopped.model_copy(update={"go": go}))
+    go = AttemptStart(
+        time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40")
+    )
+    spec = carried(later.world(), stopped.model_copy(update={"start": go}))
     assert account_of(spec).lost_steps == 61
     assert [incident.lost_milliseconds for incident in spec.incidents] == [5_000]
 
@@ -220,18 +227,20 @@ def test_steps_that_were_made_after_the_last_report_that_was_known_are_lost_too(
     twice = known.model_copy(update={"attempt": 2, "step": None})
     later.record = again.model_copy(update={"attempt": 3, "incidents": [known, twice]})
     later.all(idle(3, previous_attempt=of, previous_step=told))
-    go = Go(time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40"))
+    go = AttemptStart(
+        time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40")
+    )
     ends = [each.model_copy(update={"resumed_step": 40}) for each in (known, twice)]
-    spec = carried(later.world(), later.record.model_copy(update={"go": go, "incidents": ends}))
+    spec = carried(later.world(), later.record.model_copy(update={"start": go, "incidents": ends}))
     assert account_of(spec).lost_steps == lost
     assert spec.incidents[0].step == 40 + lost
     assert spec.incidents[1].step is None
-    assert account_of(spec).stretches[-1].step == 40
+    assert account_of(spec).segments[-1].step == 40
 
 
 def test_a_program_that_goes_back_further_than_it_was_told_loses_what_it_makes_again() -> None:
-    made = Stretch(after=0, step=100, gpus=GPUS, milliseconds={"compute": 40_000})
-    scene = trains(now=160, resume=100, first_step=61, step=161, stretches=[made])
+    made = Segment(after_step=0, step=100, gpus=GPUS, milliseconds={"compute": 40_000})
+    scene = trains(now=160, resume=100, first_step=61, step=161, segments=[made])
     assert scene.record is not None
     assert scene.record.account is not None
     spent = {"queued": 10_000, "compute": 40_000}
@@ -241,7 +250,7 @@ def test_a_program_that_goes_back_further_than_it_was_told_loses_what_it_makes_a
     account = account_of(broken(scene))
     assert account.amount(Bucket.LOST_WORK) == 16_000
     assert account.lost_steps == 40
-    assert [(each.after, each.step) for each in account.stretches] == [(0, 60), (60, 161)]
+    assert [(each.after_step, each.step) for each in account.segments] == [(0, 60), (60, 161)]
 
 
 def test_a_program_that_goes_on_from_a_checkpoint_of_its_own_has_lost_nothing() -> None:
@@ -249,15 +258,15 @@ def test_a_program_that_goes_on_from_a_checkpoint_of_its_own_has_lost_nothing() 
     scene = trains(now=160, step=101)
     again = broken(scene)
     last = again.incidents[-1].model_copy(update={"resumed_step": 0})
-    go = Go(time=at(170), master_address="10.0.0.1", master_port=20001)
+    go = AttemptStart(time=at(170), master_address="10.0.0.1", master_port=20001)
     later = Scene(scene.job, seconds=170).fleet()
     later.record = again
-    gone_on = carried(later.world(), again.model_copy(update={"go": go, "incidents": [last]}))
+    gone_on = carried(later.world(), again.model_copy(update={"start": go, "incidents": [last]}))
     assert account_of(gone_on).lost_steps == 0
     for first_step, lost in ((102, 0), (1, 101)):
         running_on = trains(now=400, first_step=first_step, step=first_step + 50)
         assert running_on.record is not None
-        running_on.record = gone_on.model_copy(update={"go": go.model_copy(update={"time": at(170)})})
+        running_on.record = gone_on.model_copy(update={"start": go.model_copy(update={"time": at(170)})})
         view = running(
             2,
             first_step + 50,
@@ -311,10 +320,10 @@ def test_the_record_says_when_the_training_went_on_after_an_incident() -> None:
 def test_a_told_zero_is_no_silence() -> None:
     scene = trains(now=160, step=101)
     told_nothing = account_of(broken(scene))
-    assert told_nothing.tells == []
+    assert told_nothing.reported_buckets == []
     views = {index: replace(view, input_wait_seconds=0.0) for index, view in scene.launchers.items()}
     scene.launchers.update(views)
-    assert account_of(broken(scene)).tells == [Bucket.INPUT_WAIT]
+    assert account_of(broken(scene)).reported_buckets == [Bucket.INPUT_WAIT]
     assert account_of(broken(scene)).milliseconds == told_nothing.milliseconds
 
 
@@ -336,8 +345,15 @@ def test_without_the_time_of_the_first_step_its_time_is_unknown() -> None:
 
 
 def test_where_nobody_is_left_to_tell_what_was_noted_counts_and_the_rest_is_unknown() -> None:
-    seen = Seen(started=0, first=10_000, last=60_000, first_step=1, step=51, step_milliseconds=1_000)
-    scene = trains(now=160, seen=seen)
+    seen = AttemptProgress(
+        start_milliseconds=0,
+        first_step_milliseconds=10_000,
+        last_step_milliseconds=60_000,
+        first_step=1,
+        step=51,
+        step_milliseconds=1_000,
+    )
+    scene = trains(now=160, progress=seen)
     scene.launchers.clear()
     account = account_of(broken(scene))
     assert (account.amount(Bucket.COMPUTE), account.amount(Bucket.UNKNOWN)) == (51_000, 50_000)
@@ -354,7 +370,7 @@ def test_a_clock_that_jumps_ahead_makes_time_unknown_and_not_productive() -> Non
 def test_a_clock_that_has_gone_back_adds_nothing_until_it_has_caught_up() -> None:
     scene = trains(now=160, step=101)
     scene.seconds -= 3600
-    assert account_of(broken(scene)).time == at(50)
+    assert account_of(broken(scene)).counted_until == at(50)
 
 
 def test_a_leader_that_saw_the_attempt_begin_counts_no_more_than_it_has_lived() -> None:
@@ -370,7 +386,7 @@ def test_a_leader_that_saw_the_attempt_begin_counts_no_more_than_it_has_lived() 
 def test_before_the_go_ranks_are_reclaimed_nodes_tested_and_the_rest_is_the_start() -> None:
     scene = Scene(a_job(), seconds=160).fleet().gang(attempt=2, go=False, time=at(100)).pods()
     assert scene.record is not None
-    members = [m.model_copy(update={"newcomer": m.index == 2}) for m in scene.record.members]
+    members = [m.model_copy(update={"is_replacement": m.index == 2}) for m in scene.record.members]
     scene.record = scene.record.model_copy(update={"account": counted(100, has_run=True), "members": members})
     for index in (0, 1):
         scene.launcher(index, idle(2, index, previous_attempt=1, attempt_age_seconds=55.0 + index))
@@ -394,7 +410,7 @@ def test_a_program_that_tells_no_steps_is_unknown_once_it_can_no_longer_be_start
 
 def test_many_stretches_become_few_and_nothing_is_lost_by_it() -> None:
     stretches = [
-        Stretch(after=n * 10, step=n * 10 + 10, gpus=GPUS, milliseconds={"compute": 10_000})
+        Segment(after_step=n * 10, step=n * 10 + 10, gpus=GPUS, milliseconds={"compute": 10_000})
         for n in range(MAX_STRETCHES)
     ]
     total = 10_000 * MAX_STRETCHES
@@ -403,18 +419,18 @@ def test_many_stretches_become_few_and_nothing_is_lost_by_it() -> None:
         resume=10 * MAX_STRETCHES,
         first_step=10 * MAX_STRETCHES + 1,
         step=10 * MAX_STRETCHES + 101,
-        stretches=stretches,
+        segments=stretches,
     )
     assert scene.record is not None
     assert scene.record.account is not None
     amounts = {"queued": 50_000, "compute": total}
     old = scene.record.account.model_copy(
-        update={"milliseconds": amounts, "begun": at(0) - timedelta(milliseconds=total)}
+        update={"milliseconds": amounts, "creation_time": at(0) - timedelta(milliseconds=total)}
     )
     scene.record = scene.record.model_copy(update={"account": old})
     account = account_of(broken(scene))
-    assert len(account.stretches) == MAX_STRETCHES
-    assert sum(each.milliseconds["compute"] for each in account.stretches) == account.amount(Bucket.COMPUTE)
+    assert len(account.segments) == MAX_STRETCHES
+    assert sum(each.milliseconds["compute"] for each in account.segments) == account.amount(Bucket.COMPUTE)
     back, lost = cut(account, 0)
     assert lost == account.amount(Bucket.COMPUTE)
     assert back.amount(Bucket.COMPUTE) == 0
@@ -437,7 +453,7 @@ def test_a_rank_that_tells_an_absurd_step_does_not_speak_for_the_gang(step: int)
     true = next(iter(scene.launchers.values()))
     scene.launcher(1, replace(true, step=step))
     account = account_of(broken(scene))
-    assert account.stretches[-1].step == 101
+    assert account.segments[-1].step == 101
     assert account.amount(Bucket.COMPUTE) == 101_000
 
 
@@ -453,7 +469,7 @@ def test_ranks_that_are_a_report_apart_are_believed() -> None:
     scene = trains(now=160, step=101)
     true = next(iter(scene.launchers.values()))
     scene.launcher(1, replace(true, step=40, step_age_seconds=61.0)).launcher(2, replace(true, step=41))
-    assert account_of(broken(scene)).stretches[-1].step == 101
+    assert account_of(broken(scene)).segments[-1].step == 101
 
 
 @pytest.mark.parametrize("hours", [-5, 5])
@@ -461,11 +477,11 @@ def test_when_the_training_went_on_is_not_told_where_clocks_contradict_each_othe
     """The leader that saw the failure was hours ahead of the one that gave the go; hours behind nobody can tell."""
     scene = trains(now=160, step=101)
     assert scene.record is not None
-    assert scene.record.go is not None
+    assert scene.record.start is not None
     assert scene.record.account is not None
     before = fault(scene).model_copy(update={"attempt": 0, "time": at(20), "resumed_step": 0})
-    go = scene.record.go.model_copy(update={"time": at(50 + 3600 * hours)})
-    scene.record = scene.record.model_copy(update={"incidents": [before], "go": go})
+    go = scene.record.start.model_copy(update={"time": at(50 + 3600 * hours)})
+    scene.record = scene.record.model_copy(update={"incidents": [before], "start": go})
     wanted = None if hours < 0 else at(60)
     assert broken(scene).incidents[0].resumed_time == wanted
 
@@ -530,17 +546,17 @@ def test_what_the_burn_in_has_measured_of_the_slowest_node_is_noted_with_the_go(
 ) -> None:
     scene = Scene(a_job(), seconds=60).fleet().gang(go=False).pods()
     assert scene.record is not None
-    members = [member.model_copy(update={"newcomer": newcomer}) for member in scene.record.members]
+    members = [member.model_copy(update={"is_replacement": newcomer}) for member in scene.record.members]
     before = counted(50, measured_tflops=555)
     scene.record = scene.record.model_copy(update={"account": before, "members": members})
-    go = Go(time=at(60), master_address="10.0.0.1", master_port=20001)
-    spec = carried(scene.but(checkers=checkers).world(), scene.record.model_copy(update={"go": go}))
+    go = AttemptStart(time=at(60), master_address="10.0.0.1", master_port=20001)
+    spec = carried(scene.but(checkers=checkers).world(), scene.record.model_copy(update={"start": go}))
     assert account_of(spec).measured_tflops == wanted
 
 
 def goes_back(scene: Scene, step: int, steps: int, seconds: float, back_to: int) -> Scene:
     view = next(iter(scene.launchers.values()))
-    return scene.all(replace(view, step=step, lost_steps=steps, lost_seconds=seconds, back_to=back_to))
+    return scene.all(replace(view, step=step, lost_steps=steps, lost_seconds=seconds, lowest_restarted_step=back_to))
 
 
 def test_what_a_program_has_taken_back_by_itself_is_lost_work() -> None:
@@ -550,13 +566,13 @@ def test_what_a_program_has_taken_back_by_itself_is_lost_work() -> None:
     account = account_of(spec)
     assert (account.amount(Bucket.LOST_WORK), account.lost_steps) == (27_000, 20)
     assert account.amount(Bucket.COMPUTE) == 101_000 - 27_000
-    assert [(each.after, each.step) for each in account.stretches] == [(0, 73)]
+    assert [(each.after_step, each.step) for each in account.segments] == [(0, 73)]
     assert spec.incidents[-1].lost_milliseconds == 0, "no failure has cost it"
 
 
 def test_a_program_that_goes_back_to_before_its_start_takes_back_the_work_of_before() -> None:
-    made = Stretch(after=0, step=100, gpus=GPUS, milliseconds={"compute": 40_000})
-    scene = trains(now=160, resume=100, first_step=101, step=201, stretches=[made])
+    made = Segment(after_step=0, step=100, gpus=GPUS, milliseconds={"compute": 40_000})
+    scene = trains(now=160, resume=100, first_step=101, step=201, segments=[made])
     assert scene.record is not None
     assert scene.record.account is not None
     spent = {"queued": 10_000, "compute": 40_000}
@@ -567,7 +583,7 @@ def test_a_program_that_goes_back_to_before_its_start_takes_back_the_work_of_bef
     account = account_of(broken(goes_back(scene, step=110, steps=91, seconds=50.0, back_to=60)))
     assert account.lost_steps == 91
     assert account.amount(Bucket.LOST_WORK) == 16_000 + 50_000 + 1_000
-    assert [(each.after, each.step) for each in account.stretches] == [(0, 60), (60, 110)]
+    assert [(each.after_step, each.step) for each in account.segments] == [(0, 60), (60, 110)]
 
 
 def test_steps_are_taken_back_once_where_a_start_goes_on_from_a_checkpoint_of_those_that_the_program_took_back() -> (
@@ -575,11 +591,16 @@ def test_steps_are_taken_back_once_where_a_start_goes_on_from_a_checkpoint_of_th
 ):
     """It went back from 42 to 20, was started with the checkpoint of 40 that it had made before, and goes back to 10."""
     made = [
-        Stretch(after=0, step=20, gpus=GPUS, milliseconds={"compute": 20_000}),
-        Stretch(after=40, step=60, gpus=GPUS, milliseconds={"compute": 20_000}),
+        Segment(after_step=0, step=20, gpus=GPUS, milliseconds={"compute": 20_000}),
+        Segment(after_step=40, step=60, gpus=GPUS, milliseconds={"compute": 20_000}),
     ]
     before = Account(
-        begun=at(0), time=at(40), milliseconds={"compute": 40_000}, gpu_milliseconds={}, stretches=made, lost_steps=22
+        creation_time=at(0),
+        counted_until=at(40),
+        milliseconds={"compute": 40_000},
+        gpu_milliseconds={},
+        segments=made,
+        lost_steps=22,
     )
     account, milliseconds = cut(before, 10)
     assert (account.lost_steps, milliseconds) == (22 + 30, 30_000)
@@ -587,17 +608,19 @@ def test_steps_are_taken_back_once_where_a_start_goes_on_from_a_checkpoint_of_th
 
 def test_a_program_that_has_gone_back_to_before_its_first_step_tells_the_same_wherever_it_is_then() -> None:
     """From 99 of a start with 90 back to 51: nine are lost, and those after 51 that others had made."""
-    made = Stretch(after=0, step=90, gpus=GPUS, milliseconds={"compute": 90_000})
+    made = Segment(after_step=0, step=90, gpus=GPUS, milliseconds={"compute": 90_000})
     for step in (54, 70, 90, 95):
-        scene = trains(now=190, resume=90, first_step=91, step=99, stretches=[made])
+        scene = trains(now=190, resume=90, first_step=91, step=99, segments=[made])
         account = account_of(broken(goes_back(scene, step=step, steps=48, seconds=10.0, back_to=51)))
         assert account.lost_steps == 48, step
-        assert [(each.after, each.step) for each in account.stretches] == [(0, 51), (51, step)]
+        assert [(each.after_step, each.step) for each in account.segments] == [(0, 51), (51, step)]
 
 
 def test_one_rank_of_three_that_says_it_has_gone_back_is_not_believed() -> None:
     scene = trains(now=160, step=101)
-    scene.launcher(1, replace(next(iter(scene.launchers.values())), lost_steps=5000, lost_seconds=90.0, back_to=3))
+    scene.launcher(
+        1, replace(next(iter(scene.launchers.values())), lost_steps=5000, lost_seconds=90.0, lowest_restarted_step=3)
+    )
     account = account_of(broken(scene))
     assert (account.lost_steps, account.amount(Bucket.LOST_WORK)) == (0, 0)
 
@@ -613,10 +636,10 @@ def test_a_program_that_found_its_own_checkpoint_after_a_long_load_has_made_no_s
         first_step_age_seconds=50,
         step_age_seconds=41,
         step_seconds=1.0,
-        stride=1,
+        step_stride=1,
     )
     account = account_of(broken(scene.all(view)))
-    assert [(each.after, each.step) for each in account.stretches] == [(2000, 2010)]
+    assert [(each.after_step, each.step) for each in account.segments] == [(2000, 2010)]
     assert account.milliseconds["compute"] == 10_000
     assert cut(account, 0)[0].lost_steps == 10
 
@@ -626,10 +649,10 @@ def test_a_program_that_found_its_own_checkpoint_after_a_long_load_has_made_no_s
 )
 def test_a_slow_start_takes_no_earlier_work_for_lost(first_step: int, stride: int, lost: int) -> None:
     """Muster knows no checkpoint, and the start took longer than all steps since the first would have."""
-    made = Stretch(after=0, step=101, gpus=GPUS, milliseconds={"compute": 40_000})
-    scene = trains(now=1160, first_step=first_step, step=first_step + 50, stretches=[made])
+    made = Segment(after_step=0, step=101, gpus=GPUS, milliseconds={"compute": 40_000})
+    scene = trains(now=1160, first_step=first_step, step=first_step + 50, segments=[made])
     view = replace(
-        next(iter(scene.launchers.values())), stride=stride, first_step_age_seconds=50.0, step_age_seconds=0.0
+        next(iter(scene.launchers.values())), step_stride=stride, first_step_age_seconds=50.0, step_age_seconds=0.0
     )
     assert account_of(broken(scene.all(view))).lost_steps == lost
 
@@ -644,7 +667,7 @@ def test_a_clock_that_differs_from_the_api_servers_makes_the_first_wait_no_longe
     spec = carried(world, records.placed_anew(world, Placed(("n0", "n1", "n2")), "Started"))
     assert spec.account is not None
     total = sum(spec.account.milliseconds.values())
-    assert timedelta(milliseconds=total) == spec.account.time - spec.account.begun
+    assert timedelta(milliseconds=total) == spec.account.counted_until - spec.account.creation_time
     if abs(ahead) < 1e9:
         assert spec.account.milliseconds == {"queued": 34_000 if ahead == 4.0 else 30_000}
 
@@ -658,7 +681,7 @@ def test_figures_tell_by_how_much_the_clock_that_they_go_by_is_off(ahead: float,
         replace(trains(now=160, step=101).world(), ahead_seconds=ahead), step=101, ended=False, succeeded=False
     )
     assert figures is not None
-    assert figures.ahead_seconds == wanted
+    assert figures.clock_ahead_seconds == wanted
 
 
 def test_the_wait_of_the_first_step_takes_nothing_from_the_others(tmp_path: Path) -> None:
@@ -694,8 +717,8 @@ def test_a_checkpoint_saved_just_before_a_crash_is_the_first_one(step: int, firs
     assert account_of(scene.record).first_checkpoint_milliseconds is None
     scene.seconds = 210
     resume = Resume(step=step, path=f"/ckpt/{step}")
-    go = Go(time=at(210), master_address="10.0.0.1", master_port=20001, resume=resume)
-    started = carried(scene.all(idle(2)).world(), scene.record.model_copy(update={"go": go}))
+    go = AttemptStart(time=at(210), master_address="10.0.0.1", master_port=20001, resume=resume)
+    started = carried(scene.all(idle(2)).world(), scene.record.model_copy(update={"start": go}))
     assert account_of(started).first_checkpoint_milliseconds == first
 
 
@@ -754,5 +777,5 @@ def test_a_leader_whose_clock_is_behind_at_the_end_counts_all_steps() -> None:
     found = told(scene.world(), step=150, saved=150, ended=True, succeeded=True)
     assert found is not None
     assert found.steps == 150
-    assert found.time >= before.time
-    assert sum(found.seconds.values()) == (found.time - found.begun).total_seconds()
+    assert found.counted_until >= before.counted_until
+    assert sum(found.seconds.values()) == (found.counted_until - found.creation_time).total_seconds()

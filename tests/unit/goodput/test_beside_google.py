@@ -13,7 +13,7 @@ import pytest
 from tests.unit.goodput.google import FIXTURE, Attempt, behind, lives
 from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
-from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Member, Resume
+from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Level, Member, Resume
 from muster.api.goodput import Account, Bucket
 from muster.goodput.account import carried, closed
 from muster.recovery.failure import Kind
@@ -45,13 +45,13 @@ def replayed(life: list[Attempt]) -> tuple[Account, list[GangIncident]]:
     )
     for number, attempt in enumerate(life, start=1):
         where = Resume(step=attempt.resume, path="/c") if attempt.resume else None
-        go = Go(time=at(attempt.start / 1000), master_address="a", master_port=20001, resume=where)
+        go = AttemptStart(time=at(attempt.start / 1000), master_address="a", master_port=20001, resume=where)
         incidents = [
             each if each.resumed_step is not None else each.model_copy(update={"resumed_step": attempt.resume})
             for each in record.incidents
         ]
         waiting = scene(attempt.start).all(idle(number))
-        record = carried(waiting.world(), record.model_copy(update={"go": go, "incidents": incidents}))
+        record = carried(waiting.world(), record.model_copy(update={"start": go, "incidents": incidents}))
         now = attempt.seen or attempt.finished[-1]
         told = scene(now).all(_view(number, attempt, now))
         if attempt.broken is None or attempt.seen is None:
@@ -66,7 +66,7 @@ def replayed(life: list[Attempt]) -> tuple[Account, list[GangIncident]]:
             fault_class=FaultClass.APPLICATION,
             reason=Kind.RANK_FAILED,
         )
-        after = {"attempt": number + 1, "go": None, "incidents": [*record.incidents, fault], "time": at(now / 1000)}
+        after = {"attempt": number + 1, "start": None, "incidents": [*record.incidents, fault], "time": at(now / 1000)}
         record = carried(told.world(), record.model_copy(update=after))
     raise AssertionError("the last attempt of a life ends well")
 
@@ -104,7 +104,7 @@ def test_time_steps_and_failures_are_the_same(row: dict[str, Any]) -> None:
     account, _ = replayed(life)
     assert sum(account.milliseconds.values()) == google["elapsed"]
     assert account.failures == google["disruptions"]
-    assert account.stretches[-1].step == google["step"]
+    assert account.segments[-1].step == google["step"]
 
 
 @pytest.mark.parametrize("row", KEPT["even"])

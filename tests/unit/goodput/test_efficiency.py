@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.goodput.test_history import at
 
-from muster.api.goodput import MAX_STEP, Account, Bucket, Stretch
+from muster.api.goodput import MAX_STEP, Account, Bucket, Segment
 from muster.api.throughput import MAX_FLOPS, MAX_PARAMETERS, MAX_PEAK, MAX_TOKENS, Throughput
 from muster.goodput.efficiency import (
     AS_GIVEN,
@@ -129,18 +129,20 @@ def test_whatever_is_said_every_figure_is_finite_and_no_share_is_more_than_all(
 def test_steps_that_are_taken_back_do_not_count(lengths: list[tuple[int, int]], back_to: int) -> None:
     stretches, top = [], 0
     for length, took in lengths:
-        stretches.append(Stretch(after=top, step=top + length, gpus=8, milliseconds={"compute": took}))
+        stretches.append(Segment(after_step=top, step=top + length, gpus=8, milliseconds={"compute": took}))
         top += length
     spent = sum(took for _, took in lengths)
-    account = Account(begun=at(0), time=at(0), milliseconds={"compute": spent}, stretches=stretches)
+    account = Account(creation_time=at(0), counted_until=at(0), milliseconds={"compute": spent}, segments=stretches)
     assert figures(account, None, None, SUCCEEDED).steps == top
     assert figures(cut(account, back_to)[0], None, None, SUCCEEDED).steps in (min(top, back_to), min(top, back_to) - 1)
 
 
 def test_steps_whose_time_nobody_saw_make_no_rate_faster() -> None:
-    seen = Stretch(after=0, step=10, gpus=8, milliseconds={"compute": 10_000})
-    unseen = Stretch(after=10, step=900, gpus=8)
-    account = Account(begun=at(0), time=at(10), milliseconds={"compute": 10_000}, stretches=[seen, unseen])
+    seen = Segment(after_step=0, step=10, gpus=8, milliseconds={"compute": 10_000})
+    unseen = Segment(after_step=10, step=900, gpus=8)
+    account = Account(
+        creation_time=at(0), counted_until=at(10), milliseconds={"compute": 10_000}, segments=[seen, unseen]
+    )
     assert figures(account, None, None, SUCCEEDED).steps == 10
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.goodput.test_account import GPUS, account_of, broken, trains
 from tests.unit.lifecycle.builders import Scene
 
-from muster.api.goodput import Goodput, Seen
+from muster.api.goodput import AttemptProgress, Goodput
 from muster.goodput.energy import Energy, MeteredEnergy, energy, energy_of_nodes, why_no_energy
 from muster.goodput.evidence import MOST_WATTS
 from muster.goodput.figures import KeptWork, figures
@@ -43,10 +43,10 @@ def test_what_all_workers_tell_is_added_up_once() -> None:
 def test_what_was_told_before_the_launchers_fell_silent_counts() -> None:
     """They have ended their ranks, and say no more of what these have used."""
     scene = metered()
-    seen = Seen(
-        started=0,
-        first=10_000,
-        last=60_000,
+    seen = AttemptProgress(
+        start_milliseconds=0,
+        first_step_milliseconds=10_000,
+        last_step_milliseconds=60_000,
         first_step=1,
         step=51,
         joules=7_000,
@@ -54,12 +54,14 @@ def test_what_was_told_before_the_launchers_fell_silent_counts() -> None:
     )
     assert scene.record is not None
     assert scene.record.account is not None
-    scene.record = scene.record.model_copy(update={"account": scene.record.account.model_copy(update={"seen": seen})})
+    scene.record = scene.record.model_copy(
+        update={"account": scene.record.account.model_copy(update={"progress": seen})}
+    )
     view = next(iter(scene.launchers.values()))
     scene.all(replace(view, energy_joules=None, energy_gpu_milliseconds=None))
     account = account_of(broken(scene))
     assert (account.joules, account.metered_gpu_milliseconds) == (7_000, 20_000)
-    assert account.stretches[-1].step == 101
+    assert account.segments[-1].step == 101
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,12 @@ def test_what_cannot_be_true_is_not_counted(joules: int | None, time: int) -> No
 def held() -> Goodput:
     """A job that has held two nodes of eight for an hour: 57,600 GPU-seconds, of which 48,000 in steps."""
     seconds = {"starting": 600, "compute": 3_000}
-    return Goodput(begun=TIME, time=TIME, seconds=seconds, gpu_seconds={name: 16 * s for name, s in seconds.items()})
+    return Goodput(
+        creation_time=TIME,
+        counted_until=TIME,
+        seconds=seconds,
+        gpu_seconds={name: 16 * s for name, s in seconds.items()},
+    )
 
 
 def of_nodes(joules: float, gpu_seconds: float, tokens: int | None) -> Energy | None:
@@ -123,8 +130,8 @@ def test_more_time_than_the_job_has_held_is_no_energy_of_it() -> None:
 def test_a_job_of_minutes_has_no_energy_by_means_of_minutes() -> None:
     """One GPU of 700 W for ten minutes is 420 kJ, and the rules have 357 kJ; time in the queue does not make it longer."""
     short = Goodput(
-        begun=TIME,
-        time=TIME,
+        creation_time=TIME,
+        counted_until=TIME,
         seconds={"queued": 7_200, "starting": 60, "compute": 540},
         gpu_seconds={"queued": 0, "starting": 60, "compute": 540},
     )
@@ -143,7 +150,7 @@ def test_a_job_of_minutes_has_no_energy_by_means_of_minutes() -> None:
 
 def test_a_prometheus_that_has_nothing_tells_nothing() -> None:
     assert of_nodes(0, 0, 10**9) is None
-    assert energy_of_nodes(MeteredEnergy(5.0, 5.0), Goodput(begun=TIME, time=TIME), 10) is None
+    assert energy_of_nodes(MeteredEnergy(5.0, 5.0), Goodput(creation_time=TIME, counted_until=TIME), 10) is None
 
 
 def test_the_energy_of_a_token_needs_nearly_all_of_the_time_metered() -> None:

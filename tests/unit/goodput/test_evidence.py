@@ -26,7 +26,7 @@ from muster.protocol.messages import CheckpointReport
 )
 def test_checkpoints_are_as_far_apart_as_most_of_them_are(steps: tuple[int, ...], want: int) -> None:
     scene = trains(now=160, step=101)
-    saved = tuple(CheckpointReport(step, f"/ckpt/{step}", judged=True) for step in steps)
+    saved = tuple(CheckpointReport(step, f"/ckpt/{step}", verified=True) for step in steps)
     scene.all(replace(next(iter(scene.launchers.values())), checkpoints=saved))
     assert scene.record is not None
     seen = told_now(scene.world(), scene.record, 110_000)
@@ -59,7 +59,7 @@ def test_of_saves_the_stall_counts_that_launchers_have_measured_where_no_program
     assert scene.record is not None
     seen = told_now(scene.world(), scene.record, 110_000)
     assert seen is not None
-    assert (seen.told, seen.measured_saves) == ({"checkpointStall": 7_500}, 3)
+    assert (seen.reported_milliseconds, seen.measured_saves) == ({"checkpointStall": 7_500}, 3)
     found = told(scene.world(), step=101, ended=False, succeeded=False)
     assert found is not None
     assert (found.checkpoint_stall_milliseconds, found.seconds["checkpointStall"]) == (2_500, 8)
@@ -100,13 +100,13 @@ def test_of_steps_that_are_printed_ten_at_a_time_none_is_known_alone() -> None:
             view,
             step_seconds=clock.step_seconds(),
             step_p90_seconds=clock.step_p90_seconds(),
-            stride=clock.stride(),
+            step_stride=clock.stride(),
         )
     )
     found = told(scene.world(), step=101, ended=False, succeeded=False)
     assert found is not None
     assert (found.step_stride, found.step_milliseconds, found.step_p90_milliseconds) == (10, 6000, None)
-    assert found.seen is not None
+    assert found.progress is not None
     made = report(scene.job, found)
     assert step_text(made) == "unknown: 10 of them take 60 s, and the program prints no other"
     assert "one in ten" in step_text(made.model_copy(update={"step_stride": 1, "step_p90_seconds": 15.0}))
@@ -138,7 +138,7 @@ def test_the_slowest_loader_speaks_for_the_gang_and_who_waits_for_it_is_not_comm
     assert scene.record is not None
     seen = told_now(scene.world(), scene.record, 110_000)
     assert seen is not None
-    assert seen.told == want
+    assert seen.reported_milliseconds == want
 
 
 def test_seconds_become_the_nearest_millisecond() -> None:

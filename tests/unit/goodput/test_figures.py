@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from muster.api.goodput import Account, Seen, Stretch
+from muster.api.goodput import Account, AttemptProgress, Segment
 from muster.goodput.figures import KeptWork, figures, given_up, progress_share
 
 SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
@@ -24,9 +24,15 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_the_stall_of_a_save_is_that_of_as_many_as_there_were(first_step: int, step: int, stall: int | None) -> None:
-    times = {"started": 0, "first": 1000, "last": 2_000_000, "step_milliseconds": 1000, "checkpoint_steps": 1000}
-    seen = Seen(first_step=first_step, step=step, told={"checkpointStall": 60_000}, **times)
-    account = Account(begun=NOW, time=NOW, milliseconds={"compute": 2_000_000})
+    times = {
+        "start_milliseconds": 0,
+        "first_step_milliseconds": 1000,
+        "last_step_milliseconds": 2_000_000,
+        "step_milliseconds": 1000,
+        "checkpoint_steps": 1000,
+    }
+    seen = AttemptProgress(first_step=first_step, step=step, reported_milliseconds={"checkpointStall": 60_000}, **times)
+    account = Account(creation_time=NOW, counted_until=NOW, milliseconds={"compute": 2_000_000})
     assert figures(account, seen, None, SUCCEEDED).checkpoint_stall_milliseconds == stall
 
 
@@ -34,13 +40,13 @@ def three_days() -> Account:
     """128 accelerators trained for three days after a start of 260 s: 259,200 steps of a second."""
     begun = datetime(2026, 1, 1, tzinfo=UTC)
     spent = {"starting": 260_000, "compute": DAYS * 1000}
-    made = Stretch(after=0, step=DAYS, gpus=128, milliseconds={"compute": DAYS * 1000})
+    made = Segment(after_step=0, step=DAYS, gpus=128, milliseconds={"compute": DAYS * 1000})
     return Account(
-        begun=begun,
-        time=begun + timedelta(seconds=DAYS + 260),
+        creation_time=begun,
+        counted_until=begun + timedelta(seconds=DAYS + 260),
         milliseconds=spent,
         gpu_milliseconds={name: 128 * amount for name, amount in spent.items()},
-        stretches=[made],
+        segments=[made],
     )
 
 

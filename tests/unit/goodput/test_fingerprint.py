@@ -66,7 +66,7 @@ def test_workers_that_are_not_alike_are_said_to_be_so() -> None:
 
 
 def test_only_a_change_is_noted_and_the_newest_are_kept() -> None:
-    world, account = a_scene().world(), Account(begun=at(0), time=at(0))
+    world, account = a_scene().world(), Account(creation_time=at(0), counted_until=at(0))
     once = noted(world, account, 1)
     assert noted(world, once, 2) == once
     other = noted(a_scene("y@sha256:" + "cd" * 32).world(), once, 3)
@@ -81,8 +81,8 @@ def test_the_go_notes_it_and_nothing_before_does() -> None:
     scene = a_scene()
     record = scene.record
     assert record is not None
-    begun = Account(begun=at(0), time=at(0))
-    scene.record = record.model_copy(update={"go": None, "account": begun})
+    begun = Account(creation_time=at(0), counted_until=at(0))
+    scene.record = record.model_copy(update={"start": None, "account": begun})
     kept: GangSpec = carried(scene.world(), record)
     assert kept.account is not None
     assert [each.image for each in kept.account.fingerprints] == [DIGEST]
@@ -144,7 +144,7 @@ def test_whatever_is_told_fits_and_an_account_with_it_too(image: str, text: str)
     widest = Fingerprint(
         attempt=2**53 - 1, image="<" * 71, gpu_model="&" * 63, driver=">" * 32, collectives="&" * 63, revision="<" * 63
     )
-    full = a_spec(1, blamed=blamed, message="<" * 200, fingerprints=[found, widest, widest, widest])
+    full = a_spec(1, blamed_nodes=blamed, message="<" * 200, fingerprints=[found, widest, widest, widest])
     assert size(fitted(full)) <= MAX_SPEC_BYTES
 
 
@@ -160,7 +160,7 @@ def test_a_job_that_has_had_several_models_never_has_one_again() -> None:
 
 
 def test_the_library_of_collectives_is_learnt_while_the_attempt_trains_and_a_change_is_told() -> None:
-    account = Account(begun=at(0), time=at(0), fingerprints=[Fingerprint(attempt=1, image="a")])
+    account = Account(creation_time=at(0), counted_until=at(0), fingerprints=[Fingerprint(attempt=1, image="a")])
 
     def trains(attempt: int, *told: str) -> Account:
         scene = Scene(a_job(nodes=len(told))).fleet().gang(attempt=attempt).pods()
@@ -178,7 +178,7 @@ def test_the_library_of_collectives_is_learnt_while_the_attempt_trains_and_a_cha
 
 def test_a_start_with_the_same_is_no_change_though_its_library_is_not_known_yet() -> None:
     scene = a_scene()
-    first = noted(scene.world(), Account(begun=at(0), time=at(0)), 1)
+    first = noted(scene.world(), Account(creation_time=at(0), counted_until=at(0)), 1)
     (told,) = first.fingerprints
     known = first.model_copy(update={"fingerprints": [told.model_copy(update={"collectives": "NCCL 2.21.5"})]})
     assert noted(scene.world(), known, 2) == known

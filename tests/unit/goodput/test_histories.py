@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import Scene, a_job, at, running
 
-from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Member, Resume
+from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Level, Member, Resume
 from muster.api.goodput import MAX_STRETCHES, PRODUCTIVE, Account, Goodput
 from muster.goodput.account import MILLISECOND, carried
 from muster.goodput.told import told
@@ -100,10 +100,10 @@ class Job:
                 first_step_age_seconds=self.now - self.go_at - STARTS_IN - STEP_SECONDS,
                 step_age_seconds=self.now - newest_at,
                 step_seconds=STEP_SECONDS,
-                stride=1,
+                step_stride=1,
                 lost_steps=self.back,
                 lost_seconds=self.back * STEP_SECONDS,
-                back_to=self.back_to,
+                lowest_restarted_step=self.back_to,
             )
         return replace(view, **self.lies)
 
@@ -126,27 +126,27 @@ class Job:
         account = spec.account
         assert account is not None
         total = sum(account.milliseconds.values())
-        assert total == (account.time - account.begun) // MILLISECOND
-        assert account.begun == at(0)
-        assert account.time <= at(self.furthest)
-        assert len(account.stretches) <= MAX_STRETCHES
+        assert total == (account.counted_until - account.creation_time) // MILLISECOND
+        assert account.creation_time == at(0)
+        assert account.counted_until <= at(self.furthest)
+        assert len(account.segments) <= MAX_STRETCHES
         most = NODES * self.job.spec.gpus_per_node
         assert all(
             account.gpu_milliseconds.get(name, 0) <= amount * most for name, amount in account.milliseconds.items()
         )
         assert len(account.model_dump_json()) < LARGEST_RECORD
         if before is not None:
-            assert account.time >= before.time
+            assert account.counted_until >= before.counted_until
 
     def place(self) -> None:
         if self.record is None or not self.record.members:
             members = [Member(index=n, rank=n, node=f"n{n}") for n in range(NODES)]
             self.commit(
-                attempt=self.record.attempt + 1 if self.record else 1, members=members, go=None, reason="Started"
+                attempt=self.record.attempt + 1 if self.record else 1, members=members, start=None, reason="Started"
             )
 
     def start(self, back: int) -> None:
-        if self.record is None or not self.record.members or self.record.go is not None:
+        if self.record is None or not self.record.members or self.record.start is not None:
             return
         step = max(self.saved - back, 0)
         if step < self.kept and step:
@@ -157,8 +157,8 @@ class Job:
             i.model_copy(update={"resumed_step": step}) if i.resumed_step is None else i for i in self.record.incidents
         ]
         where = Resume(step=step, path=f"/ckpt/{step}") if step else None
-        go = Go(time=at(self.now + self.ahead), master_address="a", master_port=20001, resume=where)
-        self.commit(go=go, incidents=incidents[-16:])
+        go = AttemptStart(time=at(self.now + self.ahead), master_address="a", master_port=20001, resume=where)
+        self.commit(start=go, incidents=incidents[-16:])
         self.go_at, self.begins_after = self.now, step
         self.back, self.back_to = 0, None
 
@@ -194,13 +194,13 @@ class Job:
             self.saved = max(step - step % 5, min(self.begins_after, step))
         members = [] if kind == "release" else record.members
         reason = "Suspended" if kind == "release" else "RankFailed"
-        self.commit(attempt=record.attempt + 1, go=None, members=members, incidents=incidents[-16:], reason=reason)
+        self.commit(attempt=record.attempt + 1, start=None, members=members, incidents=incidents[-16:], reason=reason)
         self.go_at = None
 
     def note(self) -> None:
         """Something else is written into the record."""
         if self.record is not None:
-            self.commit(judges=self.record.judges + 1)
+            self.commit(verifier_round=self.record.verifier_round + 1)
 
     def tell(self, *, ended: bool = False) -> Goodput | None:
         """People are told, and what they were told is never taken back."""
@@ -208,8 +208,8 @@ class Job:
         before = self.job.status.goodput
         found = told(world, step=self.step, ended=ended, succeeded=ended)
         if found is not None:
-            assert found.wall_seconds == (found.time - found.begun) // timedelta(seconds=1)
-            assert before is None or found.time >= before.time
+            assert found.wall_seconds == (found.counted_until - found.creation_time) // timedelta(seconds=1)
+            assert before is None or found.counted_until >= before.counted_until
             found = Goodput.model_validate(found.to_json())
         attempt = self.record.attempt if self.record else 0
         status = self.job.status.model_copy(update={"goodput": found, "step": self.step, "attempt": attempt})
@@ -309,6 +309,6 @@ def test_what_counts_are_the_steps_that_were_not_lost_whatever_one_rank_of_three
     assert account is not None
     note(str(job.record.account))
     assert account.lost_steps == job.lost
-    assert account.time == at(job.now) or (not job.record.members and account.time <= at(job.now))
+    assert account.counted_until == at(job.now) or (not job.record.members and account.counted_until <= at(job.now))
     # A merge of old stretches may put the border between two steps elsewhere; each cut rounds down by a millisecond.
     assert abs(account.amount(*PRODUCTIVE) - job.kept * STEP_SECONDS * 1000) <= len(history) + 1

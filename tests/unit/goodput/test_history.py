@@ -36,7 +36,11 @@ amounts = st.dictionaries(
 
 
 def a_goodput(**figures: Any) -> Goodput:
-    values: dict[str, Any] = {"begun": at(0), "time": at(1000), "seconds": {"compute": 900, "restarting": 100}}
+    values: dict[str, Any] = {
+        "creation_time": at(0),
+        "counted_until": at(1000),
+        "seconds": {"compute": 900, "restarting": 100},
+    }
     return Goodput(**(values | figures))
 
 
@@ -108,9 +112,9 @@ def test_whatever_a_job_did_its_account_is_whole_and_fits(
         assert sum(each.gpu_seconds for each in made.causes) == taken
     assert sum(each.incidents for each in made.causes) == len(listed)
     blamed = {each.node for each in listed if each.fault_class is FaultClass.HARDWARE or each.reason.startswith("Node")}
-    assert len(made.blamed) + made.blamed_others == len(blamed)
+    assert len(made.blamed_nodes) + made.other_blamed_nodes == len(blamed)
     assert len(made.causes) <= MAX_CAUSES
-    assert len(made.blamed) <= MAX_BLAMED
+    assert len(made.blamed_nodes) <= MAX_BLAMED
     assert not {"\x00", "\x1b", "\u202e", "\n"} & set("".join((made.reason, made.message, made.owner, made.gpu_model)))
 
 
@@ -139,12 +143,12 @@ def test_time_is_allotted_to_causes_and_nodes_by_what_each_incident_took() -> No
         ("Drain", 1, 300),
         ("Exit", 1, 300),
     ]
-    assert [(each.node, each.incidents, each.gpu_seconds) for each in made.blamed] == [("bad", 2, 1400)]
+    assert [(each.node, each.incidents, each.gpu_seconds) for each in made.blamed_nodes] == [("bad", 2, 1400)]
     assert made.lost_seconds == 10
     assert (made.attempts, made.state) == (5, Ending.DELETED)
     # Suspended for a day after the third failure: that is nobody's.
     listed = (*listed[:2], an_incident(3, FaultClass.PLANNED, reason="Drain", node="n3", time=at(400)))
-    goodput = goodput.model_copy(update={"time": at(86_800)})
+    goodput = goodput.model_copy(update={"counted_until": at(86_800)})
     made = record(a_job(uid=UID), a_gang(*listed), goodput, Ending.DELETED)
     assert {each.reason: each.gpu_seconds for each in made.causes} == {"NodeLost": 850, "Drain": 850, "Exit": 300}
 
@@ -163,7 +167,9 @@ def test_suspensions_are_not_charged_to_failures_and_nodes() -> None:
         ("Hardware", "NodeLost", 1): pytest.approx(0.26, abs=0.005),
         ("Planned", SUSPENSION, 0): pytest.approx(53.6 - 0.26, abs=0.005),
     }
-    assert [(each.node, each.gpu_seconds / 3600) for each in made.blamed] == [("n0", pytest.approx(0.26, abs=0.005))]
+    assert [(each.node, each.gpu_seconds / 3600) for each in made.blamed_nodes] == [
+        ("n0", pytest.approx(0.26, abs=0.005))
+    ]
     alone = record(
         a_job(uid=UID),
         a_gang(lost),
@@ -190,7 +196,7 @@ def test_suspensions_are_not_charged_to_failures_and_nodes() -> None:
 def test_a_tenant_cannot_have_a_node_blamed(fault_class: FaultClass, reason: str, is_blamed: bool) -> None:
     incident = an_incident(1, fault_class, reason=reason, node="n0", time=at(100), resumed_time=at(200))
     made = record(a_job(uid=UID), a_gang(incident), a_goodput(gpu_seconds={"lostWork": 900}), Ending.DELETED)
-    assert [each.node for each in made.blamed] == ["n0"] * is_blamed
+    assert [each.node for each in made.blamed_nodes] == ["n0"] * is_blamed
     assert [each.reason for each in made.causes] == [reason], "as a cause it is told in any case"
 
 
@@ -216,8 +222,8 @@ def test_what_is_allotted_is_the_whole(amount: int, weights: list[int]) -> None:
 
 def test_the_account_counts_where_it_has_come_further_than_what_was_told() -> None:
     job = a_job(uid=UID)
-    account = Account(begun=at(0), time=at(500), milliseconds={"queued": 500_000})
-    told = a_goodput(begun=at(0), time=at(400), seconds={"queued": 400})
+    account = Account(creation_time=at(0), counted_until=at(500), milliseconds={"queued": 500_000})
+    told = a_goodput(creation_time=at(0), counted_until=at(400), seconds={"queued": 400})
 
     def known(told: Goodput | None, account: Account | None) -> dict[str, int] | None:
         here = job.model_copy(update={"status": job.status.model_copy(update={"goodput": told})})
@@ -227,7 +233,9 @@ def test_the_account_counts_where_it_has_come_further_than_what_was_told() -> No
     assert known(None, None) is None
     assert known(told, None) == {"queued": 400}
     assert known(told, account) == {"queued": 500}
-    assert known(told.model_copy(update={"time": at(600), "seconds": {"queued": 600}}), account) == {"queued": 600}
+    assert known(told.model_copy(update={"counted_until": at(600), "seconds": {"queued": 600}}), account) == {
+        "queued": 600
+    }
 
 
 @pytest.mark.parametrize(

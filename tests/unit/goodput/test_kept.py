@@ -34,11 +34,11 @@ def known(**counts: int) -> dict[str, Kept]:
 def test_the_largest_namespace_gives_up_its_oldest(
     counts: dict[str, int], limit: int, most: int, gone: list[str]
 ) -> None:
-    assert surplus(known(**counts), History(limit=limit), most) == gone
+    assert surplus(known(**counts), History(max_jobs=limit), most) == gone
 
 
 def test_a_flood_pushes_out_its_own_once_it_is_as_large_as_the_largest_other() -> None:
-    policy, there = History(limit=100), known(quarter=60, month=30, week=10)
+    policy, there = History(max_jobs=100), known(quarter=60, month=30, week=10)
     for number in range(1000):  # short jobs, each ends later than all before
         one = Kept(NOW + timedelta(seconds=number), "flood")
         if is_kept(one, competing_ends(there.values(), policy).get("flood"), policy, NOW):
@@ -51,7 +51,7 @@ def test_a_flood_pushes_out_its_own_once_it_is_as_large_as_the_largest_other() -
 
 
 def test_an_account_that_would_be_deleted_at_once_is_not_written() -> None:
-    policy, there = History(limit=5), known(a=4, b=1)
+    policy, there = History(max_jobs=5), known(a=4, b=1)
     competing = competing_ends(there.values(), policy)
     older = NOW - timedelta(hours=10)
     assert not is_kept(Kept(older, "a"), competing.get("a"), policy, NOW)
@@ -66,4 +66,4 @@ def test_what_is_too_old_is_not_kept() -> None:
     old = Kept(NOW - timedelta(days=2), "a")
     assert not is_kept(old, None, policy, NOW)
     assert outdated({"old": old, "new": Kept(NOW, "a")}, policy, NOW) == {"old"}
-    assert not is_kept(Kept(NOW, "a"), None, History(limit=0), NOW)
+    assert not is_kept(Kept(NOW, "a"), None, History(max_jobs=0), NOW)

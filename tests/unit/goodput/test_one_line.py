@@ -9,7 +9,7 @@ from tests.unit.goodput.test_account import broken, counted
 from tests.unit.lifecycle.builders import Scene, a_job, at, running
 
 from muster.answers.reported import report
-from muster.api.gang import GangSpec, Go, Resume
+from muster.api.gang import AttemptStart, GangSpec, Resume
 from muster.api.goodput import Account
 from muster.cli.report import UNTIMED, render, step_text
 from muster.goodput.account import carried
@@ -36,7 +36,7 @@ def attempt(record: GangSpec, number: int, line: str, **throughput: int) -> tupl
     begun = 50 + (number - 1) * (LOADS_SECONDS + STEPS + BETWEEN_SECONDS)
     ends = begun + LOADS_SECONDS + STEPS
     scene = Scene(a_job(checkpoint={"directory": "/ckpt"}, throughput=throughput), seconds=ends).fleet().gang().pods()
-    go = Go(time=at(begun), master_address="10.0.0.1", master_port=20001)
+    go = AttemptStart(time=at(begun), master_address="10.0.0.1", master_port=20001)
     if number > 1:
         resumed = (number - 1) * INTERVAL
         go = go.model_copy(update={"resume": Resume(step=resumed, path=f"/ckpt/{resumed}")})
@@ -45,7 +45,7 @@ def attempt(record: GangSpec, number: int, line: str, **throughput: int) -> tupl
     incidents = [
         each.model_copy(update={"resumed_step": go.resume.step if go.resume else 0}) for each in record.incidents
     ]
-    scene.record = carried(later.world(), record.model_copy(update={"go": go, "incidents": incidents}))
+    scene.record = carried(later.world(), record.model_copy(update={"start": go, "incidents": incidents}))
     found = Reader("Auto").read(0, line.format(step=number * INTERVAL).encode())
     assert found is not None
     age = float(STEPS - INTERVAL)
@@ -72,7 +72,7 @@ def three_attempts(line: str, **throughput: int) -> Account:
         record = failed.model_copy(update={"attempt": number + 1})
     assert record.account is not None
     account = record.account
-    assert sum(account.milliseconds.values()) == 1000 * (account.time - account.begun).total_seconds()
+    assert sum(account.milliseconds.values()) == 1000 * (account.counted_until - account.creation_time).total_seconds()
     return account
 
 

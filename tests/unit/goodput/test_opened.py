@@ -19,7 +19,9 @@ HOUR = timedelta(hours=1)
 def a_goodput(bucket: Bucket = Bucket.UNKNOWN, gpus: int = 16, **values: Any) -> Goodput:
     phase = OpenPhase(bucket=bucket, since=TOLD, gpus=gpus)
     return Goodput(
-        begun=TOLD - timedelta(hours=1), time=TOLD, **{"seconds": {"compute": 3600}, "open_phase": phase, **values}
+        creation_time=TOLD - timedelta(hours=1),
+        counted_until=TOLD,
+        **{"seconds": {"compute": 3600}, "open_phase": phase, **values},
     )
 
 
@@ -36,7 +38,7 @@ def test_an_open_phase_is_closed_into_its_bucket(bucket: Bucket, gpus: int) -> N
     before = a_goodput().seconds
     assert found.seconds == added(before, {bucket: 3600})
     assert found.gpu_seconds == ({bucket: 3600 * gpus} if gpus else {})
-    assert found.time == TOLD + HOUR
+    assert found.counted_until == TOLD + HOUR
     productive, wanted = before.get("compute", 0), sum(found.seconds.values()) - found.seconds.get("suspended", 0)
     assert found.ettr_permille == productive * 1000 // wanted
     assert up_to(found, TOLD + 2 * HOUR) == passed(2 * HOUR, bucket, gpus), "in two parts as in one"
@@ -71,8 +73,8 @@ def test_the_sum_is_the_wall_clock_and_never_less(
     bucket: Bucket, gpus: int, since: timedelta, step: int | None, seconds: dict[str, int]
 ) -> None:
     found = passed(since, bucket, gpus, seconds=seconds, step_milliseconds=step)
-    assert sum(found.seconds.values()) - sum(seconds.values()) == (found.time - TOLD).total_seconds()
-    assert timedelta(0) <= found.time - TOLD <= max(since, timedelta(0))
+    assert sum(found.seconds.values()) - sum(seconds.values()) == (found.counted_until - TOLD).total_seconds()
+    assert timedelta(0) <= found.counted_until - TOLD <= max(since, timedelta(0))
     assert sum(found.gpu_seconds.values()) == gpus * (sum(found.seconds.values()) - sum(seconds.values()))
 
 
@@ -83,7 +85,9 @@ def waits(seconds: float, nodes: int, *, go: bool = False, has_run: bool = True)
     members = [
         member if member.index < nodes else member.model_copy(update={"node": ""}) for member in scene.record.members
     ]
-    account = Account(begun=at(0), time=at(50), milliseconds={"compute": 50_000}, has_run=has_run, is_told=has_run)
+    account = Account(
+        creation_time=at(0), counted_until=at(50), milliseconds={"compute": 50_000}, has_run=has_run, has_steps=has_run
+    )
     scene.record = scene.record.model_copy(update={"members": members, "account": account})
     return scene
 
@@ -148,5 +152,5 @@ def test_a_job_that_trains_is_counted_up_to_its_newest_step() -> None:
     )
     found = told_of(scene)
     assert found is not None
-    assert found.time == at(99)
+    assert found.counted_until == at(99)
     assert found.open_phase == OpenPhase(bucket=Bucket.UNKNOWN, since=at(99), gpus=24)

@@ -46,7 +46,7 @@ def lived(health: NodeHealth, at: float, *conditions: ConditionView, taken: bool
     """The object after one more pass of an operator that may take the node out."""
     verdict = judged(health, at, *conditions, **changes)
     incident = verdict.open_incident
-    if taken and incident and incident.taken is None:
+    if taken and incident and incident.taken_out_time is None:
         verdict = verdict.taken(after(at))
     return written(health, verdict)
 
@@ -138,7 +138,7 @@ class TestClearing:
         verdict = judged(sick(health=health), 60)
         assert verdict.state is VerdictState.HEALTHY
         (incident,) = verdict.incidents
-        assert (incident.cleared, incident.cleared_by) == (after(60), "the evidence is gone")
+        assert (incident.cleared_time, incident.cleared_by) == (after(60), "the evidence is gone")
 
     def test_a_log_line_that_grew_old_is_no_repair(self) -> None:
         health = lived(sick(XID_79), 0)
@@ -625,7 +625,7 @@ class TestMemory:
         hangs = evidence("NvmlHang", at=600, boot_id="boot-2", subject="")
         verdict = starts_anew(600, hangs, gpu_serials=[], gpus=0)
         assert verdict.open_incident is not None
-        assert verdict.open_incident.taken is not None
+        assert verdict.open_incident.taken_out_time is not None
         verdict = starts_anew(700, gpu_serials=[f"{name}-0"], gpus=1)
         assert (verdict.offences.score, verdict.incidents[-1].cleared_by) == (
             "1",
@@ -881,7 +881,7 @@ def test_passing_through_deep_health_checks_charges_nothing() -> None:
             assert fleet.tainted == set()
     status = fleet.healths["node-0001"].status
     assert (status.state, status.offences.score, len(status.incidents)) == ("Healthy", "0", 6)
-    assert all(incident.taken is None for incident in status.incidents)
+    assert all(incident.taken_out_time is None for incident in status.incidents)
 
 
 def test_a_node_that_only_waits_for_its_test_ails_of_nothing() -> None:

@@ -455,7 +455,9 @@ class AnySequence(RuleBasedStateMachine):
         charged = {
             name
             for name, health in self.fleet.healths.items()
-            if health.status.incidents and not health.status.incidents[-1].cleared and health.status.incidents[-1].taken
+            if health.status.incidents
+            and not health.status.incidents[-1].cleared_time
+            and health.status.incidents[-1].taken_out_time
         }
         assert len(charged) <= cap
         for domain, count in Counter(

@@ -348,7 +348,7 @@ class TestYield:
 class TestOlderRecords:
     def test_what_an_older_version_took_is_out_and_counts(self) -> None:
         fleet = Stored.of(100, rules(**NODES))
-        old = {"time": NOW.isoformat(), "state": "Unhealthy", "reason": "IbPortDown", "taken": NOW.isoformat()}
+        old = {"time": NOW.isoformat(), "state": "Unhealthy", "reason": "IbPortDown", "takenOutTime": NOW.isoformat()}
         for name in sorted(fleet.facts):
             fleet.report(name, evidence("IbPortDown"))
         for name in sorted(fleet.facts)[:10]:
@@ -360,7 +360,7 @@ class TestOlderRecords:
 
     def test_an_older_incident_of_a_node_that_is_gone_costs_every_pool_one(self) -> None:
         fleet = Stored.of(20, rules(**NODES))
-        gone = HealthIncident(time=NOW, state=VerdictState.UNHEALTHY, reason="IbPortDown", taken=NOW)
+        gone = HealthIncident(time=NOW, state=VerdictState.UNHEALTHY, reason="IbPortDown", taken_out_time=NOW)
         gone_status = fleet.healths["node-0000"].status.model_copy(update={"incidents": [gone]})
         fleet.healths["node-0000"] = fleet.healths["node-0000"].model_copy(update={"status": gone_status})
         del fleet.facts["node-0000"]
@@ -426,7 +426,7 @@ class Alarms(RuleBasedStateMachine):
             incident
             for n in names
             for incident in self.fleet.healths[n].status.incidents
-            if incident.certain and incident.taken and incident.taken > self.now - timedelta(days=4)
+            if incident.certain and incident.taken_out_time and incident.taken_out_time > self.now - timedelta(days=4)
         ]
         self.fleet.report(name, *off_the_bus((self.now - NOW).total_seconds(), ""))
         rulings = self._step()
@@ -436,7 +436,7 @@ class Alarms(RuleBasedStateMachine):
     def _open(self, name: str) -> HealthIncident | None:
         incidents = self.fleet.healths[name].status.incidents
         last = incidents[-1] if incidents else None
-        return last if last is not None and last.cleared is None and last.taken is not None else None
+        return last if last is not None and last.cleared_time is None and last.taken_out_time is not None else None
 
     @invariant()
     def no_budget_is_exceeded(self) -> None:

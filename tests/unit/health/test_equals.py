@@ -93,11 +93,11 @@ def test_machines_that_are_gone_are_no_equals() -> None:
             "nvidia.com/gpu H200/DGXH200/H200",
         ),
         ({}, {}, ""),
-        ({TYPE: "p5"}, {"gpus_seen": 0}, ""),
+        ({TYPE: "p5"}, {"gpus_expected": 0}, ""),
     ],
 )
 def test_which_machines_were_built_alike(labels: dict[str, str], changes: dict[str, Any], wanted: str) -> None:
-    told = agent(**{"gpu_model": "H200", "gpus_seen": 8, **changes})
+    told = agent(**{"gpu_model": "H200", "gpus_expected": 8, **changes})
     assert kind_of(node(labels=labels), told, "nvidia.com/gpu") == wanted
 
 

@@ -34,12 +34,12 @@ def record(*, spec: NodeHealthSpec | None = None, age_days: float = 400, **statu
 
 def incident(days: float) -> HealthIncident:
     return HealthIncident(
-        time=after(-days * DAY), state=VerdictState.UNHEALTHY, reason="Xid79", taken=after(-days * DAY)
+        time=after(-days * DAY), state=VerdictState.UNHEALTHY, reason="Xid79", taken_out_time=after(-days * DAY)
     )
 
 
 def cordon(decision: Decision) -> NodeHealthSpec:
-    return NodeHealthSpec(human=HumanDecision(decision=decision, reason="x", time=after(-300 * DAY)))
+    return NodeHealthSpec(override=HumanDecision(decision=decision, reason="x", time=after(-300 * DAY)))
 
 
 @pytest.mark.parametrize(

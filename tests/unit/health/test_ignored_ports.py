@@ -90,9 +90,9 @@ def agent(up: int, had: int, more: tuple[str, ...] = (), seen: int | None = None
     names = [f"mlx5_{number}/1" for number in range(8)]
     return AgentStatus(
         ports=up,
-        ports_seen=had + len(more) if seen is None else seen,
+        ports_expected=had + len(more) if seen is None else seen,
         ports_up=names[:up],
-        ports_had=[*names[:had], *more],
+        ports_expected_up=[*names[:had], *more],
     )
 
 

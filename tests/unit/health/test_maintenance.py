@@ -33,14 +33,14 @@ from muster.health.story import effect_text, tell
 from muster.world.fleet import Leave
 from muster.world.views import NodeView
 
-CLOSED, LEAVING, IN = MaintenanceStage.CLOSED, MaintenanceStage.LEAVING, MaintenanceStage.WITHIN
+CLOSED, LEAVING, IN = MaintenanceStage.CLOSED, MaintenanceStage.EVACUATING, MaintenanceStage.IN_PROGRESS
 HOUR = 3600.0
 SILENT = Silence(None, "it has no Pod")
 STARTS, ENDS = 2 * HOUR, 4 * HOUR  # of the one window; closed an hour before, left half an hour before
 
 
 def window(name: str = "rack-7", starts: float = STARTS, ends: float = ENDS, **nodes: Any) -> dict[str, Any]:
-    return {"name": name, "starts": after(starts), "ends": after(ends), "nodes": nodes or {"names": ["node-1"]}}
+    return {"name": name, "startTime": after(starts), "endTime": after(ends), "nodes": nodes or {"names": ["node-1"]}}
 
 
 def policy(*windows: dict[str, Any], **more: Any) -> FleetPolicySpec:
@@ -135,7 +135,7 @@ class TestStages:
         windows = Windows.of(policy(*following).maintenance)
         word, _ = windows.about(node(), after(STARTS))
         assert word is not None
-        assert (word.told.window, word.told.ends) == ("rack-7", after(ENDS + 2 * HOUR))
+        assert (word.told.window, word.told.end_time) == ("rack-7", after(ENDS + 2 * HOUR))
         word, _ = windows.about(node(), after(ENDS))
         assert word is not None
         assert (word.told.window, word.stage, word.gone_by) == ("b", CLOSED, None)
@@ -146,7 +146,7 @@ class TestStages:
 
     def test_the_time_in_which_jobs_leave_is_never_open_to_new_ones(self) -> None:
         # The API server refuses that; an object from before the rule existed is read all the same.
-        windows = Windows.of(policy(window(), noNewWorkSeconds=60, leaveSeconds=1800).maintenance)
+        windows = Windows.of(policy(window(), closeBeforeSeconds=60, evacuateBeforeSeconds=1800).maintenance)
         word, _ = windows.about(node(), after(1.5 * HOUR))
         assert word is not None
         assert word.stage is LEAVING
@@ -169,7 +169,7 @@ class TestVerdict:
         assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, WITHIN)
         assert verdict.only_planned
         assert verdict.maintenance is not None
-        assert verdict.maintenance.stage is MaintenanceStage.WITHIN
+        assert verdict.maintenance.stage is MaintenanceStage.IN_PROGRESS
         assert node_fault(verdict) == ""
         assert verdict.taken(after(STARTS)).offences.score == "0"
         assert verdict.recommended_action == "None"
@@ -354,8 +354,8 @@ def test_many_windows_that_overlap_are_told_once_each() -> None:
 def test_times_have_a_zone() -> None:
     at = datetime(2026, 1, 31, 8, tzinfo=UTC) + timedelta(0)
     found = MaintenancePolicy.model_validate(
-        {"windows": [{**window(), "starts": "2026-01-31T09:00:00+01:00", "ends": "2026-01-31T10:00:00Z"}]}
+        {"windows": [{**window(), "startTime": "2026-01-31T09:00:00+01:00", "endTime": "2026-01-31T10:00:00Z"}]}
     )
-    assert found.windows[0].starts == at
+    assert found.windows[0].start_time == at
     with pytest.raises(ValueError, match="a time needs a zone"):
-        MaintenancePolicy.model_validate({"windows": [{**window(), "starts": "2026-01-31T09:00:00"}]})
+        MaintenancePolicy.model_validate({"windows": [{**window(), "startTime": "2026-01-31T09:00:00"}]})

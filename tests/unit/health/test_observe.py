@@ -38,8 +38,8 @@ NPD_BAD = ConditionView("KernelDeadlock", "True", "DockerHung", "hung", after(-6
 REPAIRS = {"sagemaker.amazonaws.com/node-health-status": "UnschedulablePendingReboot"}
 _RULE = {"name": "burnt", "label": {"key": "x/burnt"}, "severity": "Fatal", "action": "Replace"}
 
-AGENT_OBSERVED = {"sources": [{"name": "agent", "observe": True}]}
-XID_OBSERVED = {"observe": ["Xid79"]}
+AGENT_OBSERVED = {"sources": [{"name": "agent", "observeOnly": True}]}
+XID_OBSERVED = {"observedReasons": ["Xid79"]}
 
 
 def judged(health: NodeHealth, at: float = 0, policy: dict[str, Any] | None = None, **changes: Any) -> Verdict:
@@ -61,7 +61,7 @@ class TestNothingFollows:
             pytest.param(XID_OBSERVED, sick(XID_79), {}, "Xid79", "Unhealthy", id="a reason"),
             pytest.param(AGENT_OBSERVED, sick(XID_79), {}, "Xid79", "Unhealthy", id="the agent"),
             pytest.param(
-                {"sources": [{"name": "npd", "observe": True}]},
+                {"sources": [{"name": "npd", "observeOnly": True}]},
                 healthy(),
                 {"facts": facts(conditions=[NPD_BAD])},
                 "DockerHung",
@@ -69,7 +69,7 @@ class TestNothingFollows:
                 id="a condition",
             ),
             pytest.param(
-                {"sources": [{"name": "hyperpod", "observe": True}]},
+                {"sources": [{"name": "hyperpod", "observeOnly": True}]},
                 healthy(),
                 {"facts": facts(labels=REPAIRS)},
                 "HyperPodRepairs",
@@ -77,7 +77,7 @@ class TestNothingFollows:
                 id="somebody's repair",
             ),
             pytest.param(
-                {"rules": [_RULE | {"observe": True}]},
+                {"rules": [_RULE | {"observeOnly": True}]},
                 healthy(),
                 {"facts": facts(labels={"x/burnt": "yes"})},
                 "MarkedByRule",
@@ -85,7 +85,7 @@ class TestNothingFollows:
                 id="a rule",
             ),
             pytest.param(
-                {"sources": [{"name": "burn-in", "observe": True}]},
+                {"sources": [{"name": "burn-in", "observeOnly": True}]},
                 healthy(),
                 {"burn_ins": [BurnInWord("boot-1", "gemm", "slow", NOW)]},
                 "BurnInFailed",
@@ -93,7 +93,7 @@ class TestNothingFollows:
                 id="a burn-in",
             ),
             pytest.param(
-                {"observe": ["AgentSilent"]},
+                {"observedReasons": ["AgentSilent"]},
                 healthy(),
                 {"silence": Silence(Severity.DEGRADED, "silent")},
                 "AgentSilent",
@@ -105,7 +105,7 @@ class TestNothingFollows:
     def test_of_what_is_observed(
         self, policy: dict[str, Any], health: NodeHealth, changes: dict[str, Any], reason: str, state: str
     ) -> None:
-        without = judged(health, policy=policy | {"sources": [], "observe": [], "rules": [_RULE]}, **changes)
+        without = judged(health, policy=policy | {"sources": [], "observedReasons": [], "rules": [_RULE]}, **changes)
         assert (without.state, without.reason) == (state, reason)
         verdict = judged(health, policy=policy, **changes)
         assert (verdict.state, verdict.reason, verdict.incidents) == (VerdictState.HEALTHY, "", ())
@@ -125,7 +125,7 @@ class TestNothingFollows:
     def test_also_where_nobody_else_says_anything(self) -> None:
         verdict = judged(
             NodeHealth(metadata=healthy().metadata),
-            policy={"sources": [{"name": "npd", "observe": True}]},
+            policy={"sources": [{"name": "npd", "observeOnly": True}]},
             facts=facts(conditions=[NPD_BAD]),
         )
         assert verdict.state is VerdictState.HEALTHY
@@ -137,7 +137,7 @@ class TestNothingFollows:
             for team in ("a", "b")
         ]
         assert judged(healthy(), words=words).wants_check
-        for policy in ({"sources": [{"name": "jobs", "observe": True}]}, {"observe": ["CheckRequested"]}):
+        for policy in ({"sources": [{"name": "jobs", "observeOnly": True}]}, {"observedReasons": ["CheckRequested"]}):
             verdict = judged(healthy(), policy=policy, words=words)
             assert (verdict.wants_check, verdict.followed, doubt(verdict)) == (False, None, None)
             assert verdict.wake is not None
@@ -154,7 +154,7 @@ class TestNothingFollows:
         assert "Xid79" not in told(verdict)
 
     def test_and_no_budget_is_used_by_a_whole_fleet(self) -> None:
-        fleet = Stored.of(20, rules(enforcement="Nodes", observe=["Xid79"]))
+        fleet = Stored.of(20, rules(enforcement="Nodes", observedReasons=["Xid79"]))
         for name in [*fleet.healths][:15]:
             fleet.report(name, XID_79)
         fleet.report("node-0019", PORT_DOWN)
@@ -165,7 +165,7 @@ class TestNothingFollows:
         assert not any(effects[name].avoid for name in effects if name != "node-0019")
 
     def test_what_people_and_repairs_say_is_never_observed(self) -> None:
-        policy = {"observe": ["RepairRequested", "RepairInProgress", "RepairFailed", "Cordoned"]}
+        policy = {"observedReasons": ["RepairRequested", "RepairInProgress", "RepairFailed", "Cordoned"]}
         held = judged(healthy(), policy=policy, repair=RepairWord(Stage.IN_PROGRESS, "Reboot"))
         assert held.out
         assert held.handed_over
@@ -181,11 +181,11 @@ class TestChanges:
         verdict = judged(self.taken(), 60, XID_OBSERVED, profile="Quick")
         assert verdict.state is VerdictState.HEALTHY
         [incident] = verdict.incidents
-        assert (incident.cleared, incident.cleared_by) == (after(60), "the FleetPolicy only observes Xid79 now")
+        assert (incident.cleared_time, incident.cleared_by) == (after(60), "the FleetPolicy only observes Xid79 now")
 
     def test_one_that_somebody_has_worked_on_is_proved_first(self) -> None:
         health = self.taken()
-        last = health.status.incidents[-1].model_copy(update={"worked_on": after(10)})
+        last = health.status.incidents[-1].model_copy(update={"repair_ended_time": after(10)})
         health = health.model_copy(update={"status": health.status.model_copy(update={"incidents": [last]})})
         assert judged(health, 600, XID_OBSERVED, profile="Quick").reason == "RepairNotVerified"
         seen = facts(boot_id="boot-1")
@@ -204,7 +204,7 @@ class TestChanges:
         verdict = judged(observed, 120)
         assert verdict.state is VerdictState.UNHEALTHY
         assert verdict.open_incident is not None
-        assert (verdict.open_incident.time, verdict.open_incident.taken) == (after(120), None)
+        assert (verdict.open_incident.time, verdict.open_incident.taken_out_time) == (after(120), None)
         assert [finding.observed for finding in verdict.findings] == [False]
 
     def test_a_finding_that_only_a_boot_ends_is_kept_while_it_is_observed(self) -> None:
@@ -261,7 +261,7 @@ class TestTold:
 
     def test_to_whom_it_would_be_left(self) -> None:
         verdict = judged(
-            healthy(), policy={"sources": [{"name": "hyperpod", "observe": True}]}, facts=facts(labels=REPAIRS)
+            healthy(), policy={"sources": [{"name": "hyperpod", "observeOnly": True}]}, facts=facts(labels=REPAIRS)
         )
         assert verdict.would is not None
         assert (verdict.would.in_charge, verdict.would.leave) == ("hyperpod", Leave.AFTER_CHECKPOINT)
@@ -299,7 +299,7 @@ class TestNames:
         ],
     )
     def test_one_that_is_never_given_is_told(self, reason: str, says: str) -> None:
-        [problem] = rules(observe=[reason]).problems
+        [problem] = rules(observedReasons=[reason]).problems
         assert says in problem
         assert reason in problem
 
@@ -315,9 +315,11 @@ class TestNames:
             "BurnInFailed",
             "CheckRequested",
         ]
-        assert rules(observe=list(dict.fromkeys([*fixed, *conditions, *own]))[:64]).problems == ()
+        assert rules(observedReasons=list(dict.fromkeys([*fixed, *conditions, *own]))[:64]).problems == ()
 
     def test_the_rules_of_a_policy_are_told_apart(self) -> None:
-        policy = rules(rules=[_RULE | {"observe": True}, {"name": "b", "label": {"key": "x/b"}, "severity": "Fatal"}])
+        policy = rules(
+            rules=[_RULE | {"observeOnly": True}, {"name": "b", "label": {"key": "x/b"}, "severity": "Fatal"}]
+        )
         marks, _ = policy.signs(facts(labels={"x/burnt": "1", "x/b": "1"}), {}, NOW + timedelta(seconds=1))
         assert {sign.source: policy.observes(sign) for sign in marks} == {"rule/burnt": True, "rule/b": False}

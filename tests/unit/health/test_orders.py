@@ -56,7 +56,7 @@ def test_who_is_sick_comes_first_and_who_was_not_judged_and_is_well_is_left_alon
     assert breaker.held == 1  # one of four at a time
     taken = next(order for order in orders if order.ruling.charge)
     assert taken.verdict.open_incident is not None
-    assert taken.verdict.open_incident.taken == NOW
+    assert taken.verdict.open_incident.taken_out_time == NOW
     assert taken.effect.leave is Leave.NOW
 
 

@@ -75,7 +75,7 @@ def test_it_is_left_also_where_nothing_is_done_about_faults() -> None:
 
 
 def test_a_source_that_is_only_observed_moves_nobody() -> None:
-    observing = rules(sources=[{"name": "karpenter", "observe": True}])
+    observing = rules(sources=[{"name": "karpenter", "observeOnly": True}])
     seen = assess(facts(taints=(KARPENTER,)), healthy(), observing, NOW)
     assert (seen.removal, seen.out) == (None, False)
 

@@ -108,7 +108,7 @@ class TestPlan:
         cases = {name: case(name, incident=after(at)) for name, at in (("a", 3), ("b", 1), ("c", 2), ("d", 0))}
         cases["a"] = replace(cases["a"], held=True)
         there = {"d": request(Stage.IN_PROGRESS), "e": request(Stage.DONE)}
-        found = plan(cases, there, ALL.model_copy(update={"at_once": 3}), {})
+        found = plan(cases, there, ALL.model_copy(update={"max_concurrent": 3}), {})
         assert (found.creates, found.holds) == (("a",), ("b",))
 
     def test_a_node_that_rests_is_not_asked_for(self) -> None:
@@ -125,7 +125,7 @@ class TestPlan:
         spec = case(reason=verdict.reason, message=verdict.message, findings=verdict.findings).spec()
         body = {"metadata": {"name": "a"}, "spec": spec.to_json()}
         again = RepairRequest.model_validate(body).spec
-        assert (again.node, again.action, again.incident, again.reason) == ("a", REBOOT, after(0), "Xid79")
+        assert (again.node, again.action, again.incident_time, again.reason) == ("a", REBOOT, after(0), "Xid79")
         assert [each.reason for each in again.evidence] == ["Xid79"]
 
 
@@ -139,7 +139,7 @@ def judged(
 def lived(health: NodeHealth, at: float, repair: RepairWord | None = None, **more: Any) -> NodeHealth:
     """The object after a look."""
     verdict = judged(health, at, repair, **more)
-    if verdict.open_incident and verdict.open_incident.taken is None:
+    if verdict.open_incident and verdict.open_incident.taken_out_time is None:
         verdict = verdict.taken(after(at))
     return written(health, verdict)
 
@@ -198,7 +198,7 @@ class TestVerdict:
     )
     def test_the_end_of_a_repair_alone_lets_nobody_back(self, repair: RepairWord | None) -> None:
         health = lived(in_repair(), 30, repair)
-        assert health.status.incidents[-1].worked_on == after(30)
+        assert health.status.incidents[-1].repair_ended_time == after(30)
         verdict = judged(health, 30 + LOOK_SECONDS - 1, None)
         assert (verdict.state, reasons(verdict)) == (VerdictState.DEGRADED, ["RepairNotVerified"])
         assert verdict.wake == after(30 + LOOK_SECONDS)
@@ -263,7 +263,7 @@ class TestVerdict:
     def test_a_clock_that_was_far_ahead_holds_nobody_for_ever(self) -> None:
         health = lived(in_repair(20), 90 * 86400, word(Stage.DONE))
         health = lived(health, 100, word(Stage.DONE))
-        assert health.status.incidents[-1].worked_on == after(100)
+        assert health.status.incidents[-1].repair_ended_time == after(100)
         assert judged(health, 100 + LOOK_SECONDS, word(Stage.DONE)).state is VerdictState.HEALTHY
 
     def test_its_mark_is_on_record_however_much_stands_against_it(self) -> None:

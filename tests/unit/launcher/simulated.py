@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from muster.node.launcher.environment import Settings
-from muster.node.launcher.marker import Marker, Standing
+from muster.node.launcher.fence_file import FenceFile, Standing
 from muster.node.launcher.matcher import Matcher, Printed
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
@@ -254,7 +254,7 @@ class Replica:
 
 
 class Storage:
-    """The marker as one worker sees it; a look takes a moment, or never ends."""
+    """The fence file as one worker sees it; a look takes a moment, or never ends."""
 
     path = "/checkpoints/.muster-gang"
     pids: frozenset[int] = frozenset()
@@ -278,8 +278,8 @@ class Storage:
             if self._worker.index in world.unmounted:
                 self._found = Standing(attempt, "its own" if attempt else "")
             else:
-                world.marker = max(world.marker, attempt)
-                self._found = Standing(world.marker, "lineage" if world.marker else "")
+                world.fence_file = max(world.fence_file, attempt)
+                self._found = Standing(world.fence_file, "id" if world.fence_file else "")
             self._worker.turn_at(world.clock.now)
 
     def take(self) -> Standing | None:
@@ -305,14 +305,14 @@ class Worker:
         self.datagrams = Datagrams(world, index)
         self.reporter = Reporter(self)
         self.peers = Peers(self.datagrams, "gang", world.random.randbytes)  # type: ignore[arg-type]
-        self.marker = Marker(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
+        self.fence_file = FenceFile(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
         settings = Settings("", 0, "", "", "", address(index), index, "", gang="gang", fence_seconds=world.base_seconds)
         self.supervisor = Supervisor(
             settings,
             Host(self),  # type: ignore[arg-type]
             self.reporter,  # type: ignore[arg-type]
             self.peers,
-            self.marker,
+            self.fence_file,
             Scanner("", 2.0, 10.0),
             Matcher("", lambda _text: None),
             lambda _text: None,
@@ -370,7 +370,7 @@ class World:
         self.steps = 0
         self.makes_steps = True
         self.cuts: set[tuple[int, int]] = set()
-        self.has_storage, self.storage_stalls, self.marker = has_storage, False, 0
+        self.has_storage, self.storage_stalls, self.fence_file = has_storage, False, 0
         self.unmounted: frozenset[int] = frozenset()  # workers in whose pods the volume is missing
         self.last_heard: dict[int, float] = {}  # when the newest report of each worker came
         self.slow_answers: dict[int, float] = {}  # worker -> for how long an answer is on its way to it
@@ -391,7 +391,7 @@ class World:
                 self.attempt,
                 poll_seconds=self.pace_seconds,
                 hold_seconds=self.pace_seconds,
-                claim=self.claims and index == 0,
+                writes_fence_file=self.claims and index == 0,
             )
         neighbours = sorted({(index + distance) % self.size for distance in peer_distances(self.size)} - {index})
         return Directive(

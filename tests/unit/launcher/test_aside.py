@@ -12,7 +12,7 @@ from muster.protocol.messages import IDLE, RUN, RUNNING, WAIT, Directive
 
 
 def order(attempt=1, **more):
-    return Directive(WAIT, attempt=attempt, aside="/c/step-10", **more)
+    return Directive(WAIT, attempt=attempt, move_incomplete_beyond="/c/step-10", **more)
 
 
 class Child:
@@ -72,15 +72,15 @@ def test_what_is_ordered_is_done_once_and_told_once_the_child_is_gone():
 
 def test_without_an_order_nothing_begins():
     stage = Stage()
-    for directive in (None, Directive(WAIT, attempt=1), Directive(RUN, attempt=1, aside="/c/step-10")):
+    for directive in (None, Directive(WAIT, attempt=1), Directive(RUN, attempt=1, move_incomplete_beyond="/c/step-10")):
         stage.aside.turn(0.0, {}, directive)
     assert stage.children == []
 
 
 def test_the_history_that_counts_is_handed_on():
     stage = Stage()
-    stage.aside.turn(0.0, {}, order(lineage_step=5, disowned="9:1"))
-    assert stage.asked == [{"path": "/c/step-10", "lineage": [5, "9:1", False]}]
+    stage.aside.turn(0.0, {}, order(branch_step=5, excluded_checkpoints="9:1"))
+    assert stage.asked == [{"path": "/c/step-10", "branch": [5, "9:1", False]}]
 
 
 def test_a_child_that_hangs_is_killed_and_not_told_as_done_before_it_is_gone():
@@ -140,10 +140,10 @@ def test_the_shipped_child_moves_before_the_ranks_start(coordinator, run_python,
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(directory))
     coordinator.wait_to_run(1)
     first = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
-    assert (first.aside_attempt, (directory / "step-20").is_dir()) == (0, True)
-    coordinator.wait_to_run(1, aside=str(directory / "step-10"))
-    report = coordinator.wait_for(lambda r: r.aside_attempt == 1)
-    assert (report.state, report.aside, report.aside_error) == (IDLE, "step-20 moved to .muster-aside", "")
-    assert [each.name for each in (directory / ".muster-aside").iterdir()] == ["step-20"]
+    assert (first.moved_attempt, (directory / "step-20").is_dir()) == (0, True)
+    coordinator.wait_to_run(1, move_incomplete_beyond=str(directory / "step-10"))
+    report = coordinator.wait_for(lambda r: r.moved_attempt == 1)
+    assert (report.state, report.moved, report.moved_error) == (IDLE, "step-20 moved to .muster-incomplete", "")
+    assert [each.name for each in (directory / ".muster-incomplete").iterdir()] == ["step-20"]
     coordinator.run(1)
     coordinator.wait_for(lambda r: r.state == RUNNING)

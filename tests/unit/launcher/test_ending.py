@@ -13,7 +13,7 @@ from muster.node.launcher import reclaim
 from muster.node.launcher.environment import OWN_SHARED_MEMORY
 from muster.node.launcher.host import Host, Wakeup
 from muster.node.launcher.reclaim import descendants
-from muster.protocol.messages import EXITED, IDLE, LEAVING, RUNNING
+from muster.protocol.messages import EXITED, IDLE, RUNNING, TERMINATING
 
 DAEMON = """
 import os, signal, sys, time
@@ -93,7 +93,7 @@ def test_sigterm_ends_the_ranks_and_the_launcher(coordinator, run_python, tmp_pa
     assert launcher.wait() == 128 + signal.SIGTERM
     assert not any(alive(pid) for pid in pids)
     report = coordinator.latest
-    assert report.state == LEAVING
+    assert report.state == TERMINATING
     assert [(rank.alive, rank.ended_by_launcher) for rank in report.ranks] == [(False, True)]
 
 

@@ -17,7 +17,7 @@ HELD = [20, "/local/step-20", 1, "Manifest"]
 
 
 def order(attempt=2, listing=None, share="0/2x1"):
-    return Directive(WAIT, attempt=attempt, listing=listing, local_share=share)
+    return Directive(WAIT, attempt=attempt, listing_round=listing, local_share=share)
 
 
 class Stage:
@@ -57,7 +57,7 @@ def test_it_is_looked_anew_for_each_attempt_and_each_listing():
     for now, directive in enumerate((order(2), order(2, 1), order(3))):
         stage.local.turn(float(now), {}, directive)
         stage.answer(now + 0.5, directive, held=[])
-        assert stage.told() == ((directive.attempt, directive.listing or 0), (), "")
+        assert stage.told() == ((directive.attempt, directive.listing_round or 0), (), "")
     assert len(stage.children) == 3
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.protocol.messages import EXIT, EXITED, IDLE, LEAVING, RUNNING
+from muster.protocol.messages import EXIT, EXITED, IDLE, RUNNING, TERMINATING
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
 STEPS_TO_FILE = """
@@ -34,7 +34,7 @@ def test_waits_then_runs_then_exits_with_the_code_it_is_told(coordinator, run_py
     assert (report.attempt, [(k.rank, k.exit_code, k.signal, k.tail) for k in report.ranks]) == (1, [(0, 0, None, "")])
     coordinator.set(kind=EXIT, attempt=1, exit_code=7, reason="all ranks have finished")
     assert launcher.wait() == 7
-    assert coordinator.latest.state == LEAVING
+    assert coordinator.latest.state == TERMINATING
     assert launcher.text == "hello from the rank\n"
     assert "muster: attempt 1: rank 0 of 1 starting, from scratch\n" in launcher.error_text
     assert "muster: exiting with code 7: all ranks have finished\n" in launcher.error_text

@@ -106,8 +106,8 @@ def test_what_was_there_when_the_attempt_began_was_not_saved_by_it():
 
 def test_what_is_not_judged_is_left_as_it_is():
     found, now = stepped(25)
-    told = found.told([report(20, judged=False, torn=True), report(10)], now, STEP_SECONDS)
-    assert told[0] == report(20, judged=False, torn=True)
+    told = found.told([report(20, verified=False, incomplete=True), report(10)], now, STEP_SECONDS)
+    assert told[0] == report(20, verified=False, incomplete=True)
 
 
 def test_memory_is_bounded_and_still_tells_about_when_a_step_ended(monkeypatch):

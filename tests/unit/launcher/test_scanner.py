@@ -27,7 +27,7 @@ REQUEST = {
     "thorough": True,
     "judges": True,
     "stamps": False,
-    "lineage": None,
+    "branch": None,
     "wish": "",
     "wishDirectory": "",
 }
@@ -65,7 +65,7 @@ def finished(scanner, now):
 
 
 def seen(result):
-    return [(checkpoint.step, checkpoint.judged) for checkpoint in result.checkpoints]
+    return [(checkpoint.step, checkpoint.verified) for checkpoint in result.checkpoints]
 
 
 @pytest.fixture
@@ -140,7 +140,9 @@ class TestShippedChild:
         scanner = scanners()
         scanner.scan_for(1)
         assert seen(finished(scanner, now=100.0)) == [(20, True), (10, True)]
-        scanner.follow(Directive(WAIT, attempt=1, lineage_step=10, disowned=f"20:{marker.stat().st_mtime_ns}"))
+        scanner.follow(
+            Directive(WAIT, attempt=1, branch_step=10, excluded_checkpoints=f"20:{marker.stat().st_mtime_ns}")
+        )
         result = finished(scanner, now=100.1)  # at once
         assert (result.attempt, seen(result)) == (1, [(10, True)])
 
@@ -152,7 +154,7 @@ class TestShippedChild:
         scanner.scan_for(1)
         result = finished(scanner, now=100.0)
         assert result.stamps == "30:30000000000,20:20000000000,10:10000000000"
-        told = Directive(WAIT, attempt=1, lineage_step=10, disowned="30:30000000000")
+        told = Directive(WAIT, attempt=1, branch_step=10, excluded_checkpoints="30:30000000000")
         scanner.follow(told)
         result = finished(scanner, now=100.1)
         assert seen(result) == [(20, True), (10, True)]
@@ -166,7 +168,7 @@ class TestShippedChild:
         scanner = scanners()
         scanner.scan_for(1)
         finished(scanner, now=100.0)
-        told = Directive(WAIT, attempt=1, lineage_step=30, disowned="20:20000000000", lineage_shut=True)
+        told = Directive(WAIT, attempt=1, branch_step=30, excluded_checkpoints="20:20000000000", branch_frozen=True)
         scanner.follow(told)
         assert seen(finished(scanner, now=100.1)) == [(30, True), (10, True)]
 
@@ -177,7 +179,7 @@ class TestShippedChild:
         scanner.scan_for(1)
         newest = [(step, True) for step in range(100, 20, -10)]
         assert seen(finished(scanner, now=100.0)) == newest
-        scanner.follow(Directive(WAIT, attempt=1, wish="10"))
+        scanner.follow(Directive(WAIT, attempt=1, requested_resume="10"))
         result = finished(scanner, now=100.1)
         assert (result.attempt, seen(result)) == (1, [*newest, (10, True)])
 
@@ -187,13 +189,13 @@ class TestShippedChild:
         spoil(tmp_path / "other" / "step-300" / "muster-checkpoint.json")
         write_checkpoint(tmp_path / "ckpt", 10)
         scanner = scanners()
-        scanner.follow(Directive(WAIT, attempt=1, wish="100", wish_directory=str(tmp_path / "other")))
+        scanner.follow(Directive(WAIT, attempt=1, requested_resume="100", requested_directory=str(tmp_path / "other")))
         scanner.scan_for(1)
         result = finished(scanner, now=100.0)
         assert (result.attempt, seen(result)) == (1, [(10, True)])
-        assert [(c.step, c.judged) for c in result.elsewhere] == [(200, True), (100, True)]
+        assert [(c.step, c.verified) for c in result.elsewhere] == [(200, True), (100, True)]
         assert (result.elsewhere_error, result.elsewhere[0].format) == ("", "Manifest")
-        scanner.follow(Directive(WAIT, attempt=1, wish="", wish_directory=str(tmp_path / "nowhere")))
+        scanner.follow(Directive(WAIT, attempt=1, requested_resume="", requested_directory=str(tmp_path / "nowhere")))
         result = finished(scanner, now=100.1)
         assert (result.attempt, seen(result), result.elsewhere) == (1, [(10, True)], ())
         assert "nowhere does not exist" in result.elsewhere_error
@@ -201,18 +203,18 @@ class TestShippedChild:
     def test_who_is_to_judge_from_now_on_does_so_at_once(self, scanners, tmp_path):
         write_checkpoint(tmp_path / "ckpt", 10)
         scanner = scanners()
-        scanner.follow(Directive(WAIT, attempt=1, scans=False))
+        scanner.follow(Directive(WAIT, attempt=1, verifies=False))
         scanner.scan_for(1)
         result = finished(scanner, now=100.0)
         assert (seen(result), result.stamps) == ([(10, False)], None)
-        scanner.follow(Directive(WAIT, attempt=1, scans=True))
+        scanner.follow(Directive(WAIT, attempt=1, verifies=True))
         result = finished(scanner, now=100.1)
         assert (result.attempt, seen(result)) == (1, [(10, True)])
 
     def test_who_does_not_judge_tells_what_there_is(self, scanners, tmp_path):
         write_checkpoint(tmp_path / "ckpt", 10)
         scanner = scanners()
-        scanner.follow(Directive(WAIT, attempt=1, scans=False))
+        scanner.follow(Directive(WAIT, attempt=1, verifies=False))
         assert scanner.next_at() is None
         scanner.scan_for(1)
         result = finished(scanner, now=100.0)
@@ -386,7 +388,7 @@ class TestPlayedChild:
         assert child.killed == [signal.SIGKILL]
 
     def test_who_does_not_judge_looks_while_it_waits_and_not_while_ranks_run(self, scanner, child):
-        scanner.follow(Directive(WAIT, attempt=1, scans=False))
+        scanner.follow(Directive(WAIT, attempt=1, verifies=False))
         scanner.scan_for(1)
         scanner.turn(100.0, {})
         child.tell(1, [(30, False)], settled=False, done=True)
@@ -469,7 +471,7 @@ class TestStore:
 
     def test_another_directory_that_cannot_be_seen_makes_the_pauses_grow_too(self, child):
         scanner = Scanner("/c", PERIOD_SECONDS, DEADLINE_SECONDS)
-        scanner.follow(Directive(WAIT, attempt=1, wish="", wish_directory="s3://b/base"))
+        scanner.follow(Directive(WAIT, attempt=1, requested_resume="", requested_directory="s3://b/base"))
         scanner.scan_for(1)
         now, pauses = 100.0, []
         for kind in (UNVERIFIED, UNVERIFIED_FOR_NOW, ""):
@@ -499,7 +501,7 @@ class TestWhichChild:
             return lambda *arguments: begun.append((kind, arguments)) or SimpleNamespace(write=len, descriptor=0, pid=0)
 
         scanner = Scanner(directory, PERIOD_SECONDS, DEADLINE_SECONDS, converse(False), converse(True))
-        scanner.follow(Directive(WAIT, attempt=1, wish="", wish_directory=elsewhere))
+        scanner.follow(Directive(WAIT, attempt=1, requested_resume="", requested_directory=elsewhere))
         scanner._ask(100.0)
         assert begun == [(sees_packages, ("--scan-on-request", directory))]
         assert (scanner.period_seconds, scanner.deadline_seconds) == (period, deadline)

@@ -50,35 +50,35 @@ def test_the_checkpoints_are_listed_anew_when_that_is_asked_for(coordinator, run
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="600")
     coordinator.wait_to_run(2)
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
-    assert (steps(report), report.listing) == ([10], 0)
+    assert (steps(report), report.listing_round) == ([10], 0)
     write_checkpoint(tmp_path / "ckpt", 20)
-    coordinator.wait_to_run(2, listing=1)
-    report = coordinator.wait_for(lambda r: r.listing == 1)
+    coordinator.wait_to_run(2, listing_round=1)
+    report = coordinator.wait_for(lambda r: r.listing_round == 1)
     assert (steps(report), report.checkpoints_scanned_for_attempt) == ([20, 10], 2)
     write_checkpoint(tmp_path / "ckpt", 30)
     coordinator.wait_to_run(2, reason="overtaken")
-    coordinator.wait_to_run(2, listing=2)
-    report = coordinator.wait_for(lambda r: r.listing != 1)
-    assert (steps(report), report.listing) == ([30, 20, 10], 2)
+    coordinator.wait_to_run(2, listing_round=2)
+    report = coordinator.wait_for(lambda r: r.listing_round != 1)
+    assert (steps(report), report.listing_round) == ([30, 20, 10], 2)
     coordinator.wait_to_run(3)
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 3)
-    assert report.listing == 0
+    assert report.listing_round == 0
 
 
 def test_a_launcher_that_comes_late_lists_once(coordinator, run_python, tmp_path):
     write_checkpoint(tmp_path / "ckpt", 10)
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="600")
-    coordinator.wait_to_run(2, listing=1)
+    coordinator.wait_to_run(2, listing_round=1)
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
-    assert (steps(report), report.listing) == ([10], 1)
+    assert (steps(report), report.listing_round) == ([10], 1)
 
 
 def test_without_a_directory_nothing_is_to_be_listed_anew_either(coordinator, run_python):
     run_python(HANG)
     coordinator.wait_to_run(2)
     coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
-    coordinator.wait_to_run(2, listing=1)
-    coordinator.wait_for(lambda r: r.listing == 1)
+    coordinator.wait_to_run(2, listing_round=1)
+    coordinator.wait_for(lambda r: r.listing_round == 1)
 
 
 def test_a_new_checkpoint_is_reported_while_ranks_run(coordinator, run_python, tmp_path):
@@ -97,15 +97,15 @@ def test_a_worker_that_does_not_judge_tells_what_is_there_and_looks_no_more_whil
     write_checkpoint(tmp_path / "ckpt", 10)
     (tmp_path / "ckpt/step-10/model.bin").write_bytes(b"torn")
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="0.05")
-    coordinator.wait_to_run(1, scans=False)
+    coordinator.wait_to_run(1, verifies=False)
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
     marker = (tmp_path / "ckpt/step-10/muster-checkpoint.json").stat()
-    told = [(c.step, c.judged, c.written_ns, c.format) for c in report.checkpoints]
+    told = [(c.step, c.verified, c.written_ns, c.format) for c in report.checkpoints]
     assert told == [(10, False, marker.st_mtime_ns, "Manifest")]
-    coordinator.run(1, scans=False)
+    coordinator.run(1, verifies=False)
     coordinator.wait_for(lambda r: r.state == RUNNING)
     write_checkpoint(tmp_path / "ckpt", 20)
-    coordinator.run(1, scans=True)
+    coordinator.run(1, verifies=True)
     coordinator.wait_for(lambda r: steps(r) == [20])
 
 
@@ -117,7 +117,7 @@ def test_another_history_is_left_out(coordinator, run_python, tmp_path):
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
     assert steps(report) == [30, 20, 10]
     beyond = ",".join(f"{each.step}:{each.written_ns}" for each in report.checkpoints if each.step > 10)
-    coordinator.wait_to_run(1, lineage_step=10, disowned=beyond)
+    coordinator.wait_to_run(1, branch_step=10, excluded_checkpoints=beyond)
     coordinator.wait_for(lambda r: steps(r) == [10])
     write_checkpoint(tmp_path / "ckpt", 20)
     # Two mounts may tell one file's time with a second's difference: what is written within it is the one of before.
@@ -135,7 +135,7 @@ def test_what_is_disowned_does_not_count_until_it_is_written_anew(coordinator, r
     coordinator.wait_to_run(1)
     report = coordinator.wait_for(lambda r: r.stamps)
     assert f"30:{ahead},20:" in report.stamps
-    coordinator.run(1, lineage_step=20, disowned=f"30:{ahead}")
+    coordinator.run(1, branch_step=20, excluded_checkpoints=f"30:{ahead}")
     report = coordinator.wait_for(lambda r: r.state == RUNNING and steps(r) == [20, 10])
     assert report.stamps is None
     write_checkpoint(tmp_path / "ckpt", 30)
@@ -266,10 +266,10 @@ def test_what_a_url_leads_to_is_seen_by_the_packages_of_the_image(coordinator, r
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=url, MUSTER_GANG="gang", PYTHONPATH=str(packages))
     coordinator.wait_to_run(1)
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
-    assert [(c.step, c.path, c.judged) for c in report.checkpoints] == [(10, f"{url}/step-10", True)]
+    assert [(c.step, c.path, c.verified) for c in report.checkpoints] == [(10, f"{url}/step-10", True)]
     coordinator.run(1, resume_path=f"{url}/step-10", resume_step=10)
     report = coordinator.wait_for(lambda r: r.state == RUNNING)
-    assert not report.reads_marker
+    assert not report.reads_fence_file
     assert [path.name for path in (tmp_path / "ckpt").iterdir()] == ["step-10"]
 
 
@@ -283,14 +283,16 @@ def test_another_job_may_save_to_a_store_or_not_as_this_one(coordinator, run_pyt
     coordinator.wait_to_run(1)
     coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
     there = f"{other}{tmp_path}/base"
-    coordinator.wait_to_run(1, wish="100", wish_directory=there)
-    report = coordinator.wait_for(lambda r: r.elsewhere and r.checkpoints and all(c.judged for c in r.checkpoints))
-    assert [(c.step, c.path, c.judged) for c in report.elsewhere] == [
+    coordinator.wait_to_run(1, requested_resume="100", requested_directory=there)
+    report = coordinator.wait_for(
+        lambda r: r.other_directory and r.checkpoints and all(c.verified for c in r.checkpoints)
+    )
+    assert [(c.step, c.path, c.verified) for c in report.other_directory] == [
         (200, f"{there}/step-200", True),
         (100, f"{there}/step-100", True),
     ]
-    assert (report.elsewhere_error, report.checkpoint_error) == ("", "")
-    assert [(c.step, c.judged) for c in report.checkpoints] == [(10, True)]
+    assert (report.other_directory_error, report.checkpoint_error) == ("", "")
+    assert [(c.step, c.verified) for c in report.checkpoints] == [(10, True)]
     coordinator.run(1, resume_path=f"{there}/step-100", resume_step=100)
     coordinator.wait_for(lambda r: r.state == RUNNING)
 
@@ -300,11 +302,13 @@ def test_another_job_in_a_store_that_nobody_can_open_is_told_and_the_own_directo
 ):
     write_checkpoint(tmp_path / "ckpt", 10)
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
-    coordinator.wait_to_run(1, wish="", wish_directory="wibble://bucket/base")
-    report = coordinator.wait_for(lambda r: r.elsewhere_error and any(c.judged for c in r.checkpoints))
-    assert report.elsewhere_error.startswith("unverified: wibble://bucket/base: fsspec in this image knows no scheme")
-    assert (report.elsewhere, report.checkpoint_error) == ((), "")
-    assert [(c.step, c.judged) for c in report.checkpoints] == [(10, True)]
+    coordinator.wait_to_run(1, requested_resume="", requested_directory="wibble://bucket/base")
+    report = coordinator.wait_for(lambda r: r.other_directory_error and any(c.verified for c in r.checkpoints))
+    assert report.other_directory_error.startswith(
+        "unverified: wibble://bucket/base: fsspec in this image knows no scheme"
+    )
+    assert (report.other_directory, report.checkpoint_error) == ((), "")
+    assert [(c.step, c.verified) for c in report.checkpoints] == [(10, True)]
 
 
 def test_a_url_that_nobody_can_open_is_told_and_holds_no_ranks(coordinator, run_python):
@@ -361,5 +365,5 @@ with open(os.path.join(target, "muster-checkpoint.json"), "w") as file:
     coordinator.wait_to_run(1)
     coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
     coordinator.run(1)
-    report = coordinator.wait_for(lambda r: r.state == EXITED and not r.lists_last)
+    report = coordinator.wait_for(lambda r: r.state == EXITED and not r.lists_after_end)
     assert steps(report)[0] == 4000

@@ -9,7 +9,18 @@ from typing import Any
 
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Go, Level, Member, Proof, Resume, UnfencedWorker
+from muster.api.gang import (
+    AttemptStart,
+    FaultClass,
+    Gang,
+    GangIncident,
+    GangSpec,
+    Level,
+    Member,
+    Proof,
+    Resume,
+    UnfencedWorker,
+)
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.pending import wanted
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -24,7 +35,7 @@ from muster.world.views import ContainerView, LauncherView, NodeView, PodView, R
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 BLOCK, RACK = "topology.muster.dev/block", "topology.muster.dev/rack"
 GPU = "nvidia.com/gpu"
-MARKER = "one-and-the-same"
+FENCE_FILE = "one-and-the-same"
 SETTINGS = WorkerSettings("launcher:1", "https://coordinator:8443", "coordinator", "PEM", GPU)
 
 
@@ -76,9 +87,9 @@ def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any
         started_age_seconds=60.0,
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
-        passes_news=True,
+        gossips=True,
         talking_age_seconds=3600.0,
-        marker_lineage=MARKER,
+        fence_file_id=FENCE_FILE,
     )
     return _seen(replace(view, **changes))
 
@@ -99,9 +110,9 @@ def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> L
         scanned_age_seconds=1.0,
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
-        passes_news=True,
+        gossips=True,
         talking_age_seconds=3600.0,
-        marker_lineage=MARKER,
+        fence_file_id=FENCE_FILE,
     )
     return _seen(replace(view, **changes))
 
@@ -178,11 +189,13 @@ class Scene:
             "level": Level.START,
             "reason": "Started",
             "members": members,
-            "go": Go(time=at(self.seconds - 50), master_address="10.0.0.1", master_port=20001, resume=point)
+            "start": AttemptStart(
+                time=at(self.seconds - 50), master_address="10.0.0.1", master_port=20001, resume=point
+            )
             if go
             else None,
             "checkpoint": point,
-            "passes_news": True,
+            "gossips": True,
         }
         self.record = GangSpec(**(values | changes))
         return self
@@ -265,7 +278,9 @@ class Scene:
         record = self.record
         if record is None:
             return {}
-        made = {g.pod_uid: g.fenced_time - timedelta(seconds=max(0, g.left_seconds)) for g in record.unfenced_workers}
+        made = {
+            g.pod_uid: g.fenced_time - timedelta(seconds=max(0, g.remaining_seconds)) for g in record.unfenced_workers
+        }
         fenced = {
             unfenced_worker.pod_uid
             for unfenced_worker in record.unfenced_workers
@@ -295,7 +310,7 @@ class Scene:
             "leader_age_seconds": 1000.0,
             "attempt_age_seconds": self._since(self.record.time) if self.record else 0.0,
             "pod_ages": {pod.uid: self._ages(pod) for pod in self.pod_views.values()},
-            "go_age_seconds": self._since(self.record.go.time) if self.record and self.record.go else 0.0,
+            "go_age_seconds": self._since(self.record.start.time) if self.record and self.record.start else 0.0,
             "unfenced_ages": self._unfenced_ages(),
             "template_verdict": TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         }
@@ -325,5 +340,5 @@ def in_queue(*worlds: JobWorld) -> list[JobWorld]:
 def an_unfenced_worker(uid: str, fenced_in_seconds: float, now: float = 100.0) -> UnfencedWorker:
     """A pod of before whose ranks may be alive until then."""
     return UnfencedWorker(
-        pod="job-old", pod_uid=uid, node="n0", fenced_time=at(now + fenced_in_seconds), left_seconds=30
+        pod="job-old", pod_uid=uid, node="n0", fenced_time=at(now + fenced_in_seconds), remaining_seconds=30
     )

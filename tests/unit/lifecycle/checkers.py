@@ -95,13 +95,13 @@ class Checker:
     def alone(self, order: CheckOrder) -> CheckAnswer:
         """The node's own probes."""
         if self.environment:
-            probes = (ProbeReport("gemm-bf16", "Environment", words=self.environment),)
+            probes = (ProbeReport("gemm-bf16", "Environment", message=self.environment),)
             return CheckAnswer(order.id, NODE, "Environment", probes=probes)
         self.hung_tests, self.slow_tests = self.hung_tests - 1, self.slow_tests - 1
         self.late_tests -= 1
         if self.late_tests >= 0 or (self.late_again and order.id.endswith("/again")):
             words = "the profile's 30 s are over"
-            late = (ProbeReport(name, "Late", words=words) for name in ("memory-pattern", "bit-exact"))
+            late = (ProbeReport(name, "Late", message=words) for name in ("memory-pattern", "bit-exact"))
             probes = (ProbeReport("gemm-bf16", "Result", self.tflops, "TFLOP/s"), *late)
             return CheckAnswer(order.id, NODE, "Late", probes=probes)
         if self.starved or self.hung_tests >= 0:
@@ -112,13 +112,13 @@ class Checker:
                 "bit-exact",
                 "Result",
                 wrong=self.wrong,
-                words="GPU 3: bits differ" if self.wrong else "",
+                message="GPU 3: bits differ" if self.wrong else "",
                 fingerprint=self.fingerprint,
             ),
         )
         if self.storage:
-            failed = ProbeReport("storage", "Result", wrong=True, words="/checkpoints: No space left on device")
-            late = ProbeReport("storage", "Late", words="it was still running when the profile's 30 s were over")
+            failed = ProbeReport("storage", "Result", wrong=True, message="/checkpoints: No space left on device")
+            late = ProbeReport("storage", "Late", message="it was still running when the profile's 30 s were over")
             how = {"full": failed, "hangs": ProbeReport("storage", "NoResult"), "late": late}
             probes = (*probes, how.get(self.storage, ProbeReport("storage", "Result", 3.0, "GB/s")))
         return CheckAnswer(order.id, NODE, "Result", probes=probes)
@@ -197,7 +197,7 @@ class Play:
                     this.peer,
                     gbps=0.0 if wrong else 0.1 if slow else 1.0,
                     transport=self.transport,
-                    words="8 words of the sums are wrong" if wrong else "",
+                    message="8 words of the sums are wrong" if wrong else "",
                 )
                 one.runs.append(this.id)
             moved = True
@@ -218,7 +218,7 @@ class Play:
             figures = {"gbps": self.whole_gbps + 0.1 * rank, "transport": "TCP"} if self.whole_gbps else {}
             if self.whole_is_wrong and rank == 1:
                 words, figures = "8 words of the sums are wrong", {}
-            checker.answers[order.id] = CheckAnswer(order.id, GANG, how, words=words, **figures)  # type: ignore[arg-type]
+            checker.answers[order.id] = CheckAnswer(order.id, GANG, how, message=words, **figures)  # type: ignore[arg-type]
             checker.runs.append(order.id)
         return True
 

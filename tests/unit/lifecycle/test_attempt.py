@@ -51,8 +51,8 @@ def recover(world: JobWorld) -> GangSpec:
 def test_with_nothing_missing_the_go_is_given() -> None:
     record = start(waiting())
     assert isinstance(record, GangSpec)
-    assert record.go is not None
-    assert record.go.master_address == "10.0.0.1"
+    assert record.start is not None
+    assert record.start.master_address == "10.0.0.1"
     assert [member.pod_uid for member in record.members] == ["pod-0-1", "pod-1-1", "pod-2-1"]
 
 
@@ -89,9 +89,9 @@ def test_it_resumes_from_what_is_complete_for_everybody() -> None:
     assert isinstance(record, Missing), "one of them does not see the newest"
     record = start(here.launcher(2, idle(2, checkpoints=((9, "/checkpoints/9"), (3, "/checkpoints/3")))))
     assert isinstance(record, GangSpec)
-    assert record.go is not None
-    assert record.go.resume is not None
-    assert (record.go.resume.step, record.go.resume.path) == (9, "/checkpoints/9")
+    assert record.start is not None
+    assert record.start.resume is not None
+    assert (record.start.resume.step, record.start.resume.path) == (9, "/checkpoints/9")
 
 
 class TestUnfencedWorkers:
@@ -219,9 +219,9 @@ def test_several_losses_are_one_attempt() -> None:
 def test_a_lost_pod_on_a_cordoned_node_moves() -> None:
     here = Scene(a_job()).fleet().gang().pods().all(running(1, 7)).pod(1, deleting=True).node("n1", unschedulable=True)
     record = recover(here.world())
-    moved = Member(index=1, rank=1, node="n3", incarnation=2, newcomer=True)
+    moved = Member(index=1, rank=1, node="n3", incarnation=2, is_replacement=True)
     assert (record.level, record.members[1]) == (Level.REPLACE, moved)
-    assert [member.newcomer for member in record.members] == [False, True, False]
+    assert [member.is_replacement for member in record.members] == [False, True, False]
     assert [(count.level, count.domains) for count in record.topology] == [("block", 1), ("rack", 2)]
 
 
@@ -284,7 +284,7 @@ def test_what_can_never_start_says_what_to_do(spec: dict[str, object], reason: s
 
 def test_a_job_with_more_nodes_than_the_policy_lets_one_have_is_stalled() -> None:
     scene = Scene(a_job(nodes=3)).fleet()
-    scene.fleet_changes["policy"] = FleetPolicySpec.model_validate({"jobs": {"nodes": 2}})
+    scene.fleet_changes["policy"] = FleetPolicySpec.model_validate({"jobLimits": {"nodes": 2}})
     plan = decide(scene.world(), SETTINGS)
     assert plan.status is not None
     assert (plan.status.state, plan.status.reason) == ("Stalled", "TooManyNodes")
@@ -347,24 +347,24 @@ def fallen(rank: int, tail: str = "ValueError", **changes: object) -> RankView:
     ],
 )
 def test_it_is_written_down_how_many_failed_by_themselves(ranks: dict[int, list[RankView]], others: int) -> None:
-    seen = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1, others=0)
+    seen = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1, other_workers=0)
     scene = Scene(a_job()).fleet().gang(2, incidents=[seen]).pods().all(running(2, step=3))
     for index, several in ranks.items():
         scene.launcher(index, running(2, step=3, rank=index, previous_attempt=1, previous_ranks=tuple(several)))
     world = scene.world()
     assert world.gang is not None
     (incident,) = records.settled(world, world.gang).incidents
-    assert (incident.node, incident.others, incident.settled) == ("n0", others, True)
+    assert (incident.node, incident.other_workers, incident.settled) == ("n0", others, True)
 
 
 def test_of_a_lone_worker_its_ranks_are_counted() -> None:
-    seen = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1, others=0)
+    seen = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1, other_workers=0)
     scene = Scene(a_job(nodes=1)).fleet().gang(2, incidents=[seen]).pods().all(running(2, step=3))
     several = tuple(fallen(rank) for rank in range(8))
     world = scene.launcher(0, running(2, step=3, previous_attempt=1, previous_ranks=several)).world()
     assert world.gang is not None
     (incident,) = records.settled(world, world.gang).incidents
-    assert incident.others == 7
+    assert incident.other_workers == 7
 
 
 @pytest.mark.parametrize(("fall", "others"), [([1], 0), ([0, 1, 2], 2)], ids=["one", "all"])
@@ -374,7 +374,7 @@ def test_who_fails_with_the_culprit_is_counted_at_once(fall: list[int], others: 
         scene.launcher(index, failed(1))
     plan = decide(scene.world(), SETTINGS)
     (commit,) = [action for action in plan.actions if isinstance(action, CommitGang)]
-    assert commit.spec.incidents[-1].others == others
+    assert commit.spec.incidents[-1].other_workers == others
 
 
 def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
@@ -400,7 +400,7 @@ def test_a_known_checkpoint_that_a_worker_does_not_see_holds_the_start_for_a_whi
     known = Resume(step=40, path="/checkpoints/40")
 
     def after(seconds: float) -> GangSpec | Missing:
-        scene = waiting(checkpoint=known, time=at(100.0 - seconds)).all(idle(2, checkpoints=seen))
+        scene = waiting(checkpoint=known, counted_until=at(100.0 - seconds)).all(idle(2, checkpoints=seen))
         for index in range(3):  # a listing older than this attempt is none
             scene.launcher(index, idle(2, checkpoints=seen if index != 1 else (), scanned_age_seconds=seconds))
         return start(scene)
@@ -424,10 +424,13 @@ def test_more_nodes_to_leave_push_the_deadline_of_a_leave_back_for_nobody() -> N
     scene.record, scene.seconds = first, 200.0
     later = scene.world()
     second = records.leaving(later, first, "NodeCordoned", ["n1", "n2"], later.now + timedelta(minutes=10))
-    assert first.leave is not None
-    assert second.leave is not None
-    assert second.leave.nodes == ["n1", "n2"]
-    assert (second.leave.deadline, second.leave.after_step) == (first.leave.deadline, first.leave.after_step)
+    assert first.evacuation is not None
+    assert second.evacuation is not None
+    assert second.evacuation.nodes == ["n1", "n2"]
+    assert (second.evacuation.deadline, second.evacuation.after_step) == (
+        first.evacuation.deadline,
+        first.evacuation.after_step,
+    )
 
 
 def test_a_decision_asks_for_each_worker_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +463,7 @@ def test_a_leave_waits_for_a_checkpoint_of_what_was_done_until_it_began() -> Non
         Scene(a_job()).fleet().gang(checkpoint=Resume(step=40, path="/c/40")).pods().all(running(1, step=57)).world()
     )
     assert world.gang is not None
-    leave = records.leaving(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10)).leave
+    leave = records.leaving(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10)).evacuation
     assert leave is not None
     assert leave.after_step == 56
 

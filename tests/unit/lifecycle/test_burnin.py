@@ -53,7 +53,7 @@ def ends(run: str) -> set[int]:
 def doubted(found: Play) -> Play:
     """The same after the trainer has found its results wrong."""
     assert found.scene.record is not None
-    word = Corruption(attempt=0, time=at(0), reason="ReplayMismatch", found_at=5, beyond=0)
+    word = Corruption(attempt=0, time=at(0), reason="ReplayMismatch", found_at=5, suspect_beyond_step=0)
     found.scene.record = found.scene.record.model_copy(update={"corruption": word})
     return found
 
@@ -68,7 +68,7 @@ def told(plan: Plan) -> tuple[str, str]:
 def test_without_a_profile_nobody_is_tested() -> None:
     scene = play(rules=FleetPolicySpec()).scene
     plan = decide(scene.world(), SETTINGS)
-    assert spec_of(plan).go is not None
+    assert spec_of(plan).start is not None
     assert plan.checks is None
 
 
@@ -76,7 +76,7 @@ def test_a_healthy_gang_is_tested_and_starts() -> None:
     found = play()
     plan = found.until_commit()
     spec = spec_of(plan)
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
     for node in ("n0", "n1", "n2", "n3"):
@@ -99,7 +99,7 @@ def test_words_change_with_rounds_and_not_with_every_answer() -> None:
 
 def test_one_node_alone_is_tested_by_itself() -> None:
     found = play(nodes=1)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert found.checkers["n0"].runs == ["uid-of-job.q/1/node"]
 
 
@@ -114,7 +114,7 @@ def test_who_fails_leaves_and_the_others_keep_their_pods(fault: dict[str, Any], 
     found = play(nodes=4, n2=fault)
     plan = found.until_commit()
     spec = spec_of(plan)
-    assert spec.go is None
+    assert spec.start is None
     assert [member.node for member in spec.members] == ["n0", "n1", "n4", "n3"]
     assert [member.incarnation for member in spec.members] == [1, 1, 2, 1]
     assert (spec.reason, spec.attempt) == ("BurnInFailed", 2)
@@ -131,7 +131,7 @@ def test_who_fails_leaves_and_the_others_keep_their_pods(fault: dict[str, Any], 
     before = {node: len(checker.runs) for node, checker in found.checkers.items()}
     found.take(plan)
     plan = found.until_commit()
-    assert spec_of(plan).go is not None
+    assert spec_of(plan).start is not None
     assert found.checkers["n4"].runs[0] == "uid-of-job.q/2/node"
     again = {run for node in ("n0", "n1", "n3") for run in found.checkers[node].runs[before[node] :]}
     beside = {run for run in again if 2 in ends(run)}
@@ -149,7 +149,7 @@ def test_who_has_passed_beside_a_node_that_failed_stands_however_fresh_a_pass_ha
     found = play(nodes=4, n2={"wrong": True})
     found.scene.job = a_job(nodes=4, preflight={"maxAgeSeconds": 0})
     found.take(found.until_commit())
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     alone = [run for node in ("n0", "n1", "n3") for run in found.checkers[node].runs if run.endswith("/node")]
     assert alone == ["uid-of-job.q/1/node"] * 3
 
@@ -163,7 +163,7 @@ def test_they_stand_while_the_gang_waits_for_another_node_too() -> None:
     plan = found.decide()
     assert spec_of(plan).attempt == 3
     found.take(plan)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     alone = [run for node in ("n0", "n1", "n3") for run in found.checkers[node].runs if run.endswith("/node")]
     assert alone == ["uid-of-job.q/1/node"] * 3
 
@@ -191,7 +191,7 @@ def test_without_another_node_the_others_wait_and_who_failed_is_not_taken_again(
 
 
 def test_after_so_many_tries_the_nodes_are_given_back() -> None:
-    found = play(nodes=2, fleet=8, rules=policy(tries=2), **{f"n{i}": {"wrong": True} for i in range(1, 8)})
+    found = play(nodes=2, fleet=8, rules=policy(maxReplacements=2), **{f"n{i}": {"wrong": True} for i in range(1, 8)})
     tries = []
     for _ in range(3):
         plan = found.until_commit()
@@ -210,7 +210,7 @@ def test_passes_that_hold_are_not_repeated() -> None:
     found = play()
     for checker in found.checkers.values():
         checker.passes["old"] = PassReport("Standard", 3600.0, "old", gpus=8)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert not any(checker.runs for checker in found.checkers.values())
 
 
@@ -251,7 +251,7 @@ def test_a_pass_from_before_jobs_failed_there_counts_for_nothing(doubt: Doubt, a
     for checker in found.checkers.values():
         checker.passes["old"] = PassReport("Quick", 3600.0, "old", gpus=8)
     found.scene.fleet_changes["doubted"] = {"n1": doubt}
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert bool(found.checkers["n1"].runs) is again
     assert not found.checkers["n3"].runs or again
 
@@ -263,7 +263,7 @@ def test_who_has_trained_there_is_not_tested_again_for_what_other_jobs_say() -> 
     worker_views = [member.model_copy(update={"pod_uid": found.scene.uid(member.index)}) for member in record.members]
     found.scene.record = record.model_copy(update={"members": worker_views})
     found.scene.fleet_changes["doubted"] = {"n1": Doubt(at(0), True)}
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert not any(checker.runs for checker in found.checkers.values())
 
 
@@ -282,7 +282,7 @@ def test_who_has_trained_in_his_pod_is_not_tested_again() -> None:
     assert record is not None
     members = [m.model_copy(update={"pod_uid": found.scene.uid(m.index)}) for m in record.members]
     found.scene.record = record.model_copy(update={"members": members})
-    assert spec_of(found.until_commit(3)).go is not None
+    assert spec_of(found.until_commit(3)).start is not None
 
 
 def test_nobody_is_tested_while_his_ranks_may_run() -> None:
@@ -319,7 +319,7 @@ def test_a_node_without_a_usable_checker_is_waited_for_and_then_left_untested(
     found.pass_time(seconds + 60)
     plan = found.until_commit()
     spec = spec_of(plan)
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert spec.burn_in.untested == ["n1"]
     assert words in spec.burn_in.message
@@ -349,7 +349,7 @@ def test_nodes_with_long_names_are_tested_in_pairs() -> None:
     for index in range(2):
         scene.launcher(index, idle(1, index))
     found = Play.of(scene)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     runs = {run for checker in found.checkers.values() for run in checker.runs}
     assert any(ends(run) for run in runs)
     assert max(map(len, runs)) <= 128
@@ -370,7 +370,7 @@ def test_a_job_without_gpus_has_no_node_tested_that_has_some(nodes: int) -> None
         found.checkers[name].gpus = 8
     plan = found.until_commit()
     spec = spec_of(plan)
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is None
     assert [event.reason for event in plan.announcements] == ["Started"]
     assert [bool(found.checkers[name].runs) for name in ("n0", "n1", "n2", "n3")] == [False, False, *[nodes > 2] * 2]
@@ -398,7 +398,7 @@ def test_whose_sums_with_others_are_wrong_is_the_culprit_of_wrong_results() -> N
 
 def test_where_the_sums_of_two_are_wrong_and_nobody_knows_whose_they_are_the_tests_say_nothing() -> None:
     spec = spec_of(doubted(play(2, n1={"wrong_pairs": True})).until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.corruption is not None
     assert spec.corruption.examination is Examination.INCONCLUSIVE
 
@@ -408,7 +408,7 @@ def test_a_pass_counts_for_jobs_that_ask_for_no_more_gpus_than_it_was_tested_wit
     found = play(nodes=2)
     for checker in found.checkers.values():
         checker.passes["old"] = PassReport("Standard", 60.0, "old", gpus=gpus)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert bool(found.checkers["n0"].runs) is again
     assert found.checkers["n0"].passes.get("uid-of-job.q/1", PassReport("", 0.0, gpus=8)).gpus == 8
 
@@ -441,7 +441,7 @@ def test_a_bad_link_within_a_rack_of_two_blames_neither() -> None:
     for name, rack in zip(found.scene.nodes, ("r1", "r1", "r2"), strict=False):
         found.scene.node(name, labels={"topology.muster.dev/block": "b1", "topology.muster.dev/rack": rack})
     found.bad_links = {frozenset(("n0", "n1"))}
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
 
 
 HISTORY = Standard("pair", "", "TCP", "", "", 4.0, 0.85, 0.0, 0.01, "GB/s", "history")
@@ -474,7 +474,7 @@ def test_where_a_gang_waits_what_could_not_be_tested_is_tried_again() -> None:
         found.answer()
     found.checkers["n1"].environment = ""
     found.pass_time(burnin.AGAIN_SECONDS + 1)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
 
 
 def wait_in_vain(found: Play, turns: int) -> tuple[str, str]:
@@ -497,7 +497,7 @@ def test_where_a_gang_waits_pairs_that_have_shown_nothing_are_tried_again_until_
         for checker in found.checkers.values():
             checker.given = {}
     plan = found.until_commit()
-    assert spec_of(plan).go is not None
+    assert spec_of(plan).start is not None
     assert all(found.checkers[name].passes for name in ("n0", "n1", "n2"))
     # Whoever was well by himself is not tested by himself again.
     assert [run for run in found.checkers["n2"].runs if run.endswith("/node")] == ["uid-of-job.q/1/node"]
@@ -511,7 +511,7 @@ def test_a_transport_that_is_put_right_is_seen_in_the_next_turn() -> None:
     wait_in_vain(found, 60)
     assert len({run for checker in found.checkers.values() for run in checker.runs} - first) > 4
     found.transport = "IB"
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
 
 
 def test_pairs_are_not_tried_again_for_who_cannot_be_tested_at_all() -> None:
@@ -542,7 +542,7 @@ def test_where_one_probe_has_no_result_on_a_whole_small_gang_nobody_is_blamed_an
     found.checkers["n2"].answers = deaf
     found.checkers["n2"].given = dict.fromkeys(deaf, burnin.AGAIN_SECONDS)
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.attempt == 1
 
 
@@ -555,7 +555,7 @@ def test_a_probe_that_is_too_slow_on_a_whole_small_gang_is_tried_again_where_it_
     for checker in found.checkers.values():
         checker.tflops = 600.0  # their power limit is lifted
     found.pass_time(burnin.AGAIN_SECONDS + 1)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
 
 
 def test_the_owner_may_have_gangs_wait_where_nothing_can_be_said() -> None:
@@ -578,7 +578,7 @@ def test_what_started_untested_is_not_waited_for_again() -> None:
     members = [member.model_copy(update={"pod_uid": f"pod-{member.index}-1"}) for member in record.members]
     found.scene.record = record.model_copy(update={"burn_in": known, "members": members})
     plan = found.until_commit()
-    assert spec_of(plan).go is not None
+    assert spec_of(plan).start is not None
 
 
 def test_the_successor_of_a_worker_that_started_untested_is_tested() -> None:
@@ -587,14 +587,14 @@ def test_the_successor_of_a_worker_that_started_untested_is_tested() -> None:
     assert record is not None
     known = BurnIn(profile="Quick", time=at(0), untested=["n1"], message="no checker")
     found.scene.record = record.model_copy(update={"burn_in": known})
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert "uid-of-job.q/1/node" in found.checkers["n1"].runs
 
 
 def test_a_broken_environment_blames_nobody() -> None:
     found = play(nodes=8, fleet=8, **{f"n{i}": {"wrong": True} for i in range(5)})
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert not spec.burn_in.failures
     assert "bit-exact fails on 5 of 8 nodes alike" in spec.burn_in.message
@@ -604,7 +604,7 @@ def test_a_bad_link_is_told_and_blames_nobody() -> None:
     found = play(nodes=8, fleet=8)
     found.bad_links.add(frozenset(("n0", "n1")))
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert not (spec.burn_in and spec.burn_in.failures)
 
 
@@ -613,7 +613,7 @@ def test_two_that_miss_with_each_other_only_and_are_alone_in_their_rack_are_name
     found = play(nodes=nodes, fleet=nodes)
     found.bad_links.add(frozenset(("n0", "n1")))
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n0", "n1"])
     assert spec.burn_in.message.count("the link between n0 and n1 is slow: 0.1 GB/s") == 1
@@ -654,14 +654,14 @@ def test_a_node_that_is_late_twice_beside_partners_that_are_in_time_is_replaced(
     assert all(found.checkers[f"n{index}"].passes for index in range(nodes) if index != 1)
     found.take(plan)
     plan = found.until_commit()
-    assert spec_of(plan).go is not None
+    assert spec_of(plan).start is not None
     assert spec_of(plan).members[0].incarnation == 1
 
 
 def test_a_node_that_is_late_once_is_not_blamed() -> None:
     found = play(n1={"late_tests": 1})
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is None or (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
 
 
@@ -693,7 +693,7 @@ def test_where_no_partner_was_in_time_either_nobody_is_blamed(late: dict[str, in
     if late.get("n2") == 1:
         found = play(nodes=3, n0={"late_tests": 9}, n1={"late_tests": 9}, n2={"late_again": True})
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert not spec.burn_in.failures
     assert spec.burn_in.untested == [node for node in late if late[node] == 9]
@@ -705,7 +705,7 @@ def test_storage_that_is_slow_for_many_makes_none_of_them_late() -> None:
         nodes=4, fleet=8, n0={"storage": "late"}, n1={"storage": "late"}, n2={"storage": "fine"}, n3={"storage": "fine"}
     )
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n0", "n1"])
 
@@ -726,7 +726,7 @@ def test_an_answer_that_never_comes_to_a_conclusion_ends_with_another_node() -> 
     assert "the burn-in of 1 of 4 nodes has come to no answer within 31 min" in event.note
     assert "GPU 0 is in use: process 7" in event.note
     found.take(plan)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
 
 
 @pytest.mark.parametrize("left", ["all are so", "no other node"])
@@ -778,7 +778,7 @@ def test_a_new_leader_says_nothing_before_he_has_heard_the_checkers_and_goes_on_
     assert kept is not None
     assert {one.known for one in kept.values()} == {False}
     found.checkers["n5"] = away
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     for node, checker in found.checkers.items():
         assert len(set(checker.runs)) == len(checker.runs), f"{node} ran an order twice"
         assert checker.runs[: len(ran.get(node, []))] == ran.get(node, [])
@@ -805,7 +805,7 @@ def test_whoever_learns_first_that_he_has_passed_changes_nothing_for_the_others(
     found = play(nodes=8, fleet=8)
     for checker in found.checkers.values():
         checker.slow_to_learn = int(checker.node[1:])
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     for checker in found.checkers.values():
         assert len(checker.runs) == len(set(checker.runs))
     rounds = {run.split("/")[2] for checker in found.checkers.values() for run in checker.runs}
@@ -838,13 +838,13 @@ def test_whatever_leaders_come_the_culprits_leave_and_nobody_else(
         plan = found.decide()
         if any(isinstance(action, CommitGang) for action in plan.actions):
             spec = spec_of(plan)
-            if spec.go is not None:
+            if spec.start is not None:
                 break
             gone |= {failure.node for failure in spec.burn_in.failures} if spec.burn_in else set()
             found.take(plan)
         elif not found.answer():
             found.pass_time(5.0)
-    assert spec_of(plan).go is not None
+    assert spec_of(plan).start is not None
     assert gone == set(faults)
     for checker in found.checkers.values():
         assert len(set(checker.runs)) == len(checker.runs)
@@ -864,7 +864,7 @@ def test_who_could_not_test_is_not_blamed_for_a_partner_that_waited_in_vain() ->
     found = play(nodes=5, fleet=8)
     found.broken_ends.add("n1")
     spec = spec_of(found.until_commit(400))
-    assert spec.go is not None
+    assert spec.start is not None
     assert not (spec.burn_in and spec.burn_in.failures)
 
 
@@ -883,7 +883,7 @@ def test_answers_of_another_profile_are_none() -> None:
         found.decide()
         found.answer()
     found.scene.fleet_changes["policy"] = policy(profile="Deep")
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert {run.split("/")[0] for run in found.checkers["n0"].runs} == {"uid-of-job.q", "uid-of-job.d"}
     assert {each.profile for each in found.checkers["n0"].passes.values()} == {"Deep"}
 
@@ -894,12 +894,12 @@ def test_what_fails_on_one_replacement_after_the_other_is_not_the_nodes() -> Non
     for _ in range(6):
         plan = found.until_commit()
         spec = spec_of(plan)
-        if spec.go is not None:
+        if spec.start is not None:
             break
         assert spec.burn_in is not None
         blamed |= {failure.node for failure in spec.burn_in.failures}
         found.take(plan)
-    assert spec_of(plan).go is not None
+    assert spec_of(plan).start is not None
     assert len(blamed) <= 3
 
 
@@ -908,7 +908,7 @@ def test_nobody_can_have_others_tested_without_end() -> None:
     for number in range(1, 300):
         told = f"uid-of-job.q/1/{number}/0+1"
         found.checkers["n3"].answers[told] = CheckAnswer(told, "Pair", "Result", number, "n1", 1.0)
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert len(found.checkers["n0"].runs) < 20
 
 
@@ -993,7 +993,7 @@ def test_a_zygote_that_dies_in_each_test_is_an_answer_and_no_endless_wait() -> N
     until_answered(found, "n1")
     found.checkers["n1"].state = STARTING
     plan = found.until_commit()
-    assert spec_of(plan).go is not None
+    assert spec_of(plan).start is not None
     assert spec_of(plan).burn_in is not None
     assert spec_of(plan).burn_in.untested == ["n1"]  # type: ignore[union-attr]
     assert found.checkers["n1"].runs.count("uid-of-job.q/1/node") == 1
@@ -1051,7 +1051,7 @@ def test_a_gang_that_does_badly_as_a_whole_starts_and_blames_nobody(reached: flo
     found.whole_gbps = reached
     plan = found.until_commit()
     spec = spec_of(plan)
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
     assert [(event.reason, event.warning) for event in plan.announcements] == [
@@ -1073,7 +1073,7 @@ def test_who_never_answers_for_the_gang_is_waited_for_within_its_deadline_and_no
     spec = spec_of(plan)
     limit = PROFILES["Quick"].deadline_seconds["cpu"] + ANSWER_SECONDS
     assert found.scene.seconds - began <= limit + 10.0  # and what steps of 5 s add
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
     assert plan.announcements[1].note.endswith("gave no result: nobody has answered in time")
@@ -1125,7 +1125,7 @@ def test_a_restart_in_place_measures_nothing_and_keeps_the_figure() -> None:
     found = play()
     spec = spec_of(found.until_commit())
     members = [m.model_copy(update={"pod_uid": found.scene.uid(m.index)}) for m in spec.members]
-    found.scene.record = spec.model_copy(update={"members": members, "attempt": 2, "go": None})
+    found.scene.record = spec.model_copy(update={"members": members, "attempt": 2, "start": None})
     for index in range(4):
         found.scene.launcher(index, idle(2, index))
     for checker in found.checkers.values():
@@ -1145,7 +1145,7 @@ def test_a_gang_of_which_somebody_is_not_free_or_was_left_untested_is_not_measur
     assert record is not None
     known = BurnIn(profile="Quick", time=at(0), untested=["n1"], message="no checker")
     found.scene.record = record.model_copy(update={"burn_in": known})
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
     assert not gang_runs(found)
     found = play()
     record = found.scene.record
@@ -1183,7 +1183,7 @@ def test_without_a_barrier_the_gang_is_measured_before_its_pods_are_made() -> No
     assert gang_runs(found) == {"n0": 1, "n1": 1, "n2": 1}
     found.scene.pods()
     plan = found.until_commit(5)
-    if spec_of(plan).go is None:
+    if spec_of(plan).start is None:
         found.scene.record = spec_of(plan)
         plan = found.until_commit(5)
     assert plan.announcements[0].note == "attempt 1 runs; all-reduce over 3 nodes: 0.8 GB/s (TCP)"
@@ -1205,7 +1205,7 @@ def test_who_cannot_meet_the_others_is_not_blamed_for_it(fault: dict[str, Any], 
         checker.library = checker.library or "torch-2.8/cuda-12.8/nccl-2.27.3"
         found.bad_links |= {frozenset((node, odd)) for odd in ("n1", "n2") if node not in ("n1", "n2")}
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n1", "n2"])
     assert words in spec.burn_in.message
@@ -1219,7 +1219,7 @@ def test_a_survivor_that_cannot_meet_the_others_is_no_partner_and_the_gang_is_no
     found.checkers["n4"].library = "another"
     found.bad_links = {frozenset((node, "n4")) for node in found.checkers if node != "n4"}
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (len(spec.burn_in.failures), spec.burn_in.untested) == (1, [])
     assert not [run for run in found.checkers["n4"].runs if run.startswith("uid-of-job.q/2/") and ends(run)]
@@ -1237,7 +1237,7 @@ def test_a_replacement_is_not_blamed_for_an_uplink_that_its_neighbours_do_not_ge
     found.bad_links = across  # since the others have passed
     found.scene.but(standards=(Standard("pair", "", "TCP", "", "", 1.0, 0.8, 0.0, 0.01, "GB/s", "history"),))
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert [failure.node for failure in spec.burn_in.failures] == ["n2"]
     assert new not in [failure.node for failure in spec.burn_in.failures]
@@ -1253,7 +1253,7 @@ def test_one_bad_moment_of_a_node_by_itself_does_not_blame_it(nodes: int, fault:
     found = play(nodes=nodes, fleet=12, n0={fault: 1})
     found.scene.but(standards=(GEMM,))
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is None or (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
     assert found.checkers["n0"].runs[:2] == [NODE, AGAIN]
     # Those beside which it is tested again: two at most, and never of another gang.
@@ -1289,7 +1289,7 @@ def test_the_second_answer_counts() -> None:
     found.answer()
     found.checkers["n2"].environment = "GPU 0 is in use: process 7"
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n2"])
 
@@ -1334,7 +1334,7 @@ def test_a_node_whose_pod_goes_meanwhile_is_not_condemned_for_the_first_time() -
         found.answer()
     assert AGAIN not in found.checkers["n2"].runs
     found.scene.pods()
-    assert spec_of(found.until_commit()).go is not None
+    assert spec_of(found.until_commit()).start is not None
 
 
 @pytest.mark.parametrize(("state", "waits"), [(STARTING, True), (UNFIT, False)])
@@ -1362,7 +1362,7 @@ def test_storage_that_is_away_blames_no_node(how: str, nodes: int, bad: int) -> 
     faults = {f"n{index}": {"storage": how if index < bad else "fine"} for index in range(12)}
     found = play(nodes=nodes, fleet=12, **faults)
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], [f"n{index}" for index in range(bad)])
     assert "storage" in spec.burn_in.message
@@ -1413,7 +1413,7 @@ def test_who_fails_what_many_fail_is_paired_all_the_same(many: dict[str, Any]) -
 def test_what_hung_on_many_is_not_paired_it_may_hang_again() -> None:
     found = play(nodes=12, fleet=16, **{f"n{index}": {"starved": True} for index in range(4)})
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert not any(ends(run) for index in range(4) for run in found.checkers[f"n{index}"].runs)
 
 
@@ -1432,7 +1432,7 @@ def test_where_it_waits_for_what_many_fail_pairs_that_have_passed_are_not_tried_
         checker.tflops = 600.0
     found.pass_time(burnin.AGAIN_SECONDS + 1)
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert spec.burn_in.untested == []
 
@@ -1452,6 +1452,6 @@ def test_slow_on_all_that_could_be_tested_blames_nobody(others: dict[str, Any]) 
     found = play(nodes=3, fleet=8, n0=others, **{f"n{index}": {"tflops": 100.0} for index in range(1, 8)})
     found.scene.but(standards=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=0.0),))
     spec = spec_of(found.until_commit())
-    assert spec.go is not None
+    assert spec.start is not None
     assert spec.burn_in is not None
     assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n0", "n1", "n2"])

@@ -13,7 +13,7 @@ NODES = ["n0", "n1", "n2"]
 
 def answers(**changes: Any) -> dict[str, CheckAnswer]:
     """Good ones of all, but for these; None: it has not answered."""
-    usual = {"how": "Result", "gbps": 40.0, "transport": "IB"}
+    usual = {"outcome": "Result", "gbps": 40.0, "transport": "IB"}
     told = {node: changes.get(node, {}) for node in NODES}
     return {node: CheckAnswer("o", GANG, **{**usual, **change}) for node, change in told.items() if change is not None}
 
@@ -39,15 +39,15 @@ CASES: dict[str, tuple[dict[str, CheckAnswer], list[PairOutcome], str, tuple[str
         answers(), pairs(400.0, transport="NVLink"), "", ("all-reduce over 3 nodes: 40 GB/s (IB)", False)
     ),
     "a wrong sum": (
-        answers(n0={"how": "OtherEnded"}, n1={"gbps": 0.0, "words": "8 words of the sums are wrong"}), [], "",
+        answers(n0={"outcome": "OtherEnded"}, n1={"gbps": 0.0, "message": "8 words of the sums are wrong"}), [], "",
         ("the all-reduce of the whole gang gave wrong sums: n1: 8 words of the sums are wrong", True),
     ),
     "victims are not the reason": (
-        answers(n0={"how": "OtherEnded"}, n1={"how": "Environment", "words": "GPU 0 is in use"}, n2={"how": "OtherEnded"}), [], "",
+        answers(n0={"outcome": "OtherEnded"}, n1={"outcome": "Environment", "message": "GPU 0 is in use"}, n2={"outcome": "OtherEnded"}), [], "",
         (f"{NO_RESULT}n1: GPU 0 is in use", True),
     ),
     "one that is gone": (
-        answers(n0={"how": "OtherEnded"}, n1=None), [], "", (f"{NO_RESULT}no answer in time from n1", True)
+        answers(n0={"outcome": "OtherEnded"}, n1=None), [], "", (f"{NO_RESULT}no answer in time from n1", True)
     ),
     "several that are gone": (answers(n1=None, n2=None), [], "", (f"{NO_RESULT}no answer in time from n1 and 1 more", True)),
     "nobody is left": ({}, [], "", (f"{NO_RESULT}nobody has answered in time", True)),

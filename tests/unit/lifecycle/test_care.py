@@ -45,8 +45,8 @@ class Life:
     ) -> TrainingJobStatus:
         scene = Scene(self.job, seconds=seconds).fleet().gang().pods()
         assert scene.record is not None
-        assert scene.record.go is not None
-        scene.record = scene.record.model_copy(update={"go": scene.record.go.model_copy(update={"time": at(go)})})
+        assert scene.record.start is not None
+        scene.record = scene.record.model_copy(update={"start": scene.record.start.model_copy(update={"time": at(go)})})
         scene.all(running(1, step=step, checkpoints=reports, free_bytes=free, **told))
         self.plan = decide(scene.world(), SETTINGS)
         assert self.plan.status is not None
@@ -155,11 +155,11 @@ def test_a_defect_in_what_is_told_of_saves_keeps_no_job_from_its_pods(monkeypatc
 def test_an_account_that_somebody_has_spoiled_keeps_no_job_from_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "_logged", set())
     scene = Scene(a_job(), seconds=10).fleet()
-    spoiled = Account(begun=at(0), time=at(0), milliseconds={f"bucket-{n}": 1 for n in range(15)})
+    spoiled = Account(creation_time=at(0), counted_until=at(0), milliseconds={f"bucket-{n}": 1 for n in range(15)})
     plan = decide(scene.world(), SETTINGS)
     (commit,) = plan.actions
     assert isinstance(commit, CommitGang)
-    scene.record = commit.spec.model_copy(update={"account": spoiled, "go": None})
+    scene.record = commit.spec.model_copy(update={"account": spoiled, "start": None})
     scene.seconds = 500
     kept = lifecycle_commit.commit(scene.world(), scene.record.model_copy(update={"attempt": 2})).actions[0]
     assert isinstance(kept, CommitGang)

@@ -69,4 +69,4 @@ def test_the_cause_is_blamed_in_whatever_order_the_exits_are_heard(
     theatre.until(lambda: bool(play.record.incidents) and all(i.settled for i in play.record.incidents))
     (incident,) = play.record.incidents
     assert (incident.index, incident.reason, incident.fault_class) == (CULPRIT, reason, fault_class), incident.message
-    assert incident.others == 0
+    assert incident.other_workers == 0

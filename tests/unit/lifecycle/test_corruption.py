@@ -10,7 +10,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, a
 from tests.unit.lifecycle.checkers import Play
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.gang import Corruption, Examination, FaultClass, GangSpec, Lineage, Resume
+from muster.api.gang import Branch, Corruption, Examination, FaultClass, GangSpec, Resume
 from muster.api.preflight import Profile
 from muster.api.trainingjob import CheckpointStatus, TrainingJobStatus
 from muster.lifecycle import burnin, resume
@@ -82,14 +82,14 @@ class TestTheWord:
         assert (incident.fault_class, incident.index, incident.rank) == (FaultClass.APPLICATION, 1, 1)
         found = spec.corruption
         assert found is not None
-        assert (found.attempt, found.reason, found.node, found.found_at, found.beyond) == (
+        assert (found.attempt, found.reason, found.node, found.found_at, found.suspect_beyond_step) == (
             1,
             NON_FINITE_LOSS,
             "n1",
             24,
             23,
         )
-        assert (found.open, found.times_in_a_row, found.newest) == (
+        assert (found.open, found.occurrences, found.newest_checkpoint) == (
             True,
             1,
             Resume(step=20, path="/checkpoints/step-20"),
@@ -103,7 +103,11 @@ class TestTheWord:
         dead = RankView(1, alive=False, exit_code=CORRUPTION_EXIT_CODE, exited_age_seconds=0.3)
         spec = committed(decide(scene(running(1, 24, 1, ranks=(dead,), state=EXITED)).world(), SETTINGS))
         assert spec.corruption is not None
-        assert (spec.corruption.reason, spec.corruption.found_at, spec.corruption.beyond) == ("ExitCode", 24, 23)
+        assert (spec.corruption.reason, spec.corruption.found_at, spec.corruption.suspect_beyond_step) == (
+            "ExitCode",
+            24,
+            23,
+        )
 
     @pytest.mark.parametrize("resumed", [500, None])
     def test_of_who_tells_no_steps_the_newest_checkpoint_is_the_newest_finished_step(self, resumed: int | None) -> None:
@@ -115,7 +119,7 @@ class TestTheWord:
         view = running(1, None, 1, ranks=(dead,), state=EXITED, checkpoints=seen(900, 800, 500))
         spec = committed(decide(here.launcher(1, view).world(), SETTINGS))
         assert spec.corruption is not None
-        assert (spec.corruption.found_at, spec.corruption.beyond) == (900, 899)
+        assert (spec.corruption.found_at, spec.corruption.suspect_beyond_step) == (900, 899)
         assert spec.checkpoint == Resume(step=800, path="/checkpoints/step-800")
 
     def test_on_a_node_that_is_known_to_be_sick_it_is_the_nodes_fault_and_who_was_there_moves(self) -> None:
@@ -142,7 +146,7 @@ class TestTheWord:
     def test_the_last_good_step_goes_before_the_one_at_which_it_was_found(self) -> None:
         spec = committed(decide(scene(wrong(good=12)).world(), SETTINGS))
         assert spec.corruption is not None
-        assert (spec.corruption.beyond, spec.corruption.last_good) == (12, 12)
+        assert (spec.corruption.suspect_beyond_step, spec.corruption.last_good) == (12, 12)
         assert spec.checkpoint == Resume(step=10, path="/checkpoints/step-10")
 
     def test_who_is_lost_meanwhile_hides_no_word(self) -> None:
@@ -170,7 +174,7 @@ class TestTheWord:
         )
         spec = committed(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
-        assert (spec.corruption.attempt, spec.corruption.beyond, spec.attempt) == (1, 14, 3)
+        assert (spec.corruption.attempt, spec.corruption.suspect_beyond_step, spec.attempt) == (1, 14, 3)
         assert spec.checkpoint == Resume(step=10, path="/checkpoints/step-10")
         # It is told again with every report, and counts once.
         here.record = settled(spec)
@@ -186,13 +190,13 @@ class TestTheWord:
         spec = committed(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
         found = spec.corruption
-        assert (found.beyond, found.last_good, found.found_at, found.node) == (11, 11, 24, "n2")
+        assert (found.suspect_beyond_step, found.last_good, found.found_at, found.node) == (11, 11, 24, "n2")
         assert found.message == (
             "worker 1 on n1: rank 1 has found NonFiniteLoss at step 24; "
             "worker 2 on n2: rank 2 has found NonFiniteLoss at step 24, and is sure of step 11"
         )
-        assert spec.lineage is not None
-        assert spec.lineage.step == 11
+        assert spec.branch is not None
+        assert spec.branch.step == 11
 
     def test_words_of_one_attempt_are_paid_once_however_late_they_are_heard(self) -> None:
         here = stopped(scene(wrong()), 20, 10)
@@ -204,7 +208,7 @@ class TestTheWord:
             here.launcher(2, idle(attempt, 2, previous_attempt=1, previous_ranks=(said,), checkpoints=seen(20, 10)))
             here.record = settled(committed(decide(here.world(), SETTINGS)))
             assert here.record.corruption is not None
-            assert (here.record.attempt, here.record.corruption.beyond) == (attempt + 1, step - 1)
+            assert (here.record.attempt, here.record.corruption.suspect_beyond_step) == (attempt + 1, step - 1)
             assert [incident.fault_class for incident in here.record.incidents] == [FaultClass.APPLICATION]
             assert here.record.hold_until is None
 
@@ -239,7 +243,11 @@ class TestTheWord:
         here.record = committed(plan)
         found = here.record.corruption
         assert found is not None
-        assert (found.beyond, found.node, here.record.lineage) == (12, "n1", Lineage(asked="", step=12, shut=True))
+        assert (found.suspect_beyond_step, found.node, here.record.branch) == (
+            12,
+            "n1",
+            Branch(resume_from="", step=12, frozen=True),
+        )
         assert (here.record.members, here.record.checkpoint, here.record.reason) == ([], None, "Suspended")
         (event,) = plan.announcements
         assert "pod job-5b6d5-1-1 on n1: rank 1 has found NonFiniteLoss at step 25" in event.note
@@ -272,7 +280,12 @@ class TestTheWord:
         here.launcher(1, wrong(step=15))
         spec = committed(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
-        assert (spec.attempt, spec.level, spec.corruption.node, spec.corruption.beyond) == (3, "R0", "n1", 14)
+        assert (spec.attempt, spec.level, spec.corruption.node, spec.corruption.suspect_beyond_step) == (
+            3,
+            "R0",
+            "n1",
+            14,
+        )
         assert [member.node for member in spec.members] == ["n0", "n3", "n2"]
 
     def test_who_says_so_and_exits_well_has_not_succeeded(self) -> None:
@@ -294,7 +307,7 @@ class TestSuspectCheckpoints:
         told = CheckpointStatus(step=20, path="/checkpoints/step-20", time=at(0))
         here.job = here.job.model_copy(update={"status": TrainingJobStatus(checkpoint=told)})
         spec = committed(decide(here.world(), SETTINGS))
-        assert spec.lineage == Lineage(asked="", step=14, shut=True)
+        assert spec.branch == Branch(resume_from="", step=14, frozen=True)
         assert spec.checkpoint == Resume(step=10, path="/checkpoints/step-10")
         here.record = spec
         assert resume.newest(here.world(), spec) == Resume(step=10, path="/checkpoints/step-10")
@@ -304,7 +317,7 @@ class TestSuspectCheckpoints:
         found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Start)
         assert found.resume == Resume(step=10, path="/checkpoints/step-10")
-        assert found.lineage == Lineage(asked="", step=14, disowned=write_stamps([(20, 20 * 10**9)]))
+        assert found.branch == Branch(resume_from="", step=14, excluded_checkpoints=write_stamps([(20, 20 * 10**9)]))
         assert found.suspect == (20,)
         spec = committed(decide(here.world(), SETTINGS))
         assert spec.corruption is not None
@@ -348,7 +361,7 @@ class TestSuspectCheckpoints:
 
     def test_scratch_can_be_asked_for_a_second_time(self) -> None:
         """The first time it was done at the start of this history, and still stands in the job."""
-        here = stopped(scene(wrong(step=5), lineage=Lineage(asked="Scratch", step=-1)), stamps=(20, 10))
+        here = stopped(scene(wrong(step=5), branch=Branch(resume_from="Scratch", step=-1)), stamps=(20, 10))
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": "Scratch"})
         found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Missing)
@@ -367,26 +380,36 @@ class TestSuspectCheckpoints:
         assert found.resume is None
 
     def test_what_a_person_has_left_behind_stays_behind(self) -> None:
-        """A wish has disowned 30 before; now 20 is found wrong."""
-        old = Lineage(asked="10", step=10, disowned=write_stamps([(30, 30 * 10**9)]))
-        here = stopped(scene(wrong(step=15), lineage=old), 10, stamps=(30, 20, 10))
+        """A wish has excluded 30 before; now 20 is found wrong."""
+        old = Branch(resume_from="10", step=10, excluded_checkpoints=write_stamps([(30, 30 * 10**9)]))
+        here = stopped(scene(wrong(step=15), branch=old), 10, stamps=(30, 20, 10))
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": 10})
         found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Start)
-        assert found.lineage is not None
-        assert (found.lineage.asked, found.suspect) == ("10", (20,))
-        assert found.lineage.disowned == write_stamps([(30, 30 * 10**9), (20, 20 * 10**9)])
+        assert found.branch is not None
+        assert (found.branch.resume_from, found.suspect) == ("10", (20,))
+        assert found.branch.excluded_checkpoints == write_stamps([(30, 30 * 10**9), (20, 20 * 10**9)])
         plan = decide(here.world(), SETTINGS)
         assert "resumeFrom asks" not in plan.announcements[0].note
         assert committed(plan).incidents[-1].step == 24, "what failed is not refunded by a history that goes on"
 
     def test_at_the_same_place_again_it_goes_one_further_back(self) -> None:
         before = Corruption(
-            attempt=0, time=at(0), reason=NON_FINITE_LOSS, found_at=24, beyond=23, open=False, resumed_step=20
+            attempt=0,
+            time=at(0),
+            reason=NON_FINITE_LOSS,
+            found_at=24,
+            suspect_beyond_step=23,
+            open=False,
+            resumed_step=20,
         )
         spec = committed(decide(scene(wrong(), corruption=before).world(), SETTINGS))
         assert spec.corruption is not None
-        assert (spec.corruption.beyond, spec.corruption.times_in_a_row, spec.least_profile) == (19, 2, Profile.DEEP)
+        assert (spec.corruption.suspect_beyond_step, spec.corruption.occurrences, spec.least_profile) == (
+            19,
+            2,
+            Profile.DEEP,
+        )
         assert spec.checkpoint == Resume(step=10, path="/checkpoints/step-10")
 
     @pytest.mark.parametrize(
@@ -396,11 +419,17 @@ class TestSuspectCheckpoints:
     )
     def test_it_goes_no_further_back_where(self, steps: tuple[int, ...], step: int, beyond: int, row: int) -> None:
         before = Corruption(
-            attempt=0, time=at(0), reason=NON_FINITE_LOSS, found_at=24, beyond=23, open=False, resumed_step=20
+            attempt=0,
+            time=at(0),
+            reason=NON_FINITE_LOSS,
+            found_at=24,
+            suspect_beyond_step=23,
+            open=False,
+            resumed_step=20,
         )
         spec = committed(decide(scene(wrong(step=step), corruption=before, steps=steps).world(), SETTINGS))
         assert spec.corruption is not None
-        assert (spec.corruption.beyond, spec.corruption.times_in_a_row) == (beyond, row)
+        assert (spec.corruption.suspect_beyond_step, spec.corruption.occurrences) == (beyond, row)
 
 
 class TestNodes:
@@ -408,7 +437,7 @@ class TestNodes:
         play = with_checkers(stopped(scene(wrong()), 20, 10))
         plan = play.until_commit()
         spec = committed(plan)
-        assert spec.go is not None
+        assert spec.start is not None
         assert spec.corruption is not None
         assert spec.corruption.examination is Examination.NOTHING_FOUND
         assert [checker.runs[0] for checker in (play.checkers["n0"], play.checkers["n1"], play.checkers["n2"])] == [
@@ -416,7 +445,7 @@ class TestNodes:
         ] * 3
         assert "no culprit was found" in plan.announcements[-1].note
         # Once the ranks have started their training proves them again.
-        play.scene.record = spec.model_copy(update={"go": None, "attempt": 3})
+        play.scene.record = spec.model_copy(update={"start": None, "attempt": 3})
         play.scene.all(idle(3, checkpoints=seen(20, 10)))
         assert burnin.look(play.world()) is None
 
@@ -424,7 +453,7 @@ class TestNodes:
         play = with_checkers(stopped(scene(wrong()), 20, 10), n2={"wrong": True})
         plan = play.until_commit()
         spec = committed(plan)
-        assert (spec.attempt, spec.reason, spec.go) == (3, "BurnInFailed", None)
+        assert (spec.attempt, spec.reason, spec.start) == (3, "BurnInFailed", None)
         assert [member.node for member in spec.members] == ["n0", "n1", "n3"]
         assert [member.incarnation for member in spec.members] == [1, 1, 2]
         (incident,) = spec.incidents
@@ -440,8 +469,8 @@ class TestNodes:
             play.scene.launcher(index, told, incarnation)
         plan = play.until_commit()
         spec = committed(plan)
-        assert spec.go is not None
-        assert spec.go.resume == Resume(step=20, path="/checkpoints/step-20")
+        assert spec.start is not None
+        assert spec.start.resume == Resume(step=20, path="/checkpoints/step-20")
         assert spec.corruption is not None
         assert (spec.corruption.examination, spec.corruption.open) == (Examination.CULPRIT_FOUND, False)
         assert "n2 gave wrong results in the burn-in and left the gang" in plan.announcements[-1].note
@@ -468,14 +497,14 @@ class TestNodes:
         play = with_checkers(stopped(scene(wrong()), 20, 10), n2={"starved": True})
         for node in ("n3", "n4"):  # one replacement after the other
             spec = self._next(play)
-            assert [(m.node, m.newcomer) for m in spec.members] == [("n0", False), ("n1", False), (node, True)]
+            assert [(m.node, m.is_replacement) for m in spec.members] == [("n0", False), ("n1", False), (node, True)]
             assert spec.corruption is not None
             assert (spec.corruption.culprits, spec.corruption.examination) == ([], None)
             assert spec.incidents[0].fault_class is FaultClass.APPLICATION
             play.checkers["n3"].wrong = True
         spec = self._next(play)
-        assert spec.go is not None
-        assert not any(member.newcomer for member in spec.members)
+        assert spec.start is not None
+        assert not any(member.is_replacement for member in spec.members)
         assert spec.corruption is not None
         assert spec.corruption.examination is Examination.INCONCLUSIVE
 
@@ -495,7 +524,7 @@ class TestNodes:
         play.whole_is_wrong = True
         plan = play.until_commit()
         spec = committed(plan)
-        assert spec.go is not None
+        assert spec.start is not None
         assert spec.corruption is not None
         assert spec.corruption.examination is Examination.INCONCLUSIVE
         notes = [each.note for each in plan.announcements if each.reason == "BurnInWarning"]
@@ -570,6 +599,6 @@ class TestNodes:
         assert not plan.actions
         plan = decide(here.but(leader_age_seconds=20.0).world(), SETTINGS)
         spec = committed(plan)
-        assert spec.go is not None
+        assert spec.start is not None
         assert spec.corruption is not None
         assert spec.corruption.examination is Examination.NOT_TESTED

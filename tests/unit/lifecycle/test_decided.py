@@ -69,7 +69,7 @@ def test_a_whole_life_is_decided_again_the_same(
     lines: list[str], fault: Callable[[Theatre, Play], None], mode: str
 ) -> None:
     theatre = Theatre(nodes=6, lag_seconds=1.0)
-    play = theatre.submit(a_job(launch={"mode": mode}, recovery={"unprovedDeathTimeoutSeconds": 120}))
+    play = theatre.submit(a_job(launch={"mode": mode}, recovery={"unfencedTimeoutSeconds": 120}))
     if mode == "Managed":
         theatre.until(lambda: play.step >= 7)
     else:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.lifecycle.builders import EPOCH, Scene, a_job, idle, running
 
 from muster.api.base import ObjectMeta
-from muster.api.gang import Gang, Lineage
+from muster.api.gang import Branch, Gang
 from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJob
 from muster.lifecycle.directive import directive_for
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive
@@ -39,9 +39,9 @@ def test_before_the_go_it_waits() -> None:
 
 
 @pytest.mark.parametrize(("directory", "claims"), [("/c", True), ("s3://b/run", False), (None, False)])
-def test_nobody_writes_a_marker_into_a_store(directory: str | None, claims: bool) -> None:
+def test_nobody_writes_a_fence_file_into_a_store(directory: str | None, claims: bool) -> None:
     job = a_job(checkpoint={"directory": directory} if directory else {})
-    assert told(Scene(job).gang(4, go=False), index=0).claim == claims
+    assert told(Scene(job).gang(4, go=False), index=0).writes_fence_file == claims
 
 
 def test_with_the_go_it_runs_what_the_record_says() -> None:
@@ -120,17 +120,17 @@ def test_at_the_end_it_exits_as_the_job_did(result: CompletionResult, code: int)
 
 @pytest.mark.parametrize("go", [True, False])
 def test_what_is_another_history_is_named(go: bool) -> None:
-    lineage = Lineage(asked="100", step=100, disowned="1000:70,200:90")
-    here = Scene(a_job()).gang(go=go, lineage=lineage).all(running(1))
+    branch = Branch(resume_from="100", step=100, excluded_checkpoints="1000:70,200:90")
+    here = Scene(a_job()).gang(go=go, branch=branch).all(running(1))
     directive = told(here)
-    assert (directive.lineage_step, directive.disowned) == (100, "1000:70,200:90")
+    assert (directive.branch_step, directive.excluded_checkpoints) == (100, "1000:70,200:90")
 
 
-@pytest.mark.parametrize("disowned", ["", "1000:70"])
-def test_beyond_a_step_from_which_all_is_suspect_nothing_counts(disowned: str) -> None:
-    lineage = Lineage(asked="", step=100, shut=True, disowned=disowned)
-    directive = told(Scene(a_job()).gang(go=False, lineage=lineage).all(idle(1)))
-    assert (directive.lineage_step, directive.lineage_shut) == (100, True)
+@pytest.mark.parametrize("excluded", ["", "1000:70"])
+def test_beyond_a_step_from_which_all_is_suspect_nothing_counts(excluded: str) -> None:
+    branch = Branch(resume_from="", step=100, frozen=True, excluded_checkpoints=excluded)
+    directive = told(Scene(a_job()).gang(go=False, branch=branch).all(idle(1)))
+    assert (directive.branch_step, directive.branch_frozen) == (100, True)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_beyond_a_step_from_which_all_is_suspect_nothing_counts(disowned: str) -
 )
 def test_a_wish_is_looked_for_as_checkpoints_are_called(wish: int | str, looked_for: str) -> None:
     job = a_job(checkpoint={"directory": "/c", "resumeFrom": wish})
-    assert told(Scene(job).gang(go=False)).wish == looked_for
+    assert told(Scene(job).gang(go=False)).requested_resume == looked_for
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_wish_for_another_directory_says_which(
 ) -> None:
     job = a_job(checkpoint={"directory": "/c", "resumeFrom": wish})
     directive = told(Scene(job).gang(go=False), other=other)
-    assert (directive.wish, directive.wish_directory) == (looked_for, there)
+    assert (directive.requested_resume, directive.requested_directory) == (looked_for, there)
 
 
 @pytest.mark.parametrize(
@@ -176,22 +176,24 @@ def test_a_wish_for_another_directory_says_which(
 def test_so_it_is_for_a_job_whose_directory_is_a_store(wish: str, there: str | None) -> None:
     job = a_job(checkpoint={"directory": "s3://b/run/", "resumeFrom": wish})
     directive = told(Scene(job).gang(go=False))
-    assert (directive.wish, directive.wish_directory) == (wish, there)
+    assert (directive.requested_resume, directive.requested_directory) == (wish, there)
 
 
 def test_the_preset_of_the_record_is_told() -> None:
     scene = Scene(a_job()).gang(resume=7)
     assert scene.record is not None
-    assert scene.record.go is not None
+    assert scene.record.start is not None
     assert told(scene).resume_preset is None
-    go = scene.record.go.model_copy(update={"resume_preset": "Megatron"})
-    scene.record = scene.record.model_copy(update={"go": go})
+    go = scene.record.start.model_copy(update={"resume_preset": "Megatron"})
+    scene.record = scene.record.model_copy(update={"start": go})
     assert told(scene).resume_preset == "Megatron"
 
 
 def test_who_is_asked_to_go_on_from_elsewhere_leaves_nothing_out() -> None:
     job = a_job(checkpoint={"directory": "/c", "resumeFrom": 1000})
-    directive = told(Scene(job).gang(go=False, lineage=Lineage(asked="100", step=100, disowned="1000:70")))
-    assert (directive.wish, directive.lineage_step, directive.disowned) == ("1000", None, None)
-    done = told(Scene(job).gang(go=False, lineage=Lineage(asked="1000", step=1000, disowned="2000:70")))
-    assert (done.wish, done.lineage_step, done.disowned) == (None, 1000, "2000:70")
+    directive = told(
+        Scene(job).gang(go=False, branch=Branch(resume_from="100", step=100, excluded_checkpoints="1000:70"))
+    )
+    assert (directive.requested_resume, directive.branch_step, directive.excluded_checkpoints) == ("1000", None, None)
+    done = told(Scene(job).gang(go=False, branch=Branch(resume_from="1000", step=1000, excluded_checkpoints="2000:70")))
+    assert (done.requested_resume, done.branch_step, done.excluded_checkpoints) == (None, 1000, "2000:70")

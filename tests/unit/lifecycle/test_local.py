@@ -24,7 +24,7 @@ def scene(
 ) -> Scene:
     """Attempt 2 waits for its start; what the node of each worker holds, or its view's other fields."""
     job = a_job(checkpoint=CHECKPOINT | dict(checkpoint))
-    here = Scene(job).fleet().gang(2, go=False, **({"time": at(0.0), "local_since": 1} | changes)).pods()
+    here = Scene(job).fleet().gang(2, go=False, **({"time": at(0.0), "local_since_attempt": 1} | changes)).pods()
     for index, found in enumerate(held):
         told = found if isinstance(found, dict) else {"local": tuple(found)}
         view = {"checkpoints": seen, "stamps": "", "local_attempt": 2, "scanned_age_seconds": listed, **told}
@@ -42,16 +42,16 @@ def begun(here: Scene) -> tuple[GangSpec, str]:
     """The record with its go, and the Event of the start."""
     plan: Plan = decide(here.world(), SETTINGS)
     spec = next(action.spec for action in plan.actions if isinstance(action, CommitGang))
-    assert spec.go is not None
+    assert spec.start is not None
     return spec, next(told.note for told in plan.announcements if told.reason == "Started")
 
 
 def test_what_every_node_holds_is_gone_on_from() -> None:
     spec, told = begun(scene((OURS,), (OURS,), (OURS,)))
-    assert spec.go is not None
-    assert spec.go.resume == Resume(step=140, path="/local/step-140")
+    assert spec.start is not None
+    assert spec.start.resume == Resume(step=140, path="/local/step-140")
     assert spec.checkpoint == SHARED, "a lost node must not leave a start without one"
-    assert spec.local_since == 1, "it may be gone on from once more"
+    assert spec.local_since_attempt == 1, "it may be gone on from once more"
     assert told == (
         "attempt 2 starts from checkpoint 140 (/local/step-140), which every node holds on its own disk (the newest in "
         "spec.checkpoint.directory is 100)"
@@ -60,8 +60,8 @@ def test_what_every_node_holds_is_gone_on_from() -> None:
 
 def test_also_where_nothing_is_shared_yet() -> None:
     spec, told = begun(scene((OURS,), (OURS,), (OURS,), seen=()))
-    assert spec.go is not None
-    assert (spec.go.resume, spec.checkpoint) == (Resume(step=140, path="/local/step-140"), None)
+    assert spec.start is not None
+    assert (spec.start.resume, spec.checkpoint) == (Resume(step=140, path="/local/step-140"), None)
     assert "(the only one)" in told
 
 
@@ -88,10 +88,10 @@ def test_the_newest_that_all_hold_and_that_others_hold_more_is_told() -> None:
 )
 def test_what_one_node_lacks_does_not_count(third: Any) -> None:
     spec, told = begun(scene((OURS,), (OURS,), third))
-    assert spec.go is not None
-    assert spec.go.resume == spec.checkpoint == SHARED
+    assert spec.start is not None
+    assert spec.start.resume == spec.checkpoint == SHARED
     assert "are not used: worker" in told
-    assert spec.local_since >= 2, "what was left behind is left behind for good"
+    assert spec.local_since_attempt >= 2, "what was left behind is left behind for good"
 
 
 def test_why_and_how_much_is_told() -> None:
@@ -114,7 +114,7 @@ def test_a_node_that_was_replaced_holds_none() -> None:
     here = scene((OURS,), (OURS,), ())
     world = here.world()
     assert world.gang is not None
-    members = [member.model_copy(update={"newcomer": member.index == 2}) for member in world.gang.spec.members]
+    members = [member.model_copy(update={"is_replacement": member.index == 2}) for member in world.gang.spec.members]
     found = where(scene((OURS,), (OURS,), (), members=members))
     assert isinstance(found, Start)
     assert "worker 2 on n2 has come to its node since, and holds none" in found.warning
@@ -126,7 +126,7 @@ def test_what_is_older_than_the_shared_one_is_not_worth_a_word() -> None:
 
 
 def test_what_a_later_start_left_behind_does_not_count() -> None:
-    found = where(scene((OURS,), (OURS,), (OURS,), local_since=2))
+    found = where(scene((OURS,), (OURS,), (OURS,), local_since_attempt=2))
     assert found == Start(SHARED, None)
 
 
@@ -141,19 +141,19 @@ def test_a_node_that_has_not_looked_is_waited_for_and_not_for_ever() -> None:
 
 
 def test_a_look_from_before_the_last_unfenced_worker_died_does_not_count() -> None:
-    told = {"local": (OURS,), "listing": 1}
-    assert isinstance(where(scene(told, told, told, listing=1)), Missing)
-    told["local_listing"] = 1
-    found = where(scene(told, told, told, listing=1))
+    told = {"local": (OURS,), "listing_round": 1}
+    assert isinstance(where(scene(told, told, told, listing_round=1)), Missing)
+    told["local_listing_round"] = 1
+    found = where(scene(told, told, told, listing_round=1))
     assert isinstance(found, Start)
     assert found.local_attempt == 1
 
 
 def test_where_an_attempt_could_not_be_written_down_what_it_saves_does_not_count() -> None:
     spec, _ = begun(scene({"local_error": "No space left on device"}, (), ()))
-    assert spec.local_since == 3
+    assert spec.local_since_attempt == 3
     spec, _ = begun(scene((), (), ()))
-    assert spec.local_since == 2
+    assert spec.local_since_attempt == 2
 
 
 def test_a_persons_word_is_done_to_the_letter() -> None:
@@ -172,8 +172,8 @@ def test_a_shared_checkpoint_that_one_does_not_see_holds_the_start_all_the_same(
 def test_a_program_that_cannot_be_told_of_it_goes_on_from_the_shared_one() -> None:
     held = (LocalReport(140, "/local/global_step140", 1, "DeepSpeed"),)
     spec, told = begun(scene(held, held, held, checkpoint={"resumePreset": "DeepSpeed"}))
-    assert spec.go is not None
-    assert (spec.go.resume, spec.local_since) == (SHARED, 2)
+    assert spec.start is not None
+    assert (spec.start.resume, spec.local_since_attempt) == (SHARED, 2)
     assert (
         "checkpoint 140 on the nodes' own disks (/local/global_step140) is not used: spec.checkpoint.resumePreset"
         in told
@@ -184,17 +184,22 @@ def test_a_program_that_cannot_be_told_of_it_goes_on_from_the_shared_one() -> No
 @pytest.mark.parametrize(("step", "since"), [(None, 2), (140, 2), (141, 1)])
 def test_one_from_which_no_step_was_made_is_not_tried_again(step: int | None, since: int) -> None:
     """A copy may be spoilt, or the program may not take it."""
-    here = Scene(a_job(checkpoint=CHECKPOINT)).fleet().gang(2, time=at(0.0), local_since=1, checkpoint=SHARED).pods()
+    here = (
+        Scene(a_job(checkpoint=CHECKPOINT))
+        .fleet()
+        .gang(2, time=at(0.0), local_since_attempt=1, checkpoint=SHARED)
+        .pods()
+    )
     for index in range(3):
         here.launcher(index, running(2, step, rank=index))
     world = here.world()
     assert world.gang is not None
-    assert world.gang.spec.go is not None
-    go = world.gang.spec.go.model_copy(update={"resume": Resume(step=140, path="/local/step-140")})
-    spec = world.gang.spec.model_copy(update={"go": go})
-    assert record.reseated(world, spec, [0], "NodeNotUsable").local_since == since
-    other = spec.model_copy(update={"go": go.model_copy(update={"resume": SHARED})})
-    assert record.reseated(world, other, [0], "NodeNotUsable").local_since == 1
+    assert world.gang.spec.start is not None
+    go = world.gang.spec.start.model_copy(update={"resume": Resume(step=140, path="/local/step-140")})
+    spec = world.gang.spec.model_copy(update={"start": go})
+    assert record.reseated(world, spec, [0], "NodeNotUsable").local_since_attempt == since
+    other = spec.model_copy(update={"start": go.model_copy(update={"resume": SHARED})})
+    assert record.reseated(world, other, [0], "NodeNotUsable").local_since_attempt == 1
 
 
 def test_launchers_are_told_which_share_they_look_for() -> None:

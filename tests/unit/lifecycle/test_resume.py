@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, running
 
-from muster.api.gang import GangSpec, Lineage, Resume
+from muster.api.gang import Branch, GangSpec, Resume
 from muster.api.trainingjob import CheckpointStatus
 from muster.lifecycle import resume
 from muster.lifecycle.plan import CommitGang, Plan, State
@@ -69,8 +69,8 @@ class TestUnasked:
     def test_a_listing_that_is_full_of_torn_ones_hides_nothing(self) -> None:
         """Who does not judge cannot tell them from whole ones, and lists eight: the mount is well."""
         steps = range(2000, 1200, -100)
-        torn = tuple(CheckpointReport(step, f"/checkpoints/{step}", judged=False, torn=True) for step in steps)
-        unjudged = tuple(CheckpointReport(step, f"/checkpoints/{step}", judged=False) for step in steps)
+        torn = tuple(CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True) for step in steps)
+        unjudged = tuple(CheckpointReport(step, f"/checkpoints/{step}", verified=False) for step in steps)
         here = Scene(a_job(nodes=4)).fleet(4).gang(2, go=False, time=at(0.0)).pods()
         for index, seen in enumerate(((NEW, *torn), (NEW, *torn), (NEW, *torn), unjudged)):
             here.launcher(index, idle(2, checkpoints=seen, scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
@@ -83,8 +83,8 @@ class TestUnasked:
     def test_nor_the_older_one_that_is_whole_once_the_newest_was_torn(self) -> None:
         """Found by a life: the advice was to begin from scratch."""
         steps = range(2000, 1200, -100)
-        torn = tuple(CheckpointReport(step, f"/checkpoints/{step}", judged=False, torn=True) for step in steps)
-        unjudged = tuple(CheckpointReport(step, f"/checkpoints/{step}", judged=False) for step in steps)
+        torn = tuple(CheckpointReport(step, f"/checkpoints/{step}", verified=False, incomplete=True) for step in steps)
+        unjudged = tuple(CheckpointReport(step, f"/checkpoints/{step}", verified=False) for step in steps)
         known = Resume(step=2000, path="/checkpoints/2000")
         here = Scene(a_job(nodes=4)).fleet(4).gang(2, go=False, time=at(0.0), checkpoint=known).pods()
         for index, seen in enumerate(((NEW, *torn), (NEW, *torn), (NEW, *torn), unjudged)):
@@ -120,7 +120,10 @@ class TestUnasked:
         assert "set spec.checkpoint.resumeFrom to Scratch" in found.message
 
     def test_what_is_still_being_judged_is_waited_for(self) -> None:
-        pending = (CheckpointReport(1000, "/checkpoints/1000", judged=False), CheckpointReport(100, "/checkpoints/100"))
+        pending = (
+            CheckpointReport(1000, "/checkpoints/1000", verified=False),
+            CheckpointReport(100, "/checkpoints/100"),
+        )
         known = Resume(step=1000, path="/checkpoints/1000")
         found = where(scene(pending, pending, pending, checkpoint=known, listed=3600.0))
         assert isinstance(found, Missing)
@@ -128,7 +131,7 @@ class TestUnasked:
 
     def test_judges_that_see_nothing_do_not_send_everybody_back_to_the_beginning(self) -> None:
         """Workers 0, 1 and 2 judge; on their nodes the mount is an empty directory."""
-        unjudged = (CheckpointReport(1000, "/checkpoints/1000", judged=False),)
+        unjudged = (CheckpointReport(1000, "/checkpoints/1000", verified=False),)
         job = a_job(nodes=4)
         early = where(scene((), (), unjudged, unjudged, job=job))
         late = where(scene((), (), unjudged, unjudged, job=job, listed=NOT_VISIBLE_SECONDS))
@@ -139,8 +142,8 @@ class TestUnasked:
 
     def test_what_only_the_judges_do_not_see_is_not_gone(self) -> None:
         unjudged = (
-            CheckpointReport(1000, "/checkpoints/1000", judged=False),
-            CheckpointReport(100, "/checkpoints/100", judged=False),
+            CheckpointReport(1000, "/checkpoints/1000", verified=False),
+            CheckpointReport(100, "/checkpoints/100", verified=False),
         )
         known = Resume(step=1000, path="/checkpoints/1000")
         views = ((OLD,), (OLD,), (OLD,), unjudged)  # workers 0, 1 and 2 judge
@@ -151,10 +154,10 @@ class TestUnasked:
 
     def test_what_all_judges_find_torn_is_gone_though_others_see_its_marker(self) -> None:
         """A clean-up took one of its files: found by a life of the simulator."""
-        torn = (CheckpointReport(1000, "/checkpoints/1000", judged=False, torn=True), OLD)
+        torn = (CheckpointReport(1000, "/checkpoints/1000", verified=False, incomplete=True), OLD)
         unjudged = (
-            CheckpointReport(1000, "/checkpoints/1000", judged=False),
-            CheckpointReport(100, "/checkpoints/100", judged=False),
+            CheckpointReport(1000, "/checkpoints/1000", verified=False),
+            CheckpointReport(100, "/checkpoints/100", verified=False),
         )
         known = Resume(step=1000, path="/checkpoints/1000")
 
@@ -177,17 +180,17 @@ class TestUnasked:
         found = where(scene((), (), (), job=job, listed=3600.0))
         assert isinstance(found, Missing)
         assert (found.stalled, "48000" in found.message) == (True, True)
-        scratch = Lineage(asked="Scratch", step=-1)
-        assert isinstance(where(scene((), (), (), job=job, lineage=scratch)), Start), "that was another history"
+        scratch = Branch(resume_from="Scratch", step=-1)
+        assert isinstance(where(scene((), (), (), job=job, branch=scratch)), Start), "that was another history"
 
     def test_a_torn_one_is_nobodys_blindness(self) -> None:
         torn = (
-            CheckpointReport(1000, "/checkpoints/1000", judged=False, torn=True),
+            CheckpointReport(1000, "/checkpoints/1000", verified=False, incomplete=True),
             CheckpointReport(100, "/checkpoints/100"),
         )
         there = (
-            CheckpointReport(1000, "/checkpoints/1000", judged=False),
-            CheckpointReport(100, "/checkpoints/100", judged=False),
+            CheckpointReport(1000, "/checkpoints/1000", verified=False),
+            CheckpointReport(100, "/checkpoints/100", verified=False),
         )
         found = where(scene(torn, torn, torn, there, job=a_job(nodes=4)))
         assert isinstance(found, Start)
@@ -198,7 +201,7 @@ class TestUnasked:
         plan = decide(here.world(), SETTINGS)
         assert plan.telling is not None
         assert (plan.telling.state, plan.wake_in_seconds) == (State.STALLED, 1.0)
-        assert committed(decide(here.launcher(2, idle(2, checkpoints=(NEW,))).world(), SETTINGS)).go is not None
+        assert committed(decide(here.launcher(2, idle(2, checkpoints=(NEW,))).world(), SETTINGS)).start is not None
 
 
 class TestAsked:
@@ -211,22 +214,22 @@ class TestAsked:
     def test_scratch(self) -> None:
         found = where(scene((NEW,), (NEW,), (), **asking("Scratch")))
         assert isinstance(found, Start)
-        assert (found.resume, found.lineage) == (None, Lineage(asked="Scratch", step=-1))
+        assert (found.resume, found.branch) == (None, Branch(resume_from="Scratch", step=-1))
 
     def test_what_lies_beyond_does_not_count_afterwards(self) -> None:
         written = (CheckpointReport(1000, "/checkpoints/1000", 50), CheckpointReport(100, "/checkpoints/100", 10))
         first = committed(decide(scene(written, written, written, **asking(100)).world(), SETTINGS))
-        assert first.go is not None
-        assert first.go.resume == Resume(step=100, path="/checkpoints/100")
-        assert first.lineage == Lineage(asked="100", step=100, disowned="1000:50")
-        again = scene(written, written, written, lineage=first.lineage, checkpoint=first.checkpoint, **asking(100))
+        assert first.start is not None
+        assert first.start.resume == Resume(step=100, path="/checkpoints/100")
+        assert first.branch == Branch(resume_from="100", step=100, excluded_checkpoints="1000:50")
+        again = scene(written, written, written, branch=first.branch, checkpoint=first.checkpoint, **asking(100))
         found = where(again)
         assert isinstance(found, Start)
         assert found.resume == Resume(step=100, path="/checkpoints/100"), (
             "asked once, and 1000 belongs to another history"
         )
         newer = (CheckpointReport(200, "/checkpoints/200", 60 * SECOND), *written)
-        found = where(scene(newer, newer, newer, lineage=first.lineage, checkpoint=first.checkpoint, **asking(100)))
+        found = where(scene(newer, newer, newer, branch=first.branch, checkpoint=first.checkpoint, **asking(100)))
         assert isinstance(found, Start)
         assert found.resume == Resume(step=200, path="/checkpoints/200")
 
@@ -261,25 +264,25 @@ class TestAsked:
 
     @pytest.mark.parametrize("phase", ["starts", "trains", "is suspended"])
     def test_who_takes_a_wish_away_and_asks_the_same_again_means_it(self, phase: str) -> None:
-        done = Lineage(asked="100", step=100)
-        here = scene((OLD,), (OLD,), (OLD,), lineage=done, job=a_job(checkpoint={"directory": "/checkpoints"}))
+        done = Branch(resume_from="100", step=100)
+        here = scene((OLD,), (OLD,), (OLD,), branch=done, job=a_job(checkpoint={"directory": "/checkpoints"}))
         if phase == "trains":
-            here.gang(2, lineage=done).all(running(2, 160, checkpoints=(OLD,)))
+            here.gang(2, branch=done).all(running(2, 160, checkpoints=(OLD,)))
         elif phase == "is suspended":
             here.job = a_job(checkpoint={"directory": "/checkpoints"}, suspend=True)
-            here.gang(2, go=False, lineage=done, members=[])
+            here.gang(2, go=False, branch=done, members=[])
         record = committed(decide(here.world(), SETTINGS))
-        assert record.lineage == Lineage(asked="", step=100)
-        again = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), lineage=record.lineage, **asking(100)))
+        assert record.branch == Branch(resume_from="", step=100)
+        again = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), branch=record.branch, **asking(100)))
         assert isinstance(again, Start)
         assert again.resume == Resume(step=100, path="/checkpoints/100")
-        assert again.lineage is not None
-        assert again.lineage.asked == "100"
+        assert again.branch is not None
+        assert again.branch.resume_from == "100"
 
     def test_what_has_been_done_already_is_offered_with_how_to_ask_for_it_once_more(self) -> None:
-        done = Lineage(asked="Scratch", step=10**6)
+        done = Branch(resume_from="Scratch", step=10**6)
         found = where(
-            scene((), (), (), checkpoint=Resume(step=1000, path="/checkpoints/1000"), listed=60.0, lineage=done)
+            scene((), (), (), checkpoint=Resume(step=1000, path="/checkpoints/1000"), listed=60.0, branch=done)
         )
         assert isinstance(found, Missing)
         assert found.message.endswith(
@@ -294,7 +297,7 @@ class TestAsked:
         assert [event.reason for event in plan.announcements] == ["ResumeFromIgnored"]
         here.record = record
         assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
-        found = where(scene(newest, newest, newest, lineage=record.lineage, **asking(100)))
+        found = where(scene(newest, newest, newest, branch=record.branch, **asking(100)))
         assert isinstance(found, Start)
         assert found.resume == Resume(step=50000, path="/checkpoints/50000")
 
@@ -323,15 +326,15 @@ def forked(
     job = a_job(checkpoint={"directory": directory, "resumeFrom": wish})
     here = scene((), (), (), listed=listed, job=job)
     for index, elsewhere in enumerate(seen):
-        why = {"elsewhere_error": error, "elsewhere_error_kind": kind}
-        here.launcher(index, idle(2, elsewhere=elsewhere, scanned_age_seconds=listed, stamps="", **why))
+        why = {"other_directory_error": error, "other_directory_error_kind": kind}
+        here.launcher(index, idle(2, other_directory=elsewhere, scanned_age_seconds=listed, stamps="", **why))
     world = replace(here.world(), other=other)
     assert world.gang is not None
     return resume.start(world, world.gang.spec)
 
 
 def there(*steps: int, judged: bool = True, base: str = "/base") -> tuple[CheckpointReport, ...]:
-    return tuple(CheckpointReport(step, f"{base}/step-{step}", judged=judged, format="TorchDCP") for step in steps)
+    return tuple(CheckpointReport(step, f"{base}/step-{step}", verified=judged, format="TorchDCP") for step in steps)
 
 
 class TestAnotherJob:
@@ -340,7 +343,7 @@ class TestAnotherJob:
         found = forked(wish, there(900, 500), there(900, 500, judged=False), there(900, 500, judged=False))
         assert isinstance(found, Start)
         assert found.resume == Resume(step=step, path=f"/base/step-{step}")
-        assert found.lineage == Lineage(asked=wish, step=step)
+        assert found.branch == Branch(resume_from=wish, step=step)
         assert found.warning == ""
 
     @pytest.mark.parametrize(
@@ -387,8 +390,8 @@ class TestAnotherJob:
         found = forked(wish, seen, seen, seen, other=STORED, directory=directory)
         assert isinstance(found, Start)
         assert found.resume == Resume(step=500, path="s3://b/base/step-500")
-        assert (found.lineage, found.warning) == (Lineage(asked=wish, step=500), "")
-        done = {"lineage": found.lineage, "checkpoint": found.resume}
+        assert (found.branch, found.warning) == (Branch(resume_from=wish, step=500), "")
+        done = {"branch": found.branch, "checkpoint": found.resume}
         again = where(scene((), (), (), job=a_job(checkpoint={"directory": directory, "resumeFrom": wish}), **done))
         assert isinstance(again, Start)
         assert again.resume == found.resume, "until it has saved"
@@ -444,7 +447,7 @@ class TestAnotherJob:
 
     def test_until_it_has_saved_each_start_begins_there(self) -> None:
         done = {
-            "lineage": Lineage(asked="job/base@500", step=500),
+            "branch": Branch(resume_from="job/base@500", step=500),
             "checkpoint": Resume(step=500, path="/base/step-500"),
         }
         found = where(scene((), (), (), **done, **asking("job/base@500")))
@@ -457,7 +460,7 @@ class TestAnotherJob:
 
     def test_where_its_steps_have_begun_anew_a_person_says_which_counts(self) -> None:
         done = {
-            "lineage": Lineage(asked="job/base@500", step=500),
+            "branch": Branch(resume_from="job/base@500", step=500),
             "checkpoint": Resume(step=500, path="/base/step-500"),
         }
         own = (CheckpointReport(60, "/checkpoints/60", 50),)
@@ -527,7 +530,7 @@ class TestAnotherHistory:
         return committed(decide(scene(seen, seen, seen, stamps=stamps, **asking(100)).world(), SETTINGS))
 
     def resumed(self, record: GangSpec, *seen: CheckpointReport) -> int | None:
-        found = where(scene(seen, seen, seen, lineage=record.lineage, checkpoint=record.checkpoint, **asking(100)))
+        found = where(scene(seen, seen, seen, branch=record.branch, checkpoint=record.checkpoint, **asking(100)))
         assert isinstance(found, Start)
         return found.resume.step if found.resume else None
 
@@ -548,8 +551,8 @@ class TestAnotherHistory:
 
     def test_what_only_the_long_listing_tells_does_not_count_either(self) -> None:
         record = self.back_to_100(1000, stamps=write_stamps([(900, self.FUTURE), (50, 5)]))
-        assert record.lineage is not None
-        assert record.lineage.disowned == f"1000:{self.FUTURE},900:{self.FUTURE}"
+        assert record.branch is not None
+        assert record.branch.excluded_checkpoints == f"1000:{self.FUTURE},900:{self.FUTURE}"
         old = (CheckpointReport(900, "/checkpoints/900", self.FUTURE), CheckpointReport(100, "/checkpoints/100", 1))
         assert self.resumed(record, *old) == 100
 
@@ -588,17 +591,17 @@ class TestAnotherHistory:
         record = self.back_to_100(1000, 900)
         own = CheckpointReport(1500, "/checkpoints/1500", self.HOUR)
         seen = (own, *(CheckpointReport(step, f"/checkpoints/{step}", self.FUTURE) for step in (1000, 900)))
-        later = scene(seen, seen, seen, lineage=record.lineage, **asking(1500))
+        later = scene(seen, seen, seen, branch=record.branch, **asking(1500))
         again = committed(decide(later.world(), SETTINGS))
-        assert again.lineage is not None
-        assert again.lineage.disowned == f"1000:{self.FUTURE},900:{self.FUTURE}"
+        assert again.branch is not None
+        assert again.branch.excluded_checkpoints == f"1000:{self.FUTURE},900:{self.FUTURE}"
 
     def test_which_is_over_when_that_history_is_asked_for_itself(self) -> None:
         record = self.back_to_100(1000, 900)
         seen = tuple(CheckpointReport(step, f"/checkpoints/{step}", self.FUTURE) for step in (1000, 900))
-        again = committed(decide(scene(seen, seen, seen, lineage=record.lineage, **asking(900)).world(), SETTINGS))
-        assert again.lineage is not None
-        assert again.lineage.disowned == f"1000:{self.FUTURE}"
+        again = committed(decide(scene(seen, seen, seen, branch=record.branch, **asking(900)).world(), SETTINGS))
+        assert again.branch is not None
+        assert again.branch.excluded_checkpoints == f"1000:{self.FUTURE}"
 
 
 class TestAnOrderThatContradictsItself:
@@ -634,8 +637,8 @@ class TestAnOrderThatContradictsItself:
         assert found.warning == ""
 
     def test_nor_does_what_belongs_to_another_history(self) -> None:
-        lineage = Lineage(asked="100", step=100, disowned=f"1000:{SECOND}")
-        found = where(scene(self.seen(600), self.seen(600), self.seen(600), lineage=lineage))
+        branch = Branch(resume_from="100", step=100, excluded_checkpoints=f"1000:{SECOND}")
+        found = where(scene(self.seen(600), self.seen(600), self.seen(600), branch=branch))
         assert isinstance(found, Start)
         assert (found.resume, found.warning) == (Resume(step=200, path="/checkpoints/200"), "")
 

@@ -36,8 +36,8 @@ def test_what_both_tell_is_chosen_with_the_go_and_told() -> None:
     here = about_to_start(job_of(MEGATRON))
     plan = decide(here.world(), SETTINGS)
     here.record = begun(plan)
-    assert here.record.go is not None
-    assert here.record.go.resume_preset == "Megatron"
+    assert here.record.start is not None
+    assert here.record.start.resume_preset == "Megatron"
     words = "resumed as Megatron: the command ends with --load /c --ckpt-step 40"
     assert words in plan.announcements[0].note
     told = decide(here.all(running(2, 41)).world(), SETTINGS).status
@@ -57,9 +57,9 @@ def test_what_both_tell_is_chosen_with_the_go_and_told() -> None:
 )
 def test_nothing_is_guessed(command: list[str], checkpoint: dict[str, Any], format_: str) -> None:
     record = begun(decide(about_to_start(job_of(command, **checkpoint), format_).world(), SETTINGS))
-    assert record.go is not None
-    assert record.go.resume is not None
-    assert record.go.resume_preset == ""
+    assert record.start is not None
+    assert record.start.resume is not None
+    assert record.start.resume_preset == ""
 
 
 def test_a_named_preset_counts_in_place_of_the_commands_own_word() -> None:
@@ -109,8 +109,8 @@ class TestAPointerThatMisleads:
         self, command: list[str], env: Any, checkpoint: dict[str, Any]
     ) -> None:
         record = begun(self.plan(command, env, **checkpoint))
-        assert record.go is not None
-        assert record.go.resume is not None
+        assert record.start is not None
+        assert record.start.resume is not None
 
 
 class TestAPointerToAFirstSaveThatWasCutShort:
@@ -118,8 +118,10 @@ class TestAPointerToAFirstSaveThatWasCutShort:
 
     def plan(self, **checkpoint: Any) -> Plan:
         here = Scene(job_of(["torchrun", "train.py"], **checkpoint)).fleet().gang(2, go=False).pods()
-        seen = CheckpointReport(40, "/c/global_step40", format="DeepSpeed", judged=False)
-        here.all(idle(2, checkpoints=(dataclasses.replace(seen, torn=True),), stamps="", checkpoint_trap=self.TRAP))
+        seen = CheckpointReport(40, "/c/global_step40", format="DeepSpeed", verified=False)
+        here.all(
+            idle(2, checkpoints=(dataclasses.replace(seen, incomplete=True),), stamps="", checkpoint_trap=self.TRAP)
+        )
         here.launcher(1, idle(2, checkpoints=(seen,)))  # which only looks, and judges nothing
         return decide(here.world(), SETTINGS)
 
@@ -134,8 +136,8 @@ class TestAPointerToAFirstSaveThatWasCutShort:
     @pytest.mark.parametrize("checkpoint", [{"resumePreset": "Off"}, {"resumeArgument": ["--load", "x"]}])
     def test_holds_nothing_where_the_job_says_how(self, checkpoint: dict[str, Any]) -> None:
         record = begun(self.plan(**checkpoint))
-        assert record.go is not None
-        assert record.go.resume is None
+        assert record.start is not None
+        assert record.start.resume is None
 
 
 def test_words_that_a_shell_would_not_pass_on_are_refused() -> None:
@@ -162,8 +164,8 @@ def test_options_in_a_file_that_has_to_stand_alone_are_left_alone_and_that_is_to
     seen = (CheckpointReport(40, "/c/checkpoint-40", format="HuggingFaceTrainer"),)
     here.all(idle(2, checkpoints=seen, stamps=""))
     here.record = begun(decide(here.world(), SETTINGS))
-    assert here.record.go is not None
-    assert here.record.go.resume_preset == ""
+    assert here.record.start is not None
+    assert here.record.start.resume_preset == ""
     here.all(running(2, 1, first_step=1, checkpoints=seen))
     here.record = here.record.model_copy(update={"incidents": begun(decide(here.world(), SETTINGS)).incidents})
     told = decide(here.world(), SETTINGS).status

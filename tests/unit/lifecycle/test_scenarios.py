@@ -138,7 +138,7 @@ class TestPowerCut:
         theatre, play = training()
         theatre.power_cut("n1")
         began = theatre.now
-        theatre.until(lambda: play.record.attempt == 2 and play.record.go is not None)
+        theatre.until(lambda: play.record.attempt == 2 and play.record.start is not None)
         assert theatre.now - began <= 45
         succeeded(theatre, play)
         assert play.levels == ["Start", "R2"]
@@ -229,7 +229,7 @@ class TestPartition:
         theatre, play = training()
         theatre.partition("n1")
         lost = theatre.launcher_of(play, 1)
-        theatre.until(lambda: play.record.attempt == 2 and play.record.go is not None)
+        theatre.until(lambda: play.record.attempt == 2 and play.record.start is not None)
         assert lost.fenced
         succeeded(theatre, play)
         assert play.levels == ["Start", "R2"]
@@ -292,8 +292,8 @@ class TestPartition:
         theatre.partition(node, on=False)
         if writes is not None:
             theatre.kill_operator_after_writes(writes)
-        theatre.until(lambda: play.record.go is not None)
-        go = play.record.go
+        theatre.until(lambda: play.record.start is not None)
+        go = play.record.start
         assert go is not None
         assert go.resume is not None
         assert (play.record.attempt, go.resume.step) == (2, max(play.checkpoints))
@@ -310,7 +310,7 @@ class TestPartition:
         assert paid(play) == (0, 1)
 
 
-def test_a_gang_that_nobody_hears_and_that_trains_on_is_told_by_the_marker() -> None:
+def test_a_gang_that_nobody_hears_and_that_trains_on_is_told_by_the_fence_file() -> None:
     """Cut off from the operator and the API server, not from each other and the storage: they miss nobody."""
     theatre, play = training(nodes=8)
     play.script.total_steps = 1500
@@ -318,8 +318,8 @@ def test_a_gang_that_nobody_hears_and_that_trains_on_is_told_by_the_marker() -> 
     for launcher in old:
         launcher.mute = True
         theatre.darken(launcher.pod.node)
-    theatre.until(lambda: play.record.attempt == 2 and play.record.go is not None, 900)
-    assert play.marker == 2
+    theatre.until(lambda: play.record.attempt == 2 and play.record.start is not None, 900)
+    assert play.fence_file == 2
     assert all(launcher.fenced for launcher in old)
     play.script.total_steps = 60
     succeeded(theatre, play)
@@ -336,7 +336,7 @@ def test_a_machine_that_a_person_calls_lost_is_not_waited_for() -> None:
     theatre, play = training()
     theatre.lose(play.record.members[1].node)
     began = theatre.now
-    theatre.until(lambda: play.record.attempt == 2 and play.record.go is not None)
+    theatre.until(lambda: play.record.attempt == 2 and play.record.start is not None)
     assert theatre.now - began < BASE_FENCE_SECONDS
     succeeded(theatre, play)
 
@@ -481,7 +481,7 @@ class TestHang:
     def test_restart_in_place_then_a_new_pod(self) -> None:
         theatre, play = training(progress={"stepTimeoutSeconds": 20})
         theatre.launcher_of(play, 1).ranks[0].hung = True
-        theatre.until(lambda: play.record.attempt == 2 and play.record.go is not None)
+        theatre.until(lambda: play.record.attempt == 2 and play.record.start is not None)
         assert play.levels == ["Start", "R0"]
         theatre.until(lambda: play.step >= 6)
         theatre.launcher_of(play, 1).ranks[0].hung = True
@@ -555,11 +555,11 @@ class TestLeave:
         theatre, play = training(until_step=6)
         theatre.machines["n1"].cordoned = True
         theatre.play_on(1)
-        assert play.record.leave is not None
+        assert play.record.evacuation is not None
         theatre.machines["n1"].cordoned = False
         succeeded(theatre, play)
         assert play.levels == ["Start"]
-        assert play.record.leave is None
+        assert play.record.evacuation is None
 
     def test_a_new_leader_does_not_take_an_old_checkpoint_for_a_new_one(self) -> None:
         theatre, play = training()
@@ -606,7 +606,7 @@ class TestLeave:
         theatre.until(lambda: play.step >= 7)
         theatre.excluded["n1"], began = window(theatre, 200), theatre.now
         theatre.play_on(70)
-        assert play.record.leave is None  # it trains for as long as it can
+        assert play.record.evacuation is None  # it trains for as long as it can
         assert play.levels == ["Start"]
         theatre.until(lambda: not play.record.members, 120)
         theatre.until(lambda: not theatre.pods)
@@ -617,10 +617,10 @@ class TestLeave:
         theatre.play_on(300)
         assert not play.record.members
         del theatre.excluded["n1"]
-        theatre.until(lambda: bool(play.record.go))
-        assert play.record.go is not None
-        assert play.record.go.resume is not None
-        assert play.record.go.resume.step == saved
+        theatre.until(lambda: bool(play.record.start))
+        assert play.record.start is not None
+        assert play.record.start.resume is not None
+        assert play.record.start.resume.step == saved
         assert (incidents(play), paid(play)) == ([], (0, 0))
 
     def test_a_node_that_is_free_in_the_last_moment_is_taken_instead(self) -> None:
@@ -630,9 +630,9 @@ class TestLeave:
         theatre.until(lambda: play.step >= 7)
         theatre.machines["n3"].cordoned = True
         theatre.excluded["n1"] = window(theatre, 130)
-        theatre.until(lambda: play.record.leave is not None)
-        assert play.record.leave is not None
-        assert play.record.leave.reason == "MaintenanceStarts"
+        theatre.until(lambda: play.record.evacuation is not None)
+        assert play.record.evacuation is not None
+        assert play.record.evacuation.reason == "MaintenanceStarts"
         theatre.machines["n3"].cordoned = False
         theatre.until(lambda: len(play.history) == 2)
         assert play.levels == ["Start", "R2"]
@@ -644,9 +644,9 @@ class TestLeave:
         play = theatre.submit(job, checkpoint_every=50, total_steps=90)
         theatre.until(lambda: play.step >= 7)
         theatre.excluded["n1"] = window(theatre, 100)
-        theatre.until(lambda: play.record.leave is not None)
+        theatre.until(lambda: play.record.evacuation is not None)
         theatre.excluded["n1"] = window(theatre, 9000)
-        theatre.until(lambda: play.record.leave is None)
+        theatre.until(lambda: play.record.evacuation is None)
         succeeded(theatre, play)
         assert play.levels == ["Start"]
 
@@ -679,7 +679,7 @@ class TestLeave:
         play = theatre.submit(job, checkpoint_every=20, total_steps=900)
         theatre.until(lambda: play.step >= 7)
         theatre.excluded["n1"], before = taken(theatre, seconds), set(theatre.pods)
-        theatre.until(lambda: play.record.leave is not None)
+        theatre.until(lambda: play.record.evacuation is not None)
         theatre.until(lambda: max(play.checkpoints, default=0) >= 20 or set(theatre.pods) != before)
         assert set(theatre.pods) == before  # nothing is let through before the save
         theatre.until(lambda: not theatre.pods, 30)
@@ -688,10 +688,10 @@ class TestLeave:
         theatre.play_on(300)
         assert not play.record.members
         del theatre.excluded["n1"]
-        theatre.until(lambda: bool(play.record.go))
-        assert play.record.go is not None
-        assert play.record.go.resume is not None
-        assert play.record.go.resume.step == 20
+        theatre.until(lambda: bool(play.record.start))
+        assert play.record.start is not None
+        assert play.record.start.resume is not None
+        assert play.record.start.resume.step == 20
         assert (incidents(play), paid(play)) == ([], (0, 0))
 
     def test_with_time_enough_training_goes_on_where_no_other_node_is_free(self) -> None:
@@ -715,9 +715,9 @@ class TestLeave:
         theatre = Theatre()
         play = theatre.submit(a_job())
         theatre.until(lambda: "n1" in {pod.view.node for pod in theatre.pods.values()})
-        assert play.record.go is None
+        assert play.record.start is None
         theatre.excluded["n1"] = taken(theatre)
-        theatre.until(lambda: play.record.go is not None)
+        theatre.until(lambda: play.record.start is not None)
         assert "n1" not in [member.node for member in play.record.members]
         assert "n1" not in {pod.view.node for pod in theatre.pods.values()}
         succeeded(theatre, play)
@@ -731,12 +731,12 @@ class TestLeave:
         theatre.until(lambda: "n1" not in {pod.view.node for pod in theatre.pods.values()}, 30)
         assert [member.node for member in play.record.members] == ["n0", "", "n2"]
         del theatre.excluded["n1"]
-        theatre.until(lambda: play.record.go is not None)
+        theatre.until(lambda: play.record.start is not None)
 
     def test_only_the_node_that_is_taken_away_is_left_where_one_other_is_free(self) -> None:
         theatre, play = training(nodes=4)
         theatre.machines["n0"].cordoned = True
-        theatre.until(lambda: play.record.leave is not None)
+        theatre.until(lambda: play.record.evacuation is not None)
         theatre.excluded["n1"] = taken(theatre)
         theatre.until(lambda: len(play.history) == 2)
         succeeded(theatre, play)
@@ -753,9 +753,9 @@ class TestLeave:
         theatre.play_on(60)
         theatre.set_spec(play, suspend=False)
         theatre.until(lambda: play.step >= 11)
-        assert play.record.go is not None
-        assert play.record.go.resume is not None
-        assert play.record.go.resume.step == 10
+        assert play.record.start is not None
+        assert play.record.start.resume is not None
+        assert play.record.start.resume.step == 10
         succeeded(theatre, play)
 
     def test_suspend_during_recovery_releases_at_once(self) -> None:
@@ -801,7 +801,7 @@ class TestPlain:
         assert play.levels == ["Start", "R4"]
 
     def test_a_lost_node_is_given_up_after_the_time_that_the_job_allows(self) -> None:
-        job = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery={"unprovedDeathTimeoutSeconds": 120})
+        job = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery={"unfencedTimeoutSeconds": 120})
         theatre = Theatre()
         play = theatre.submit(job)
         theatre.until(lambda: play.step >= 7)
@@ -821,10 +821,10 @@ class TestPlain:
         assert len(theatre.orphans) == 1
         theatre.kill_operator()
         theatre.play_on(600)
-        assert (play.record.attempt, play.record.go) == (2, None)
+        assert (play.record.attempt, play.record.start) == (2, None)
         assert "kubectl muster lost n1" in next(c.message for c in play.job.status.conditions if c.type == "Running")
         theatre.partition("n1", on=False)
-        theatre.until(lambda: play.record.go is not None, 120)
+        theatre.until(lambda: play.record.start is not None, 120)
         succeeded(theatre, play)
         assert play.levels == ["Start", "R4"]
 
@@ -886,7 +886,7 @@ def test_the_operator_may_die_after_any_write(writes: int) -> None:
 @pytest.mark.parametrize("fault", ["rank", "pod", "power cut"])
 def test_nothing_is_moved_aside_under_ranks_whenever_the_operator_dies(fault: str, writes: int | None) -> None:
     """And each start that goes on from a checkpoint has had it done; the theatre sees to the ranks."""
-    theatre, play = training(checkpoint={"directory": "/checkpoints", "setTornAside": True})
+    theatre, play = training(checkpoint={"directory": "/checkpoints", "moveIncomplete": True})
     if writes is not None:
         theatre.kill_operator_after_writes(writes)
     if fault == "rank":

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, idle, running, succeeded
 
-from muster.api.gang import Leave, Lineage, Resume
+from muster.api.gang import Branch, Evacuation, Resume
 from muster.api.trainingjob import CheckpointStatus, TrainingJob, TrainingJobStatus
 from muster.lifecycle import record as records
 from muster.lifecycle import status
@@ -42,9 +42,9 @@ def test_the_end_waits_for_a_last_listing_and_is_told_by_what_was_last_known() -
     """An attempt that went on from step 910 ends after step 4,000, which it has saved; then its launchers leave."""
     job = a_job(checkpoint={"directory": "/ckpt"})
     scene = before(Scene(job).fleet().gang(2, resume=910).pods(), attempt=2, step=3990)
-    over = replace(succeeded(2, step=4000), checkpoints=(CheckpointReport(3970, "/ckpt/3970", judged=True),))
-    assert shown(scene.all(replace(over, lists_last=True))).state == "Running"
-    over = replace(over, checkpoints=(CheckpointReport(4000, "/ckpt/4000", judged=True), *over.checkpoints))
+    over = replace(succeeded(2, step=4000), checkpoints=(CheckpointReport(3970, "/ckpt/3970", verified=True),))
+    assert shown(scene.all(replace(over, lists_after_end=True))).state == "Running"
+    over = replace(over, checkpoints=(CheckpointReport(4000, "/ckpt/4000", verified=True), *over.checkpoints))
     ended = shown(scene.all(over))
     assert ended.checkpoint is not None
     assert (ended.state, ended.step, ended.checkpoint.step) == ("Succeeded", 4000, 4000)
@@ -93,8 +93,8 @@ def unseen(progress: dict[str, object], seconds: float = status.UNSEEN_SECONDS +
     """The reason, and what the condition says, after so long."""
     scene = Scene(a_job(progress=progress), seconds=seconds).fleet().gang().pods().all(running(1, **views))
     assert scene.record is not None
-    assert scene.record.go is not None
-    scene.record = scene.record.model_copy(update={"go": scene.record.go.model_copy(update={"time": at(0)})})
+    assert scene.record.start is not None
+    scene.record = scene.record.model_copy(update={"start": scene.record.start.model_copy(update={"time": at(0)})})
     now = shown(scene)
     return now.reason, next(condition.message for condition in now.conditions if condition.type == "Running")
 
@@ -112,13 +112,13 @@ def unseen(progress: dict[str, object], seconds: float = status.UNSEEN_SECONDS +
 def test_that_no_step_is_seen_is_said_with_what_to_change(
     progress: dict[str, object], looks_like: str, says: str
 ) -> None:
-    assert unseen(progress, status.UNSEEN_SECONDS - 1, looks_like=looks_like)[0] == "RanksStarted"
-    reason, message = unseen(progress, looks_like=looks_like)
+    assert unseen(progress, status.UNSEEN_SECONDS - 1, likely_preset=looks_like)[0] == "RanksStarted"
+    reason, message = unseen(progress, likely_preset=looks_like)
     assert reason == "StepsNotSeen"
     assert says in message
     assert "MUSTER_PROGRESS" in message or looks_like
     assert len(message) < 1024
-    assert unseen(progress, 3 * status.UNSEEN_SECONDS, looks_like=looks_like) == (reason, message)
+    assert unseen(progress, 3 * status.UNSEEN_SECONDS, likely_preset=looks_like) == (reason, message)
 
 
 def test_nobody_is_told_of_steps_that_are_seen_or_that_nobody_wants() -> None:
@@ -155,8 +155,8 @@ def test_training_without_a_checkpoint_that_anybody_sees_is_said() -> None:
     def after(seconds: float, job: TrainingJob | None = None, **changes: object) -> TrainingJobStatus:
         scene = Scene(job or a_job(), seconds=seconds).fleet().gang(**changes).pods().all(running(1, step=900))
         assert scene.record is not None
-        assert scene.record.go is not None
-        scene.record = scene.record.model_copy(update={"go": scene.record.go.model_copy(update={"time": at(0)})})
+        assert scene.record.start is not None
+        scene.record = scene.record.model_copy(update={"start": scene.record.start.model_copy(update={"time": at(0)})})
         return shown(scene)
 
     assert after(status.UNSAVED_SECONDS - 1).reason == "Training"
@@ -181,15 +181,15 @@ def test_the_format_of_the_newest_checkpoint_is_named() -> None:
 def test_what_is_doubtful_about_the_checkpoints_is_said() -> None:
     scene = Scene(a_job()).fleet().gang().pods().all(running(1, step=25, checkpoints=((20, "/c/20"),)))
     doubt = "checkpoint 24 (/c/24) is not complete: there are weights only"
-    now = shown(scene.launcher(1, running(1, step=25, checkpoint_doubt=doubt)))
+    now = shown(scene.launcher(1, running(1, step=25, checkpoint_warning=doubt)))
     assert (now.state, now.reason) == ("Running", "CheckpointsIncomplete")
     assert doubt in next(condition.message for condition in now.conditions if condition.type == "Running")
 
 
 def test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed() -> None:
     def leaving(nodes: int) -> TrainingJobStatus:
-        leave = Leave(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300))
-        scene = Scene(a_job(), seconds=400.0).fleet(nodes).node("n1", unschedulable=True).gang(leave=leave).pods()
+        leave = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300))
+        scene = Scene(a_job(), seconds=400.0).fleet(nodes).node("n1", unschedulable=True).gang(evacuation=leave).pods()
         return (
             status.told(scene.all(running(1, step=7)).world(), Plan(telling=Telling(State.TRAINING))).status
             or TrainingJobStatus()
@@ -250,8 +250,8 @@ def test_another_history_leaves_what_earlier_incidents_have_cost() -> None:
     earlier = an_incident(step=1000, checkpoint_step=900, resumed_step=900)
     record = Scene(a_job()).fleet().gang(2, incidents=[earlier]).record
     assert record is not None
-    lineage = Lineage(step=100, asked="100", time=at(0))
-    start = Start(resume=Resume(step=100, path="/c/100"), lineage=lineage)
+    branch = Branch(step=100, resume_from="100", time=at(0))
+    start = Start(resume=Resume(step=100, path="/c/100"), branch=branch)
     (cut,) = records._resumed(record, start)
     assert (cut.step, cut.resumed_step) == (100, 100), "budgets go by these"
     assert records.steps_made_again(cut) == records.steps_made_again(earlier) == 100

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, an_unfenced_worker, at, running
 
-from muster.api.gang import Leave
+from muster.api.gang import Evacuation
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.training import CALM_SECONDS, TICK_SECONDS
 from muster.protocol.messages import IDLE
 
-LEAVE = Leave(since=at(90), deadline=at(120), reason="NodeCordoned", nodes=["n1"], after_step=3)
+LEAVE = Evacuation(since=at(90), deadline=at(120), reason="NodeCordoned", nodes=["n1"], after_step=3)
 
 
 def a_gang(**spec: Any) -> Scene:
@@ -64,7 +64,7 @@ def test_it_is_looked_at_when_a_hang_could_be_one(view: Any, seconds: float) -> 
     "scene",
     [
         pytest.param(a_gang().node("n1", ready=False, ready_reason="NodeStatusUnknown"), id="a node that is not ready"),
-        pytest.param(a_gang().node("n1", unschedulable=True).gang(leave=LEAVE).pods(), id="a leave"),
+        pytest.param(a_gang().node("n1", unschedulable=True).gang(evacuation=LEAVE).pods(), id="a leave"),
         pytest.param(a_gang().gang(incidents=[an_incident(time=at(99))]).pods(), id="blame that may change"),
         pytest.param(a_gang().launcher(1, heard(1.0, state=IDLE)), id="a launcher that has not started its ranks"),
         pytest.param(a_gang().launcher(1, heard(1.0, attempt=0)), id="one in the attempt before"),

@@ -24,7 +24,7 @@ from muster.fencing.ages import Beats, UnfencedAges
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
-from muster.node.launcher.marker import SILENT_SECONDS, Marker, Standing
+from muster.node.launcher.fence_file import SILENT_SECONDS, FenceFile, Standing
 from muster.protocol import messages
 from muster.protocol.fence import is_cut_off
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
@@ -143,8 +143,8 @@ class Shelf:
 
     def claim(self, attempt: int) -> None:
         if self._machine.sees_storage:
-            self._play.marker = max(self._play.marker, attempt)
-            self._found = Standing(self._play.marker, "shelf" if self._play.marker else "")
+            self._play.fence_file = max(self._play.fence_file, attempt)
+            self._found = Standing(self._play.fence_file, "shelf" if self._play.fence_file else "")
         else:
             self._found = Standing(error="no route")
 
@@ -162,8 +162,8 @@ class Launcher:
 
     pod: PodView
     born_at: float
-    marker: Marker
-    obeys_marker: bool = False
+    fence_file: FenceFile
+    obeys_fence_file: bool = False
     sequence: itertools.count[int] = field(default_factory=itertools.count)
     asked_for: tuple[int, int] = (0, 0)  # attempt and listing
     scanned_for: tuple[int, int] = (0, 0)
@@ -236,16 +236,16 @@ class Launcher:
             peer_port=9000,
             peers=tuple(PeerReport(index, now - heard) for index, heard in sorted(self.peers_heard_at.items())),
             checkpoints=self.checkpoints,
-            checkpoints_scanned_for_attempt=self.scanned_for[0] if self.marker.has_looked else 0,
-            listing=self.scanned_for[1],
+            checkpoints_scanned_for_attempt=self.scanned_for[0] if self.fence_file.has_looked else 0,
+            listing_round=self.scanned_for[1],
             address=self.pod.pod_ip,
-            passes_news=True,
-            reads_marker=self.marker.is_readable,
-            marker_attempt=self.marker.standing.attempt,
-            marker_age_seconds=None if self.marker.claimed_at is None else now - self.marker.claimed_at,
-            marker_lineage=self.marker.standing.lineage,
-            marker_error=self.marker.standing.error,
-            aside_attempt=self.aside_attempt,
+            gossips=True,
+            reads_fence_file=self.fence_file.is_readable,
+            fence_file_attempt=self.fence_file.standing.attempt,
+            fence_file_age_seconds=None if self.fence_file.claimed_at is None else now - self.fence_file.claimed_at,
+            fence_file_id=self.fence_file.standing.identity,
+            fence_file_error=self.fence_file.standing.error,
+            moved_attempt=self.aside_attempt,
         )
 
 
@@ -257,7 +257,7 @@ class Play:
     script: Script
     gang: Gang | None = None
     checkpoints: dict[int, int] = field(default_factory=dict)  # step -> attempt that published it
-    marker: int = 0  # the attempt that stands beside them
+    fence_file: int = 0  # the attempt that stands beside them
     asides: list[int] = field(default_factory=list)  # attempts before which directories were moved aside
     history: list[GangSpec] = field(default_factory=list)  # each attempt as first committed
     events: list[Announcement] = field(default_factory=list)
@@ -497,9 +497,9 @@ class Theatre:
             main = ContainerView("main", running=True)
             self._set(pod, replace(pod.view, phase="Running", pod_ip=f"10.0.{number}.{pod.view.incarnation}"))
             self._set(pod, replace(pod.view, containers=(main,)))
-            marker = Marker(Shelf(play, machine))  # type: ignore[arg-type]
+            fence_file = FenceFile(Shelf(play, machine))  # type: ignore[arg-type]
             seconds = play.script.step_seconds
-            pod.launcher = Launcher(pod.view, self.now, marker, answered_at=self.now, step_seconds=seconds)
+            pod.launcher = Launcher(pod.view, self.now, fence_file, answered_at=self.now, step_seconds=seconds)
             if play.job.spec.launch.mode is LaunchMode.PLAIN:
                 self._start_ranks(play, pod.launcher, Directive(messages.RUN, attempt=play.record.attempt))
 
@@ -510,7 +510,7 @@ class Theatre:
             if launcher and not launcher.stubborn and launcher.exited is None:
                 launcher.kill_ranks(self.now)
                 launcher.reclaim_until = None
-                self._send(launcher, messages.LEAVING)
+                self._send(launcher, messages.TERMINATING)
                 launcher.exited = 143
             return
         if pod.stuck or (pod.launcher and pod.launcher.stubborn and self.now - pod.ending_at < 30):
@@ -533,7 +533,7 @@ class Theatre:
         if launcher.exited is not None or self.plays[pod.view.job_uid].job.spec.launch.mode is (LaunchMode.PLAIN):
             return
         self._ping(pod, launcher)
-        self._look_at_marker(launcher)
+        self._look_at_fence_file(launcher)
         self._converge(pod, launcher)
         if launcher.exited is not None:
             return
@@ -582,7 +582,7 @@ class Theatre:
                 return
             self._reclaimed(launcher)
         directive = launcher.directive
-        asked_for = (directive.attempt, directive.listing or 0) if directive is not None else (0, 0)
+        asked_for = (directive.attempt, directive.listing_round or 0) if directive is not None else (0, 0)
         ends = self._cut_off(launcher) or self._gives_way(launcher)
         if launcher.alive_ranks and not launcher.fenced and ends:
             launcher.kill_ranks(self.now)
@@ -593,7 +593,7 @@ class Theatre:
             if launcher.ranks:
                 launcher.reclaim_until = self.now + RECLAIM_SECONDS
             else:
-                self._send(launcher, messages.LEAVING)
+                self._send(launcher, messages.TERMINATING)
                 launcher.exited = directive.exit_code
         elif directive.kind == messages.RUN and not launcher.ranks:
             self._start_ranks(self.plays[pod.view.job_uid], launcher, directive)
@@ -607,7 +607,12 @@ class Theatre:
     def _set_aside(self, pod: Pod, launcher: Launcher) -> None:
         """Move directories aside by order, which takes a while; no rank may be alive meanwhile, wherever it is."""
         directive = launcher.directive
-        is_asked = directive is not None and directive.kind == messages.WAIT and directive.aside and not launcher.ranks
+        is_asked = (
+            directive is not None
+            and directive.kind == messages.WAIT
+            and directive.move_incomplete_beyond
+            and not launcher.ranks
+        )
         if directive is None or not is_asked or launcher.aside_attempt >= directive.attempt:
             launcher.aside_until = None
             return
@@ -635,19 +640,24 @@ class Theatre:
     def _is_alone(self, launcher: Launcher) -> bool:
         return self.now - launcher.answered_at >= SILENT_SECONDS
 
-    def _look_at_marker(self, launcher: Launcher) -> None:
-        directive, marker = launcher.directive, launcher.marker
-        told = directive is not None and directive.kind == messages.WAIT and directive.claim and not launcher.ranks
+    def _look_at_fence_file(self, launcher: Launcher) -> None:
+        directive, fence_file = launcher.directive, launcher.fence_file
+        told = (
+            directive is not None
+            and directive.kind == messages.WAIT
+            and directive.writes_fence_file
+            and not launcher.ranks
+        )
         claim = directive.attempt if told and directive else 0
-        reads = self._is_alone(launcher) if launcher.ranks else not marker.is_readable
-        marker.turn(self.now, claim, reads, launcher.attempt if launcher.ranks else launcher.idle_attempt)
+        reads = self._is_alone(launcher) if launcher.ranks else not fence_file.is_readable
+        fence_file.turn(self.now, claim, reads, launcher.attempt if launcher.ranks else launcher.idle_attempt)
 
     def _gives_way(self, launcher: Launcher) -> bool:
-        """Whether the marker says that another attempt has the checkpoints, or nobody can see what it says."""
-        marker, alone = launcher.marker, self._is_alone(launcher)
-        unread = marker.unread_seconds(self.now, max(launcher.answered_at, launcher.started_at))
-        blind = launcher.obeys_marker and unread >= max(launcher.fence, 2 * SILENT_SECONDS)
-        return alone and (marker.standing.attempt > launcher.attempt or blind)
+        """Whether the fence file says that another attempt has the checkpoints, or nobody can see what it says."""
+        fence_file, alone = launcher.fence_file, self._is_alone(launcher)
+        unread = fence_file.unread_seconds(self.now, max(launcher.answered_at, launcher.started_at))
+        blind = launcher.obeys_fence_file and unread >= max(launcher.fence, 2 * SILENT_SECONDS)
+        return alone and (fence_file.standing.attempt > launcher.attempt or blind)
 
     def _scan(self, pod: Pod, launcher: Launcher) -> None:
         if not self.machines[pod.view.node].sees_storage or self.now < launcher.scans_at:
@@ -671,7 +681,7 @@ class Theatre:
         launcher.attempt, launcher.ranks = attempt, [Rank(launcher.pod.index)]
         launcher.started_at, launcher.step, launcher.step_at, launcher.fenced = self.now, None, None, False
         launcher.first_step = launcher.first_step_at = None
-        launcher.peers_heard_at, launcher.obeys_marker = {}, launcher.marker.is_readable
+        launcher.peers_heard_at, launcher.obeys_fence_file = {}, launcher.fence_file.is_readable
         resume = directive.resume_step or 0
         assert resume in play.checkpoints or directive.resume_step is None
         # In mode Plain the program finds by itself where to go on.
@@ -743,7 +753,7 @@ class Theatre:
     def _lost_visibly(self, pods: list[Pod], play: Play) -> bool:
         attempt = pods[0].launcher.attempt if pods[0].launcher else 0
         started = next((s for s in play.history if s.attempt == attempt), None)
-        if started is None or (play.record.attempt == attempt and play.record.go is None):
+        if started is None or (play.record.attempt == attempt and play.record.start is None):
             return False
         since = max(pod.launcher.started_at for pod in pods if pod.launcher)
         here = {pod.view.index for pod in pods}
@@ -831,7 +841,7 @@ class Theatre:
             go_age_seconds=seen.go_age_seconds,
             pod_ages=self._sightings.ages(uids),
             unfenced_ages=seen.ages,
-            disowned=seen.disowned,
+            removed_seconds=seen.removed_seconds,
             template_verdict=self._verdicts.get(play.uid),
         )
 
@@ -894,7 +904,7 @@ class Theatre:
         else:
             old = [(m.node, m.incarnation) for m in before.spec.members]
             assert old == [(m.node, m.incarnation) for m in spec.members], "members never change within an attempt"
-            assert before.spec.go is None or spec.go == before.spec.go, "a go is given once"
+            assert before.spec.start is None or spec.start == before.spec.start, "a go is given once"
         self._check_account(before.spec if before else None, spec)
         name = gang_name(play.job.metadata.name, play.uid)
         play.gang = Gang(metadata=ObjectMeta(name=name, resource_version=str(next(self._versions))), spec=spec)
@@ -903,9 +913,11 @@ class Theatre:
         account, earlier = spec.account, before.account if before else None
         assert account is not None, "every record has its account"
         total = timedelta(milliseconds=sum(account.milliseconds.values()))
-        assert total == account.time - account.begun, "every second is in one bucket"
-        assert account.time <= at(self.now), "nothing is counted before it has passed"
-        assert earlier is None or earlier.time <= account.time, "nothing that was counted is taken back"
+        assert total == account.counted_until - account.creation_time, "every second is in one bucket"
+        assert account.counted_until <= at(self.now), "nothing is counted before it has passed"
+        assert earlier is None or earlier.counted_until <= account.counted_until, (
+            "nothing that was counted is taken back"
+        )
 
     def _write_status(self, play: Play, status: TrainingJobStatus) -> None:
         before = play.completion

@@ -128,8 +128,8 @@ def a_life(*nodes: str, **more: Any) -> dict[str, Any]:
             {**planned, "faultClass": "Planned", "reason": "Maintenance", "node": "gpu-9", "message": "cordoned"},
         ],
         "goodput": {
-            "begun": before(100 * HOUR),
-            "time": before(0),
+            "creationTime": before(100 * HOUR),
+            "countedUntil": before(0),
             "seconds": seconds,
             "gpuSeconds": {name: 8 * len(nodes) * each for name, each in seconds.items() if name != "queued"},
             "ettrPermille": 900,

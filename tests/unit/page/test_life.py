@@ -47,7 +47,7 @@ def a_condition(kind: str, status: str, hours_ago: float) -> dict[str, str]:
 
 def test_a_suspension_that_is_over_is_no_training() -> None:
     seconds = {"queued": HOUR, "compute": 60 * HOUR, "suspended": 30 * HOUR, "requeued": 8 * HOUR, "restarting": HOUR}
-    goodput = {"begun": before(100 * HOUR), "time": before(0), "seconds": seconds}
+    goodput = {"creationTime": before(100 * HOUR), "countedUntil": before(0), "seconds": seconds}
     conditions = [a_condition("Suspended", "False", 40), a_condition("Running", "True", 31)]
     drawn = [("queued", 1), ("training", 29), ("suspended", 30), ("starting", 9), ("training", 31)]
     assert kinds(state="Running", goodput=goodput, conditions=conditions) == drawn
@@ -101,7 +101,7 @@ incidents = st.fixed_dictionaries(
 def test_whatever_the_clocks_say_the_strip_is_whole(
     known: list[Any], state: str, begun: str, seconds: dict[str, int]
 ) -> None:
-    goodput = {"begun": begun, "time": before(0), "seconds": seconds}
+    goodput = {"creationTime": begun, "countedUntil": before(0), "seconds": seconds}
     since = {"type": "X", "status": "True", "reason": "X", "lastTransitionTime": begun}
     resumed = {**since, "type": "Suspended", "status": "False"}
     conditions = [since, resumed, {**since, "type": "Running"}]

@@ -305,7 +305,7 @@ class TestReport:
     """The fleet's report, read from the history when somebody asks."""
 
     async def test_it_says_what_the_command_line_says(self, fleet: Fleet, ask: Ask) -> None:
-        fleet.lives = lives(a_spec(end=NOW, begun=NOW - timedelta(days=1)), a_spec(2, namespace="team-b"))
+        fleet.lives = lives(a_spec(end_time=NOW, creation_time=NOW - timedelta(days=1)), a_spec(2, namespace="team-b"))
         status, body, _ = await ask("/api/report?days=0")
         assert status == 200
         it = fleet_report(fleet.lives, NOW, None, NO_PRICES, ["a note"])

@@ -32,62 +32,64 @@ def least(
 
 
 def test_a_figure_goes_before_history_and_floor() -> None:
-    assert least(limit(atLeast="650")) == 650.0
-    assert least(limit(atLeast="500")) == 500.0, "lower, too"
-    (one,) = tuned(LIKE, [HISTORY], SHOWN, [limit(atLeast="650")]).standards
+    assert least(limit(minimum="650")) == 650.0
+    assert least(limit(minimum="500")) == 500.0, "lower, too"
+    (one,) = tuned(LIKE, [HISTORY], SHOWN, [limit(minimum="650")]).standards
     assert (one.unit, one.source) == ("TFLOP/s", SOURCE)
 
 
 def test_a_share_is_of_the_fleets_own_middle() -> None:
-    assert least(limit(percent=95)) == pytest.approx(655.5)
-    assert least(limit(percent=95), known=(FLOOR,)) == 556.0, "there is none yet"
+    assert least(limit(minimum_percent=95)) == pytest.approx(655.5)
+    assert least(limit(minimum_percent=95), known=(FLOOR,)) == 556.0, "there is none yet"
 
 
 def test_a_share_that_healthy_figures_do_not_all_reach_is_lowered_to_one_that_they_do_and_named() -> None:
     varied = replace(HISTORY, healthy=0.9)
-    found = tuned(LIKE, [varied], SHOWN, [limit(percent=95)])
+    found = tuned(LIKE, [varied], SHOWN, [limit(minimum_percent=95)])
     (one,) = found.standards
     assert one.least == pytest.approx(0.9 * 690.0)
     assert one.source.startswith("90 % of the fleet's middle")
     (words,) = found.unused
     for part in ("95 %", "90 % counts", "NVIDIA H200", "Lower percent"):
         assert part in words
-    assert tuned(LIKE, [varied], SHOWN, [limit(percent=90)]).unused == ()
-    assert least(limit(percent=85), known=(replace(HISTORY, healthy=0.4),)) == pytest.approx(0.85 * 690.0), "as without"
+    assert tuned(LIKE, [varied], SHOWN, [limit(minimum_percent=90)]).unused == ()
+    assert least(limit(minimum_percent=85), known=(replace(HISTORY, healthy=0.4),)) == pytest.approx(0.85 * 690.0), (
+        "as without"
+    )
 
 
 def test_a_published_floor_holds_beside_a_share_and_is_named() -> None:
-    (one,) = tuned(LIKE, [HISTORY], SHOWN, [limit(percent=50)]).standards
+    (one,) = tuned(LIKE, [HISTORY], SHOWN, [limit(minimum_percent=50)]).standards
     assert one.least == 556.0
     assert one.source == f"50 % of the fleet's middle of 690 ({SOURCE}); not below 556"
 
 
 def test_what_nobody_has_reached_counts_for_nothing_and_is_named() -> None:
-    found = tuned(LIKE, [HISTORY], SHOWN, [limit(atLeast="900")])
+    found = tuned(LIKE, [HISTORY], SHOWN, [limit(minimum="900")])
     assert found.standards == (HISTORY,)
     (words,) = found.unused
-    for part in ("spec.preflight.limits", "gemm-bf16", "900", "700 TFLOP/s", "Lower atLeast"):
+    for part in ("spec.preflight.limits", "gemm-bf16", "900", "700 TFLOP/s", "Lower minimum"):
         assert part in words
-    assert least(limit(atLeast="900"), known=(FLOOR,), shown={}) == 556.0
-    assert tuned(LIKE, [FLOOR], {}, [limit(atLeast="900")]).unused == (), "nobody has tried yet"
+    assert least(limit(minimum="900"), known=(FLOOR,), shown={}) == 556.0
+    assert tuned(LIKE, [FLOOR], {}, [limit(minimum="900")]).unused == (), "nobody has tried yet"
 
 
 def test_less_than_is_asked_now_counts_at_once() -> None:
-    assert least(limit(atLeast="0"), known=(FLOOR,), shown={}) == 0.0
+    assert least(limit(minimum="0"), known=(FLOOR,), shown={}) == 0.0
 
 
 def test_a_probe_without_history_and_floor_gets_one() -> None:
     shown = {("storage", ""): Best(3.0, "GB/s")}
-    (one,) = tuned(LIKE, [], shown, [limit("storage", atLeast="2")]).standards
+    (one,) = tuned(LIKE, [], shown, [limit("storage", minimum="2")]).standards
     assert (one.probe, one.floor, one.unit, one.model) == ("storage", 2.0, "GB/s", "NVIDIA H200")
 
 
 def test_pairs_have_it_for_each_transport() -> None:
     shown = {("pair", name): Best(figure, "GB/s") for name, figure in (("IB", 48.0), ("TCP", 2.0))}
-    found = tuned(LIKE, [], shown, [limit("pair", atLeast="40")])
+    found = tuned(LIKE, [], shown, [limit("pair", minimum="40")])
     assert [(one.transport, one.floor) for one in found.standards] == [("IB", 40.0)]
     assert not found.unused, "one of them has reached it"
-    (ib, tcp) = tuned(LIKE, [], shown, [limit("pair", atLeast="60")]).unused
+    (ib, tcp) = tuned(LIKE, [], shown, [limit("pair", minimum="60")]).unused
     assert "no NVIDIA H200 that is heard has reached more than 48 GB/s over IB:" in ib
     assert "2 GB/s over TCP:" in tcp
 
@@ -97,7 +99,7 @@ def test_pairs_keep_what_a_healthy_one_reaches_and_the_figure_is_the_least(figur
     """The gang's own pairs would be the yardstick where there is no history."""
     history = replace(LIKE, probe="pair", transport="IB", middle=48.0, ratio=0.85, floor=18.0, unit="GB/s")
     shown = {("pair", "IB"): Best(50.0, "GB/s")}
-    (one,) = tuned(LIKE, [history], shown, [limit("pair", atLeast=figure)]).standards
+    (one,) = tuned(LIKE, [history], shown, [limit("pair", minimum=figure)]).standards
     assert one.middle == 48.0
     yardstick = Yardstick(one.middle, one.ratio, one.floor, one.miss_share)
     evidence = Evidence(Ground([Member("a"), Member("b")]), [PairOutcome(1, "a", "b", How.RESULT, 1.0)], [yardstick])
@@ -105,19 +107,19 @@ def test_pairs_keep_what_a_healthy_one_reaches_and_the_figure_is_the_least(figur
 
 
 def test_with_no_history_nothing_is_too_slow_for_pairs_either() -> None:
-    (one,) = tuned(LIKE, [], {("pair", "IB"): Best(50.0, "GB/s")}, [limit("pair", atLeast="0")]).standards
+    (one,) = tuned(LIKE, [], {("pair", "IB"): Best(50.0, "GB/s")}, [limit("pair", minimum="0")]).standards
     assert (one.middle, one.ratio, one.floor) == (None, 0.0, 0.0)
 
 
 def test_of_several_the_longest_name_counts() -> None:
     several = [
-        limit(atLeast="600"),
-        limit(model="NVIDIA H200", atLeast="650"),
-        limit(model="NVIDIA H100", atLeast="500"),
+        limit(minimum="600"),
+        limit(model="NVIDIA H200", minimum="650"),
+        limit(model="NVIDIA H100", minimum="500"),
     ]
     assert least(*several) == 650.0
     assert least(several[2]) == pytest.approx(690.0 * 0.85)
 
 
 def test_other_probes_stay_as_they_are() -> None:
-    assert tuned(LIKE, [HISTORY], SHOWN, [limit("storage", atLeast="2")]).standards == (HISTORY,)
+    assert tuned(LIKE, [HISTORY], SHOWN, [limit("storage", minimum="2")]).standards == (HISTORY,)

@@ -93,8 +93,8 @@ LATE = CheckAnswer(
     "Late",
     probes=(
         ProbeReport("gemm-bf16", "Result", 600.0, "TFLOP/s"),
-        ProbeReport("bit-exact", "Late", words="it was still running when the profile's 30 s were over"),
-        ProbeReport("storage", "Late", words="the profile's 30 s are over"),
+        ProbeReport("bit-exact", "Late", message="it was still running when the profile's 30 s were over"),
+        ProbeReport("storage", "Late", message="the profile's 30 s are over"),
     ),
 )
 ONLY_STORAGE = replace(LATE, probes=(LATE.probes[0], LATE.probes[2]))

@@ -57,7 +57,7 @@ IDLE = idle("g")
         pytest.param(a_site(passes=(PassReport("Quick", 7e5, "g", gpus=8),)), QUICK, IDLE, id="long ago"),
         pytest.param(
             a_site(passes=(PassReport("Quick", 7e5, "g", gpus=8),)),
-            PreflightPolicy(profile=Profile.QUICK, idle_age_seconds=0),
+            PreflightPolicy(profile=Profile.QUICK, idle_max_age_seconds=0),
             None,
             id="long ago, and that does not matter",
         ),
@@ -113,7 +113,7 @@ def test_a_pass_is_granted_first_and_told_once_the_checker_knows() -> None:
 
 
 def test_a_failure_names_the_probe_and_grants_nothing() -> None:
-    slow = (ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s", words="GPU 3"), FINE[1])
+    slow = (ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s", message="GPU 3"), FINE[1])
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
     twice = (*answered("wish/w1", *slow), *answered("wish/w1/again", *slow))
     found = look([a_site(wish=WISH, answers=twice), mate], QUICK, (GEMM,))
@@ -155,7 +155,7 @@ def test_what_is_wrong_is_not_asked_for_again() -> None:
 
 
 def test_what_could_not_run_says_why_and_blames_nobody() -> None:
-    used = (ProbeReport("gemm-bf16", "Environment", words="GPU 0 is in use: process 7"),)
+    used = (ProbeReport("gemm-bf16", "Environment", message="GPU 0 is in use: process 7"),)
     (finding,) = look([a_site(wish=WISH, answers=answered("wish/w1", *used))], QUICK, (GEMM,)).findings
     assert (finding.outcome, finding.words) == (Outcome.INCONCLUSIVE, "n1: GPU 0 is in use: process 7")
 
@@ -179,7 +179,7 @@ def test_a_machine_with_incidents_goes_first_and_a_recent_one_is_tested_more_dee
 
 @pytest.mark.parametrize(("bad", "outcome"), [(3, Outcome.FAIL), (5, Outcome.INCONCLUSIVE)])
 def test_what_fails_on_many_nodes_is_not_the_nodes(bad: int, outcome: Outcome) -> None:
-    wrong = (ProbeReport("devices", "Result", wrong=True, words="7 GPUs, expected 8"),)
+    wrong = (ProbeReport("devices", "Result", wrong=True, message="7 GPUs, expected 8"),)
     sites = [a_site(f"n{i}", answers=answered(NEW, *wrong)) for i in range(bad)]
     sites += [a_site(f"n{i}", passes=(PassReport("Quick", 5.0, "g", gpus=8),)) for i in range(bad, 12)]
     findings = look(sites, QUICK, ()).findings
@@ -190,13 +190,13 @@ def test_what_fails_on_many_nodes_is_not_the_nodes(bad: int, outcome: Outcome) -
 
 
 def test_nobody_is_blamed_before_anybody_has_passed() -> None:
-    wrong = (ProbeReport("devices", "Result", wrong=True, words="7 GPUs, expected 8"),)
+    wrong = (ProbeReport("devices", "Result", wrong=True, message="7 GPUs, expected 8"),)
     sites = [a_site(f"n{i}", answers=answered(NEW, *wrong)) for i in range(2)]
     assert {finding.outcome for finding in look(sites, QUICK, ()).findings} == {Outcome.INCONCLUSIVE}
 
 
 def test_what_could_not_be_tested_is_asked_again() -> None:
-    used = (ProbeReport("gemm-bf16", "Environment", words="GPU 0 is in use: process 7"),)
+    used = (ProbeReport("gemm-bf16", "Environment", message="GPU 0 is in use: process 7"),)
     site = a_site(answers=answered(NEW, *used))
     assert look([site], QUICK, ()).checks["n1"].orders
     old = replace(site, view=replace(site.view, given={NEW: 601.0}))

@@ -66,10 +66,10 @@ def test_the_bytes_stay_as_they_are():
     """Launchers say by a digest of these very bytes which directive they have seen."""
     directive = Directive("Run", 2, resume_path="/\u00e4", peers=(Peer(1, "10.0.0.1", 9),), poll_seconds=2.0)
     assert encode(directive) == (
-        b'{"attempt":2,"claim":false,"exitCode":0,"fenceSeconds":0.0,"holdSeconds":5.0,"kind":"Run",'
+        b'{"attempt":2,"exitCode":0,"fenceSeconds":0.0,"holdSeconds":5.0,"kind":"Run",'
         b'"masterAddress":"","masterPort":0,"neighbours":0,"nodeCount":0,"nodeRank":0,'
         b'"peers":[{"address":"10.0.0.1","index":1,"port":9}],"pollSeconds":2.0,"processesPerNode":1,'
-        b'"protocol":1,"reason":"","resumePath":"/\\u00e4","scans":true}'
+        b'"protocol":1,"reason":"","resumePath":"/\\u00e4","verifies":true,"writesFenceFile":false}'
     )
 
 
@@ -167,11 +167,11 @@ def test_what_is_only_for_people_is_cut():
         "Idle",
         ranks=(RankReport(0, 0, alive=False, tail="a" * 5000 + "end"),),
         checkpoint_error="b" * 50_000,
-        marker_error="c" * 50_000,
+        fence_file_error="c" * 50_000,
     )
     found = decode_report(encode(long))
     assert (len(found.ranks[0].tail), found.ranks[0].tail[-4:]) == (MAX_TAIL_CHARS, "aend")
-    assert (len(found.checkpoint_error), len(found.marker_error)) == (MAX_TEXT_CHARS, MAX_TEXT_CHARS)
+    assert (len(found.checkpoint_error), len(found.fence_file_error)) == (MAX_TEXT_CHARS, MAX_TEXT_CHARS)
 
 
 def test_every_number_text_and_list_of_a_report_has_a_limit():

@@ -422,9 +422,9 @@ def test_the_numbers_of_a_waiting_job() -> None:
         holders={"default/llama": 12, "default/tiny": 3},
     )
     told = explain.waiting(of(), Turn(3, 12, lacking(shortfall)), at(5))
-    assert told.model_dump(exclude={"unblocks"}) == {
+    assert told.model_dump(exclude={"remedies"}) == {
         "needs": 16,
-        "inside": "block",
+        "level": "block",
         "segment_size": 2,
         "position": 3,
         "queued": 12,
@@ -441,7 +441,7 @@ def test_the_numbers_of_a_waiting_job() -> None:
         ],
         "since": at(5),
     }
-    assert told.unblocks[0] == "2 more nodes in block b3"
+    assert told.remedies[0] == "2 more nodes in block b3"
 
 
 def test_a_holder_that_nobody_names_is_in_use() -> None:
@@ -470,12 +470,12 @@ def test_a_limit_blocks_so_many_nodes(answer: OverLimit, reason: str, nodes: int
 def test_a_job_without_numbers_says_what_its_spec_says() -> None:
     job = a_job("mine", nodes=6, placement={"required": "rack", "segmentSize": 3})
     told = explain.waiting(job, Turn(1, 1, lacking(None)), at(0))
-    assert (told.needs, told.inside, told.segment_size, told.fleet, told.domains) == (6, "rack", 3, 0, [])
+    assert (told.needs, told.level, told.segment_size, told.fleet, told.domains) == (6, "rack", 3, 0, [])
 
 
 def test_a_promise_has_nothing_to_unblock() -> None:
     told = explain.waiting(of(2), Turn(1, 2, Placed(("a", "b"), ("c",))), at(0))
-    assert (told.needs, told.blockers, told.unblocks) == (3, [], [])
+    assert (told.needs, told.blockers, told.remedies) == (3, [], [])
 
 
 def test_the_wait_began_when_it_was_first_told() -> None:
@@ -493,7 +493,7 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
     answer = NotPlaced("InsufficientNodes", "m" * 3000, shortfall)
     told = explain.waiting(of(64), Turn(1, 2, answer), at(0))
     assert Waiting.model_validate(told.to_json()) == told
-    assert (len(told.domains), len(told.blockers), len(told.unblocks)) == (16, 32, 8)
+    assert (len(told.domains), len(told.blockers), len(told.remedies)) == (16, 32, 8)
     assert told.blockers[-1].reason == "20 more reasons"
     assert sum(blocker.nodes for blocker in told.blockers) == 4 + 2 * 50
     assert len(explain.message(of(64), Turn(1, 2, answer))) <= 1024

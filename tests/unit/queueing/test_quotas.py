@@ -224,7 +224,7 @@ def test_the_message_names_quota_resource_amounts_and_what_to_do() -> None:
     shown = explain.waiting(job, turn, at(0))
     assert (shown.needs, shown.position) == (8, 1)
     assert [(each.reason, each.nodes) for each in shown.blockers] == [(f"ResourceQuota gpus: {GPUS} hard 8, used 0", 7)]
-    assert shown.unblocks[1] == f"lower spec.nodes to 1 {AGAIN}"
+    assert shown.remedies[1] == f"lower spec.nodes to 1 {AGAIN}"
 
 
 @pytest.mark.parametrize(

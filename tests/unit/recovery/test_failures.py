@@ -8,7 +8,7 @@ from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed,
 
 from muster.api.gang import FaultClass, Level
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
-from muster.protocol.messages import EXITED, LEAVING, RECLAIMING
+from muster.protocol.messages import EXITED, RECLAIMING, TERMINATING
 from muster.recovery.blame import culprit
 from muster.recovery.exits import late, message_of
 from muster.recovery.failure import Failure, Kind
@@ -51,7 +51,10 @@ def test_nothing_is_wrong_while_everybody_runs() -> None:
         pytest.param(lambda s: s.launcher(1, running(1, fenced=True)), Kind.FENCED, Level.IN_PLACE, id="fenced"),
         pytest.param(lambda s: s.pod(1, deleting=True), Kind.POD_DELETED, Level.POD, id="pod deleted"),
         pytest.param(
-            lambda s: s.launcher(1, running(1, state=LEAVING)), Kind.POD_DELETED, Level.POD, id="launcher says goodbye"
+            lambda s: s.launcher(1, running(1, state=TERMINATING)),
+            Kind.POD_DELETED,
+            Level.POD,
+            id="launcher says goodbye",
         ),
         pytest.param(lambda s: s.pod(1, uid="another"), Kind.POD_GONE, Level.POD, id="pod of that name is another"),
         pytest.param(
@@ -381,7 +384,7 @@ def test_plain_mode_looks_at_pods_and_nodes_alone() -> None:
     here.pod_views = {name: replace(pod, phase="Running", containers=()) for name, pod in here.pod_views.items()}
     here.node("n2", ready=False).lease("n2", SILENT)
     assert find(here.world()) == [], "silence proves nothing"
-    limited = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery={"unprovedDeathTimeoutSeconds": 60})
+    limited = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery={"unfencedTimeoutSeconds": 60})
     here.job = limited
     assert find(here.lease("n2", 59.0).world()) == []
     assert one(here.lease("n2", 60.0)).kind is Kind.NODE_UNREACHABLE
@@ -481,7 +484,7 @@ class TestAnExceptionBeforeADeletion:
 
     @pytest.mark.parametrize(("rank", "reason"), [(OWN, Kind.RANK_FAILED), (LOST, Kind.POD_DELETED)])
     def test_in_the_pod_that_is_deleted(self, rank: RankView, reason: Kind) -> None:
-        failure = one(scene().launcher(1, replace(running(1), state=LEAVING, ranks=(rank,))))
+        failure = one(scene().launcher(1, replace(running(1), state=TERMINATING, ranks=(rank,))))
         assert (failure.kind, failure.level) == (reason, Level.POD)
         assert ("ValueError" in failure.printed) is (reason is Kind.RANK_FAILED)
 

@@ -25,7 +25,7 @@ def failed(
         "step": step,
         "time": EPOCH + timedelta(hours=hours),
         "settled": True,
-        "others": 0,
+        "other_workers": 0,
         "exit_code": 1,
         "message": "rank 3 exited with code 1; its last lines: secret",
     }
@@ -63,10 +63,10 @@ def blamed(*incidents: GangIncident, saved: int | None = None) -> tuple[str, int
         pytest.param([failed(step=1), failed("n2", 2), failed(step=3)], ("n1", 2), id="on one of two more often"),
         pytest.param([failed(f"n{i}", step=i) for i in range(40)], ("", 0), id="everywhere"),
         pytest.param([failed("n1"), failed("n2"), failed("n1")], ("n1", 2), id="it came back to it"),
-        pytest.param([failed(others=2)], ("", 0), id="others with it"),
-        pytest.param([failed(others=None)], ("", 0), id="a record of old"),
-        pytest.param([failed(step=1), failed(step=2, others=7)], ("n1", 1), id="once alone, once everybody"),
-        pytest.param([failed(), failed(others=3)], ("", 0), id="in a row, the second time everybody"),
+        pytest.param([failed(other_workers=2)], ("", 0), id="others with it"),
+        pytest.param([failed(other_workers=None)], ("", 0), id="a record of old"),
+        pytest.param([failed(step=1), failed(step=2, other_workers=7)], ("n1", 1), id="once alone, once everybody"),
+        pytest.param([failed(), failed(other_workers=3)], ("", 0), id="in a row, the second time everybody"),
         pytest.param([failed(settled=False)], ("", 0), id="class and blame are not final"),
         pytest.param([failed(node="")], ("", 0), id="on no node"),
         pytest.param([failed(fault=H)], ("", 0), id="its hardware was seen to be sick"),
@@ -133,7 +133,7 @@ def test_a_word_says_which_job_which_attempt_and_what_and_nothing_that_a_contain
 
 @pytest.mark.parametrize(
     "change",
-    [{"settled": False}, {"fault_class": H}, {"others": 3}, {"node": "n2"}],
+    [{"settled": False}, {"fault_class": H}, {"other_workers": 3}, {"node": "n2"}],
     ids=lambda change: next(iter(change)),
 )
 def test_what_changes_a_word_is_seen(change: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ class TestACrashedRank:
             assert here.record.hold_until is None, "no crash loop of the program's"
             go = training().record
             assert go is not None
-            here.record = here.record.model_copy(update={"go": go.go})
+            here.record = here.record.model_copy(update={"start": go.start})
             assert here.record.attempt == attempt + 1
 
 

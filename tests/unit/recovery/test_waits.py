@@ -73,12 +73,12 @@ class TestASupervisorThatIsStuck:
         """It has its go, does not start, and others have."""
         here = Scene(a_job(), seconds=4000.0).fleet().gang().pods().all(running(1))
         assert here.record is not None
-        assert here.record.go is not None
+        assert here.record.start is not None
         here.launcher(1, idle(0))
-        begun = here.record.go
-        here.record = here.record.model_copy(update={"go": begun.model_copy(update={"time": at(4000.0 - 119.0)})})
+        begun = here.record.start
+        here.record = here.record.model_copy(update={"start": begun.model_copy(update={"time": at(4000.0 - 119.0)})})
         assert find(here.world()) == []
-        here.record = here.record.model_copy(update={"go": begun.model_copy(update={"time": at(4000.0 - 121.0)})})
+        here.record = here.record.model_copy(update={"start": begun.model_copy(update={"time": at(4000.0 - 121.0)})})
         assert (one(here).kind, one(here).index) == (Kind.LAUNCHER_STUCK, 1)
 
 
@@ -170,7 +170,7 @@ class TestJudgesThatComeToNoVerdict:
         (action,) = plan.actions
         assert isinstance(action, CommitGang)
         record = action.spec
-        assert (record.attempt, record.go) == (2, None)
+        assert (record.attempt, record.start) == (2, None)
         assert [place for place in range(6) if does_judge(place, record)] == [1, 3, 5]
         here.record = record
         assert not commits(here), "who need not judge any more may be able to list"
@@ -191,8 +191,8 @@ class TestJudgesThatComeToNoVerdict:
 
     @pytest.mark.parametrize(("seconds", "state"), [(599.0, State.STARTING), (600.0, State.STALLED)])
     def test_also_of_a_checkpoint_that_all_see_and_nobody_judges(self, seconds: float, state: State) -> None:
-        there = CheckpointReport(1000, "/checkpoints/1000", judged=False)
-        here = self.here(seconds, judges_time=at(400.0 + seconds - 1.0))
+        there = CheckpointReport(1000, "/checkpoints/1000", verified=False)
+        here = self.here(seconds, verifier_round_time=at(400.0 + seconds - 1.0))
         for index in range(6):
             here.launcher(index, idle(2, checkpoints=(there,)))
         plan = decide(here.world(), SETTINGS)
@@ -200,8 +200,8 @@ class TestJudgesThatComeToNoVerdict:
         assert (plan.telling.state, plan.telling.reason) == (state, "CheckpointsNotVerified")
 
     def test_nothing_is_begun_from_scratch_because_those_chosen_now_have_not_judged_yet(self) -> None:
-        there = CheckpointReport(1000, "/checkpoints/1000", judged=False)
-        here = self.here(200.0, judges=1, judges_time=at(599.0))
+        there = CheckpointReport(1000, "/checkpoints/1000", verified=False)
+        here = self.here(200.0, verifier_round=1, verifier_round_time=at(599.0))
         for index in range(6):
             here.launcher(index, idle(2, checkpoints=(there,)))
         assert not commits(here)

@@ -39,7 +39,7 @@ def test_a_lost_node_is_given_up_by_the_time_out_and_by_the_fence_whichever_is_l
     assert silent_seconds(a_plan(step_seconds=1, unreachable_seconds=90)) == 90
     # A fence has room for three steps. These stand in docs/what-if.md.
     assert [silent_seconds(a_plan(step_seconds=seconds)) for seconds in (4, 6, 25)] == [20, 32, 122]
-    assert silent_seconds(a_plan(nodes=1)) == 20 + 80  # nobody misses it: the marker has to be seen
+    assert silent_seconds(a_plan(nodes=1)) == 20 + 80  # nobody misses it: the fence file has to be seen
 
 
 @pytest.mark.parametrize("how", ["Xid9999", "crash", "Xid", "Gone"])

@@ -36,12 +36,12 @@ def test_what_is_lowered_is_told_with_the_value_asked_for_and_the_one_applied() 
     assert lowered_fields(job, JobLimits(save_timeout_seconds=86400)) == ""
     saves = (
         "spec.checkpoint.saveTimeoutSeconds is 86400, and 3600 is applied: FleetPolicy default allows no more "
-        "(spec.jobs.saveTimeoutSeconds)"
+        "(spec.jobLimits.saveTimeoutSeconds)"
     )
     assert lowered_fields(job, JobLimits()) == saves
     restarts = (
         "spec.recovery.hardwareRestartsPerDay is 95, and 7 is applied: FleetPolicy default allows no more "
-        "(spec.jobs.hardwareRestartsPerDay)"
+        "(spec.jobLimits.hardwareRestartsPerDay)"
     )
     assert lowered_fields(job, JobLimits(hardware_restarts_per_day=7)) == f"{saves}; {restarts}"
 
@@ -49,5 +49,7 @@ def test_what_is_lowered_is_told_with_the_value_asked_for_and_the_one_applied() 
 def test_a_job_with_too_many_nodes_is_told_the_fields_and_the_remedy() -> None:
     assert too_many_nodes(a_job(nodes=3), JobLimits(nodes=3)) == ""
     found = too_many_nodes(a_job(nodes=4), JobLimits(nodes=3))
-    assert found.startswith("spec.nodes is 4, and FleetPolicy default lets a job have 3 at most (spec.jobs.nodes).")
+    assert found.startswith(
+        "spec.nodes is 4, and FleetPolicy default lets a job have 3 at most (spec.jobLimits.nodes)."
+    )
     assert "create it again with fewer" in found

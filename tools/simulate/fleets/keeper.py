@@ -103,7 +103,7 @@ class Keeper:
         """`kubectl muster release` or `cordon`."""
         health = self.record_of(name)
         human = HumanDecision(decision=decision, reason=reason, by="somebody", time=_time(now))
-        spec = health.spec.model_copy(update={"human": human})
+        spec = health.spec.model_copy(update={"override": human})
         self.health[name] = health.model_copy(update={"spec": spec})
         self.burned.pop(name, None)
         self.engine.dirty.add(name)

@@ -788,7 +788,7 @@ class Life:
         if order.ruling.act is Act.HOLD:
             self.outcome.held += 1
         self._is_in_force(name, order)
-        if verdict.open_incident is None or verdict.open_incident.taken is None:
+        if verdict.open_incident is None or verdict.open_incident.taken_out_time is None:
             self.oracle.back(name)
         leaves = effect.leave is Leave.NOW or (effect.leave is not Leave.NO and verdict.certain)
         if leaves and node.waiting_certain is not None:

@@ -81,10 +81,10 @@ class Earlier:
             ports.append(_count(agent.get("ports")))
             # Fewer may answer than there are, and nothing says of how many: a GPU that is lost, a library that hangs.
             if not any(item.kind in _TOO_FEW for item in forgiven):
-                gpus.append(_count(agent.get("gpusSeen")))
+                gpus.append(_count(agent.get("gpusExpected")))
             if not any(item.kind in _MISSED_PORTS for item in forgiven):
-                ports.append(_count(agent.get("portsSeen")))
-                port_names = _words(agent.get("portsHad"))
+                ports.append(_count(agent.get("portsExpected")))
+                port_names = _words(agent.get("portsExpectedUp"))
         links: dict[str, int] = {}
         for item in (*here, *there):
             expected = item.threshold.split(" ")[0]
@@ -154,7 +154,7 @@ def _is_found_sick(status: Mapping[str, Any]) -> bool:
 
 def _released(stored: Mapping[str, Any]) -> float | None:
     """When a human has released the node; None: not at all."""
-    human = _mapping(_mapping(stored.get("spec")).get("human"))
+    human = _mapping(_mapping(stored.get("spec")).get("override"))
     if human.get("decision") != "Release":
         return None
     try:

@@ -392,15 +392,15 @@ class Core:
 
     def _answer(self, answer: CheckAnswer) -> None:
         self._answers[answer.order] = answer
-        self.answered[answer.how] = self.answered.get(answer.how, 0) + 1
+        self.answered[answer.outcome] = self.answered.get(answer.outcome, 0) + 1
         self._log(
             "an order is answered",
             order=answer.order,
             kind=answer.kind,
-            how=answer.how,
+            how=answer.outcome,
             seconds=answer.seconds,
             gbps=answer.gbps,
-            words=answer.words,
+            words=answer.message,
         )
         self._tell()
 
@@ -461,7 +461,7 @@ class Core:
 def _measured(order: CheckOrder, answer: CheckAnswer, facts: Facts, now: float) -> List[Measured]:
     """The figures of an answer with which nothing is wrong."""
     rows: List[Tuple[str, str, Optional[float], str]] = []
-    if answer.how != translate.RESULT or any(probe.wrong for probe in answer.probes):
+    if answer.outcome != translate.RESULT or any(probe.wrong for probe in answer.probes):
         return []
     if order.kind == NODE:
         rows = [
@@ -472,7 +472,7 @@ def _measured(order: CheckOrder, answer: CheckAnswer, facts: Facts, now: float) 
                 probe.unit,
             )
             for probe in answer.probes
-            if probe.how == translate.RESULT
+            if probe.outcome == translate.RESULT
         ]
     else:
         rows = [("pair" if order.kind == PAIR else "gang", answer.transport, answer.gbps, "GB/s")]

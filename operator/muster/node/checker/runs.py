@@ -39,10 +39,10 @@ def _answer(order: CheckOrder, how: str, words: str, seconds: float, given_back:
     return CheckAnswer(
         order=order.id,
         kind=order.kind[:64] or "?",
-        how=how,
+        outcome=how,
         round=min(max(0, order.round), MAX_NUMBER),
         peer=order.peer[:253],
-        words=translate.cut(words),
+        message=translate.cut(words),
         seconds=round(max(0.0, seconds), 3),
         given_back=given_back,
     )
@@ -199,8 +199,8 @@ class NodeRun(Run):
         """All probes that were to run; `transport` is that of the all-reduce inside the node."""
         assert self.order is not None
         how = translate.ENVIRONMENT if self.leaving else translate.overall(self._probes)
-        bad = [probe for probe in self._probes if probe.wrong or probe.how != translate.RESULT]
-        words = self.leaving or "; ".join("%s: %s" % (probe.probe, probe.words) for probe in bad)
+        bad = [probe for probe in self._probes if probe.wrong or probe.outcome != translate.RESULT]
+        words = self.leaving or "; ".join("%s: %s" % (probe.probe, probe.message) for probe in bad)
         plain = _answer(self.order, how, words, now - self._began, self.given_back)
         return dataclasses.replace(plain, probes=tuple(self._probes), transport=self._transport)
 

@@ -103,7 +103,7 @@ def fitting(report: CheckReport) -> CheckReport:
     if len(encode(report)) <= MAX_REPORT_BYTES:
         return report
     answers = tuple(
-        dataclasses.replace(answer, probes=tuple(dataclasses.replace(probe, words="") for probe in answer.probes))
+        dataclasses.replace(answer, probes=tuple(dataclasses.replace(probe, message="") for probe in answer.probes))
         for answer in report.answers
     )
     report = dataclasses.replace(report, answers=answers)

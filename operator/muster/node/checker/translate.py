@@ -289,7 +289,7 @@ def _network(name: str, ethernet: bool) -> str:
 def overall(probes: Sequence[ProbeReport]) -> str:
     """What a node order is called as a whole: the hang, else what was found, else that it was late, else what kept it from
     finding out."""
-    hows = {probe.how for probe in probes}
+    hows = {probe.outcome for probe in probes}
     if NO_RESULT in hows:
         return NO_RESULT
     if any(probe.wrong for probe in probes):

@@ -22,9 +22,9 @@ from muster.node.checkpoint.formats.base import WEIGHTS_ONLY
 from muster.node.checkpoint.listing import no_sign
 from muster.node.checkpoint.verdict import Verdict
 from muster.protocol.checkpoint_names import above, absolute, order_candidates, step_in_name
-from muster.protocol.checkpoints import Lineage
+from muster.protocol.checkpoints import Branch
 
-NAME = ".muster-aside"
+NAME = ".muster-incomplete"
 MAX_EXAMINED = 32  # at one start, those of the highest steps
 _MAX_NAMES = 8  # told of
 _MAX_SUFFIX = 1000
@@ -75,7 +75,7 @@ def _shape(name: str) -> str:
 def move_aside(
     directory: str,
     path: str,
-    lineage: Optional[Lineage] = None,
+    branch: Optional[Branch] = None,
     sign: Callable[[], None] = no_sign,
     finder_of: Callable[..., Finder] = Finder,
 ) -> Moved:
@@ -86,7 +86,7 @@ def move_aside(
 
     Args:
         directory: spec.checkpoint.directory.
-        lineage: which history counts; None: all do.
+        branch: which history counts; None: all do.
         sign: called now and then, as a sign of life.
     """
     if above(absolute(path)) != absolute(directory):
@@ -98,7 +98,7 @@ def move_aside(
             names = misleading(_directories(here, sign), os.path.basename(absolute(path)))
             parts = {_shape(name) for name in _parts(path, sign)} if names else set()
             for name in names[:MAX_EXAMINED]:
-                if _is_misleading(os.path.join(directory, name), parts, lineage, sign, finder_of):
+                if _is_misleading(os.path.join(directory, name), parts, branch, sign, finder_of):
                     moved += [name] if _move(here, name) else []
         finally:
             os.close(here)
@@ -132,7 +132,7 @@ def _parts(path: str, sign: Callable[[], None]) -> List[str]:
 
 
 def _is_misleading(
-    path: str, parts: Set[str], lineage: Optional[Lineage], sign: Callable[[], None], finder_of: Callable[..., Finder]
+    path: str, parts: Set[str], branch: Optional[Branch], sign: Callable[[], None], finder_of: Callable[..., Finder]
 ) -> bool:
     """Whether no complete checkpoint is in it.
 
@@ -154,7 +154,7 @@ def _is_misleading(
         return False
     complete = [one for one in found.checkpoints if counts(one.path)]
     if complete:
-        return lineage is not None and not any(lineage.has(*one.stamp) for one in complete)
+        return branch is not None and not any(branch.has(*one.stamp) for one in complete)
     # One that was not judged torn for good could not be read, or changes while it is looked at.
     return {one.path for one in found.torn if counts(one.path)} <= {
         verdict.path for verdict in verdicts if verdict.problem

@@ -22,7 +22,7 @@ from muster.node.checkpoint.listing import THIS_MACHINE, Children, Files, Listin
 from muster.node.checkpoint.pointers import POINTERS, Pointer, Problem, pointer_problem
 from muster.node.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.protocol.checkpoint_names import absolute, joined, order_candidates, readable, step_in_name
-from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Checkpoint, Lineage, Stamp, newest_first
+from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Branch, Checkpoint, Stamp, newest_first
 from muster.protocol.messages import MAX_NUMBER
 
 MAX_EXAMINED = 64
@@ -102,7 +102,7 @@ class Look:
     Attributes:
         thorough: at every file, whatever was known before; else only where something seems to have changed.
         judges: False: only which checkpoints there are.
-        lineage: leave out what belongs to another history.
+        branch: leave out what belongs to another history.
         limit: so many checkpoints, the newest.
         wish: a step or a path; what is there of it comes in addition.
         stamps: tell of all that there are, too, those of other histories included.
@@ -110,7 +110,7 @@ class Look:
 
     thorough: bool = True
     judges: bool = True
-    lineage: Optional[Lineage] = None
+    branch: Optional[Branch] = None
     limit: int = MAX_LISTED
     stamps: bool = False
     wish: str = ""
@@ -540,7 +540,7 @@ class Finder:
             if not path:
                 return
             seen = self._note_stamp(search, path)
-            if seen is not None and how.lineage is not None and not how.lineage.has(*seen.checkpoint.stamp):
+            if seen is not None and how.branch is not None and not how.branch.has(*seen.checkpoint.stamp):
                 continue
             # What proves to be no checkpoint is passed over until there is one: samples, profiles and the like may be many.
             search.passed += counts and seen is None

@@ -25,7 +25,7 @@ def main() -> None:
         "--scan-on-request": _scan_on_request,
         "--match-steps": _match_steps,
         "--match-preset": _match_preset,
-        "--marker": _answer_about_marker,
+        "--fence-file": _answer_about_fence_file,
         "--set-aside": _set_aside,
         "--look-locally": _look_locally,
         "--energy": _answer_about_energy,
@@ -71,8 +71,8 @@ def _match_preset(preset: str) -> None:
     read_on_request(preset, sys.stdin.buffer)
 
 
-def _answer_about_marker(path: str) -> None:
-    from muster.node.launcher.marker_child import answer_on_request
+def _answer_about_fence_file(path: str) -> None:
+    from muster.node.launcher.fence_file_child import answer_on_request
 
     answer_on_request(path, sys.stdin.buffer)
 

@@ -64,9 +64,9 @@ class Aside:
 
 
 def _ordered(directive: Optional[Directive]) -> Optional[Order]:
-    if directive is None or directive.kind != WAIT or not directive.aside:
+    if directive is None or directive.kind != WAIT or not directive.move_incomplete_beyond:
         return None
-    lineage = None
-    if directive.lineage_step is not None:
-        lineage = (directive.lineage_step, directive.disowned or "", bool(directive.lineage_shut))
-    return Order((directive.attempt,), {"path": directive.aside, "lineage": lineage})
+    branch = None
+    if directive.branch_step is not None:
+        branch = (directive.branch_step, directive.excluded_checkpoints or "", bool(directive.branch_frozen))
+    return Order((directive.attempt,), {"path": directive.move_incomplete_beyond, "branch": branch})

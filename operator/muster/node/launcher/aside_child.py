@@ -1,6 +1,6 @@
 """The other end of `aside.py`: moves directories aside once, for the line of JSON on stdin, and tells what it has done.
 
-In: `{"path", "lineage": [step, sinceNs, disowned, shut] or null}`. Out, on lines: `{"sign": true}`, a sign of life; last
+In: `{"path", "branch": [step, sinceNs, excluded, frozen] or null}`. Out, on lines: `{"sign": true}`, a sign of life; last
 `{"moved": for people, "error"}`.
 """
 
@@ -14,7 +14,7 @@ from muster.node.checkpoint.aside import move_aside
 from muster.node.checkpoint.find import Finder
 from muster.node.checkpoint.formats.table import formats_by
 from muster.node.launcher.errand_child import answer_once
-from muster.protocol.checkpoints import lineage_of
+from muster.protocol.checkpoints import branch_of
 
 
 def move_on_request(
@@ -32,8 +32,8 @@ def move_on_request(
     finder_of = functools.partial(Finder, formats=formats_by(pattern))
 
     def move(request: Dict[str, Any], sign: Callable[[], None]) -> Dict[str, Any]:
-        lineage = request["lineage"]
-        history = lineage_of(int(lineage[0]), str(lineage[1]), bool(lineage[2])) if lineage else None
+        branch = request["branch"]
+        history = branch_of(int(branch[0]), str(branch[1]), bool(branch[2])) if branch else None
         moved = move_aside(directory, str(request["path"]), history, sign, finder_of)
         return {"moved": moved.words, "error": moved.error}
 

@@ -75,7 +75,7 @@ class Local:
         if directive is None or directive.kind != WAIT or not directive.local_share:
             return None
         request = {"gang": self._gang, "attempt": directive.attempt, "share": directive.local_share}
-        return Order((directive.attempt, directive.listing or 0), request)
+        return Order((directive.attempt, directive.listing_round or 0), request)
 
 
 def _reports(answer: Dict[str, object]) -> Tuple[LocalReport, ...]:

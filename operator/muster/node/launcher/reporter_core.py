@@ -62,12 +62,17 @@ def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> 
         return True
     here = snapshot.attempt == directive.attempt
     if directive.kind == WAIT:
-        counts = snapshot.checkpoints_scanned_for_attempt == directive.attempt and snapshot.listing >= (
-            directive.listing or 0
+        counts = snapshot.checkpoints_scanned_for_attempt == directive.attempt and snapshot.listing_round >= (
+            directive.listing_round or 0
         )
         listed = not scans or counts
-        claimed = not directive.claim or snapshot.marker_at is not None or snapshot.marker_error != ""
-        locally = (snapshot.local_attempt, snapshot.local_listing) >= (directive.attempt, directive.listing or 0)
+        claimed = (
+            not directive.writes_fence_file or snapshot.fence_file_at is not None or snapshot.fence_file_error != ""
+        )
+        locally = (snapshot.local_attempt, snapshot.local_listing_round) >= (
+            directive.attempt,
+            directive.listing_round or 0,
+        )
         looked = not directive.local_share or locally or snapshot.local_error != ""
         return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "") and claimed and looked
     if directive.kind == RUN:
@@ -180,7 +185,7 @@ class ReporterCore:
             peer_port=self._identity.peer_port,
             address=self._identity.address,
             launcher_version=self._identity.launcher_version,
-            passes_news=self._identity.passes_news,
+            gossips=self._identity.gossips,
         )
         return Send(report, self.leader, timeout_seconds, now)
 

@@ -12,9 +12,9 @@ from muster.node.launcher import VERSION
 from muster.node.launcher.children import ROOT
 from muster.node.launcher.datagrams import Datagrams
 from muster.node.launcher.environment import Settings, SettingsError, settings_from
+from muster.node.launcher.fence_file import FenceFile, Storage, path_of
 from muster.node.launcher.host import Host, Wakeup
 from muster.node.launcher.log import Log
-from muster.node.launcher.marker import Marker, Storage, path_of
 from muster.node.launcher.matcher import Matcher
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.reclaim import become_subreaper
@@ -52,14 +52,14 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
         peer_port=peers.port,
         address=settings.pod_ip,
         launcher_version=VERSION,
-        passes_news=True,
+        gossips=True,
     )
     reporter = Reporter(settings, identity, wakeup, log)
-    marker_path = path_of(settings.checkpoint_directory, settings.gang)
-    storage = Storage(marker_path, wakeup) if marker_path else None
+    fence_file_path = path_of(settings.checkpoint_directory, settings.gang)
+    storage = Storage(fence_file_path, wakeup) if fence_file_path else None
     scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
     matcher = Matcher(settings.step_pattern, log, settings.progress_preset)
-    supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), scanner, matcher, log)
+    supervisor = Supervisor(settings, host, reporter, peers, FenceFile(storage), scanner, matcher, log)
     wakeup.take_signals(
         {
             signal.SIGTERM: supervisor.leave,

@@ -56,7 +56,9 @@ class Saves:
             now: when they were seen.
             step_seconds: what a step takes usually.
         """
-        return tuple(self._with_cost(one, checkpoints, now, step_seconds) if one.judged else one for one in checkpoints)
+        return tuple(
+            self._with_cost(one, checkpoints, now, step_seconds) if one.verified else one for one in checkpoints
+        )
 
     def _with_cost(
         self, one: CheckpointReport, others: Sequence[CheckpointReport], now: float, step_seconds: Optional[float]
@@ -78,7 +80,7 @@ class Saves:
         self, one: CheckpointReport, others: Sequence[CheckpointReport], now: float
     ) -> Optional[float]:
         """From the end of its step until now, when it is seen first; None where that says nothing."""
-        before = max((other.step for other in others if other.judged and other.step < one.step), default=None)
+        before = max((other.step for other in others if other.verified and other.step < one.step), default=None)
         finished_at = self._finished_at(one.step)
         if before is None or finished_at is None or self._steps[-1] > one.step + (one.step - before):
             return None

@@ -1,7 +1,7 @@
 """The other end of `scanner.py`: looks into a directory as it is asked to, and tells what it finds while it goes on.
 
 One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
-"judges": true, "stamps": false, "lineage": [step, sinceNs, disowned, shut] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
+"judges": true, "stamps": false, "branch": [step, sinceNs, excluded, frozen] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
 `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
 "checkpoints": [{"step", "path", "writtenNs", "judged", "format", "sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done",
 "looks", "note", "doubt", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError", "errorKind", "elsewhereErrorKind": of muster.protocol.checkpoints.ERROR_KINDS}`. A scan is over once it is done, or has an error.
@@ -23,7 +23,7 @@ from muster.node.checkpoint.formats.table import FORMATS, formats_by
 from muster.node.checkpoint.listing import THIS_MACHINE, Files, StorageError
 from muster.node.checkpoint.verdict import Verdict, verdict_from
 from muster.protocol.checkpoint_names import is_url
-from muster.protocol.checkpoints import Checkpoint, lineage_of, write_stamps
+from muster.protocol.checkpoints import Checkpoint, branch_of, write_stamps
 
 _BETWEEN_SIGNS_SECONDS = 0.5
 _BETWEEN_ANSWERS_SECONDS = 0.5  # that tell nothing but how far it has come
@@ -274,12 +274,12 @@ def _say(line: bytes) -> None:
 
 
 def _look(request: Mapping[str, Any]) -> Look:
-    lineage: Optional[List[Any]] = request["lineage"]
+    branch: Optional[List[Any]] = request["branch"]
     return Look(
         thorough=bool(request["thorough"]),
         judges=bool(request["judges"]),
         stamps=bool(request["stamps"]),
-        lineage=lineage_of(int(lineage[0]), str(lineage[1]), bool(lineage[2])) if lineage else None,
+        branch=branch_of(int(branch[0]), str(branch[1]), bool(branch[2])) if branch else None,
         wish=str(request["wish"]),
     )
 

@@ -126,7 +126,7 @@ class Scanner:
         self._wanted = False  # scan as soon as possible, and thoroughly
         self._stamped = False  # of all that are there it has been told, for the attempt of `scan_for`
         self._judges = True
-        self._lineage: Optional[Tuple[int, str, bool]] = None
+        self._branch: Optional[Tuple[int, str, bool]] = None
         self._wish = ""
         self._wish_directory = ""
 
@@ -142,13 +142,13 @@ class Scanner:
 
     def follow(self, directive: Directive) -> None:
         """Take over who judges, which history counts and what is asked for; that is looked for at once."""
-        step, lineage = directive.lineage_step, None
+        step, branch = directive.branch_step, None
         if step is not None:
-            lineage = (step, directive.disowned or "", bool(directive.lineage_shut))
-        looked_for = lineage, directive.wish or "", directive.wish_directory or ""
-        if looked_for != (self._lineage, self._wish, self._wish_directory) or (directive.scans and not self._judges):
+            branch = (step, directive.excluded_checkpoints or "", bool(directive.branch_frozen))
+        looked_for = branch, directive.requested_resume or "", directive.requested_directory or ""
+        if looked_for != (self._branch, self._wish, self._wish_directory) or (directive.verifies and not self._judges):
             self._wanted = self._idle_attempt != 0
-        (self._lineage, self._wish, self._wish_directory), self._judges = looked_for, directive.scans
+        (self._branch, self._wish, self._wish_directory), self._judges = looked_for, directive.verifies
         if self._asks_store and self._child is not None and not self._sees_packages and not self._dying:
             self._heard_at = None  # whatever it is doing: another one does it
             self._kill()
@@ -239,7 +239,7 @@ class Scanner:
             "thorough": thorough,
             "judges": self._judges,
             "stamps": self._judges and self._idle_attempt != 0 and (thorough or not self._stamped),
-            "lineage": self._lineage,
+            "branch": self._branch,
             "wish": self._wish,
             "wishDirectory": self._wish_directory,
         }
@@ -382,8 +382,8 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
         step=int(item["step"]),
         path=str(item["path"]),
         written_ns=min(max(int(item["writtenNs"]), 0), MAX_NANOSECONDS),  # a file may have any time
-        judged=bool(item["judged"]),
-        torn=bool(item.get("torn")),
+        verified=bool(item["judged"]),
+        incomplete=bool(item.get("torn")),
         format=str(item.get("format", "")),
         size_bytes=None if item.get("sizeBytes") is None else min(int(item["sizeBytes"]), MAX_NUMBER),
         save_seconds=None if item.get("saveSeconds") is None else min(float(item["saveSeconds"]), LONGEST_SECONDS),

@@ -67,17 +67,17 @@ class Snapshot:
     peers: Tuple[Tuple[int, float], ...] = ()  # index, heard at
     checkpoints: Tuple[CheckpointReport, ...] = ()
     stamps: Optional[str] = None
-    elsewhere: Tuple[CheckpointReport, ...] = ()
-    elsewhere_error: str = ""
-    elsewhere_error_kind: str = ""
+    other_directory: Tuple[CheckpointReport, ...] = ()
+    other_directory_error: str = ""
+    other_directory_error_kind: str = ""
     checkpoints_scanned_for_attempt: int = 0
-    listing: int = 0
+    listing_round: int = 0
     scanned_at: Optional[float] = None
     checkpoint_error: str = ""
     checkpoint_error_kind: str = ""
-    checkpoint_doubt: str = ""
+    checkpoint_warning: str = ""
     checkpoint_trap: str = ""
-    lists_last: bool = False
+    lists_after_end: bool = False
     free_bytes: Optional[int] = None
     turned_at: Optional[float] = None
     first_step: Optional[int] = None
@@ -87,8 +87,8 @@ class Snapshot:
     checkpoint_stall_seconds: Optional[float] = None
     lost_steps: int = 0
     lost_seconds: float = 0.0
-    back_to: Optional[int] = None
-    stride: Optional[int] = None
+    lowest_restarted_step: Optional[int] = None
+    step_stride: Optional[int] = None
     collectives: str = ""
     energy_joules: Optional[int] = None
     energy_gpu_milliseconds: Optional[int] = None
@@ -101,19 +101,19 @@ class Snapshot:
     printed_mfu: Optional[float] = None
     measured_stall_seconds: float = 0.0
     measured_saves: int = 0
-    looks_like: str = ""
+    likely_preset: str = ""
     heard_at: Optional[float] = None
-    reads_marker: bool = False
-    marker_attempt: int = 0
-    marker_at: Optional[float] = None
-    marker_lineage: str = ""
-    marker_error: str = ""
-    aside_attempt: int = 0
-    aside: str = ""
-    aside_error: str = ""
+    reads_fence_file: bool = False
+    fence_file_attempt: int = 0
+    fence_file_at: Optional[float] = None
+    fence_file_id: str = ""
+    fence_file_error: str = ""
+    moved_attempt: int = 0
+    moved: str = ""
+    moved_error: str = ""
     local: Tuple[LocalReport, ...] = ()
     local_attempt: int = 0
-    local_listing: int = 0
+    local_listing_round: int = 0
     local_error: str = ""
 
     def is_news(self, before: "Snapshot") -> bool:
@@ -148,17 +148,17 @@ class Snapshot:
             peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
             checkpoints=self.checkpoints,
             stamps=self.stamps,
-            elsewhere=self.elsewhere,
-            elsewhere_error=self.elsewhere_error,
-            elsewhere_error_kind=self.elsewhere_error_kind,
+            other_directory=self.other_directory,
+            other_directory_error=self.other_directory_error,
+            other_directory_error_kind=self.other_directory_error_kind,
             checkpoints_scanned_for_attempt=self.checkpoints_scanned_for_attempt,
-            listing=self.listing,
+            listing_round=self.listing_round,
             scanned_age_seconds=_age(now, self.scanned_at),
             checkpoint_error=self.checkpoint_error,
             checkpoint_error_kind=self.checkpoint_error_kind,
-            checkpoint_doubt=self.checkpoint_doubt,
+            checkpoint_warning=self.checkpoint_warning,
             checkpoint_trap=self.checkpoint_trap,
-            lists_last=self.lists_last,
+            lists_after_end=self.lists_after_end,
             free_bytes=self.free_bytes,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             first_step=self.first_step,
@@ -168,8 +168,8 @@ class Snapshot:
             checkpoint_stall_seconds=self.checkpoint_stall_seconds,
             lost_steps=self.lost_steps,
             lost_seconds=self.lost_seconds,
-            back_to=self.back_to,
-            stride=self.stride,
+            lowest_restarted_step=self.lowest_restarted_step,
+            step_stride=self.step_stride,
             collectives=self.collectives,
             energy_joules=self.energy_joules,
             energy_gpu_milliseconds=self.energy_gpu_milliseconds,
@@ -182,19 +182,19 @@ class Snapshot:
             printed_mfu=self.printed_mfu,
             measured_stall_seconds=self.measured_stall_seconds,
             measured_saves=self.measured_saves,
-            looks_like=self.looks_like,
+            likely_preset=self.likely_preset,
             quiet_age_seconds=_age(now, self.heard_at),
-            reads_marker=self.reads_marker,
-            marker_attempt=self.marker_attempt,
-            marker_age_seconds=_age(now, self.marker_at),
-            marker_lineage=self.marker_lineage,
-            marker_error=self.marker_error,
-            aside_attempt=self.aside_attempt,
-            aside=self.aside,
-            aside_error=self.aside_error,
+            reads_fence_file=self.reads_fence_file,
+            fence_file_attempt=self.fence_file_attempt,
+            fence_file_age_seconds=_age(now, self.fence_file_at),
+            fence_file_id=self.fence_file_id,
+            fence_file_error=self.fence_file_error,
+            moved_attempt=self.moved_attempt,
+            moved=self.moved,
+            moved_error=self.moved_error,
             local=self.local,
             local_attempt=self.local_attempt,
-            local_listing=self.local_listing,
+            local_listing_round=self.local_listing_round,
             local_error=self.local_error,
             **sender,
         )
@@ -219,8 +219,8 @@ _QUIET = {
     "measured_saves",
     "lost_steps",
     "lost_seconds",
-    "back_to",
-    "stride",
+    "lowest_restarted_step",
+    "step_stride",
     "energy_joules",
     "energy_gpu_milliseconds",
     "standstill_seconds",

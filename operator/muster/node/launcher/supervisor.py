@@ -12,9 +12,9 @@ from muster.node.launcher.aside import Aside
 from muster.node.launcher.collectives import Collectives
 from muster.node.launcher.energy import Energy
 from muster.node.launcher.environment import Settings
+from muster.node.launcher.fence_file import SILENT_SECONDS, FenceFile
 from muster.node.launcher.host import Host
 from muster.node.launcher.local import Local
-from muster.node.launcher.marker import SILENT_SECONDS, Marker
 from muster.node.launcher.matcher import Matcher
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.printed import MFU, STEP_SECONDS, TFLOPS, TOKENS
@@ -34,10 +34,10 @@ from muster.protocol.messages import (
     EXITED,
     IDLE,
     INPUT_WAIT,
-    LEAVING,
     RECLAIMING,
     RUN,
     RUNNING,
+    TERMINATING,
     WAIT,
     CheckpointReport,
     Directive,
@@ -64,7 +64,7 @@ class LocalGang:
         count: of ranks.
         told_at: when the report was sent whose answer was the go. The coordinator may have heard nothing later, so from
             here on the fence counts, however long the answer took.
-        obeys_marker: the coordinator may count on it, since it was told that the marker is read here.
+        obeys_fence_file: the coordinator may count on it, since it was told that the fence file is read here.
         served_fence_seconds: as the coordinator has told it for this attempt; 0 = it has not.
         last_scan: number of the scan that was begun once all ranks had ended well, 0 = there is none; None: they have not ended.
         ended_at: when they had.
@@ -77,7 +77,7 @@ class LocalGang:
     shared_memory_before: FrozenSet[Leftover]
     told_at: float
     fenced: bool = False
-    obeys_marker: bool = False
+    obeys_fence_file: bool = False
     served_fence_seconds: float = 0.0
     last_scan: Optional[int] = None
     ended_at: float = 0.0
@@ -102,7 +102,7 @@ class Supervisor:
         host: Host,
         reporter: Reporter,
         peers: Peers,
-        marker: Marker,
+        fence_file: FenceFile,
         scanner: Scanner,
         matcher: Matcher,
         log: Callable[[str], None],
@@ -119,7 +119,7 @@ class Supervisor:
         self._host = host
         self._reporter = reporter
         self._peers = peers
-        self._marker = marker
+        self._fence_file = fence_file
         self._log = log
         self._now = host.now
         self._scanner = scanner
@@ -201,7 +201,7 @@ class Supervisor:
                 tick = _SHORT_TICK_SECONDS
         moments = [
             moment
-            for moment in (part.next_at() for part in (self._scanner, self._marker, self._matcher))
+            for moment in (part.next_at() for part in (self._scanner, self._fence_file, self._matcher))
             if moment is not None
         ]
         return min([tick] + [moment - self._now() for moment in moments])
@@ -220,7 +220,7 @@ class Supervisor:
             self._log_words(rank)
         self._note_step()
         self._look_for_missing(now)
-        self._look_at_marker(now)
+        self._look_at_fence_file(now)
         self._converge(now)
         self._set_aside(now, ended)
         self._look_locally(now, ended)
@@ -276,7 +276,7 @@ class Supervisor:
 
     def _note_ended(self, ended: Dict[int, int]) -> None:
         """Tell the ranks of children that have ended; one that is not up yet is told later."""
-        self._marker.note_ended(ended)
+        self._fence_file.note_ended(ended)
         self._ended.update(ended)
         gang, none_comes = self._gang, self._gang is None or self._gang.starting.is_over
         for rank in gang.ranks if gang is not None else ():
@@ -332,11 +332,11 @@ class Supervisor:
         elif self._gang is not None:
             self._begin_reclaim(directive.reason or "attempt %d is next" % directive.attempt)
         # Answers that overtake each other may ask for less than was asked for before.
-        elif directive.kind == WAIT and (directive.attempt, directive.listing or 0) > (
+        elif directive.kind == WAIT and (directive.attempt, directive.listing_round or 0) > (
             self._idle_attempt,
             self._listing,
         ):
-            self._idle_attempt, self._listing = directive.attempt, directive.listing or 0
+            self._idle_attempt, self._listing = directive.attempt, directive.listing_round or 0
             self._stamps = None
             self._take_scan(self._scanner.scan_for(directive.attempt))
 
@@ -366,7 +366,7 @@ class Supervisor:
             now,
             before,
             self._answered_at(),
-            obeys_marker=self._marker.is_readable,
+            obeys_fence_file=self._fence_file.is_readable,
             served_fence_seconds=max(0.0, directive.fence_seconds),
         )
         self._logged_ranks = frozenset()
@@ -387,7 +387,7 @@ class Supervisor:
         none_comes = self._gang is None or self._gang.starting.is_over
         clean = reclaim.step(
             self._scanner.pids
-            | self._marker.pids
+            | self._fence_file.pids
             | self._matcher.pids
             | self._aside.pids
             | self._energy.pids
@@ -423,16 +423,16 @@ class Supervisor:
         if gang.fenced or self._fencing or missing:
             self._peers.found_broken(now)
 
-    def _look_at_marker(self, now: float) -> None:
+    def _look_at_fence_file(self, now: float) -> None:
         directive, gang = self._reporter.directive(), self._gang
         claim = 0
-        if directive is not None and directive.kind == WAIT and directive.claim and self._is_clean():
+        if directive is not None and directive.kind == WAIT and directive.writes_fence_file and self._is_clean():
             claim = directive.attempt
-        reads = self._is_alone(now) and not gang.fenced if gang is not None else not self._marker.is_readable
+        reads = self._is_alone(now) and not gang.fenced if gang is not None else not self._fence_file.is_readable
         attempt = gang.attempt if gang is not None else self._idle_attempt
-        self._marker.turn(now, claim, reads, 0 if gang is not None and gang.fenced else attempt)
-        if gang is not None and self._marker.standing.attempt >= gang.attempt:
-            gang.obeys_marker = True
+        self._fence_file.turn(now, claim, reads, 0 if gang is not None and gang.fenced else attempt)
+        if gang is not None and self._fence_file.standing.attempt >= gang.attempt:
+            gang.obeys_fence_file = True
 
     def _answered_at(self) -> float:
         """When the last report was sent that the coordinator has answered; the start if none was."""
@@ -445,7 +445,7 @@ class Supervisor:
         return now - (contact.next_due_at if contact is not None else self._started_at)
 
     def _is_alone(self, now: float) -> bool:
-        """Whether the coordinator is overdue and has not been heard for long enough to ask the marker instead."""
+        """Whether the coordinator is overdue and has not been heard for long enough to ask the fence file instead."""
         return now - self._answered_at() >= SILENT_SECONDS and self._overdue_seconds(now) >= OVERDUE_SECONDS
 
     def _why_to_fence(self, now: float) -> str:
@@ -458,14 +458,17 @@ class Supervisor:
             return "cut off: the coordinator does not answer, and the gang has gone on without"
         if self._is_cut_off(gang, now):
             return "cut off: the coordinator does not answer, and the gang stands still"
-        if self._is_alone(now) and self._marker.standing.attempt > gang.attempt:
-            return "the coordinator does not answer, and attempt %d has the checkpoints" % self._marker.standing.attempt
+        if self._is_alone(now) and self._fence_file.standing.attempt > gang.attempt:
+            return (
+                "the coordinator does not answer, and attempt %d has the checkpoints"
+                % self._fence_file.standing.attempt
+            )
         # It is read by whoever is alone: before that nobody needs it.
-        unread_seconds = self._marker.unread_seconds(now, max(now - overdue_seconds, gang.started_at))
+        unread_seconds = self._fence_file.unread_seconds(now, max(now - overdue_seconds, gang.started_at))
         limit_seconds = max(self._told_fence_seconds(gang), 2 * SILENT_SECONDS)
-        if gang.obeys_marker and unread_seconds >= limit_seconds:
+        if gang.obeys_fence_file and unread_seconds >= limit_seconds:
             return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (
-                self._marker.standing.error or "no answer"
+                self._fence_file.standing.error or "no answer"
             )
         return ""
 
@@ -498,30 +501,30 @@ class Supervisor:
             "peers": self._peers.heard(),
             "checkpoints": self._checkpoints,
             "stamps": self._stamps,
-            "elsewhere": self._elsewhere,
-            "elsewhere_error": self._elsewhere_error,
-            "elsewhere_error_kind": self._elsewhere_error_kind,
+            "other_directory": self._elsewhere,
+            "other_directory_error": self._elsewhere_error,
+            "other_directory_error_kind": self._elsewhere_error_kind,
             # The go waits for it, and with the go it is fixed what the gang obeys.
-            "checkpoints_scanned_for_attempt": self._scanned_for[0] if self._marker.has_looked else 0,
-            "listing": self._scanned_for[1],
+            "checkpoints_scanned_for_attempt": self._scanned_for[0] if self._fence_file.has_looked else 0,
+            "listing_round": self._scanned_for[1],
             "scanned_at": self._scanned_at,
             "checkpoint_error": self._scan_error,
             "checkpoint_error_kind": self._scan_error_kind,
-            "checkpoint_doubt": self._scan_doubt,
+            "checkpoint_warning": self._scan_doubt,
             "checkpoint_trap": self._scan_trap,
             "free_bytes": self._free_bytes,
             "turned_at": self._now(),
-            "reads_marker": self._marker.is_readable,
-            "marker_attempt": self._marker.standing.attempt,
-            "marker_at": self._marker.claimed_at,
-            "marker_lineage": self._marker.standing.lineage,
-            "marker_error": self._marker.standing.error,
-            "aside_attempt": self._aside.attempt,
-            "aside": self._aside.words,
-            "aside_error": self._aside.error,
+            "reads_fence_file": self._fence_file.is_readable,
+            "fence_file_attempt": self._fence_file.standing.attempt,
+            "fence_file_at": self._fence_file.claimed_at,
+            "fence_file_id": self._fence_file.standing.identity,
+            "fence_file_error": self._fence_file.standing.error,
+            "moved_attempt": self._aside.attempt,
+            "moved": self._aside.words,
+            "moved_error": self._aside.error,
             "local": self._local.found,
             "local_attempt": self._local.scanned_for[0],
-            "local_listing": self._local.scanned_for[1],
+            "local_listing_round": self._local.scanned_for[1],
             "local_error": self._local.error,
         }
         return Snapshot(**told) if gang is None else Snapshot(**dict(told, **self._of_gang(gang)))
@@ -538,7 +541,7 @@ class Supervisor:
         return {
             "state": RECLAIMING if self._reclaim is not None else running,
             "attempt": gang.attempt,
-            "lists_last": self._lists_last(gang),
+            "lists_after_end": self._lists_last(gang),
             "ranks": views,
             "is_starting": not gang.starting.is_over,
             "started_at": gang.started_at,
@@ -564,7 +567,7 @@ class Supervisor:
             "printed_step_seconds": _highest([rank.printed.figures.get(STEP_SECONDS) for rank in gang.ranks]),
             "printed_tflops": _highest([rank.printed.figures.get(TFLOPS) for rank in gang.ranks]),
             "printed_mfu": _highest([rank.printed.figures.get(MFU) for rank in gang.ranks]),
-            "looks_like": self._matcher.looks_like,
+            "likely_preset": self._matcher.looks_like,
             "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
             "step_seconds": _step_seconds(gang),
             "step_p90_seconds": _highest([rank.clock.step_p90_seconds() for rank in gang.ranks]),
@@ -610,7 +613,7 @@ class Supervisor:
         """Told to terminate: no grace for the ranks, one last report, and out within a second."""
         began = self._now()
         self._scanner.stop()
-        self._marker.stop()
+        self._fence_file.stop()
         self._matcher.stop()
         self._aside.stop()
         self._energy.stop()
@@ -641,7 +644,7 @@ class Supervisor:
     def _last_report(self, clean: bool, report_seconds: float, drain_seconds: float) -> None:
         snapshot = self._snapshot()
         ranks = tuple(rank.last_view() for rank in self._gang.ranks) if self._gang is not None else ()
-        state = LEAVING if clean else RECLAIMING
+        state = TERMINATING if clean else RECLAIMING
         self._reporter.send_last(dataclasses.replace(snapshot, state=state, ranks=ranks), report_seconds)
         until = self._now() + drain_seconds
         for rank in self._gang.ranks if self._gang is not None else []:
@@ -665,8 +668,8 @@ def _taken_back(clock: Optional[StepClock]) -> Dict[str, Any]:
     return {
         "lost_steps": clock.lost_steps,
         "lost_seconds": clock.lost_seconds,
-        "back_to": clock.back_to,
-        "stride": clock.stride(),
+        "lowest_restarted_step": clock.back_to,
+        "step_stride": clock.stride(),
     }
 
 

@@ -343,8 +343,8 @@ function drawOne(key, body) {
   if (job.why) parts.push(el("p", { class: "message", text: job.why }));
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {
-    parts.push(el("h3", { text: "What it waits for" }), el("p", { class: "message", text: `${waiting.needs} nodes${waiting.inside ? ` in one ${waiting.inside}` : ""}${waiting.fleet ? `; ${waiting.free} free, ${waiting.suitable} suitable of ${waiting.fleet}` : ""}` }));
-    const why = [...(waiting.blockers || []).map((each) => `${number(each.nodes)} nodes: ${each.reason}`), ...(waiting.unblocks || []).map((text) => `it starts when: ${text}`)];
+    parts.push(el("h3", { text: "What it waits for" }), el("p", { class: "message", text: `${waiting.needs} nodes${waiting.level ? ` in one ${waiting.level}` : ""}${waiting.fleet ? `; ${waiting.free} free, ${waiting.suitable} suitable of ${waiting.fleet}` : ""}` }));
+    const why = [...(waiting.blockers || []).map((each) => `${number(each.nodes)} nodes: ${each.reason}`), ...(waiting.remedies || []).map((text) => `it starts when: ${text}`)];
     parts.push(el("ul", { class: "plain" }, ...why.map((text) => el("li", { text }))));
   }
   if (report) {

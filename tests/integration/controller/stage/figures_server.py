@@ -85,8 +85,8 @@ def status(began: datetime) -> TrainingJobStatus:
             },
             "conditions": [{"type": "Running", "status": "False", "reason": "NodeLost", "lastTransitionTime": ago}],
             "goodput": {
-                "begun": ago,
-                "time": now(),
+                "creationTime": ago,
+                "countedUntil": now(),
                 "seconds": amounts,
                 "gpuSeconds": {bucket: 16 * value for bucket, value in amounts.items()},
                 "ettrPermille": 870,
@@ -122,9 +122,9 @@ def tell_all(seconds: int) -> None:
 def answer(figures: Figures, seconds: int) -> None:
     """A node has tested itself."""
     order = f"order-{seconds}"
-    probe = ProbeReport(probe="gemm-bf16", how="Result", figure=600.0 + seconds % 50, unit="TFLOPS", seconds=3.0)
+    probe = ProbeReport(probe="gemm-bf16", outcome="Result", figure=600.0 + seconds % 50, unit="TFLOPS", seconds=3.0)
     figures.given("n-1", [order], [])
-    told = CheckAnswer(order=order, kind=NODE, how="Result", probes=(probe,))
+    told = CheckAnswer(order=order, kind=NODE, outcome="Result", probes=(probe,))
     figures.heard("n-1", [order], CheckReport(sequence=seconds, model="H200", answers=(told,)))
 
 

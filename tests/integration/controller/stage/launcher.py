@@ -18,9 +18,9 @@ from muster.protocol.messages import (
     EXIT,
     EXITED,
     IDLE,
-    LEAVING,
     RUN,
     RUNNING,
+    TERMINATING,
     WAIT,
     CheckpointReport,
     Directive,
@@ -329,7 +329,7 @@ class Launcher:
             self.end_ranks()
             self.state, self.attempt, self._ranks, self._fenced = IDLE, 0, (), False
             self._heard_at = {}
-        asked_for = directive.attempt, directive.listing or 0
+        asked_for = directive.attempt, directive.listing_round or 0
         if directive.kind == WAIT and (self.attempt != directive.attempt or asked_for > self._scanned_for):
             self.state, self.attempt, self._step = IDLE, directive.attempt, None
             self._checkpoints, self._scanned_for = self._listing(), asked_for
@@ -355,7 +355,7 @@ class Launcher:
         self._news.set()
 
     async def _last_words(self) -> None:
-        self.state = LEAVING
+        self.state = TERMINATING
         async with aiohttp.ClientSession() as session:
             await self._post(session, self._report(0.0))
 
@@ -364,7 +364,7 @@ class Launcher:
         ranks = self._ranks
         if ranks and not ranks[0].alive and self._ended_at is not None:
             ranks = (replace(ranks[0], exited_age_seconds=now - self._ended_at),)
-        if ranks and self.state == LEAVING:
+        if ranks and self.state == TERMINATING:
             ranks = (replace(ranks[0], alive=False),)
         return Report(
             sequence=next(self._sequence),
@@ -380,10 +380,10 @@ class Launcher:
             peers=tuple(PeerReport(index, now - heard_at) for index, heard_at in self._heard_at.items()),
             checkpoints=self._checkpoints,
             checkpoints_scanned_for_attempt=self._scanned_for[0],
-            listing=self._scanned_for[1],
+            listing_round=self._scanned_for[1],
             address=self.identity.address,
             launcher_version="scripted",
-            passes_news=True,
+            gossips=True,
             directive_seen=self._seen,
             hold_seconds=hold_seconds,
         )

@@ -90,7 +90,7 @@ def put_whole(s3, bucket, step):
 
 
 def found(result):
-    return [(one.step, one.path, one.format) for one in result.checkpoints if one.judged]
+    return [(one.step, one.path, one.format) for one in result.checkpoints if one.verified]
 
 
 def test_what_torch_wrote_is_found_complete(s3, bucket, scanners):
@@ -116,7 +116,7 @@ def test_an_upload_in_parts_counts_once_it_is_completed_and_what_is_written_is_s
     scans = scanners(f"s3://{bucket}/run-7")
     result = scans.again(thorough=True)
     assert [one[0] for one in found(result)] == [30]
-    assert [(one.step, one.torn) for one in result.checkpoints if one.torn] == [(40, True)]
+    assert [(one.step, one.incomplete) for one in result.checkpoints if one.incomplete] == [(40, True)]
     parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
     s3("complete_multipart_upload", **place, UploadId=upload, MultipartUpload={"Parts": parts})
     assert [one[0] for one in found(scans.again(thorough=True))] == [40, 30]
@@ -240,9 +240,9 @@ def test_another_jobs_store_is_seen_by_one_that_saves_to_a_path(s3, bucket, scan
         ("b-nobody-has", [], "unverified: s3://b-nobody-has/run-7: there is no bucket b-nobody-has"),
     ):
         directory = f"s3://{name}/run-7"
-        scans.scanner.follow(Directive(WAIT, attempt=1, wish="20", wish_directory=directory))
+        scans.scanner.follow(Directive(WAIT, attempt=1, requested_resume="20", requested_directory=directory))
         result = scans.again(thorough=True)
-        assert [(c.step, c.path, c.judged) for c in result.elsewhere] == [
+        assert [(c.step, c.path, c.verified) for c in result.elsewhere] == [
             (n, f"{directory}/step-{n}", True) for n in seen
         ]
         assert result.elsewhere_error.startswith(error)

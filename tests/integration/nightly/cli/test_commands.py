@@ -26,7 +26,7 @@ def one_line(result: "subprocess.CompletedProcess[str]") -> str:
 def test_a_job_that_waits_is_explained_from_its_status_and_events(user: Any, hand: Any) -> None:
     waiting = {
         "needs": 16,
-        "inside": "block",
+        "level": "block",
         "position": 1,
         "queued": 3,
         "fleet": 64,
@@ -34,7 +34,7 @@ def test_a_job_that_waits_is_explained_from_its_status_and_events(user: Any, han
         "free": 40,
         "domains": [{"domain": "b3", "free": 14, "suitable": 16}],
         "blockers": [{"reason": "in use by team-b/big", "nodes": 20}],
-        "unblocks": ["2 more nodes in block b3"],
+        "remedies": ["2 more nodes in block b3"],
         "since": "2026-01-31T12:00:00.000000Z",
     }
     condition = {"type": "Placed", "status": "False", "reason": "TopologyUnsatisfied", "message": "best is b3 with 14"}

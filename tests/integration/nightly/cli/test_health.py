@@ -32,7 +32,7 @@ def test_a_cordon_is_kept_beside_what_operator_and_agent_have_written(user: Any,
     assert f"{hand.namespace}/llama leaves after the next checkpoint" in found["nodes"][0]["follows"]
     for name in (known, new):
         body = stored(hand, name)
-        human = body["spec"]["human"]
+        human = body["spec"]["override"]
         assert human == {
             "decision": "Cordon",
             "reason": "liquid under rack 7",
@@ -57,7 +57,7 @@ def test_a_cordon_is_kept_beside_what_operator_and_agent_have_written(user: Any,
     told = user("release", known, "--reason", "dry").stdout
     assert f"the cordon by {found['by']} is taken back: liquid under rack 7" in told
     body = stored(hand, known)
-    assert (body["spec"]["human"]["decision"], body["spec"]["human"]["reason"]) == ("Release", "dry")
+    assert (body["spec"]["override"]["decision"], body["spec"]["override"]["reason"]) == ("Release", "dry")
     again = {node["name"]: node["state"] for node in user.json("nodes", "--domain", hand.block("b1"))["nodes"]}
     assert again == {known: "Used", new: "Excluded"}
 
@@ -66,9 +66,9 @@ def test_a_decision_wins_over_what_another_tool_has_written(user: Any, hand: Any
     name = hand.node("n1", "b1")
     human = {"decision": "Cordon", "reason": "by hand", "time": "2026-01-31T12:00:00Z"}
     body = {"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": name}}
-    hand.create({**body, "spec": {"human": human}})
+    hand.create({**body, "spec": {"override": human}})
     assert user("release", name, "--reason", "dry").returncode == 0
-    assert stored(hand, name)["spec"]["human"]["reason"] == "dry"
+    assert stored(hand, name)["spec"]["override"]["reason"] == "dry"
 
 
 def test_verdicts_exclude_and_jobs_there_are_named(user: Any, hand: Any) -> None:
@@ -119,7 +119,7 @@ def test_rights_to_decide_are_those_of_the_role(stranger: Any, hand: Any) -> Non
     found = stranger.json("cordon", name, "--reason", "liquid")
     assert found["by"] == f"system:serviceaccount:{hand.namespace}:stranger"
     assert "usedBy" not in found["nodes"][0]
-    assert stored(hand, name)["spec"]["human"]["by"] == found["by"]
+    assert stored(hand, name)["spec"]["override"]["by"] == found["by"]
     as_stranger = f"--as=system:serviceaccount:{hand.namespace}:stranger"
     for verb, what in (("patch", "nodehealths/status"), ("delete", "nodehealths"), ("patch", "nodes")):
         allowed = hand.kubectl("auth", "can-i", verb, what.split("/")[0], *_subresource(what), as_stranger)

@@ -170,7 +170,7 @@ async def a_job_on_a_node(scene: Scene) -> tuple[OperatorProcess, Training, str]
 
 async def leaves_after_the_next_checkpoint(scene: Scene, training: Training) -> None:
     async def planned() -> bool:
-        return bool(((await scene.gang()) or {}).get("leave"))
+        return bool(((await scene.gang()) or {}).get("evacuation"))
 
     await scene.eventually("the leave is planned", planned)
     assert {launcher.attempt for launcher in training.launchers.values()} == {1}, "nobody is hurried"
@@ -222,7 +222,7 @@ async def test_who_repairs_later_finds_the_node_left_and_the_taint_stays_until_i
         await moved_once(scene, name, training)
         assert await writes_to_nodes(scene, operator, 2) == 2, "one to put the taint on, one to take it off"
         incidents = (await health(scene, name))["incidents"]
-        assert [bool(incident["cleared"]) for incident in incidents] == [True]
+        assert [bool(incident["clearedTime"]) for incident in incidents] == [True]
 
 
 @pytest.mark.parametrize("evicts", [False, True], ids=["waits for the job", "evicts at once"])
@@ -256,7 +256,7 @@ async def test_a_clouds_maintenance_is_left_in_time_and_nothing_is_written_to_th
         await go_through(scene, name, GKE[0])
         gang = await scene.gang()
         assert gang
-        assert not gang.get("leave"), "what is only announced moves nobody"
+        assert not gang.get("evacuation"), "what is only announced moves nobody"
         await go_through(scene, name, GKE[1])
         await leaves_after_the_next_checkpoint(scene, training)
         assert (await moved_once(scene, name, training))["faultClass"] == "Planned"

@@ -44,10 +44,11 @@ async def test_a_job_that_has_ended_leaves_what_its_status_says(scene: Scene) ->
     (found,) = await is_kept(scene)
     spec, goodput = found["spec"], job["status"]["goodput"]
     assert found["metadata"]["name"] == spec["jobUid"] == job["metadata"]["uid"]
-    assert (spec["seconds"], spec["end"]) == (goodput["seconds"], goodput["time"])
+    assert (spec["seconds"], spec["endTime"]) == (goodput["seconds"], goodput["countedUntil"])
     assert (spec["state"], spec["attempts"], spec["failures"], spec["step"]) == ("Succeeded", 2, 1, LAST_STEP)
     assert sum(spec["seconds"].values()) == pytest.approx(
-        (EndedJobSpec.model_validate(spec).end - EndedJobSpec.model_validate(spec).begun).total_seconds(), abs=1
+        (EndedJobSpec.model_validate(spec).end_time - EndedJobSpec.model_validate(spec).creation_time).total_seconds(),
+        abs=1,
     )
     assert sum(cause["incidents"] for cause in spec["causes"]) == 1
 
@@ -113,7 +114,7 @@ async def test_who_goes_while_no_operator_runs_is_known_by_the_note(scene: Scene
     await scene.delete_job()
     await scene.operators.succeed(scene.api)
     (found,) = await is_kept(scene)
-    assert found["spec"]["state"] == Ending.UNSEEN
+    assert found["spec"]["state"] == Ending.UNKNOWN
     assert sum(found["spec"]["seconds"].values()) >= 0
 
 
@@ -129,8 +130,8 @@ async def test_the_largest_account_takes_no_more_than_four_kilobytes_of_etcd(sce
             "gpuModel": "g" * 63,
             "gpus": 4096 * 64,
             "nodes": 4096,
-            "begun": "2026-01-01T00:00:00Z",
-            "end": "2026-01-02T00:00:00Z",
+            "creationTime": "2026-01-01T00:00:00Z",
+            "endTime": "2026-01-02T00:00:00Z",
             "state": "Succeeded",
             "reason": "<" * 64,
             "message": "é" * 200,
@@ -149,7 +150,7 @@ async def test_the_largest_account_takes_no_more_than_four_kilobytes_of_etcd(sce
                 {"faultClass": "Infrastructure", "reason": f"{n}" * 64, "incidents": 2**28 - 1, "gpuSeconds": 2**50 - 1}
                 for n in range(8)
             ],
-            "blamed": [{"node": f"{n}" * 253, "incidents": 2**31 - 1, "gpuSeconds": 2**53 - 1} for n in range(8)],
+            "blamedNodes": [{"node": f"{n}" * 253, "incidents": 2**31 - 1, "gpuSeconds": 2**53 - 1} for n in range(8)],
         }
     )
     spec = fitted(widest)

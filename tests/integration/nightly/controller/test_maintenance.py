@@ -16,8 +16,8 @@ def window(name: str, begins: float, lasts: float = 7200, **nodes: Any) -> dict[
     start = datetime.now(UTC) + timedelta(seconds=begins)
     return {
         "name": name,
-        "starts": rfc3339(start),
-        "ends": rfc3339(start + timedelta(seconds=lasts)),
+        "startTime": rfc3339(start),
+        "endTime": rfc3339(start + timedelta(seconds=lasts)),
         "nodes": nodes,
         "reason": "new cables",
     }
@@ -53,13 +53,13 @@ async def test_jobs_leave_after_a_checkpoint_nothing_is_placed_and_the_node_come
         assert told["effect"] == "excluded from placement; running jobs stay"
         gang = await scene.gang()
         assert gang
-        assert (gang["attempt"], gang.get("leave")) == (1, None)
+        assert (gang["attempt"], gang.get("evacuation")) == (1, None)
 
         await change(scene, window("rack-7", 1200, names=[node]))
 
         async def leaving() -> bool:
             gang = await scene.gang()
-            return bool(gang and (gang.get("leave") or {}).get("reason") == "NodeMaintenance")
+            return bool(gang and (gang.get("evacuation") or {}).get("reason") == "NodeMaintenance")
 
         await scene.eventually("the leave is planned", leaving)
         await operator.kill()
@@ -104,8 +104,8 @@ async def test_jobs_leave_after_a_checkpoint_nothing_is_placed_and_the_node_come
         await scene.eventually("it has to be looked at", unproven)
         told = await health(scene, node)
         assert told["offences"]["score"] == "0"
-        assert told["incidents"][-1].get("taken") is None
-        assert told["incidents"][-1]["workedOn"]
+        assert told["incidents"][-1].get("takenOutTime") is None
+        assert told["incidents"][-1]["repairEndedTime"]
 
 
 async def test_a_window_over_the_whole_fleet_is_obeyed_and_told_and_the_job_stops_saved(scene: Scene) -> None:
@@ -120,7 +120,7 @@ async def test_a_window_over_the_whole_fleet_is_obeyed_and_told_and_the_job_stop
 
         async def leaving() -> bool:
             gang = await scene.gang()
-            return bool(gang and (gang.get("leave") or {}).get("reason") == "MaintenanceStarts")
+            return bool(gang and (gang.get("evacuation") or {}).get("reason") == "MaintenanceStarts")
 
         await scene.eventually("the job has to stop", leaving)
         training.hold_at += 10

@@ -6,7 +6,7 @@ from stage.health import agent_says, are_tainted, evidence, health, is_in_state
 from stage.scene import Scene
 
 NODES = {"health": {"enforcement": "Nodes"}}
-OBSERVED = {"health": {"enforcement": "Nodes", "observe": ["Xid79"]}}
+OBSERVED = {"health": {"enforcement": "Nodes", "observedReasons": ["Xid79"]}}
 
 
 async def test_what_is_only_observed_is_on_record_and_moves_no_job_until_it_counts(scene: Scene) -> None:

@@ -24,7 +24,7 @@ def test_the_right_of_the_component_is_what_it_takes(installation: Any, wait_unt
 
     installation.start_leader()
     installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
-    installation.apply({**record, "spec": {"human": human}})
+    installation.apply({**record, "spec": {"override": human}})
     try:
         [told] = wait_until(refused, "it is told that the right is missing")
         assert "components/node-condition" in told.get("note", told.get("message", ""))

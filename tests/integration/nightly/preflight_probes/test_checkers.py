@@ -36,8 +36,8 @@ def test_two_nodes_pass_and_give_way(coordinator: Coordinator, nodes: Nodes) -> 
         coordinator.tell(name, orders=(CheckOrder("node", NODE, namespace="ml"),), hold_seconds=600.0)
         report = coordinator.wait_for(name, lambda report: report.answers)
         (answer,) = report.answers
-        assert answer.how == "Result", answer
-        assert not [probe for probe in answer.probes if probe.wrong or probe.how != "Result"]
+        assert answer.outcome == "Result", answer
+        assert not [probe for probe in answer.probes if probe.wrong or probe.outcome != "Result"]
         figures = {probe.probe: probe.figure for probe in answer.probes}
         assert figures["gemm-bf16"]
         assert figures["all-reduce-node"]
@@ -55,7 +55,7 @@ def test_two_nodes_pass_and_give_way(coordinator: Coordinator, nodes: Nodes) -> 
     for name in "ab":
         report = coordinator.wait_for(name, lambda report: len(report.answers) == 2)
         answer = report.answers[1]
-        assert (answer.how, answer.transport) == ("Result", "TCP"), answer
+        assert (answer.outcome, answer.transport) == ("Result", "TCP"), answer
         assert answer.gbps > 0.0
         assert 0.0 <= answer.retransmits <= 1000.0
 
@@ -67,7 +67,7 @@ def test_two_nodes_pass_and_give_way(coordinator: Coordinator, nodes: Nodes) -> 
     for name in "ab":
         report = coordinator.wait_for(name, lambda report: [each.order for each in report.answers] == ["job.d/1/gang"])
         (answer,) = report.answers
-        assert (answer.how, answer.transport) == ("Result", "TCP"), answer
+        assert (answer.outcome, answer.transport) == ("Result", "TCP"), answer
         assert answer.gbps > 0.0
 
     # One of a pair is taken back before the other comes: it waits for nobody.

@@ -17,7 +17,7 @@ from tests.unit.nightly.goodput.drawn import Plan
 from tests.unit.nightly.goodput.reference import KEPT, Attempt, End, History
 
 from muster.answers.reported import JobReport, report
-from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Member, Resume
+from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Level, Member, Resume
 from muster.api.goodput import Account, Goodput
 from muster.api.trainingjob import CheckpointStatus, Condition, ConditionStatus
 from muster.coordinator.auth import Caller
@@ -113,7 +113,7 @@ class _Launcher:
             step_p90_seconds=clock.step_p90_seconds(),
             first_step=clock.first_step,
             first_step_at=clock.first_step_at,
-            stride=clock.stride(),
+            step_stride=clock.stride(),
             input_wait_seconds=spent.get(INPUT_WAIT),
             communication_seconds=spent.get(COMMUNICATION),
             checkpoint_stall_seconds=spent.get(CHECKPOINT_STALL),
@@ -190,7 +190,7 @@ class Player:
         self.record = kept
         account = kept.account
         assert account is not None
-        assert sum(account.milliseconds.values()) == (account.time - account.begun) // MILLISECOND, (
+        assert sum(account.milliseconds.values()) == (account.counted_until - account.creation_time) // MILLISECOND, (
             "the sum of a record"
         )
 
@@ -202,7 +202,9 @@ class Player:
         found = told(world, step=step, saved=saved, ended=ended, succeeded=succeeded, suspended=suspended)
         if found is not None:
             found = Goodput.model_validate(found.to_json())
-            assert found.wall_seconds == (found.time - found.begun).total_seconds() // 1, "the sum of a status"
+            assert found.wall_seconds == (found.counted_until - found.creation_time).total_seconds() // 1, (
+                "the sum of a status"
+            )
         changes: dict[str, Any] = {"goodput": found, "step": step}
         changes["attempt"] = self.record.attempt if self.record else 0
         if saved is not None:
@@ -283,7 +285,9 @@ class Player:
                 self.condition(suspended=False, moment=until)
                 self.write_status(self.saved())
         members = [
-            Member(index=n, rank=n, node=f"n{n}", incarnation=1, pod_uid=f"pod-{n}-1", newcomer=attempt.tested > 0)
+            Member(
+                index=n, rank=n, node=f"n{n}", incarnation=1, pod_uid=f"pod-{n}-1", is_replacement=attempt.tested > 0
+            )
             for n in range(self.plan.nodes)
         ]
         if self.record is not None and self.record.members and all(member.node for member in self.record.members):
@@ -295,13 +299,13 @@ class Player:
             spec = self.record or GangSpec(
                 job_uid=self.job.metadata.uid, attempt=1, time=at(0), level=Level.START, reason="Started", members=[]
             )
-            changes = {"attempt": number, "time": self.clock(), "members": members, "go": None, "reason": "Started"}
+            changes = {"attempt": number, "time": self.clock(), "members": members, "start": None, "reason": "Started"}
             self.commit(spec.model_copy(update=changes))
             self.tested = attempt.tested
             self.hear(before, number, runs=False)
         if attempt.tested and self.record is not None:
             self.record = self.record.model_copy(
-                update={"members": [m.model_copy(update={"newcomer": True}) for m in self.record.members]}
+                update={"members": [m.model_copy(update={"is_replacement": True}) for m in self.record.members]}
             )
 
     def saved(self) -> int | None:
@@ -322,8 +326,8 @@ class Player:
             each if each.resumed_step is not None else each.model_copy(update={"resumed_step": attempt.resumed})
             for each in self.record.incidents
         ]
-        go = Go(time=self.clock(), master_address="10.0.0.1", master_port=20001, resume=resume)
-        self.commit(self.record.model_copy(update={"go": go, "incidents": incidents}))
+        go = AttemptStart(time=self.clock(), master_address="10.0.0.1", master_port=20001, resume=resume)
+        self.commit(self.record.model_copy(update={"start": go, "incidents": incidents}))
         self.tested, self.number = 0, number
         for launcher in self.launchers:
             launcher.start(number, self.now)
@@ -350,12 +354,12 @@ class Player:
         if attempt.end in (End.FAILURE, End.HANG):
             incidents.append(self.incident(attempt))
         reason, members = "RankFailed", self.record.members
-        members = [member.model_copy(update={"newcomer": False}) for member in members]
+        members = [member.model_copy(update={"is_replacement": False}) for member in members]
         if attempt.end is End.PLANNED:
             reason, members = "Suspended", []
         elif then.placed > attempt.seen:
             members[-1] = members[-1].model_copy(update={"node": "", "gpus": None})
-        changes: dict[str, Any] = {"attempt": self.record.attempt + 1, "go": None, "members": members}
+        changes: dict[str, Any] = {"attempt": self.record.attempt + 1, "start": None, "members": members}
         changes |= {"incidents": incidents, "reason": reason, "time": self.clock()}
         self.commit(self.record.model_copy(update=changes))
         self.tested = 0
@@ -384,7 +388,7 @@ class Player:
         assert self.record is not None
         succeeded = attempt.end is End.SUCCESS
         if attempt.end in (End.FAILURE, End.HANG):
-            changes: dict[str, Any] = {"attempt": self.record.attempt + 1, "go": None, "time": self.clock()}
+            changes: dict[str, Any] = {"attempt": self.record.attempt + 1, "start": None, "time": self.clock()}
             changes["incidents"] = [*self.record.incidents, self.incident(attempt)]
             self.commit(self.record.model_copy(update=changes))
         saved = self.saved()

@@ -87,7 +87,7 @@ def test_a_checker_tests_its_node(python: str, tmp_path: Path) -> None:
         assert first.library == "torch-0.0.double/gloo"
         judge.tell("a", orders=(CheckOrder("node-a", NODE, "Deep", namespace="ml"),), hold_seconds=600.0)
         report = judge.wait_for("a", lambda r: r.answers)
-        assert (report.answers[0].how, report.answers[0].words) == ("Result", "")
+        assert (report.answers[0].outcome, report.answers[0].message) == ("Result", "")
     finally:
         nodes.kill_all()
         judge.close()

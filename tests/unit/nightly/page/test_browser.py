@@ -42,7 +42,7 @@ def a_fleet(blocks: int, words: str = HOSTILE) -> list[Any]:
         held += size
     needs = {
         "needs": 128,
-        "inside": "block",
+        "level": "block",
         "position": 1,
         "queued": 2,
         "fleet": len(names),
@@ -51,7 +51,7 @@ def a_fleet(blocks: int, words: str = HOSTILE) -> list[Any]:
     }
     told = {
         "blockers": [{"reason": "held by other jobs", "nodes": 800}],
-        "unblocks": ["32 more free nodes in one block"],
+        "remedies": ["32 more free nodes in one block"],
     }
     pending = {"state": "Pending", "reason": "WaitingForNodes"}
     made.append(a_job("next-run", "research", 128, **pending, waiting={**needs, **told, "domains": []}))
@@ -113,7 +113,7 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
 
 async def test_the_report_is_read_when_it_is_opened_and_of_the_period_that_is_chosen(tab: Tab, fleet: Fleet) -> None:
     fleet.lives = lives(
-        a_spec(name=HOSTILE[:63], end=NOW, begun=NOW - timedelta(days=3)), a_spec(2, namespace="team-b")
+        a_spec(name=HOSTILE[:63], end_time=NOW, creation_time=NOW - timedelta(days=3)), a_spec(2, namespace="team-b")
     )
     await sign_in(tab)
     await tab.until("!document.getElementById('report').hidden")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from muster.api.gang import GangSpec, Resume
-from muster.api.goodput import Seen, added
+from muster.api.goodput import AttemptProgress, added
 from muster.controller import cluster
 from muster.controller.records import RecordWriter
 from muster.fencing import managed, survivors
@@ -23,7 +23,7 @@ from muster.kube.errors import ServerError, Unreachable
 from muster.lifecycle import assembling, commit, leaving, members, record, resume, status
 from muster.node.checkpoint import candidate
 from muster.node.launcher import supervisor
-from muster.node.launcher.marker import Marker
+from muster.node.launcher.fence_file import FenceFile
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.supervisor import Supervisor
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
@@ -46,11 +46,11 @@ def _no_fence(patch: Patch) -> None:
 
 
 def _closed_set(patch: Patch) -> None:
-    """Who hears its neighbours is not told that others miss somebody, and there is no marker in the directory."""
+    """Who hears its neighbours is not told that others miss somebody, and there is no fence file in the directory."""
     patch.setattr(Peers, "found_broken", lambda *_: None)
     patch.setattr(supervisor, "is_superseded", lambda *_: False)
     patch.setattr(Supervisor, "_is_alone", lambda *_: False)
-    patch.setattr(Marker, "unread_seconds", lambda *_: 0.0)
+    patch.setattr(FenceFile, "unread_seconds", lambda *_: 0.0)
 
 
 def _short_fence(patch: Patch) -> None:
@@ -77,11 +77,11 @@ def _lost_commit(patch: Patch) -> None:
 def _oldest_common(patch: Patch) -> None:
     """What every worker lists now is resumed from, whatever anybody has seen."""
 
-    def unasked(world: JobWorld, record: Any, lineage: Any) -> Any:
-        listings = [{(c.step, c.path) for c in view.checkpoints if c.judged} for view in world.views.values()]
+    def unasked(world: JobWorld, record: Any, branch: Any) -> Any:
+        listings = [{(c.step, c.path) for c in view.checkpoints if c.verified} for view in world.views.values()]
         common = set.intersection(*listings) if listings else set()
         found = resume.Resume(step=max(common)[0], path=max(common)[1]) if common else None
-        return resume.Start(found, lineage)
+        return resume.Start(found, branch)
 
     patch.setattr(resume, "_unasked", unasked)
 
@@ -156,7 +156,7 @@ def _start_forgotten(patch: Patch) -> None:
     """A reclaim is over once nothing is found, though the start of a rank is under way."""
 
     def is_reclaimed(self: Any, reclaim: Any) -> bool:
-        return bool(reclaim.step(self._scanner.pids | self._marker.pids | self._matcher.pids))
+        return bool(reclaim.step(self._scanner.pids | self._fence_file.pids | self._matcher.pids))
 
     patch.setattr(Supervisor, "_is_reclaimed", is_reclaimed)
 
@@ -184,7 +184,7 @@ def _unfenced_workers_forgotten(patch: Patch) -> None:
     original = survivors.unfenced_workers
 
     def unfenced_workers(world: JobWorld, gang: GangSpec, worker_views: Any) -> Any:
-        return original(world, gang if gang.go else gang.model_copy(update={"unfenced_workers": []}), worker_views)
+        return original(world, gang if gang.start else gang.model_copy(update={"unfenced_workers": []}), worker_views)
 
     for module in (survivors, record):
         patch.setattr(module, "unfenced_workers", unfenced_workers)
@@ -249,9 +249,9 @@ def _leave_for_ever(patch: Patch) -> None:
 
     def leaving(*of_what: Any) -> GangSpec:
         spec = original(*of_what)
-        assert spec.leave is not None
-        late = spec.leave.model_copy(update={"deadline": spec.leave.deadline + timedelta(days=1)})
-        return spec.model_copy(update={"leave": late})
+        assert spec.evacuation is not None
+        late = spec.evacuation.model_copy(update={"deadline": spec.evacuation.deadline + timedelta(days=1)})
+        return spec.model_copy(update={"evacuation": late})
 
     patch.setattr(record, "leaving", leaving)
 
@@ -272,7 +272,7 @@ def _second_counted_twice(patch: Patch) -> None:
 
     def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         made = kept(world, spec)
-        if made.account is None or made.go is None:
+        if made.account is None or made.start is None:
             return made
         twice = added(made.account.milliseconds, {"starting": 1})
         return made.model_copy(update={"account": made.account.model_copy(update={"milliseconds": twice})})
@@ -286,9 +286,9 @@ def _begun_anew(patch: Patch) -> None:
 
     def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         told = world.gang.spec.account if world.gang else None
-        if told is None or told.time <= world.now:
+        if told is None or told.counted_until <= world.now:
             return kept(world, spec)
-        return spec.model_copy(update={"account": account.Account(begun=world.now, time=world.now)})
+        return spec.model_copy(update={"account": account.Account(creation_time=world.now, counted_until=world.now)})
 
     patch.setattr(commit, "carried", carried)
 
@@ -297,7 +297,7 @@ def _first_follows(patch: Patch) -> None:
     """A program that has gone back to before its first step has begun where it is now."""
     kept = account.told_now
 
-    def told_now(world: JobWorld, spec: GangSpec, elapsed: int) -> Seen | None:
+    def told_now(world: JobWorld, spec: GangSpec, elapsed: int) -> AttemptProgress | None:
         found = kept(world, spec, elapsed)
         return found and found.model_copy(update={"first_step": min(found.first_step, found.step)})
 

@@ -130,7 +130,7 @@ def _nothing_is_written_down(patch: pytest.MonkeyPatch) -> None:
 
     def undated(self: Verdict, now: object, *rest: object) -> Verdict:
         verdict = taken(self, now, *rest)  # type: ignore[arg-type]
-        last = verdict.incidents[-1].model_copy(update={"taken": None})
+        last = verdict.incidents[-1].model_copy(update={"taken_out_time": None})
         return replace(verdict, incidents=(*verdict.incidents[:-1], last))
 
     patch.setattr(Verdict, "taken", undated)
@@ -178,7 +178,7 @@ def test_a_defect_is_found(
 
 
 @pytest.mark.parametrize(
-    ("percent", "size", "certain", "nodes"),
+    ("minimumPercent", "size", "certain", "nodes"),
     [(10, 100, True, 10), (10, 100, False, 8), (10, 5, True, 2), (10, 5, False, 1), (30, 100, False, 24)],
 )
 def test_the_promise_as_it_is_documented(percent: int, size: int, certain: bool, nodes: int) -> None:

@@ -1,12 +1,12 @@
-"""The marker: a small file in the shared checkpoint directory that names the newest attempt that may save there.
+"""The fence file: a small file in the shared checkpoint directory that names the newest attempt that may save there.
 
 A gang that is cut off as a whole misses nobody, so no fence ends it. But it needs the directory to do harm, and there
 its successor says that it comes: it writes its attempt before it starts, and waits. Whoever trains without his
-coordinator reads the marker, and ends his ranks when a later attempt stands there, or when it cannot be read.
+coordinator reads the fence file, and ends his ranks when a later attempt stands there, or when it cannot be read.
 
 That is proof only where both see the same directory, and a volume that is missing in one pod looks like an empty directory.
-So whoever writes the first marker gives it a lineage, a random name, which all who write later ones keep. Each launcher
-tells the lineage that it has read: where it is the same the directory is. Every attempt is written, whether or not it has
+So whoever writes the first fence file gives it an identity, a random name, which all who write later ones keep. Each launcher
+tells the identity that it has read: where it is the same the directory is. Every attempt is written, whether or not it has
 anything to wait for, so that its launchers have something to read.
 
 Storage may hang for ever, so a small process looks, asked by a thread, and is killed when it has not answered after a time.
@@ -27,7 +27,7 @@ from typing import Callable, Collection, Dict, FrozenSet, Optional
 from muster.node.launcher.children import start
 from muster.protocol.checkpoint_names import is_url
 
-SILENT_SECONDS = 5.0  # without the coordinator, before the marker is asked
+SILENT_SECONDS = 5.0  # without the coordinator, before the fence file is asked
 PERIOD_SECONDS = 5.0
 DEADLINE_SECONDS = 10.0
 # An attempt is looked for when it is about to start, then ever more seldom until it is seen: directories are shown late.
@@ -38,10 +38,10 @@ _MAX_ANSWER_BYTES = 64 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """What one look has found: the attempt that stands there (0 = none), the marker's lineage, why it failed."""
+    """What one look has found: the attempt that stands there (0 = none), the fence file's identity, why it failed."""
 
     attempt: int = 0
-    lineage: str = ""
+    identity: str = ""
     error: str = ""
 
 
@@ -122,7 +122,7 @@ class _Look:
         self._path = path
         self._request = request
         self._wake = wake
-        threading.Thread(target=self._run, name="marker", daemon=True).start()
+        threading.Thread(target=self._run, name="fence_file", daemon=True).start()
 
     def note_ended(self, pids: Collection[int]) -> None:
         """See Storage."""
@@ -131,13 +131,13 @@ class _Look:
 
     def _run(self) -> None:
         try:
-            process = self.process = self.process or start("--marker", self._path)
+            process = self.process = self.process or start("--fence-file", self._path)
             answer = _asked(process, self._request)
             if answer is None:
                 self.process = None  # its number may soon be another's
-            self.standing = answer or Standing(error="the process that looks at the marker ended unexpectedly")
+            self.standing = answer or Standing(error="the process that looks at the fence file ended unexpectedly")
         except OSError as error:
-            self.standing = Standing(error="cannot look at the marker: %s" % error)
+            self.standing = Standing(error="cannot look at the fence file: %s" % error)
         self.is_over = True
         self._wake()
 
@@ -150,7 +150,7 @@ def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Op
         process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
         document = json.loads(process.stdout.readline(_MAX_ANSWER_BYTES))
-        return Standing(int(document["attempt"]), str(document["lineage"]), str(document["error"]))
+        return Standing(int(document["attempt"]), str(document["id"]), str(document["error"]))
     except (OSError, ValueError, KeyError, TypeError):
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -158,12 +158,12 @@ def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Op
 
 
 def path_of(directory: str, gang: str) -> str:
-    """Where the marker of a gang stands, "" where there can be none: a store is not written to."""
+    """Where the fence file of a gang stands, "" where there can be none: a store is not written to."""
     return os.path.join(directory, ".muster-" + gang) if directory and gang and not is_url(directory) else ""
 
 
-class Marker:
-    """What this launcher knows of the marker. Used from the supervisor's thread only.
+class FenceFile:
+    """What this launcher knows of the fence file. Used from the supervisor's thread only.
 
     Attributes:
         standing: what the last look has found.
@@ -242,7 +242,7 @@ class Marker:
             return
         if found is None and now >= self._asked_at + DEADLINE_SECONDS:
             storage.kill()
-            text = "no answer about the marker %s within %g s: is the file system stalled?"
+            text = "no answer about the fence file %s within %g s: is the file system stalled?"
             found = Standing(error=text % (storage.path, DEADLINE_SECONDS))
         if found is not None:
             self._note(found, self._asked_at, now)

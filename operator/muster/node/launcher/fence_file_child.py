@@ -1,4 +1,4 @@
-"""The other end of `marker.py`: reads or writes the marker for each line of JSON, and prints what stands there as another."""
+"""The other end of `fence_file.py`: reads or writes the fence file for each line of JSON, and prints what stands there as another."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import BinaryIO, Callable, Tuple
 
 from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.checkpoint.untrusted_json import parse_json
-from muster.protocol.messages import MAX_MARKER_CHARS, MAX_NUMBER
+from muster.protocol.messages import MAX_FENCE_FILE_CHARS, MAX_NUMBER
 
 _MAX_BYTES = 4096
-_LINEAGE_BYTES = 8
+_IDENTITY_BYTES = 8
 
 
 def answer_on_request(path: str, requests: BinaryIO) -> None:
@@ -21,13 +21,13 @@ def answer_on_request(path: str, requests: BinaryIO) -> None:
     for line in requests:
         request = json.loads(line)
         claim = int(request.get("claim", 0))
-        answer = claim_marker(path, claim) if claim else read_marker(path, bool(request.get("makes")))
+        answer = claim_fence_file(path, claim) if claim else read_fence_file(path, bool(request.get("makes")))
         sys.stdout.write(answer + "\n")
         sys.stdout.flush()
 
 
-def read_marker(path: str, makes: bool = False) -> str:
-    """`{"attempt", "lineage", "error"}`; attempt 0 and lineage "" where no marker is.
+def read_fence_file(path: str, makes: bool = False) -> str:
+    """`{"attempt", "id", "error"}`; attempt 0 and identity "" where no fence file is.
 
     Args:
         makes: the directory, if it is not there: before its first checkpoint a job may have none, and its first attempt has
@@ -38,33 +38,33 @@ def read_marker(path: str, makes: bool = False) -> str:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         return _answer(*_standing(path))
     except (OSError, ValueError) as error:
-        return _answer(0, "", "cannot read the marker %s: %s" % (path, error))
+        return _answer(0, "", "cannot read the fence file %s: %s" % (path, error))
 
 
-def claim_marker(path: str, attempt: int) -> str:
-    """The same, once the attempt or a later one stands there: a number is never lowered, and a lineage is kept."""
+def claim_fence_file(path: str, attempt: int) -> str:
+    """The same, once the attempt or a later one stands there: a number is never lowered, and an identity is kept."""
     try:
-        found, lineage = _standing(path)
-        if found == 0 and not lineage:
-            _write(path, attempt, os.urandom(_LINEAGE_BYTES).hex(), _put_first)
-            found, lineage = _standing(path)  # as whoever was faster has named it
+        found, identity = _standing(path)
+        if found == 0 and not identity:
+            _write(path, attempt, os.urandom(_IDENTITY_BYTES).hex(), _put_first)
+            found, identity = _standing(path)  # as whoever was faster has named it
         if found < attempt:
-            _write(path, attempt, lineage or os.urandom(_LINEAGE_BYTES).hex(), os.rename)
+            _write(path, attempt, identity or os.urandom(_IDENTITY_BYTES).hex(), os.rename)
         return _answer(*_standing(path))
     except (OSError, ValueError) as error:
-        return _answer(0, "", "cannot write the marker %s: %s" % (path, error))
+        return _answer(0, "", "cannot write the fence file %s: %s" % (path, error))
 
 
-def _answer(attempt: int, lineage: str, error: str = "") -> str:
-    return json.dumps({"attempt": attempt, "lineage": lineage, "error": error})
+def _answer(attempt: int, identity: str, error: str = "") -> str:
+    return json.dumps({"attempt": attempt, "id": identity, "error": error})
 
 
 def _standing(path: str) -> Tuple[int, str]:
-    """The attempt in the marker, 0 if there is none, and its lineage, "" in one that a launcher of old has written.
+    """The attempt in the fence file, 0 if there is none, and its identity, "" in one that a launcher of old has written.
 
     Raises:
         OSError: the directory is not there or cannot be read.
-        ValueError: something else than a marker is there.
+        ValueError: something else than a fence file is there.
     """
     os.stat(os.path.dirname(path))
     try:
@@ -75,12 +75,12 @@ def _standing(path: str) -> Tuple[int, str]:
     attempt = document.get("attempt") if isinstance(document, dict) else None
     if not isinstance(attempt, int) or isinstance(attempt, bool) or not 0 <= attempt <= MAX_NUMBER:
         raise ValueError("no attempt stands in it")
-    lineage = document.get("lineage")
-    return attempt, lineage if isinstance(lineage, str) and len(lineage) <= MAX_MARKER_CHARS else ""
+    identity = document.get("id")
+    return attempt, identity if isinstance(identity, str) and len(identity) <= MAX_FENCE_FILE_CHARS else ""
 
 
 def _put_first(temporary: str, path: str) -> None:
-    """Put it there unless there is one: of two who come first at once, one names the lineage.
+    """Put it there unless there is one: of two who come first at once, one names the identity.
 
     Where the file system cannot do that, the last one does, and whoever has read another one is not counted on.
     """
@@ -94,11 +94,11 @@ def _put_first(temporary: str, path: str) -> None:
     os.unlink(temporary)
 
 
-def _write(path: str, attempt: int, lineage: str, put: Callable[[str, str], None]) -> None:
-    temporary = "%s.%s.new" % (path, os.urandom(_LINEAGE_BYTES).hex())  # others write here, too
+def _write(path: str, attempt: int, identity: str, put: Callable[[str, str], None]) -> None:
+    temporary = "%s.%s.new" % (path, os.urandom(_IDENTITY_BYTES).hex())  # others write here, too
     try:
         with open(temporary, "wb") as stream:
-            stream.write(json.dumps({"attempt": attempt, "lineage": lineage}).encode())
+            stream.write(json.dumps({"attempt": attempt, "id": identity}).encode())
             stream.flush()
             os.fsync(stream.fileno())
         put(temporary, path)

@@ -1,4 +1,4 @@
-"""The marker in the shared directory: who is to start writes it, who has lost his coordinator obeys it."""
+"""The fence file in the shared directory: who is to start writes it, who has lost his coordinator obeys it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.node.launcher.marker import DEADLINE_SECONDS, PERIOD_SECONDS, Marker, Standing, Storage, path_of
-from muster.node.launcher.marker_child import claim_marker, read_marker
+from muster.node.launcher.fence_file import DEADLINE_SECONDS, PERIOD_SECONDS, FenceFile, Standing, Storage, path_of
+from muster.node.launcher.fence_file_child import claim_fence_file, read_fence_file
 from muster.protocol.messages import EXITED, IDLE, RUNNING
 
 HANG = "import time; time.sleep(600)"
@@ -23,42 +23,42 @@ def found(text: str) -> tuple[int, bool]:
     return document["attempt"], document["error"] != ""
 
 
-def test_what_is_written_is_read_with_its_lineage(tmp_path):
+def test_what_is_written_is_read_with_its_identity(tmp_path):
     path = tmp_path / ".muster-gang"
-    assert json.loads(read_marker(str(path))) == {"attempt": 0, "lineage": "", "error": ""}
-    answer = json.loads(claim_marker(str(path), 3))
-    assert (answer["attempt"], len(answer["lineage"]), answer["error"]) == (3, 16, "")
-    assert json.loads(read_marker(str(path))) == answer
-    assert json.loads(path.read_text()) == {"attempt": 3, "lineage": answer["lineage"]}
+    assert json.loads(read_fence_file(str(path))) == {"attempt": 0, "id": "", "error": ""}
+    answer = json.loads(claim_fence_file(str(path), 3))
+    assert (answer["attempt"], len(answer["id"]), answer["error"]) == (3, 16, "")
+    assert json.loads(read_fence_file(str(path))) == answer
+    assert json.loads(path.read_text()) == {"attempt": 3, "id": answer["id"]}
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def lineage(text: str) -> str:
-    return json.loads(text)["lineage"]
+def identity(text: str) -> str:
+    return json.loads(text)["id"]
 
 
-def test_a_lineage_is_kept_where_the_marker_is_and_is_another_where_it_is_not(tmp_path):
+def test_an_identity_is_kept_where_the_fence_file_is_and_is_another_where_it_is_not(tmp_path):
     here, elsewhere = (tmp_path / name / ".muster-gang" for name in ("shared", "of one pod alone"))
     for path in (here, elsewhere):
         path.parent.mkdir()
-    first = lineage(claim_marker(str(here), 3))
-    assert lineage(claim_marker(str(here), 4)) == lineage(read_marker(str(here))) == first
-    assert lineage(claim_marker(str(elsewhere), 5)) != first
+    first = identity(claim_fence_file(str(here), 3))
+    assert identity(claim_fence_file(str(here), 4)) == identity(read_fence_file(str(here))) == first
+    assert identity(claim_fence_file(str(elsewhere), 5)) != first
     here.unlink()
-    assert lineage(claim_marker(str(here), 5)) != first, "nobody knows whose directory this is now"
+    assert identity(claim_fence_file(str(here), 5)) != first, "nobody knows whose directory this is now"
 
 
-def test_of_two_who_write_the_first_one_at_once_one_names_the_lineage(tmp_path, monkeypatch):
+def test_of_two_who_write_the_first_one_at_once_one_names_the_identity(tmp_path, monkeypatch):
     path, link = tmp_path / ".muster-gang", os.link
     others = []
 
     def another_is_faster(source, target):
         monkeypatch.setattr(os, "link", link)
-        others.append(lineage(claim_marker(str(path), 3)))
+        others.append(identity(claim_fence_file(str(path), 3)))
         link(source, target)
 
     monkeypatch.setattr(os, "link", another_is_faster)
-    assert [lineage(claim_marker(str(path), 3))] == others
+    assert [identity(claim_fence_file(str(path), 3))] == others
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
@@ -68,40 +68,40 @@ def test_a_file_system_without_links_does_as_well(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", refuse)
     path = tmp_path / ".muster-gang"
-    assert found(claim_marker(str(path), 3)) == (3, False)
+    assert found(claim_fence_file(str(path), 3)) == (3, False)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def test_the_marker_of_a_launcher_of_old_gets_a_lineage_with_the_next_attempt(tmp_path):
+def test_the_fence_file_of_a_launcher_of_old_gets_a_identity_with_the_next_attempt(tmp_path):
     path = tmp_path / ".muster-gang"
     path.write_text('{"attempt": 3}')
-    assert json.loads(claim_marker(str(path), 3)) == {"attempt": 3, "lineage": "", "error": ""}
-    assert len(lineage(claim_marker(str(path), 4))) == 16
+    assert json.loads(claim_fence_file(str(path), 3)) == {"attempt": 3, "id": "", "error": ""}
+    assert len(identity(claim_fence_file(str(path), 4))) == 16
 
 
 def test_a_number_is_never_lowered_and_the_same_is_not_written_again(tmp_path):
     path = tmp_path / ".muster-gang"
-    claim_marker(str(path), 5)
+    claim_fence_file(str(path), 5)
     written = path.stat()
-    assert found(claim_marker(str(path), 4)) == (5, False)
-    assert found(claim_marker(str(path), 5)) == (5, False)
+    assert found(claim_fence_file(str(path), 4)) == (5, False)
+    assert found(claim_fence_file(str(path), 5)) == (5, False)
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == (written.st_mtime_ns, written.st_ino)
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"attempt": "5"}', '{"attempt": true}', '{"attempt": 99999999999999999999}', "\xff"]
 )
-def test_what_is_no_marker_is_an_error_and_is_not_replaced(tmp_path, text):
+def test_what_is_no_fence_file_is_an_error_and_is_not_replaced(tmp_path, text):
     path = tmp_path / ".muster-gang"
     path.write_text(text, encoding="latin-1")
-    assert found(read_marker(str(path))) == (0, True)
-    assert found(claim_marker(str(path), 5)) == (0, True)
+    assert found(read_fence_file(str(path))) == (0, True)
+    assert found(claim_fence_file(str(path), 5)) == (0, True)
     assert path.read_text(encoding="latin-1") == text
 
 
 def test_a_directory_that_is_gone_is_named_and_not_made(tmp_path):
     path = tmp_path / "gone" / ".muster-gang"
-    for text in (read_marker(str(path)), claim_marker(str(path), 1)):
+    for text in (read_fence_file(str(path)), claim_fence_file(str(path), 1)):
         assert "No such file or directory" in json.loads(text)["error"]
         assert str(path.parent) in json.loads(text)["error"]
     assert not path.parent.exists()
@@ -109,7 +109,7 @@ def test_a_directory_that_is_gone_is_named_and_not_made(tmp_path):
 
 def test_before_the_first_checkpoint_the_directory_may_have_to_be_made(tmp_path):
     path = tmp_path / "job" / "checkpoints" / ".muster-gang"
-    assert found(read_marker(str(path), makes=True)) == (0, False)
+    assert found(read_fence_file(str(path), makes=True)) == (0, False)
     assert list(path.parent.iterdir()) == []
 
 
@@ -119,7 +119,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", refuse)
     monkeypatch.setattr(os, "rename", refuse)
-    assert "Read-only file system" in json.loads(claim_marker(str(tmp_path / ".muster-gang"), 1))["error"]
+    assert "Read-only file system" in json.loads(claim_fence_file(str(tmp_path / ".muster-gang"), 1))["error"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -152,66 +152,66 @@ class Shelf:
 
 def test_a_claim_counts_from_when_it_is_known_to_stand_and_is_looked_after():
     shelf = Shelf()
-    marker = Marker(shelf)
-    marker.turn(100.0, 3, reads=False)
-    assert (shelf.asked, marker.claimed_at) == ([3], None)
+    fence_file = FenceFile(shelf)
+    fence_file.turn(100.0, 3, reads=False)
+    assert (shelf.asked, fence_file.claimed_at) == ([3], None)
     shelf.answer = Standing(3, "a")
-    marker.turn(101.0, 3, reads=False)
-    assert (marker.claimed_at, marker.standing) == (101.0, Standing(3, "a"))
-    marker.turn(100.0 + PERIOD_SECONDS, 3, reads=False)
+    fence_file.turn(101.0, 3, reads=False)
+    assert (fence_file.claimed_at, fence_file.standing) == (101.0, Standing(3, "a"))
+    fence_file.turn(100.0 + PERIOD_SECONDS, 3, reads=False)
     assert shelf.asked == [3, 3]
     shelf.answer = Standing(3, "a")
-    marker.turn(106.0, 3, reads=False)
-    assert marker.claimed_at == 101.0
+    fence_file.turn(106.0, 3, reads=False)
+    assert fence_file.claimed_at == 101.0
 
 
 def test_a_claim_that_somebody_removed_begins_anew():
     shelf = Shelf()
-    marker = Marker(shelf)
+    fence_file = FenceFile(shelf)
     for now, attempt in ((100.0, 4), (105.0, 3), (110.0, 3)):
-        marker.turn(now, 3, reads=False)
+        fence_file.turn(now, 3, reads=False)
         shelf.answer = Standing(attempt)
-        marker.turn(now + 1, 3, reads=False)
-    assert marker.claimed_at == 106.0
+        fence_file.turn(now + 1, 3, reads=False)
+    assert fence_file.claimed_at == 106.0
 
 
 def test_a_claim_of_before_says_nothing_of_the_next():
     shelf = Shelf()
-    marker = Marker(shelf)
-    marker.turn(100.0, 3, reads=False)
+    fence_file = FenceFile(shelf)
+    fence_file.turn(100.0, 3, reads=False)
     shelf.answer = Standing(3)
-    marker.turn(101.0, 4, reads=False)
-    assert (marker.claimed_at, shelf.asked) == (None, [3, 4])
+    fence_file.turn(101.0, 4, reads=False)
+    assert (fence_file.claimed_at, shelf.asked) == (None, [3, 4])
 
 
 def test_the_next_claim_counts_from_when_that_one_stands():
     shelf = Shelf()
-    marker = Marker(shelf)
+    fence_file = FenceFile(shelf)
     for now, claim, stands in ((100.0, 3, 3), (200.0, 4, 3), (210.0, 4, 4)):
-        marker.turn(now, claim, reads=False)
+        fence_file.turn(now, claim, reads=False)
         shelf.answer = Standing(stands, "a")
-        marker.turn(now + 1, claim, reads=False)
-    assert marker.claimed_at == 211.0
+        fence_file.turn(now + 1, claim, reads=False)
+    assert fence_file.claimed_at == 211.0
 
 
 def test_a_later_attempt_that_stands_there_tells_those_of_before_as_well():
     shelf = Shelf()
-    marker = Marker(shelf)
-    marker.turn(100.0, 3, reads=False)
+    fence_file = FenceFile(shelf)
+    fence_file.turn(100.0, 3, reads=False)
     shelf.answer = Standing(5, "a")
-    marker.turn(101.0, 3, reads=False)
-    assert marker.claimed_at == 101.0
+    fence_file.turn(101.0, 3, reads=False)
+    assert fence_file.claimed_at == 101.0
 
 
 def test_what_stood_there_is_remembered_when_it_cannot_be_read_any_more():
     shelf = Shelf()
-    marker = Marker(shelf)
+    fence_file = FenceFile(shelf)
     for answer in (Standing(2, "a"), Standing(error="stale file handle")):
-        marker.turn(100.0, 0, reads=True)
+        fence_file.turn(100.0, 0, reads=True)
         shelf.answer = answer
-        marker.turn(100.0 + PERIOD_SECONDS, 0, reads=True)
-    assert marker.standing == Standing(2, "a", "stale file handle")
-    assert marker.unread_seconds(160.0, 0.0) == 60.0
+        fence_file.turn(100.0 + PERIOD_SECONDS, 0, reads=True)
+    assert fence_file.standing == Standing(2, "a", "stale file handle")
+    assert fence_file.unread_seconds(160.0, 0.0) == 60.0
 
 
 def test_the_directory_is_made_until_it_was_read_and_then_no_more(tmp_path):
@@ -225,7 +225,7 @@ def test_the_directory_is_made_until_it_was_read_and_then_no_more(tmp_path):
         return storage.take()
 
     directory.write_text("in its place")
-    assert "cannot read the marker" in look().error
+    assert "cannot read the fence file" in look().error
     directory.unlink()
     assert look() == Standing()
     directory.rmdir()
@@ -268,46 +268,46 @@ def test_one_process_looks_again_and_again_and_another_one_when_it_has_ended(tmp
 
 def test_a_look_that_hangs_is_given_up_and_none_is_sent_after_it_before_it_is_gone():
     shelf = Shelf()
-    marker = Marker(shelf)
-    marker.turn(100.0, 0, reads=True)
-    assert marker.next_at() == 100.0 + DEADLINE_SECONDS
-    marker.turn(100.0 + DEADLINE_SECONDS, 0, reads=True)
+    fence_file = FenceFile(shelf)
+    fence_file.turn(100.0, 0, reads=True)
+    assert fence_file.next_at() == 100.0 + DEADLINE_SECONDS
+    fence_file.turn(100.0 + DEADLINE_SECONDS, 0, reads=True)
     assert shelf.killed == 1
-    assert "stalled" in marker.standing.error
-    marker.turn(200.0, 0, reads=True)
+    assert "stalled" in fence_file.standing.error
+    fence_file.turn(200.0, 0, reads=True)
     assert shelf.asked == [0]
     shelf.answer = Standing(error="it was killed")
-    marker.turn(201.0, 0, reads=True)
+    fence_file.turn(201.0, 0, reads=True)
     assert shelf.asked == [0, 0]
-    assert (marker.is_readable, marker.unread_seconds(201.0, 150.0)) == (False, 51.0)
+    assert (fence_file.is_readable, fence_file.unread_seconds(201.0, 150.0)) == (False, 51.0)
 
 
 def test_an_attempt_is_looked_for_ever_more_seldom_until_it_is_seen():
     shelf, looks = Shelf(), []
-    marker = Marker(shelf)
+    fence_file = FenceFile(shelf)
     for now in range(100, 1500):
         shelf.answer = Standing(1, "a") if shelf.is_busy else None
         before = len(shelf.asked)
-        marker.turn(float(now), 0, reads=False, attempt=2)
+        fence_file.turn(float(now), 0, reads=False, attempt=2)
         looks += [now - 100] * (len(shelf.asked) - before)
     assert looks == [1, 3, 7, 15, 31, 63, 127, 255, 511, 831, 1151]
-    marker.turn(1600.0, 0, reads=False, attempt=2)
+    fence_file.turn(1600.0, 0, reads=False, attempt=2)
     asked, shelf.answer = len(shelf.asked), Standing(2, "a")
     for now in range(1601, 3000):
-        marker.turn(float(now), 0, reads=False, attempt=2)
+        fence_file.turn(float(now), 0, reads=False, attempt=2)
     assert len(shelf.asked) == asked
-    marker.turn(3001.0, 0, reads=False, attempt=3)
-    marker.turn(3002.0, 0, reads=False, attempt=3)
+    fence_file.turn(3001.0, 0, reads=False, attempt=3)
+    fence_file.turn(3002.0, 0, reads=False, attempt=3)
     assert len(shelf.asked) == asked + 1
 
 
 def test_unread_time_counts_from_when_the_last_good_look_began():
     shelf = Shelf()
-    marker = Marker(shelf)
-    marker.turn(100.0, 0, reads=True)
+    fence_file = FenceFile(shelf)
+    fence_file.turn(100.0, 0, reads=True)
     shelf.answer = Standing(2)
-    marker.turn(103.0, 0, reads=True)
-    assert (marker.is_readable, marker.unread_seconds(110.0, 50.0)) == (True, 10.0)
+    fence_file.turn(103.0, 0, reads=True)
+    assert (fence_file.is_readable, fence_file.unread_seconds(110.0, 50.0)) == (True, 10.0)
 
 
 def test_there_is_none_without_a_directory_or_a_gang():
@@ -321,7 +321,7 @@ def test_there_is_none_without_a_directory_or_a_gang():
 def a_gang_alone(**settings: bool) -> World:
     world = World(4, has_storage=True, **settings)
     world.start()
-    assert all(worker.reporter.snapshot.reads_marker for worker in world.workers)
+    assert all(worker.reporter.snapshot.reads_fence_file for worker in world.workers)
     world.cut(range(4))
     return world
 
@@ -335,18 +335,18 @@ def test_a_gang_that_lost_its_coordinator_trains_on_while_no_successor_comes():
 def test_a_gang_whose_own_number_stands_there_trains_on():
     """It came after one that was cut off as a whole, and has lost its coordinator itself."""
     world = World(4, has_storage=True)
-    world.attempt = world.marker = 2
+    world.attempt = world.fence_file = 2
     world.start()
     world.cut(range(4))
     world.clock.run(60)
-    assert {worker.marker.standing.attempt for worker in world.workers} == {2}
+    assert {worker.fence_file.standing.attempt for worker in world.workers} == {2}
     assert all(worker.is_training for worker in world.workers)
 
 
 def test_a_gang_that_lost_its_coordinator_ends_when_its_successor_comes():
     world = a_gang_alone()
     world.clock.run(60)
-    world.marker = 2
+    world.fence_file = 2
     world.clock.run(PERIOD_SECONDS + 0.1)
     assert not any(worker.is_training for worker in world.workers)
     assert all(worker.reporter.snapshot.fenced for worker in world.workers)
@@ -362,10 +362,10 @@ def test_a_gang_that_cannot_see_whether_a_successor_comes_ends_within_its_fence(
     assert not any(worker.is_training for worker in world.workers)
 
 
-def test_while_the_coordinator_answers_the_marker_and_its_storage_are_nobodys_concern():
+def test_while_the_coordinator_answers_the_fence_file_and_its_storage_are_nobodys_concern():
     world = World(4, has_storage=True)
     world.start()
-    world.marker, world.storage_stalls = 2, True
+    world.fence_file, world.storage_stalls = 2, True
     world.clock.run(60)
     assert all(worker.is_training for worker in world.workers)
 
@@ -380,7 +380,7 @@ def test_storage_that_was_never_readable_ends_nobody():
 
 
 def whose_storage_came_after_its_start() -> World:
-    """A gang that has lost its coordinator and trains, and could not read the marker when it began."""
+    """A gang that has lost its coordinator and trains, and could not read the fence file when it began."""
     world = World(4, has_storage=True)
     world.storage_stalls = True
     world.start()
@@ -392,28 +392,28 @@ def whose_storage_came_after_its_start() -> World:
 
 
 def test_storage_that_came_after_the_start_ends_nobody_when_it_goes_again():
-    """With the go the coordinator has fixed that these do not obey the marker; so it does not count on it."""
+    """With the go the coordinator has fixed that these do not obey the fence file; so it does not count on it."""
     world = whose_storage_came_after_its_start()
-    assert all(worker.marker.is_readable for worker in world.workers)
+    assert all(worker.fence_file.is_readable for worker in world.workers)
     world.storage_stalls = True
     world.clock.run(60)
     assert all(worker.is_training for worker in world.workers)
 
 
-def test_a_successor_ends_even_those_who_could_not_read_the_marker_at_their_start():
+def test_a_successor_ends_even_those_who_could_not_read_the_fence_file_at_their_start():
     world = whose_storage_came_after_its_start()
-    world.marker = 2
+    world.fence_file = 2
     world.clock.run(PERIOD_SECONDS + 0.1)
     assert not any(worker.is_training for worker in world.workers)
 
 
 @pytest.mark.parametrize("seconds", [1.0, 8.0, 20.0])
-def test_at_any_pace_of_the_coordinator_the_marker_is_asked_only_once_an_answer_is_overdue(seconds):
+def test_at_any_pace_of_the_coordinator_the_fence_file_is_asked_only_once_an_answer_is_overdue(seconds):
     """Thousands of launchers report less often, and the coordinator holds an answer for that long."""
     world = World(4, has_storage=True)
     world.pace_seconds = seconds
     world.start()
-    world.marker = 2
+    world.fence_file = 2
     world.clock.run(100)
     assert all(worker.is_training for worker in world.workers)
     world.cut(range(4))
@@ -421,7 +421,7 @@ def test_at_any_pace_of_the_coordinator_the_marker_is_asked_only_once_an_answer_
     assert not any(worker.is_training for worker in world.workers)
 
 
-def test_without_a_view_of_the_marker_a_long_fence_counts_in_full():
+def test_without_a_view_of_the_fence_file_a_long_fence_counts_in_full():
     world = World(4, has_storage=True, served_fence_seconds=60.0)
     world.start()
     world.storage_stalls = True
@@ -432,34 +432,34 @@ def test_without_a_view_of_the_marker_a_long_fence_counts_in_full():
     assert not any(worker.is_training for worker in world.workers)
 
 
-def test_a_worker_is_not_ready_before_it_knows_whether_it_can_read_the_marker():
+def test_a_worker_is_not_ready_before_it_knows_whether_it_can_read_the_fence_file():
     world = World(1, has_storage=True)
     world.runs, world.storage_stalls = False, True
     world.clock.run(DEADLINE_SECONDS - 1)
     told = world.workers[0].reporter
     assert (told.snapshot.attempt, told.snapshot.checkpoints_scanned_for_attempt) == (1, 0)
     world.clock.run(2)
-    assert (told.snapshot.reads_marker, told.snapshot.checkpoints_scanned_for_attempt) == (False, 1)
+    assert (told.snapshot.reads_fence_file, told.snapshot.checkpoints_scanned_for_attempt) == (False, 1)
 
 
 @pytest.mark.parametrize("unmounted", [0, 2])
-def test_a_launcher_in_whose_pod_the_volume_is_missing_tells_that_it_reads_another_marker(unmounted):
+def test_a_launcher_in_whose_pod_the_volume_is_missing_tells_that_it_reads_another_fence_file(unmounted):
     world = World(4, has_storage=True)
     world.runs, world.claims, world.unmounted = False, True, frozenset([unmounted])
     world.clock.run(5)
-    told = [worker.reporter.snapshot.marker_lineage for worker in world.workers]
-    whole = "" if unmounted == 0 else "lineage"
+    told = [worker.reporter.snapshot.fence_file_id for worker in world.workers]
+    whole = "" if unmounted == 0 else "id"
     assert told[unmounted] == ("its own" if unmounted == 0 else "")
-    assert {lineage for index, lineage in enumerate(told) if index != unmounted} == {whole}
+    assert {identity for index, identity in enumerate(told) if index != unmounted} == {whole}
 
 
-def test_whoever_has_come_to_read_the_marker_while_it_trains_obeys_it():
+def test_whoever_has_come_to_read_the_fence_file_while_it_trains_obeys_it():
     world = World(4, has_storage=True)
     world.storage_stalls = True
     world.start()
-    world.storage_stalls, world.marker = False, 1
+    world.storage_stalls, world.fence_file = False, 1
     world.clock.run(60)
-    assert {worker.reporter.snapshot.marker_lineage for worker in world.workers} == {"lineage"}
+    assert {worker.reporter.snapshot.fence_file_id for worker in world.workers} == {"id"}
     world.cut(range(4))
     world.clock.run(30)
     assert all(worker.is_training for worker in world.workers)
@@ -482,32 +482,32 @@ def test_a_short_fence_leaves_time_to_read():
 def test_the_launcher_writes_its_claim_before_it_runs(coordinator, run_python, tmp_path):
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path), MUSTER_GANG="gang")
     coordinator.wait_to_run(1)
-    report = coordinator.wait_for(lambda r: r.attempt == 1 and r.reads_marker)
-    assert (report.marker_attempt, report.marker_lineage, report.marker_age_seconds) == (0, "", None)
-    assert report.passes_news
-    coordinator.wait_to_run(2, claim=True)
-    report = coordinator.wait_for(lambda r: r.attempt == 2 and r.marker_age_seconds is not None)
-    assert (report.state, report.marker_attempt, report.marker_error) == (IDLE, 2, "")
-    marker = Path(tmp_path / ".muster-gang")
-    assert json.loads(marker.read_text()) == {"attempt": 2, "lineage": report.marker_lineage}
+    report = coordinator.wait_for(lambda r: r.attempt == 1 and r.reads_fence_file)
+    assert (report.fence_file_attempt, report.fence_file_id, report.fence_file_age_seconds) == (0, "", None)
+    assert report.gossips
+    coordinator.wait_to_run(2, writes_fence_file=True)
+    report = coordinator.wait_for(lambda r: r.attempt == 2 and r.fence_file_age_seconds is not None)
+    assert (report.state, report.fence_file_attempt, report.fence_file_error) == (IDLE, 2, "")
+    fence_file = Path(tmp_path / ".muster-gang")
+    assert json.loads(fence_file.read_text()) == {"attempt": 2, "id": report.fence_file_id}
 
 
 def test_a_claim_that_cannot_be_written_is_told(coordinator, run_python, tmp_path):
     (tmp_path / "file").write_text("")
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "file" / "gone"), MUSTER_GANG="gang")
-    coordinator.wait_to_run(1, claim=True)
-    report = coordinator.wait_for(lambda r: r.marker_error)
-    assert (report.marker_age_seconds, report.reads_marker) == (None, False)
-    assert str(tmp_path / "file" / "gone") in report.marker_error
+    coordinator.wait_to_run(1, writes_fence_file=True)
+    report = coordinator.wait_for(lambda r: r.fence_file_error)
+    assert (report.fence_file_age_seconds, report.reads_fence_file) == (None, False)
+    assert str(tmp_path / "file" / "gone") in report.fence_file_error
 
 
-def test_without_its_coordinator_the_launcher_obeys_the_marker(coordinator, run_python, tmp_path, until):
+def test_without_its_coordinator_the_launcher_obeys_the_fence_file(coordinator, run_python, tmp_path, until):
     launcher = run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path), MUSTER_GANG="gang")
     coordinator.wait_to_run(1)
-    coordinator.wait_for(lambda r: r.reads_marker)
+    coordinator.wait_for(lambda r: r.reads_fence_file)
     coordinator.run(1)
     coordinator.wait_for(lambda r: r.state == RUNNING)
-    claim_marker(str(tmp_path / ".muster-gang"), 2)
+    claim_fence_file(str(tmp_path / ".muster-gang"), 2)
     coordinator.stall(stalled=True)
     until(lambda: "attempt 2 has the checkpoints" in launcher.error_text, "the end of the ranks")
     coordinator.stall(stalled=False)
