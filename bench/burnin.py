@@ -1,11 +1,13 @@
 """`python -m bench.burnin`: how long gangs take from bound to proved beyond their probes, into build/bench/burnin.json.
 
-KWOK nodes, the shipped operator with the rights of its manifests, simulated launchers, and on each node a simulated checker:
-muster.node.checker's own core and lines with a token of its own, over TLS; its probes take as long as they are told to.
+KWOK nodes, the shipped operator with the rights of its manifests, simulated launchers, and on each node a simulated
+checker: muster.node.checker's own core and lines with a token of its own, over TLS; its probes take as long as they are
+told to.
 
 The floor is the probes' own time: the tests that were made, in the order in which they were made, if no word between
-operator and checkers had taken any time. What is above it is called orchestration, and this machine's load is in it. Beside
-it stands the exchange: one word of every checker at the same moment, and its answer, when there is nothing to decide.
+operator and checkers had taken any time. What is above it is called orchestration, and this machine's load is in it.
+Beside it stands the exchange: one word of every checker at the same moment, and its answer, when there is nothing to
+decide.
 """
 
 from __future__ import annotations

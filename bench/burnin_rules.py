@@ -224,10 +224,10 @@ def line(each: Row) -> str:
     named = percent("leaf_named") if each["leaf_named"] is not None else percent("spine_named")
     counts = each["counts"]
     return (
-        f"{each['noise']:14}{each['case']:48}{counts['gangs']:6} gangs  right {percent('right'):>6} of {counts['bad']:<6}"
-        f"wrong {counts['wrong']:3} ({percent('blamed', 4)} %)  links {percent('links_named'):>6}  named {named:>6}"
-        f"  inconclusive {percent('inconclusive', 1):>5}  rounds {each['mean_rounds']:.2f} (most {each['most_rounds']})"
-        f"  plan {each['slowest_plan_s']:.2f} s, judge {each['slowest_judge_s']:.2f} s"
+        f"{each['noise']:14}{each['case']:48}{counts['gangs']:6} gangs  right {percent('right'):>6} of "
+        f"{counts['bad']:<6}wrong {counts['wrong']:3} ({percent('blamed', 4)} %)  links {percent('links_named'):>6}  "
+        f"named {named:>6}  inconclusive {percent('inconclusive', 1):>5}  rounds {each['mean_rounds']:.2f} (most "
+        f"{each['most_rounds']})  plan {each['slowest_plan_s']:.2f} s, judge {each['slowest_judge_s']:.2f} s"
     )
 
 

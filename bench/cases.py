@@ -93,8 +93,8 @@ def settle(stage: Stage) -> bool:
 def event_cost(stage: Stage) -> float | None:
     """CPU microseconds that one event of a running pod costs the system's managers: each pod's status changes once.
 
-    What they take anyway (heartbeats of the nodes, reports of launchers) is measured just before and just after, and the
-    less of the two is taken off: a gang that has just come up still settles.
+    What they take anyway (heartbeats of the nodes, reports of launchers) is measured just before and just after, and
+    the less of the two is taken off: a gang that has just come up still settles.
     """
     system, watch = stage.system, stage.watch
     managers = system.managers()

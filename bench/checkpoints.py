@@ -5,8 +5,9 @@ ships with: until the newest is judged, until all are, and again when nothing ha
 killed. The floor is the same metadata read and the same files looked at with plain calls, by this process, in the same
 run. Metadata is not in the page cache before a first scan; shards are holes, since nobody reads them.
 
-Then one checkpoint of a tensor on 100,000 ranks, by itself and with a million other files beside it: seconds, and seconds of
-a core, since other work on the machine stretches the former. The floor lists and looks at the same shards by plain calls.
+Then one checkpoint of a tensor on 100,000 ranks, by itself and with a million other files beside it: seconds, and
+seconds of a core, since other work on the machine stretches the former. The floor lists and looks at the same shards by
+plain calls.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def measure(directory: Path) -> dict[str, float]:
 
 
 def measure_wide(directory: Path, *, beside: bool) -> dict[str, float]:
-    """One run: seconds, and seconds of a core, by a finder in this process, which collects as the shipped child does."""
+    """One run: seconds, and seconds of a core, by a finder in this process, which collects as the shipped child
+    does."""
     collect_seldom()
     forget(directory)
     finder, names = Finder(str(directory)), ("first", "again", "unchanged")

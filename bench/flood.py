@@ -217,7 +217,8 @@ KINDS = {
     "metrics with unknown tokens": ("metrics", "/metrics"),
     "metrics with the right": ("metrics", "/metrics"),
 }
-"""What each client does again and again, as fast as it is let: to which port, and which path; no path: it says nothing."""
+"""What each client does again and again, as fast as it is let: to which port, and which path; no path: it says
+nothing."""
 
 
 async def _attack(ports: dict[str, int], name: str, answered: list[int]) -> None:

@@ -1,10 +1,10 @@
 """`python -m bench.giveway`: how soon an idle node's test gives way to a gang, into build/bench/giveway.json.
 
-On the local cluster, with the shipped operator, checkers and torch: a node is given the longest test (`kubectl muster check
---profile Deep`), and at a random moment of it a job comes that gets this node, because all others are cordoned. The clock runs
-from the moment at which a watching client sees the record of the gang until the checker has logged that the order is given up,
-which it does when its processes are gone and their memory is back. Beside it stands, for the same node and run, when the
-kubelet has started the worker's container: until then nobody misses anything.
+On the local cluster, with the shipped operator, checkers and torch: a node is given the longest test (`kubectl muster
+check --profile Deep`), and at a random moment of it a job comes that gets this node, because all others are cordoned.
+The clock runs from the moment at which a watching client sees the record of the gang until the checker has logged that
+the order is given up, which it does when its processes are gone and their memory is back. Beside it stands, for the
+same node and run, when the kubelet has started the worker's container: until then nobody misses anything.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def _told(bed: Bed, node: str, after: float, words: str) -> float | None:
 
 
 def _worker_started(bed: Bed, job: str) -> float | None:
-    """When the container of the only worker was started: the kubelet tells whole seconds, and is read as early as it may have been."""
+    """When the container of the only worker was started: the kubelet tells whole seconds, and is read as early as it
+    may have been."""
     for pod in bed.kubectl.json("get", "pods", "-n", NAMESPACE, "-l", f"muster.dev/job={job}")["items"]:
         for container in pod["status"].get("containerStatuses", ()):
             state = container["state"]

@@ -1,8 +1,9 @@
-"""`python -m bench.goodput`: what accounting costs the operator of 500 jobs with 16,384 workers, into build/bench/goodput.json.
+"""`python -m bench.goodput`: what accounting costs the operator of 500 jobs with 16,384 workers, into
+build/bench/goodput.json.
 
-The shipped decisions are made of jobs that train, at the pace that ships: each when its plan asks for it and when its launchers tell of steps, its
-status written back as the performer would. Jobs fail meanwhile, far more often than machines do. What accounting takes of the
-processor is read around the functions that do nothing else:
+The shipped decisions are made of jobs that train, at the pace that ships: each when its plan asks for it and when its
+launchers tell of steps, its status written back as the performer would. Jobs fail meanwhile, far more often than
+machines do. What accounting takes of the processor is read around the functions that do nothing else:
 
     told         the figures and incidents for the status, in each decision
     committed    the account of a record that is committed: a failure, and the go after it
@@ -10,7 +11,8 @@ processor is read around the functions that do nothing else:
     scraped      the rows for Prometheus, as often as the shipped PodMonitor asks for them
     noted        the note of all running jobs, each five minutes
 
-How large a record becomes is told, too, and that more failures do not make it larger: an account is bounded, and so is the list of incidents.
+How large a record becomes is told, too, and that more failures do not make it larger: an account is bounded, and so is
+the list of incidents.
 """
 
 from __future__ import annotations
@@ -181,12 +183,13 @@ def main() -> int:
     OUTPUT.write_text(json.dumps({**facts(), **measured}, indent=1) + "\n")
     parts = ", ".join(f"{name} {share} %" for name, share in measured["core_percent_of"].items())
     print(
-        f"{measured['jobs']} jobs of {measured['workers']} workers for {measured['seconds']:.0f} s: accounting takes {measured['core_percent']} % "
-        f"of a core ({parts}); all of {measured['decisions']} decisions {measured['core_percent_of_deciding']} %"
+        f"{measured['jobs']} jobs of {measured['workers']} workers for {measured['seconds']:.0f} s: accounting takes "
+        f"{measured['core_percent']} % of a core ({parts}); all of {measured['decisions']} decisions "
+        f"{measured['core_percent_of_deciding']} %"
     )
     print(
-        f"a record of one worker after {MANY_FAILURES} failures: {measured['record_bytes']} bytes, of which the account "
-        f"{measured['account_bytes']}; after twice as many {measured['record_growth_percent']} % more"
+        f"a record of one worker after {MANY_FAILURES} failures: {measured['record_bytes']} bytes, of which the "
+        f"account {measured['account_bytes']}; after twice as many {measured['record_growth_percent']} % more"
     )
     print(f"written: {OUTPUT.relative_to(ROOT)}")
     if missed:

@@ -1,12 +1,12 @@
 """`python -m bench.health`: hundreds of nodes fall sick within one second, into build/bench/health.json.
 
 A control plane with as many KWOK nodes as asked for. Every second node has an agent: one process speaks as all of them,
-each with the token of its own node, under the shipped rights and admission policy. The other nodes have conditions.
-Run A, with the budget raised: every sick node is tainted; timed from the sending of the evidence to the watch event.
-Run B, with the default budget and twice as many sick nodes as it allows, for two causes (the agents' and the conditions'): exactly the
-part for what is not certain is tainted, and for no cause more than one may have. Before each run
-nothing is remembered against any node, and the operator is started anew. `bare` is the same number of taints by one raw client that
-decides nothing.
+each with the token of its own node, under the shipped rights and admission policy. The other nodes have conditions. Run
+A, with the budget raised: every sick node is tainted; timed from the sending of the evidence to the watch event. Run B,
+with the default budget and twice as many sick nodes as it allows, for two causes (the agents' and the conditions'):
+exactly the part for what is not certain is tainted, and for no cause more than one may have. Before each run nothing is
+remembered against any node, and the operator is started anew. `bare` is the same number of taints by one raw client
+that decides nothing.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def main() -> None:
     arguments.output.write_text(json.dumps({**facts(), **measured}, indent=1) + "\n")
     took, budget = measured["evidence_to_taint_seconds"], measured["budget_run"]
     print(
-        f"{measured['bad_nodes']} of {measured['nodes']} nodes: tainted after {took['p50']} s (p50), {took['p99']} s (p99), "
-        f"{measured['taints_per_second']} a second; bare: {measured['bare']['p50']} s, {measured['bare']['p99']} s, "
-        f"{measured['bare']['taints_per_second']} a second"
+        f"{measured['bad_nodes']} of {measured['nodes']} nodes: tainted after {took['p50']} s (p50), {took['p99']} s "
+        f"(p99), {measured['taints_per_second']} a second; bare: {measured['bare']['p50']} s, "
+        f"{measured['bare']['p99']} s, {measured['bare']['taints_per_second']} a second"
     )
     print(f"wrong verdicts: {measured['wrong_verdicts']}; budget of {budget['budget']}: {budget['tainted']} tainted")
     print(f"written: {os.path.relpath(arguments.output)}")
@@ -181,8 +181,8 @@ def _enrol(bed: Bed, nodes: Sequence[str], folder: Path) -> None:
 
 
 def _run(ward: Ward, sick: Sequence[Sick], health: Object, tainted: int, share: Share | None = None) -> Outcome:
-    """The nodes fall sick under a policy that has so many of them tainted, and no more of a cause than one may have of this budget; ends
-    when the operator has nothing more to write."""
+    """The nodes fall sick under a policy that has so many of them tainted, and no more of a cause than one may have of
+    this budget; ends when the operator has nothing more to write."""
     _heal(ward)
     system = Muster(ward.bed, "Scheduler", "Plain", health)
     system.begin()
@@ -252,7 +252,8 @@ def _bare(ward: Ward, sick: Sequence[Sick]) -> dict[str, float]:
 
 
 def _heal(ward: Ward) -> None:
-    """Every node that was sick is new: no record, no taint, another boot, a condition that is fine. No operator runs."""
+    """Every node that was sick is new: no record, no taint, another boot, a condition that is fine. No operator
+    runs."""
     lain = sorted(ward.lain)
     ward.lain.clear()
     listed = {each["metadata"]["name"]: each for each in ward.bed.connection.get("/api/v1/nodes")["items"]}

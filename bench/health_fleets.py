@@ -1,7 +1,8 @@
-"""`python -m bench.health_fleets`: what the rules of health make of fleets over a month, into build/bench/health-fleets.json.
+"""`python -m bench.health_fleets`: what the rules of health make of fleets over a month, into
+build/bench/health-fleets.json.
 
-All 300 take hours. With `--resume FILE` each fleet is kept in that file as it ends, and what is there is summed up and not lived through again,
-as long as the code is the same that lived through it.
+All 300 take hours. With `--resume FILE` each fleet is kept in that file as it ends, and what is there is summed up and
+not lived through again, as long as the code is the same that lived through it.
 """
 
 import argparse

@@ -16,7 +16,8 @@ _TOKEN_SECONDS = 7200
 
 
 def enrol(bed: Bed, account: str, image: str, nodes: Sequence[str], folder: Path, *, coordinator: bool = False) -> None:
-    """Make them in the namespace that is named like its service account; the tokens go to `folder`, in files named by node.
+    """Make them in the namespace that is named like its service account; the tokens go to `folder`, in files named by
+    node.
 
     Args:
         coordinator: the tokens are for the operator's coordinator, not for the API server.

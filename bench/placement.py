@@ -129,7 +129,8 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
 
 
 def plan(runs: int) -> Row:
-    """1,000 waiting jobs on 2,048 nodes, most of which find no place, as the queue asks: one space, takings after each."""
+    """1,000 waiting jobs on 2,048 nodes, most of which find no place, as the queue asks: one space, takings after
+    each."""
     random = Random(3)
     requests = [
         Request(

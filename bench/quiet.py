@@ -1,9 +1,11 @@
-"""`python -m bench.quiet`: what a large fleet costs the operator while nothing happens in it, into build/bench/quiet.json.
+"""`python -m bench.quiet`: what a large fleet costs the operator while nothing happens in it, into
+build/bench/quiet.json.
 
-A control plane without any kubelet: the bench makes the nodes (each with 50 images in its status, as a kubelet reports them), a
-record of a healthy agent and a Ready agent pod for each, and sends what kubelets send by themselves: the status of each node every
-five minutes, and its lease every ten seconds, as many of these as asked for at most (`lease_rate`): beyond some hundred writes a second it is
-the API server's share of the machine that is measured. Nothing else happens for `seconds`; then the operator's CPU and its requests are read.
+A control plane without any kubelet: the bench makes the nodes (each with 50 images in its status, as a kubelet reports
+them), a record of a healthy agent and a Ready agent pod for each, and sends what kubelets send by themselves: the
+status of each node every five minutes, and its lease every ten seconds, as many of these as asked for at most
+(`lease_rate`): beyond some hundred writes a second it is the API server's share of the machine that is measured.
+Nothing else happens for `seconds`; then the operator's CPU and its requests are read.
 
 `bare` is the floor: a process that watches the same nodes and leases meanwhile, and does no more than decode each line.
 """
@@ -69,9 +71,10 @@ def main() -> None:
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps({**facts(), **measured}, indent=1) + "\n")
     print(
-        f"{measured['nodes']} quiet nodes, {measured['events_per_second']} events a second of {measured['events_per_second_of_the_fleet']}: "
-        f"{measured['core_percent']} % of a core (bare: {measured['bare']['core_percent']} %), {measured['requests_per_second']} requests "
-        f"a second, {measured['rss_mb']} MiB; after a start all were judged within {measured['start_seconds']} s"
+        f"{measured['nodes']} quiet nodes, {measured['events_per_second']} events a second of "
+        f"{measured['events_per_second_of_the_fleet']}: {measured['core_percent']} % of a core (bare: "
+        f"{measured['bare']['core_percent']} %), {measured['requests_per_second']} requests a second, "
+        f"{measured['rss_mb']} MiB; after a start all were judged within {measured['start_seconds']} s"
     )
     print(f"written: {os.path.relpath(arguments.output)}")
     missed = [f"{name}: {measured[name]}, goal {goal}" for name, goal in GOALS.items() if measured[name] > goal]

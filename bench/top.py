@@ -1,7 +1,8 @@
 """`python -m bench.top`: how long `kubectl muster top --once` takes to tell of 500 jobs, into build/bench/top.json.
 
-The jobs of `bench.goodput` on a real API server, each with what the shipped decisions tell of it after it has failed 16 times. The shipped command
-is run as a person runs it, from its start to its end, and beside it, as the least that anything can take, kubectl reads the same list.
+The jobs of `bench.goodput` on a real API server, each with what the shipped decisions tell of it after it has failed 16
+times. The shipped command is run as a person runs it, from its start to its end, and beside it, as the least that
+anything can take, kubectl reads the same list.
 """
 
 from __future__ import annotations

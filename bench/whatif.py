@@ -1,6 +1,7 @@
 """`python -m bench.whatif`: what an answer of `kubectl muster what-if` takes of a core, into build/bench/what-if.json.
 
-Llama 3's published rates over 54 days, as many lives as the command lives by default; each answer with all that it compares.
+Llama 3's published rates over 54 days, as many lives as the command lives by default; each answer with all that it
+compares.
 """
 
 import json

@@ -1,7 +1,7 @@
 """`python -m bench.checkers`: events go to standard output, commands come from standard input, a line of JSON each.
 
-`{"forget": true}` begins a new burn-in; `{"tell": true}` prints what was tested since; `{"exchange": n}` has all checkers
-speak at the same moment, n times, and prints how long it took until the last was answered.
+`{"forget": true}` begins a new burn-in; `{"tell": true}` prints what was tested since; `{"exchange": n}` has all
+checkers speak at the same moment, n times, and prints how long it took until the last was answered.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Fleet:
             self._exchange = asyncio.get_running_loop().create_task(self._exchanges(command["exchange"]))
 
     async def _exchanges(self, times: int) -> None:
-        """One word of each checker and its answer, all at once: what a turn costs where nobody has anything to decide."""
+        """One word of each checker and its answer, all at once: what a turn costs where nobody has anything to
+        decide."""
         seconds = []
         for _ in range(times):
             began = time.monotonic()

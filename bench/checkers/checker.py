@@ -1,7 +1,7 @@
 """One checker: the shipped core and the shipped lines, driven by the loop of this process in place of threads.
 
-What muster.node.checker.checker and muster.node.checker.talk do with threads, a zygote and a kept connection is done here with timers,
-`probes` and the launchers' channel: thousands of threads would be what is measured.
+What muster.node.checker.checker and muster.node.checker.talk do with threads, a zygote and a kept connection is done
+here with timers, `probes` and the launchers' channel: thousands of threads would be what is measured.
 """
 
 from __future__ import annotations

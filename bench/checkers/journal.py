@@ -1,4 +1,5 @@
-"""What was tested when, and how long it would have taken if nobody had ever waited for a word: the probes' own time. Pure."""
+"""What was tested when, and how long it would have taken if nobody had ever waited for a word: the probes' own time.
+Pure."""
 
 from __future__ import annotations
 
@@ -30,14 +31,16 @@ class Trial:
 
 
 def trial_of(order: str, kind: str, node: str, peer: str, began: float, ended: float) -> Trial:
-    """An order with the round that stands in its name: KEY/node or KEY/ROUND/A+B. A whole gang meets after all rounds."""
+    """An order with the round that stands in its name: KEY/node or KEY/ROUND/A+B. A whole gang meets after all
+    rounds."""
     if kind != PAIR:
         return Trial(order, 0 if kind == NODE else LAST_ROUND, (node,), began, ended)
     return Trial(order, int(order.rsplit("/", 2)[1]), tuple(sorted((node, peer))), began, ended)
 
 
 def own_seconds(tests: Iterable[Trial], node_seconds: float, pair_seconds: float) -> float:
-    """The shortest time in which these tests can be made, each round after the one before, in the order in which they were.
+    """The shortest time in which these tests can be made, each round after the one before, in the order in which they
+    were.
 
     A node makes one test at a time, and what follows a round hangs on all of it. Nothing else takes any time here.
     """

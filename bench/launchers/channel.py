@@ -69,7 +69,8 @@ class Channel(asyncio.Protocol):
         self._received = b""
 
     async def exchange(self, body: bytes, timeout_seconds: float) -> bytes:
-        """Post a report and return the directive's bytes; a kept connection that turns out to be closed is renewed once.
+        """Post a report and return the directive's bytes; a kept connection that turns out to be closed is renewed
+        once.
 
         Raises:
             UnreachableError: no answer, or none that is a directive.
@@ -155,7 +156,8 @@ class Channel(asyncio.Protocol):
 
 
 def own_address(number: int) -> str:
-    """One of the addresses of this machine's loopback, as each node and each pod has one of its own; below 8 million."""
+    """One of the addresses of this machine's loopback, as each node and each pod has one of its own; below 8
+    million."""
     return f"127.{64 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 

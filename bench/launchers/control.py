@@ -1,4 +1,5 @@
-"""The commands that a bench sends, one JSON object a line, checked here so that a typing error is told and not ignored."""
+"""The commands that a bench sends, one JSON object a line, checked here so that a typing error is told and not
+ignored."""
 
 import json
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """The two conversations of one launcher with the coordinator, at the pace of muster.node.launcher.reporter.
 
-One connection polls: its answer is held until the directive changes, and upon a new one the next poll waits a moment for
-what the worker does about it. The other tells news while an answer is held, and speaks when the poll is overdue.
+One connection polls: its answer is held until the directive changes, and upon a new one the next poll waits a moment
+for what the worker does about it. The other tells news while an answer is held, and speaks when the poll is overdue.
 """
 
 import asyncio
@@ -157,7 +157,8 @@ class Launcher:
             failures = 0
 
     async def _until_due(self) -> None:
-        """Until there is news that the poll cannot carry, or nothing has been said for too long while ranks are here."""
+        """Until there is news that the poll cannot carry, or nothing has been said for too long while ranks are
+        here."""
         while not self.worker.changed or self._poll_speaks_next:
             pause = self._due_at() - time.monotonic()
             if self.worker.is_active and pause <= 0:

@@ -1,4 +1,5 @@
-"""One job's training as its ranks would do it: in step, while every rank of one attempt is alive, and not otherwise. Pure.
+"""One job's training as its ranks would do it: in step, while every rank of one attempt is alive, and not otherwise.
+Pure.
 
 Nothing ticks: the step of a moment follows from the moment at which the last rank started and the one at which the
 first rank ended, so that thousands of workers that make a step each second cost nothing between their reports.

@@ -1,7 +1,8 @@
-"""One worker's state, converging to its directive as the supervisor of the real launcher does. Pure: time is an argument.
+"""One worker's state, converging to its directive as the supervisor of the real launcher does. Pure: time is an
+argument.
 
-The order of states is the launcher's own (muster.node.launcher.supervisor): Idle, Running, Exited, Reclaiming, Terminating, the
-same reports with the same fields. Ranks are numbers here, and dying takes as long as the Pace says.
+The order of states is the launcher's own (muster.node.launcher.supervisor): Idle, Running, Exited, Reclaiming,
+Terminating, the same reports with the same fields. Ranks are numbers here, and dying takes as long as the Pace says.
 """
 
 from collections.abc import Callable

@@ -82,7 +82,8 @@ def client_config(bed: Bed, port: int, path: str) -> Object:
 
 
 def pointed_here(bed: Bed, name: str, port: int, configurations: Sequence[Object]) -> list[Object]:
-    """Webhook configurations of the project `name`, as its kustomization names them, served on this machine's `port`."""
+    """Webhook configurations of the project `name`, as its kustomization names them, served on this machine's
+    `port`."""
     for configuration in configurations:
         configuration["metadata"]["name"] = f"{name}-{configuration['metadata']['name']}"
         for webhook in configuration["webhooks"]:

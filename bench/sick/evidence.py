@@ -8,7 +8,8 @@ other nodes are written as a node problem detector writes them.
     {"sick": [[NODE, "agent" | "condition"]], "seconds": S}  one after the other, evenly within so many seconds
     {"well": [NODES]}                                     the conditions of these nodes are fine
 
-An order is answered by one line, {NODE: [when it was sent, when the API server answered]}, once the last answer is there.
+An order is answered by one line, {NODE: [when it was sent, when the API server answered]}, once the last answer is
+there.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ class Speaker:
         return self._all(acts, order["seconds"])
 
     def _warm_up(self, connections: int) -> None:
-        """A node problem detector's connection is there already; an agent's, which writes once in ten minutes, is not."""
+        """A node problem detector's connection is there already; an agent's, which writes once in ten minutes, is
+        not."""
         while self._detectors.qsize() < connections:
             self._detectors.put(Connection(self._server, self._token, self._ca))
         for _ in range(self._detectors.qsize()):

@@ -1,8 +1,8 @@
 """The raw client behind the floor of the health bench: `taints SERVER CA CONNECTIONS`.
 
-An order is one line of JSON, {"nodes": [NODES], "key": KEY}: each node gets a taint with the key, beside the one that KWOK's
-nodes have, as fast as the API server takes the patches. An empty key takes it away. The answer is one line: {NODE: when its
-patch was sent}.
+An order is one line of JSON, {"nodes": [NODES], "key": KEY}: each node gets a taint with the key, beside the one that
+KWOK's nodes have, as fast as the API server takes the patches. An empty key takes it away. The answer is one line:
+{NODE: when its patch was sent}.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The floor of the quiet fleet: `watcher SERVER CA PATH...` decodes each line of these watches and does nothing with it.
+"""The floor of the quiet fleet: `watcher SERVER CA PATH...` decodes each line of these watches and does nothing with
+it.
 
 A line of input is answered by the number of events so far.
 """

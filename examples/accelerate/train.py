@@ -1,4 +1,5 @@
-"""Accelerate: a loop of one's own, saved by `save_state` and gone on from by `load_state`, with the option that its examples have."""
+"""Accelerate: a loop of one's own, saved by `save_state` and gone on from by `load_state`, with the option that its
+examples have."""
 
 # mypy: disable-error-code="import-not-found"
 import argparse

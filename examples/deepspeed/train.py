@@ -1,4 +1,5 @@
-"""DeepSpeed, ZeRO 1, under torchrun. It goes on from the checkpoint that the file `latest` names, as `load_checkpoint` does by itself."""
+"""DeepSpeed, ZeRO 1, under torchrun. It goes on from the checkpoint that the file `latest` names, as `load_checkpoint`
+does by itself."""
 
 # mypy: disable-error-code="import-not-found"
 import argparse

@@ -1,4 +1,5 @@
-"""Hugging Face's Trainer with a small GPT-2 of random weights. It takes all options of `TrainingArguments`, as its examples do."""
+"""Hugging Face's Trainer with a small GPT-2 of random weights. It takes all options of `TrainingArguments`, as its
+examples do."""
 
 # mypy: disable-error-code="import-not-found"
 import hashlib

@@ -23,7 +23,8 @@ parser.add_argument("--save-every", type=int, default=20)
 parser.add_argument("--pause-seconds", type=float, default=0.2, help="of each step, so that there is time to do harm")
 options = parser.parse_args()
 
-# Where the first process is it reads by itself (JAX_COORDINATOR_ADDRESS); the rest it only knows of Slurm, MPI and TPUs.
+# Where the first process is it reads by itself (JAX_COORDINATOR_ADDRESS); the rest it only knows of Slurm, MPI and
+# TPUs.
 jax.distributed.initialize(
     num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"])
 )

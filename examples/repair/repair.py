@@ -1,13 +1,16 @@
-"""Does what Muster's RepairRequests ask for, by running a command of yours for each: one file, Python 3.11 or later, no packages.
+"""Does what Muster's RepairRequests ask for, by running a command of yours for each: one file, Python 3.11 or later, no
+packages.
 
     repair.py --actions Reset,Reboot -- /hook/hook.sh
 
-The command gets NODE, ACTION and REASON in its environment and the whole request as JSON on standard input. It ends with 0 when the machine
-has been repaired, and with anything else when that has failed; its last line of output is told to people. Nothing has to be
-proved here: a node comes back when Muster's agent has looked at it (and the burn-in has passed, where the FleetPolicy asks for one).
+The command gets NODE, ACTION and REASON in its environment and the whole request as JSON on standard input. It ends
+with 0 when the machine has been repaired, and with anything else when that has failed; its last line of output is told
+to people. Nothing has to be proved here: a node comes back when Muster's agent has looked at it (and the burn-in has
+passed, where the FleetPolicy asks for one).
 
-What is taken on is marked InProgress first, against the version that was read: either Muster takes the request back or this takes
-it on, never both. After a restart a request that this had taken on is run again, so that the command has to bear that.
+What is taken on is marked InProgress first, against the version that was read: either Muster takes the request back or
+this takes it on, never both. After a restart a request that this had taken on is run again, so that the command has to
+bear that.
 """
 
 import argparse
@@ -29,7 +32,8 @@ CHANGED = (404, 409)  # it is gone, or somebody else has written to it
 
 
 class Api:
-    """The API server, as far as it is needed. Every call raises urllib.error.URLError or OSError if it does not answer well."""
+    """The API server, as far as it is needed. Every call raises urllib.error.URLError or OSError if it does not answer
+    well."""
 
     def __init__(self, server: str, token_file: Path, ca_file: Path):
         self._server, self._token_file = server, token_file

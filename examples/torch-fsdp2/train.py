@@ -1,4 +1,5 @@
-"""FSDP2 (`fully_shard`) under torchrun, two ranks on each node, with asynchronous checkpoints: training goes on beside the save."""
+"""FSDP2 (`fully_shard`) under torchrun, two ranks on each node, with asynchronous checkpoints: training goes on beside
+the save."""
 
 # mypy: disable-error-code="import-not-found"
 import argparse

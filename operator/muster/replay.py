@@ -1,7 +1,8 @@
 """`python3 -m muster.replay FILE`: decide again what an operator has decided, and show both.
 
-FILE has the lines that `GET /worlds/NAMESPACE/JOB` of the operator gives; `-` is standard input. Exit status: 0 when each
-decision is made again as it was, 1 when one is not, 2 when the file cannot be read. Nothing is asked of any cluster.
+FILE has the lines that `GET /worlds/NAMESPACE/JOB` of the operator gives; `-` is standard input. Exit status: 0 when
+each decision is made again as it was, 1 when one is not, 2 when the file cannot be read. Nothing is asked of any
+cluster.
 """
 
 import json

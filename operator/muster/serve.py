@@ -1,9 +1,9 @@
 """A small HTTP server for probes and metrics, in threads of its own: for the kubelet and Prometheus.
 
 Anybody on the network may connect, so unauthenticated clients must cost next to nothing and delay nobody. A connection
-waits as a bare socket until its turn; addresses take turns, and turns come at a fixed pace. The node's own address, from
-which the kubelet's probes come, waits in a lane of its own, and so do addresses that have shown a good token. A library's server gives a thread or a task, a TLS session
-and up to megabytes of headers to every client that connects.
+waits as a bare socket until its turn; addresses take turns, and turns come at a fixed pace. The node's own address,
+from which the kubelet's probes come, waits in a lane of its own, and so do addresses that have shown a good token. A
+library's server gives a thread or a task, a TLS session and up to megabytes of headers to every client that connects.
 
 The operator, the page, the agent and the checker have it. The checker's Python may be 3.8.
 """
@@ -115,7 +115,8 @@ def open_metrics(render: Callable[[], bytes]) -> Endpoint:
 
 
 def client_network(host: str) -> str:
-    """What counts as one client of an address: an IPv4 address, or an IPv6 network of 64 bits, all of which one machine may have."""
+    """What counts as one client of an address: an IPv4 address, or an IPv6 network of 64 bits, all of which one machine
+    may have."""
     address = _parsed(host)
     if address is None or address.version == 4:
         return str(address or host)
@@ -126,14 +127,16 @@ def node_addresses(environment: Mapping[str, str], proc: Path = Path("/proc")) -
     """Addresses from which the kubelet's probes come to this pod.
 
     These are the addresses of the node, and the pod's default gateway: plugins with a bridge give the node the bridge's
-    address towards its pods, and so does Cilium with its router's. A gateway that is elsewhere sends nothing of its own.
+    address towards its pods, and so does Cilium with its router's. A gateway that is elsewhere sends nothing of its
+    own.
     """
     hosts = [*environment.get(HOST_IPS, "").split(","), _default_gateway(proc)]
     return frozenset(str(address) for address in map(_parsed, hosts) if address is not None)
 
 
 def _default_gateway(proc: Path) -> str:
-    """The gateway of IPv4; "" where there is none. The kernel writes addresses as numbers of the machine's byte order."""
+    """The gateway of IPv4; "" where there is none. The kernel writes addresses as numbers of the machine's byte
+    order."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (proc / "net/route").read_text("ascii").splitlines()[1:]:
             _, destination, gateway = line.split()[:3]
@@ -215,8 +218,8 @@ class Server:
     Args:
         address: host, of IPv4 or IPv6, and port; no host: all addresses of both kinds; port 0: any.
         endpoints: by path.
-        tls: for HTTPS, whose endpoints answer 200 to good tokens only; replace the attribute when the certificate is renewed.
-            None: plain HTTP.
+        tls: for HTTPS, whose endpoints answer 200 to good tokens only; replace the attribute when the certificate is
+            renewed. None: plain HTTP.
         node: addresses of this node (`node_addresses`), whose connections no others keep waiting.
 
     Attributes:
@@ -289,7 +292,8 @@ class Server:
             return self._reader_lane if client in self._readers else self._other_lane
 
     def _let_in(self, now: float) -> Optional[float]:
-        """Answer the connections whose turn it is. The answer is how many seconds the next turn is away; None: no turn."""
+        """Answer the connections whose turn it is. The answer is how many seconds the next turn is away; None: no
+        turn."""
         with self._guard:
             answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
         late = [each for each, since in answered if now - since > self._limits.connection_seconds]

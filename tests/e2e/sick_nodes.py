@@ -1,7 +1,7 @@
 """Unhealthy nodes in end-to-end tests: what the records say of them, and how a job leaves one.
 
-What an agent inspects is made of files (testbed/faults.py). It sees a fault as soon as in production; how soon a repaired
-node is trusted again is shortened.
+What an agent inspects is made of files (testbed/faults.py). It sees a fault as soon as in production; how soon a
+repaired node is trusted again is shortened.
 """
 
 from __future__ import annotations

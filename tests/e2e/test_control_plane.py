@@ -19,7 +19,8 @@ TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10", "-
 
 
 def test_a_fault_while_the_api_server_is_away_costs_no_node(bed: Bed, submit: Callable[..., Job]) -> None:
-    """It is away for longer than leases last, and the leader dies meanwhile: another one leads, and kubelets are behind."""
+    """It is away for longer than leases last, and the leader dies meanwhile: another one leads, and kubelets are
+    behind."""
     quiet = submit("quiet", nodes=1, trainer=["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"])
     job = submit("away-fault", nodes=2, trainer=TRAINER)
     job.wait_step(15)

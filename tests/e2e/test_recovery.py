@@ -70,7 +70,10 @@ def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit) -> None:
 
 
 def test_a_plain_job_is_rebuilt_after_any_failure(bed: Bed, submit: Submit) -> None:
-    program = "import os, time; print(os.environ['NODE_RANK'], os.environ['NNODES'], os.environ['MASTER_ADDR'], flush=True); time.sleep(3600)"
+    program = (
+        "import os, time; print(os.environ['NODE_RANK'], os.environ['NNODES'], os.environ['MASTER_ADDR'], "
+        "flush=True); time.sleep(3600)"
+    )
     job = submit(
         "plain",
         nodes=2,

@@ -1,7 +1,7 @@
 """`make test-gpu`: a GPU that was there and cannot be opened any more, and a driver that cannot be talked to.
 
-The devices are hidden from the agent alone: in a mount namespace of its own something that is no device lies on them. Nothing
-of the machine is changed. Root, for the namespace and for the kernel log.
+The devices are hidden from the agent alone: in a mount namespace of its own something that is no device lies on them.
+Nothing of the machine is changed. Root, for the namespace and for the kernel log.
 """
 
 import json

@@ -1,6 +1,7 @@
 """No decision by prose: what text for people says is never looked through to find out what happened.
 
-A message is reworded, or holds a name that a user chose. The fact is carried beside it, as an enum or a field of its own.
+A message is reworded, or holds a name that a user chose. The fact is carried beside it, as an enum or a field of its
+own.
 """
 
 import ast

@@ -1,4 +1,5 @@
-"""The server of probes and metrics, over real connections: what it answers, and what clients without rights cannot do to it."""
+"""The server of probes and metrics, over real connections: what it answers, and what clients without rights cannot do
+to it."""
 
 import contextlib
 import itertools
@@ -272,7 +273,8 @@ def test_a_connection_that_is_slow_to_notice_that_it_was_cut_off_is_cut_off_once
 
 
 class TestNode:
-    """The node's own address, from which the kubelet's probes come, when many others take all turns that they can get."""
+    """The node's own address, from which the kubelet's probes come, when many others take all turns that they can
+    get."""
 
     def test_a_thousand_addresses_do_not_keep_the_probe_waiting(
         self, start: Any, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,8 @@
 """Retired words stay out: docs/glossary.md has the words to write in their place.
 
-`GONE` has the words that are not used any more. `LEFT` and `LEFT_IN_NAMES` have the largest number of uses of those that are
-still there; the numbers only sink. Lower them after a rename: `python tests/unit/test_words.py` prints the new table.
+`GONE` has the words that are not used any more. `LEFT` and `LEFT_IN_NAMES` have the largest number of uses of those
+that are still there; the numbers only sink. Lower them after a rename: `python tests/unit/test_words.py` prints the new
+table.
 """
 
 import re

@@ -9,11 +9,11 @@ from itertools import combinations
 
 from attack.journal import GENERATION, Line
 
-# What was frozen may do this long what it was about to do: its launcher wakes with it, sees that it has been replaced, and
-# ends it. Whatever it publishes then is a violation all the same.
+# What was frozen may do this long what it was about to do: its launcher wakes with it, sees that it has been replaced,
+# and ends it. Whatever it publishes then is a violation all the same.
 WAKING_SECONDS = 1.0
-# What a job has published that was deleted counts for its successor if it was there this long before that one's start: what
-# ends meanwhile may go on to its end.
+# What a job has published that was deleted counts for its successor if it was there this long before that one's start:
+# what ends meanwhile may go on to its end.
 SETTLED_SECONDS = 5.0
 # What only the ranks of the newest attempt may do. A rank that was frozen may still say that it lost its peers.
 _DEEDS = ("step", "checkpoint", "orphan", "resumed", "done")

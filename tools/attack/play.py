@@ -128,8 +128,8 @@ def play_list(player: Player, faults: Sequence[Fault]) -> None:
 def play_seed(player: Player, seed: int, seconds: float) -> None:
     """Faults at random for so long: alone, in pairs, and a second one in the recovery from the first.
 
-    The next one comes when the job trains again and has saved something since. Where that takes too long, there may be too
-    few nodes left: what lasts is ended.
+    The next one comes when the job trains again and has saved something since. Where that takes too long, there may be
+    too few nodes left: what lasts is ended.
     """
     dice, until = random.Random(seed), player.begun + seconds
     while time.monotonic() < until:

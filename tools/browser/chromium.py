@@ -1,7 +1,7 @@
 """Chromium without a window, out of Debian's packages: neither it nor what it needs is installed.
 
-apt names and fetches the packages that this machine lacks; they are unpacked into the user's cache, with a font of their own so
-that screenshots are the same everywhere.
+apt names and fetches the packages that this machine lacks; they are unpacked into the user's cache, with a font of
+their own so that screenshots are the same everywhere.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""One tab of a Chromium without a window, by the DevTools protocol over the WebSocket client that the operator has already."""
+"""One tab of a Chromium without a window, by the DevTools protocol over the WebSocket client that the operator has
+already."""
 
 import asyncio
 import base64

@@ -34,7 +34,8 @@ JOB_DEADLINE_SECONDS = 600
 
 
 def main() -> int:
-    """Run everything; 0 only when the job succeeded, every fault was survived and accounted for, and the weights are right."""
+    """Run everything; 0 only when the job succeeded, every fault was survived and accounted for, and the weights are
+    right."""
     shutil.rmtree(OUTPUT, ignore_errors=True)  # a run that fails must not leave the report of one that did not
     story = Story()
     with cluster(story, NAMESPACE) as bed:

@@ -32,7 +32,8 @@ class Accounted:
     def is_told(self) -> bool:
         """Whether Muster has an incident of it, knows when it was over, and tells of no step that was not lost.
 
-        Steps of the last second before a failure that takes no rank's launcher may not have been told yet: these it does not know.
+        Steps of the last second before a failure that takes no rank's launcher may not have been told yet: these it
+        does not know.
         """
         return self.told_seconds is not None and self.told_steps is not None and self.told_steps <= self.measured_steps
 

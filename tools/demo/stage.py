@@ -16,7 +16,8 @@ from testbed.bed import IMAGES, Bed
 
 @contextmanager
 def cluster(story: Story, namespace: str, archives: Sequence[Path] = ()) -> Iterator[Bed]:
-    """The cluster with Muster in it, and without this namespace. Afterwards, unless KEEP is set, what was made is gone again.
+    """The cluster with Muster in it, and without this namespace. Afterwards, unless KEEP is set, what was made is gone
+    again.
 
     Args:
         archives: of more images, for the local cluster.

@@ -42,7 +42,8 @@ class Story:
         print(f"            {text}", flush=True)
 
     def progress(self, bed: Bed, namespace: str, name: str, step: int, checkpoint: int) -> None:
-        """The job as `kubectl get tj` shows it, the trainer's own step and checkpoint; rewritten in place on a terminal."""
+        """The job as `kubectl get tj` shows it, the trainer's own step and checkpoint; rewritten in place on a
+        terminal."""
         pause = PROGRESS_SECONDS if self._live else PLAIN_PROGRESS_SECONDS
         if time.monotonic() - self._shown_at < pause:
             return
@@ -71,9 +72,10 @@ class Story:
         reasons = ", ".join(dict.fromkeys(f"{state.level} ({state.reason})" for state in seen))
         self.tell(f"  {WHAT_HAPPENED[fault.kind]} {fault.victim}: Muster answers with {reasons}")
         self.tell(
-            f"  seen after {fault.detected_seconds:.1f} s, ranks started after {fault.ranks_started_seconds:.1f} s, training "
-            f"again after {fault.first_new_step_seconds:.1f} s; back from step {fault.last_step_before_fault} to "
-            f"checkpoint {fault.resumed_from_step}: {fault.lost_steps} steps to do again"
+            f"  seen after {fault.detected_seconds:.1f} s, ranks started after {fault.ranks_started_seconds:.1f} s, "
+            f"training again after {fault.first_new_step_seconds:.1f} s; back from step "
+            f"{fault.last_step_before_fault} to checkpoint {fault.resumed_from_step}: {fault.lost_steps} steps to do "
+            "again"
         )
 
     def report(self, job: str, told: Account) -> None:
@@ -88,7 +90,8 @@ class Story:
             seconds = "unknown" if fault.told_seconds is None else f"{fault.told_seconds:.1f} s"
             self.detail(
                 f"{fault.kind}: training again after {fault.measured_seconds:.1f} s, told {seconds}; "
-                f"{fault.measured_steps} steps made again, told {'unknown' if fault.told_steps is None else fault.told_steps}"
+                f"{fault.measured_steps} steps made again, told "
+                f"{'unknown' if fault.told_steps is None else fault.told_steps}"
             )
 
     def verdict(self, report: dict[str, Any], path: Path) -> None:
@@ -99,10 +102,12 @@ class Story:
         if report["burn_in"]:
             bad = report["burn_in"]
             print(
-                f"  1 node that computed wrongly, found by {bad['probe'] or 'nobody'} after {bad['found_seconds']:.1f} s"
+                f"  1 node that computed wrongly, found by {bad['probe'] or 'nobody'} after "
+                f"{bad['found_seconds']:.1f} s"
             )
         print(
-            f"  {len(report['faults'])} faults, {report['attempts']} attempts, {'succeeded' if report['succeeded'] else 'FAILED'}"
+            f"  {len(report['faults'])} faults, {report['attempts']} attempts, "
+            f"{'succeeded' if report['succeeded'] else 'FAILED'}"
         )
         print(f"  weights after the faults:  {report['final_weights_sha256']}")
         print(f"  weights without any fault: {report['reference_weights_sha256']}  {'equal' if equal else 'DIFFERENT'}")

@@ -74,7 +74,8 @@ class PodFiles:
 
     def logs(self) -> str:
         return self.execute(
-            f"import glob; print(''.join(open(p).read() for p in sorted(glob.glob('{self.folder}/log/*.jsonl'))), end='')"
+            f"import glob; print(''.join(open(p).read() for p in sorted(glob.glob('{self.folder}/log/*.jsonl'))), "
+            "end='')"
         )
 
     def result(self) -> str:

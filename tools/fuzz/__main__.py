@@ -49,7 +49,8 @@ class Sum:
             worst[:] = max(worst[0], alone[-1]), max(worst[1], beside[-1])
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept in build/bench. Ratios: beside mutated neighbours to alone, the median of each round, over all rounds."""
+        """As it is kept in build/bench. Ratios: beside mutated neighbours to alone, the median of each round, over all
+        rounds."""
         return {
             "machine": {"platform": platform.platform(), "cpus": os.cpu_count(), "python": platform.python_version()},
             "seeds": [self.first, self.first + self.rounds - 1],

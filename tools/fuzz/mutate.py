@@ -1,7 +1,8 @@
 """Strange versions of documents and bytes: types changed, parts lost, repeated, nested, moved, taken from elsewhere.
 
 Most mutations keep the type of what they change: what a schema refuses at once meets no decision. What an API server
-guarantees of every object, whatever stored it, is kept: metadata have their types, and specs and states of built-in kinds are objects.
+guarantees of every object, whatever stored it, is kept: metadata have their types, and specs and states of built-in
+kinds are objects.
 """
 
 import copy
@@ -181,7 +182,8 @@ def mutated(
 
     Args:
         others: documents of the kind to take parts from.
-        builtin: the API server knows its fields: spec and status stay objects, a pod's node a text, and nothing nests deep.
+        builtin: the API server knows its fields: spec and status stay objects, a pod's node a text, and nothing nests
+            deep.
         raw: it is no object of the API server: anything goes, invalid JSON, too.
     """
     found = copy.deepcopy(document)

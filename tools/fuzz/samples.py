@@ -1,7 +1,7 @@
 """What is mutated: objects and reports as real ones are, with every field that anybody reads.
 
-Jobs come with all that belongs to them, as a life in which things go wrong has left them at some moment: their record, their
-pods, what their launchers said last. The rest is written here.
+Jobs come with all that belongs to them, as a life in which things go wrong has left them at some moment: their record,
+their pods, what their launchers said last. The rest is written here.
 """
 
 import functools

@@ -1,6 +1,7 @@
 """What JSON can hold and Python's encoder cannot write: placeholders in documents, put in once these are bytes.
 
-A document with placeholders is a plain one, so that it can be kept in a file, made smaller and patched by the API server.
+A document with placeholders is a plain one, so that it can be kept in a file, made smaller and patched by the API
+server.
 """
 
 import re

@@ -36,7 +36,8 @@ def parts_folder() -> Path:
 
 
 def write(path: Path, content: Any) -> None:
-    """Replace the file in one step: a reader sees the old content or the new. A failure is printed and fails no stage."""
+    """Replace the file in one step: a reader sees the old content or the new. A failure is printed and fails no
+    stage."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")

@@ -1,4 +1,5 @@
-"""`python3 -m imagebuild`: build the images that changed and write `build/images/images.json` (optional ones: optional.json).
+"""`python3 -m imagebuild`: build the images that changed and write `build/images/images.json` (optional ones:
+optional.json).
 
 It maps an image's name to {"image": reference, "archive": tar}. The reference carries a digest of everything the
 image is made of, so that a pod never runs a stale one; `:dev` (see --tag) names the same image for people.

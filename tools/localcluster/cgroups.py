@@ -16,8 +16,8 @@ _REMOVE_SECONDS = 20.0
 _POLL_SECONDS = 0.02
 # In microseconds; the kernel takes no quota below a millisecond.
 _PERIOD, _LEAST_QUOTA = 10_000, 1_000
-# What a group has of busy processors by itself, and the most: a node is to have as much as a process beside it, and not all
-# nodes of a cluster together.
+# What a group has of busy processors by itself, and the most: a node is to have as much as a process beside it, and not
+# all nodes of a cluster together.
 _WEIGHTS = {"cpu.shares": (1024, 262_144), "cpu.weight": (100, 10_000)}
 
 
@@ -123,7 +123,8 @@ def pids_below(cluster: str, node: str, folder_name: str) -> list[int]:
 def limit_cpu(cluster: str, node: str, processors: float | None) -> None:
     """Let all containers of a node together have so much of a processor; None: as much as there is.
 
-    It is shared out every 10 ms: over a longer time short work would run at full speed, which a slow processor's does not.
+    It is shared out every 10 ms: over a longer time short work would run at full speed, which a slow processor's does
+        not.
     """
     quota = None if processors is None else max(_LEAST_QUOTA, round(processors * _PERIOD))
     if is_version_2():

@@ -374,7 +374,8 @@ class Cluster:
         self._signal_services(node, "STOP")
 
     def thaw_node(self, node: str) -> None:
-        """Let everything run again that was frozen on the node, whether alone or all together; nothing when it is off."""
+        """Let everything run again that was frozen on the node, whether alone or all together; nothing when it is
+        off."""
         self._check_node(node)
         cgroups.thaw_below(self.id, node)
         if node in self._node_pids():

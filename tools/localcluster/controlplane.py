@@ -65,7 +65,8 @@ _reserved: collections.deque[socket.socket] = collections.deque()
 def free_port() -> int:
     """A loopback port that nobody listens on now, and that nobody else is given before its user listens there.
 
-    The reservation is a name that the kernel gives to one socket at a time, of whatever process; it goes with the process.
+    The reservation is a name that the kernel gives to one socket at a time, of whatever process; it goes with the
+    process.
     """
     while True:
         port = random.randrange(*_PORTS)

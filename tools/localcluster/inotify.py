@@ -1,7 +1,7 @@
 """Room for the nodes' inotify instances, of which Linux gives each user 128 unless told otherwise.
 
-A kubelet takes six, its containerd and kube-proxy one each. Where they run out a kubelet ends as it starts ("too many open
-files"), and a containerd serves no kubelet, so that a node which was rebooted never comes back.
+A kubelet takes six, its containerd and kube-proxy one each. Where they run out a kubelet ends as it starts ("too many
+open files"), and a containerd serves no kubelet, so that a node which was rebooted never comes back.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def make_room(nodes: int, progress: Say, setting: Path = SETTING, remembered: Pa
         setting.write_text(f"{raised}\n")
     except OSError as error:
         progress(
-            f"fs.inotify.max_user_instances is {limit}, {used} are in use, and {nodes} nodes take about {OF_NODE * nodes}: "
-            f"kubelets may not start. It cannot be raised from here ({error}); `sysctl -w fs.inotify.max_user_instances={raised}`"
+            f"fs.inotify.max_user_instances is {limit}, {used} are in use, and {nodes} nodes take about "
+            f"{OF_NODE * nodes}: kubelets may not start. It cannot be raised from here ({error}); `sysctl -w "
+            f"fs.inotify.max_user_instances={raised}`"
         )
         return
     note = remembered or _remembered()

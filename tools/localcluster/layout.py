@@ -169,7 +169,8 @@ def clusters_folder() -> Path:
 
 
 def state_folder(identifier: str) -> Path:
-    """Everything that a running cluster keeps on disk; on the cache's filesystem because image stores are hard links."""
+    """Everything that a running cluster keeps on disk; on the cache's filesystem because image stores are hard
+    links."""
     return clusters_folder() / identifier
 
 

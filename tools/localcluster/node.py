@@ -253,7 +253,8 @@ def _start(name: str, command: list[str]) -> subprocess.Popen[bytes]:
 
 def _keep_running(commands: dict[str, list[str]]) -> None:
     """Start the services, restart one that ends, and reap what the containers leave, for ever."""
-    # The objects are kept: of one that is dropped `subprocess` waits for the process itself, and we never hear of its end.
+    # The objects are kept: of one that is dropped `subprocess` waits for the process itself, and we never hear of its
+    # end.
     running = {}
     for name, command in commands.items():
         running[name] = _start(name, command)

@@ -166,9 +166,9 @@ class Supervisor:
         kubeconfig = self._control_plane.kubeconfig_of(_DNS_USER)
         # There is no world outside: other names do not exist, which is a quick answer instead of a slow timeout.
         corefile.write_text(
-            f"{CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{\n  errors\n  ready {CONTROL_PLANE_ADDRESS}:8181\n"
-            f"  kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{\n    kubeconfig {kubeconfig}\n    ttl 5\n  }}\n}}\n"
-            ".  {\n  template ANY ANY {\n    rcode NXDOMAIN\n  }\n}\n"
+            f"{CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{\n  errors\n  ready {CONTROL_PLANE_ADDRESS}:8181\n  "
+            f"kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{\n    kubeconfig {kubeconfig}\n    ttl 5\n  "
+            "}\n}\n.  {\n  template ANY ANY {\n    rcode NXDOMAIN\n  }\n}\n"
         )
         spawn([str(layout.programs / "coredns"), "-conf", str(corefile)], layout.logs / "coredns.log")
 

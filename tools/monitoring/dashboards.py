@@ -3,9 +3,9 @@
 python -m monitoring.dashboards           writes them, and their list in docs/metrics.md
 python -m monitoring.dashboards --check   writes nothing; exit status 1 if they are not what this file says
 
-A query is PromQL with Grafana's `$__rate_interval` and `$__range` and the variables of its page. What only the leader knows
-is taken from the process that leads (`led`): one that has led keeps its last figures. Rows of jobs are there in the leader only, and
-`max` makes two into one while one leader follows another.
+A query is PromQL with Grafana's `$__rate_interval` and `$__range` and the variables of its page. What only the leader
+knows is taken from the process that leads (`led`): one that has led keeps its last figures. Rows of jobs are there in
+the leader only, and `max` makes two into one while one leader follows another.
 """
 
 import json
@@ -158,7 +158,8 @@ def _alerts(selector: str, text: str) -> Panel:
         "Alerts that fire",
         text,
         Query(
-            f'max by (alertname, severity, namespace, job_name, node, reason) (ALERTS{{alertname=~"Muster.*", alertstate="firing"{selector}}})',
+            'max by (alertname, severity, namespace, job_name, node, reason) (ALERTS{alertname=~"Muster.*", '
+            f'alertstate="firing"{selector}}})',
             "firing",
         ),
         tall=6,
@@ -179,7 +180,9 @@ JOB = Dashboard(
                 stat(
                     "State",
                     f"max by (state, reason) (muster_job_state{{{_J}}})",
-                    "What the job does and why, as in docs/troubleshooting.md. A job that has ended has no figures here: `kubectl muster report` has them. Runbook of a state Stalled: docs/runbooks/MusterJobStalled.md.",
+                    "What the job does and why, as in docs/troubleshooting.md. A job that has ended has no figures "
+                    "here: `kubectl muster report` has them. Runbook of a state Stalled: "
+                    "docs/runbooks/MusterJobStalled.md.",
                     legend="{{state}}: {{reason}}",
                     named=True,
                     wide=6,
@@ -188,7 +191,8 @@ JOB = Dashboard(
                 stat(
                     "ETTR",
                     f"max(muster_job_ettr_ratio{{{_J}}})",
-                    "Time in steps that count, of all time but that in suspension, over the job's whole life. Runbook: docs/runbooks/MusterJobEttrLow.md.",
+                    "Time in steps that count, of all time but that in suspension, over the job's whole life. "
+                    "Runbook: docs/runbooks/MusterJobEttrLow.md.",
                     unit="percentunit",
                     steps=GOOD_IS_HIGH,
                     wide=3,
@@ -275,7 +279,8 @@ JOB = Dashboard(
                 ),
                 lines(
                     "ETTR over time",
-                    "Of the whole life, without the first wait, and of the last six hours as the alert takes it; with the objective.",
+                    "Of the whole life, without the first wait, and of the last six hours as the alert takes it; "
+                    "with the objective.",
                     Query(f"max(muster_job_ettr_ratio{{{_J}}})", "whole life"),
                     Query(f"max(muster_job_ettr_after_queue_ratio{{{_J}}})", "without the first wait"),
                     Query(f"max(namespace_job_name:muster_job_ettr:ratio_delta6h{{{_J}}})", "last 6 hours"),
@@ -290,7 +295,8 @@ JOB = Dashboard(
             (
                 lines(
                     "Steps",
-                    "The newest finished step and that of the newest complete checkpoint: what lies between is lost with the next failure.",
+                    "The newest finished step and that of the newest complete checkpoint: what lies between is lost "
+                    "with the next failure.",
                     Query(f"max(muster_job_step{{{_J}}})", "step"),
                     Query(f"max(muster_checkpoint_step{{{_J}}})", "checkpoint"),
                     unit="none",
@@ -303,14 +309,16 @@ JOB = Dashboard(
                 ),
                 lines(
                     "Time of a step",
-                    "Of the newest 64 of the current attempt: median, and what one in ten takes longer than. Runbook of steps that take longer than they did: docs/runbooks/MusterStraggler.md.",
+                    "Of the newest 64 of the current attempt: median, and what one in ten takes longer than. Runbook "
+                    "of steps that take longer than they did: docs/runbooks/MusterStraggler.md.",
                     Query(f"max(muster_job_step_seconds{{{_J}}})", "median"),
                     Query(f"max(muster_job_step_p90_seconds{{{_J}}})", "one in ten takes longer"),
                     unit="s",
                 ),
                 lines(
                     "Failures and lost steps",
-                    "Since the job was made. Runbook of a job that fails again and again: docs/runbooks/MusterJobCrashLoop.md.",
+                    "Since the job was made. Runbook of a job that fails again and again: "
+                    "docs/runbooks/MusterJobCrashLoop.md.",
                     Query(f"max(muster_job_failures_total{{{_J}}})", "failures"),
                     Query(f"max(muster_job_lost_steps_total{{{_J}}})", "lost steps"),
                     unit="none",
@@ -322,13 +330,15 @@ JOB = Dashboard(
             (
                 lines(
                     "Tokens a second",
-                    "In the time in steps that count, over the job's whole life. Only of jobs that say what a step is worth (spec.throughput).",
+                    "In the time in steps that count, over the job's whole life. Only of jobs that say what a step "
+                    "is worth (spec.throughput).",
                     Query(f"max(muster_job_tokens_per_second{{{_J}}})", "tokens a second"),
                     unit="none",
                 ),
                 lines(
                     "MFU",
-                    "Of the accelerators' peak by the data sheet, in steps that count, and in all the time that they were held. docs/goodput.md.",
+                    "Of the accelerators' peak by the data sheet, in steps that count, and in all the time that they "
+                    "were held. docs/goodput.md.",
                     Query(f"max(muster_job_mfu_ratio{{{_J}}})", "in steps that count"),
                     Query(f"max(muster_job_mfu_overall_ratio{{{_J}}})", "of all GPU-hours"),
                     unit="percentunit",
@@ -336,7 +346,8 @@ JOB = Dashboard(
                 ),
                 lines(
                     "Cost of a million tokens",
-                    "All that was held, failures and waiting included, by the prices of the FleetPolicy and in their currency.",
+                    "All that was held, failures and waiting included, by the prices of the FleetPolicy and in their "
+                    "currency.",
                     Query(
                         f"1e6 * max(muster_job_cost{{{_J}}}) / (max(muster_job_tokens{{{_J}}}) > 0)", "a million tokens"
                     ),
@@ -344,8 +355,8 @@ JOB = Dashboard(
                 ),
                 lines(
                     "Power of its nodes' GPUs",
-                    "Of all GPUs of the nodes that the job holds, by the DCGM exporter or Muster's agent. kubectl muster report JOB "
-                    "--prometheus has the joules of a token.",
+                    "Of all GPUs of the nodes that the job holds, by the DCGM exporter or Muster's agent. kubectl "
+                    "muster report JOB --prometheus has the joules of a token.",
                     Query(f"max(namespace_job_name:muster_job_power_watts:sum{{{_J}}})", "power"),
                     unit="watt",
                 ),
@@ -362,7 +373,8 @@ JOB = Dashboard(
                 ),
                 lines(
                     "What a save takes",
-                    "Of the newest: writing its files, until it was seen whole, and by how much the steps around it took longer.",
+                    "Of the newest: writing its files, until it was seen whole, and by how much the steps around it "
+                    "took longer.",
                     Query(f"max(muster_checkpoint_save_seconds{{{_J}}})", "writing"),
                     Query(f"max(muster_checkpoint_durable_seconds{{{_J}}})", "until seen whole"),
                     Query(f"max(muster_checkpoint_stall_seconds{{{_J}}})", "steps took longer"),
@@ -378,7 +390,8 @@ JOB = Dashboard(
                 stat(
                     "Concerns",
                     f"max by (reason) (muster_checkpoint_concern{{{_J}}})",
-                    "What is in danger; `kubectl get tj JOB -o jsonpath='{.status.checkpoint.concerns}'` has the words.",
+                    "What is in danger; `kubectl get tj JOB -o jsonpath='{.status.checkpoint.concerns}'` has the "
+                    "words.",
                     legend="{{reason}}",
                     named=True,
                     steps=((None, "orange"),),
@@ -418,7 +431,8 @@ FLEET = Dashboard(
                 stat(
                     "Goodput",
                     _GPU_SHARE,
-                    "GPU-time in steps that count, of all GPU-time that jobs held. Of jobs that have not ended, over their whole lives.",
+                    "GPU-time in steps that count, of all GPU-time that jobs held. Of jobs that have not ended, over "
+                    "their whole lives.",
                     unit="percentunit",
                     steps=GOOD_IS_HIGH,
                     wide=6,
@@ -428,7 +442,8 @@ FLEET = Dashboard(
                 _jobs_in("Recovering", "Jobs between two attempts.", steps=GOOD_IS_ZERO),
                 _jobs_in(
                     "Stalled",
-                    "Jobs that cannot go on until somebody changes something. Runbook: docs/runbooks/MusterJobStalled.md.",
+                    "Jobs that cannot go on until somebody changes something. Runbook: "
+                    "docs/runbooks/MusterJobStalled.md.",
                     steps=BAD_IS_ONE,
                 ),
                 _jobs_in(
@@ -460,7 +475,8 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Goodput and ETTR",
-                    "Of jobs that have not ended, as report --fleet tells them: GPU-hours in steps that count, and the same of the wall clock without suspension; with the objective.",
+                    "Of jobs that have not ended, as report --fleet tells them: GPU-hours in steps that count, and "
+                    "the same of the wall clock without suspension; with the objective.",
                     Query(_GPU_SHARE, "goodput"),
                     Query(_WALL_SHARE, "ETTR"),
                     Query("max(muster:ettr_objective:ratio)", "objective"),
@@ -473,7 +489,8 @@ FLEET = Dashboard(
                     Query(f"max by ({_OF}, state, reason) (muster_job_state{{{_N}}})", "told"),
                     Query(f"max by ({_OF}) (muster_job_ettr_ratio{{{_N}}})", "ETTR"),
                     Query(
-                        f'sum by ({_OF}) (max by ({_OF}, bucket) (muster_job_gpu_seconds{{{_N}, bucket!~"{PRODUCTIVE}|suspended"}})) / 3600',
+                        f"sum by ({_OF}) (max by ({_OF}, bucket) (muster_job_gpu_seconds{{{_N}, "
+                        f'bucket!~"{PRODUCTIVE}|suspended"}})) / 3600',
                         "GPU-hours not in steps that count",
                     ),
                     Query(f"max by ({_OF}) (muster_job_failures_total{{{_N}}})", "failures"),
@@ -498,8 +515,8 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Accelerators of the fleet",
-                    "What they are there for: held by jobs, by other pods, taken out for health or maintenance, closed by others, reserved for a gang "
-                    "that waits, free. docs/goodput.md.",
+                    "What they are there for: held by jobs, by other pods, taken out for health or maintenance, "
+                    "closed by others, reserved for a gang that waits, free. docs/goodput.md.",
                     Query(f"max by (state) ({led('muster_gpus')})", "{{state}}"),
                     unit="none",
                     stacked=True,
@@ -524,7 +541,8 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Wait for nodes",
-                    "From a job's creation (or its return to the queue) to its nodes, of those that were given nodes in the hour before.",
+                    "From a job's creation (or its return to the queue) to its nodes, of those that were given nodes "
+                    "in the hour before.",
                     *(
                         Query(quantile(q, "muster_queue_wait_seconds_bucket", window="1h"), name)
                         for q, name in ((0.5, "half"), (0.9, "nine in ten"))
@@ -533,14 +551,16 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Free nodes that are scattered",
-                    "Share of the free nodes in domains of which a part is in use: near 1, a large gang finds no whole domain.",
+                    "Share of the free nodes in domains of which a part is in use: near 1, a large gang finds no "
+                    "whole domain.",
                     Query(f"max by (level) ({led('muster_free_nodes_fragmentation')})", "{{level}}"),
                     unit="percentunit",
                     most=1,
                 ),
                 lines(
                     "Domains of a gang",
-                    "Nine in ten gangs of the last day were placed in as many domains of a level or in fewer: fewer are better connected.",
+                    "Nine in ten gangs of the last day were placed in as many domains of a level or in fewer: fewer "
+                    "are better connected.",
                     Query(quantile(0.9, "muster_gang_domains_bucket", "level", "1d"), "{{level}}"),
                     unit="none",
                 ),
@@ -576,7 +596,8 @@ FLEET = Dashboard(
                 ),
                 bars(
                     "Jobs whose saves concern people",
-                    "By reason. Runbooks: docs/runbooks/MusterNoNewCheckpoint.md, docs/runbooks/MusterCheckpointSpaceLow.md.",
+                    "By reason. Runbooks: docs/runbooks/MusterNoNewCheckpoint.md, "
+                    "docs/runbooks/MusterCheckpointSpaceLow.md.",
                     Query(
                         f"count by (reason) (max by ({_OF}, reason) (muster_checkpoint_concern{{{_N}}}))", "{{reason}}"
                     ),
@@ -607,7 +628,7 @@ NODES = Dashboard(
             (
                 stat(
                     "Healthy",
-                    f"""sum({led('muster_nodes{state="Healthy"}')}) / (sum({led('muster_nodes{state!="Unknown"}')}) > 0)""",
+                    f"""sum({led('muster_nodes{state="Healthy"}')}) / (sum({led('muster_nodes{state!="Unknown"}')}) > 0)""",  # noqa: E501
                     "Share of the nodes of which anybody says something.",
                     unit="percentunit",
                     steps=GOOD_IS_HIGH,
@@ -622,7 +643,8 @@ NODES = Dashboard(
                 stat(
                     "Breaker",
                     f"max({led('muster_breaker_open')})",
-                    "Whether the budget of nodes to take out holds any back. Runbook: docs/runbooks/MusterBreakerHolds.md.",
+                    "Whether the budget of nodes to take out holds any back. Runbook: "
+                    "docs/runbooks/MusterBreakerHolds.md.",
                     steps=BAD_IS_ONE,
                     says={"0": "closed", "1": "holds"},
                 ),
@@ -635,14 +657,17 @@ NODES = Dashboard(
                 stat(
                     "Agents silent",
                     "max(muster:node_agents_silent:ratio)",
-                    "Of the agents that have ever spoken. Runbooks: docs/runbooks/MusterAgentsSilent.md, and docs/runbooks/MusterAgentsRefused.md and docs/runbooks/MusterAgentsCutOff.md of agents that cannot write.",
+                    "Of the agents that have ever spoken. Runbooks: docs/runbooks/MusterAgentsSilent.md, and "
+                    "docs/runbooks/MusterAgentsRefused.md and docs/runbooks/MusterAgentsCutOff.md of agents that "
+                    "cannot write.",
                     unit="percentunit",
                     steps=((None, "green"), (0.01, "orange"), (0.05, "red")),
                 ),
                 stat(
                     "From a fault to its end of use",
                     quantile(0.9, "muster_detection_seconds_bucket", window="1d"),
-                    "Nine in ten of the last day: from the first sign of what took a node out to the moment when jobs avoid it.",
+                    "Nine in ten of the last day: from the first sign of what took a node out to the moment when "
+                    "jobs avoid it.",
                     unit="s",
                     none="none in a day",
                 ),
@@ -676,7 +701,8 @@ NODES = Dashboard(
                 ),
                 bars(
                     "Machines that fall sick again and again",
-                    "1 for each incident, halved by time; the worst of 1.5 and more. Runbook: docs/runbooks/MusterNodeFlapping.md.",
+                    "1 for each incident, halved by time; the worst of 1.5 and more. Runbook: "
+                    "docs/runbooks/MusterNodeFlapping.md.",
                     Query(f"topk(20, max by (node) ({led('muster_node_offence_score')}))", "{{node}}"),
                     unit="none",
                     none="none",
@@ -746,7 +772,8 @@ NODES = Dashboard(
                 ),
                 bars(
                     "What the chosen probe reached",
-                    "Answers in the time shown, by the figure's upper bound, in the probe's own unit (docs/burn-in.md). One far below the others is worth a look.",
+                    "Answers in the time shown, by the figure's upper bound, in the probe's own unit "
+                    "(docs/burn-in.md). One far below the others is worth a look.",
                     Query(f"sum by (le) (increase(muster_check_figure_bucket{{{_P}}}[$__range]))", "{{le}}"),
                     unit="none",
                     buckets=True,
@@ -776,7 +803,8 @@ NODES = Dashboard(
                     Query("sum(muster_agent_gpus_expected)", "should answer"),
                     unit="none",
                 ),
-                # Of now only: a line of a day over every GPU of a large fleet is more than Prometheus loads for one query.
+                # Of now only: a line of a day over every GPU of a large fleet is more than Prometheus loads for one
+                # query.
                 stat("Power", "sum(muster_gpu_power_watts)", "All GPUs together.", unit="watt", wide=12, tall=8),
                 bars(
                     "Hottest GPUs",
@@ -789,7 +817,8 @@ NODES = Dashboard(
                 ),
                 bars(
                     "GPUs with memory and link errors",
-                    "In the last day: uncorrected errors of memory and PCIe replays. What weighs against a node: docs/node-health.md.",
+                    "In the last day: uncorrected errors of memory and PCIe replays. What weighs against a node: "
+                    "docs/node-health.md.",
                     Query(
                         "topk(10, max by (node, gpu) (increase(muster_gpu_ecc_uncorrected_total[1d])) > 0)",
                         "{{node}} {{gpu}} uncorrected",
@@ -865,7 +894,7 @@ OPERATOR = Dashboard(
                     "Of reports: launchers are answered when there is something to do, or in time.",
                 ),
                 _alerts(
-                    ', alertname=~"Muster(NoLeader|Replica|Launchers|History|Certificate|Memory|Reconcile|FleetPolicy|Clock).*"',
+                    ', alertname=~"Muster(NoLeader|Replica|Launchers|History|Certificate|Memory|Reconcile|FleetPolicy|Clock).*"',  # noqa: E501
                     "Of the operator. Each has a page of its name in docs/runbooks.",
                 ),
                 Panel(
@@ -884,7 +913,8 @@ OPERATOR = Dashboard(
             (
                 lines(
                     "Clocks",
-                    "By how much each replica's clock is ahead of the API server's, to a second or two. Beyond 5 s: docs/runbooks/MusterClockOff.md.",
+                    "By how much each replica's clock is ahead of the API server's, to a second or two. Beyond 5 s: "
+                    "docs/runbooks/MusterClockOff.md.",
                     Query("max by (instance) (muster_clock_ahead_seconds)", "{{instance}}"),
                     unit="s",
                 ),
@@ -899,7 +929,8 @@ OPERATOR = Dashboard(
                 ),
                 lines(
                     "Passes a second",
-                    "And those that ended by an error. ValueError, KeyError and the like are a defect. Runbook: docs/runbooks/MusterReconcileFailing.md.",
+                    "And those that ended by an error. ValueError, KeyError and the like are a defect. Runbook: "
+                    "docs/runbooks/MusterReconcileFailing.md.",
                     Query("sum(rate(muster_reconcile_seconds_count[$__rate_interval]))", "passes"),
                     Query(
                         "sum by (reason) (rate(muster_reconcile_failures_total[$__rate_interval]))",
@@ -920,11 +951,13 @@ OPERATOR = Dashboard(
                     "Processor and memory",
                     "Of each replica. Runbook of memory near its limit: docs/runbooks/MusterMemoryNearLimit.md.",
                     Query(
-                        "max by (instance) (rate(process_cpu_seconds_total[$__rate_interval]) and on (instance) muster_is_leader)",
+                        "max by (instance) (rate(process_cpu_seconds_total[$__rate_interval]) and on (instance) "
+                        "muster_is_leader)",
                         "{{instance}}, cores",
                     ),
                     Query(
-                        "max by (instance) (process_resident_memory_bytes and on (instance) muster_is_leader) / 1024 ^ 3",
+                        "max by (instance) (process_resident_memory_bytes and on (instance) muster_is_leader) / 1024 "
+                        "^ 3",
                         "{{instance}}, GiB",
                     ),
                     unit="none",
@@ -936,7 +969,8 @@ OPERATOR = Dashboard(
             (
                 lines(
                     "Requests by code",
-                    "0 means that there was no answer. 403: a right is missing, or a quota refuses; 429: the API server asks for less.",
+                    "0 means that there was no answer. 403: a right is missing, or a quota refuses; 429: the API "
+                    "server asks for less.",
                     Query("sum by (code) (rate(muster_api_requests_total[$__rate_interval]))", "{{code}}"),
                     unit="reqps",
                 ),
@@ -944,7 +978,8 @@ OPERATOR = Dashboard(
                     "Requests by kind",
                     "Watches left out.",
                     Query(
-                        'topk(15, sum by (verb, resource) (rate(muster_api_requests_total{verb!="WATCH"}[$__rate_interval])) > 0)',
+                        "topk(15, sum by (verb, resource) "
+                        '(rate(muster_api_requests_total{verb!="WATCH"}[$__rate_interval])) > 0)',
                         "{{verb}} {{resource}}",
                     ),
                     unit="reqps",
@@ -959,7 +994,8 @@ OPERATOR = Dashboard(
                     "Requests that were refused or failed, in the last hour",
                     "403 of one verb and resource, again and again, is a right that is missing.",
                     Query(
-                        'sum by (verb, resource, code) (increase(muster_api_requests_total{code=~"0|4..|5.."}[1h])) > 0',
+                        'sum by (verb, resource, code) (increase(muster_api_requests_total{code=~"0|4..|5.."}[1h])) '
+                        "> 0",
                         "requests",
                     ),
                     wide=12,
@@ -984,7 +1020,9 @@ OPERATOR = Dashboard(
                 ),
                 lines(
                     "Reports by code",
-                    "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, 403: a token that does not count, anybody's or a worker's (muster_workers_refused). Runbook: docs/runbooks/MusterLaunchersRefused.md.",
+                    "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, "
+                    "403: a token that does not count, anybody's or a worker's (muster_workers_refused). Runbook: "
+                    "docs/runbooks/MusterLaunchersRefused.md.",
                     Query("sum by (code) (rate(muster_reports_total[$__rate_interval]))", "{{code}}"),
                     unit="reqps",
                 ),
@@ -1247,7 +1285,7 @@ def _overrides(panel: Panel) -> list[Json]:
     ]
     if panel.kind == "table" and any("job_name" in query.expr for query in panel.queries):
         # The names are users': what is no name's character is escaped.
-        url = "/d/muster-job?var-namespace=${__data.fields.namespace:percentencode}&var-job_name=${__data.fields.job_name:percentencode}"
+        url = "/d/muster-job?var-namespace=${__data.fields.namespace:percentencode}&var-job_name=${__data.fields.job_name:percentencode}"  # noqa: E501
         link = {"title": "the job's page", "url": url, "targetBlank": False}
         found.append(
             {"matcher": {"id": "byName", "options": "job_name"}, "properties": [{"id": "links", "value": [link]}]}

@@ -1,6 +1,7 @@
 """A real Prometheus for tests: it scrapes what runs, works out the shipped rules, and answers what dashboards ask.
 
-Not a part of what is shipped. It scrapes every second, and its alerts fire at once: no test waits until something is serious.
+Not a part of what is shipped. It scrapes every second, and its alerts fire at once: no test waits until something is
+serious.
 """
 
 import json

@@ -23,7 +23,8 @@ _TABLE = re.compile(r"(?<=\n\| metric \| type \| labels \| help \|\n\|---\|---\|
 
 
 def registered() -> dict[str, tuple[str, tuple[str, ...], str]]:
-    """Name as scraped -> type, labels, help, of every metric of the operator's and of the page's, in the order in which they are defined."""
+    """Name as scraped -> type, labels, help, of every metric of the operator's and of the page's, in the order in which
+    they are defined."""
     for room in (muster.controller, muster.coordinator, muster.kube, muster.page):
         for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
             if not module.name.endswith(".__main__"):  # that would run it
@@ -34,7 +35,8 @@ def registered() -> dict[str, tuple[str, tuple[str, ...], str]]:
         for family in describe() if describe else ():
             if family.name.startswith("muster_"):
                 name = f"{family.name}_total" if family.type == "counter" else family.name
-                # A metric made by the library keeps its labels itself, one that is made when it is asked for in the family.
+                # A metric made by the library keeps its labels itself, one that is made when it is asked for in the
+                # family.
                 labels = getattr(collector, "_labelnames", ()) or getattr(family, "_labelnames", ())
                 found[name] = (family.type, tuple(labels), family.documentation)
     return found

@@ -27,6 +27,7 @@ def scrape(port: int, token: str, host: str = "127.0.0.1") -> tuple[int, str]:
 
 
 def scrape_now(port: int, token: str) -> tuple[int, str]:
-    """The same as `scrape`, of this moment: what it answers may be a second old, so it is asked when that has passed."""
+    """The same as `scrape`, of this moment: what it answers may be a second old, so it is asked when that has
+    passed."""
     time.sleep(RENDERED_SECONDS + 0.05)
     return scrape(port, token)

@@ -1,4 +1,5 @@
-"""One recipe on a cluster: the job of `examples/NAME`, harmed three times, and once more undisturbed, for its weights."""
+"""One recipe on a cluster: the job of `examples/NAME`, harmed three times, and once more undisturbed, for its
+weights."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Suffered:
     """One fault: what was done, and from where the job went on.
 
     Attributes:
-        saved_step: of the newest checkpoint but one that the program had begun to write before it, which so was complete.
+        saved_step: of the newest checkpoint but one that the program had begun to write before it, which so was
+            complete.
         resumed_step: of the checkpoint that the next attempt went on from.
         back_seconds: from the fault to the start of all ranks.
     """
@@ -126,7 +128,8 @@ def play(bed: Bed, name: str, images: dict[str, str], faults: dict[str, Fault], 
 
 
 def manifest(name: str, images: dict[str, str], called: str = "") -> dict[str, Any]:
-    """The example, with the image that was built here; under another name also with a directory of its own, and in haste."""
+    """The example, with the image that was built here; under another name also with a directory of its own, and in
+    haste."""
     text = (ROOT / "examples" / name / "trainingjob.yaml").read_text(encoding="utf-8")
     if called:
         text = text.replace(f"name: {name}\n", f"name: {called}\n").replace(f"/shared/{name}", f"/shared/{called}")
@@ -173,7 +176,8 @@ def _suffer(bed: Bed, name: str, watch: GangWatch, kind: str, inject: Fault) -> 
 
 
 def _saved(bed: Bed, name: str) -> list[int]:
-    """Steps of what lies in its directory, complete or not, as the first worker sees it; none while that cannot be asked."""
+    """Steps of what lies in its directory, complete or not, as the first worker sees it; none while that cannot be
+    asked."""
     pod = Victim(bed, NAMESPACE, name).member_pods().get(0)
     if pod is None:
         return []

@@ -1,4 +1,5 @@
-"""What must hold of the accounts of all jobs, at each write: the sum is the wall clock, and no second is lost or counted twice.
+"""What must hold of the accounts of all jobs, at each write: the sum is the wall clock, and no second is lost or
+counted twice.
 
 Looked at from outside: by what stands in the objects, and by the clock of the simulation.
 """
@@ -47,7 +48,8 @@ class Accounts:
         self._hold(
             RULE,
             same,
-            f"{name}: {earlier.creation_time} to {earlier.counted_until} has become {account.creation_time} to {account.counted_until}",
+            f"{name}: {earlier.creation_time} to {earlier.counted_until} has become {account.creation_time} to "
+            f"{account.counted_until}",
         )
         for bucket in (Bucket.QUEUED, Bucket.LOST_WORK, Bucket.UNKNOWN, Bucket.SUSPENDED, Bucket.UNDETECTED):
             had, has = earlier.milliseconds.get(bucket, 0), account.milliseconds.get(bucket, 0)

@@ -1,7 +1,7 @@
 """The API server as its clients meet it: optimistic concurrency, watches with a history, graceful deletion, owners.
 
-Requests are executed here at one moment each; what happens to them and to their answers on the way is the client's matter
-(`simulate.client`). What a watch shows comes late by as much as that watch lags, always in order.
+Requests are executed here at one moment each; what happens to them and to their answers on the way is the client's
+matter (`simulate.client`). What a watch shows comes late by as much as that watch lags, always in order.
 """
 
 import copy
@@ -145,7 +145,8 @@ class ApiServer:
         return iter([stored.value for stored in kept if self.concerns(stored.value)])
 
     def list(self, at: Where, query: Mapping[str, Any], lag_seconds: float = 0.0) -> bytes:
-        """All objects that a query selects, in one page: the newest, or any that there were where it asks for version 0.
+        """All objects that a query selects, in one page: the newest, or any that there were where it asks for version
+        0.
 
         Args:
             lag_seconds: how old the cache is that answers who asks for any.

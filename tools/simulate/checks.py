@@ -16,7 +16,8 @@ from simulate.violation import ViolationError
 from simulate.waits import Waits
 from simulate.worker import PlainWorker
 
-# What storage shows late may be shown just after the last listing, which is made every other second while a start waits.
+# What storage shows late may be shown just after the last listing, which is made every other second while a start
+# waits.
 LISTED_SECONDS = 10.0
 # A checkpoint that was found complete may be gone by the go: who has listed it waits for those who do not see it yet.
 FOUND_SECONDS = 120.0
@@ -61,7 +62,8 @@ class Checks:
         self._hold(
             "no rank starts while one of another attempt is alive",
             not others,
-            f"attempt {number} of {trainer.job} starts rank {process.rank} on {process.worker.machine.name} beside {there}",
+            f"attempt {number} of {trainer.job} starts rank {process.rank} on {process.worker.machine.name} beside "
+            f"{there}",
         )
         node = process.worker.machine
         jobs = {worker.trainer.job for worker in node.workers.values() if any(rank.alive for rank in worker.ranks)}
@@ -78,8 +80,9 @@ class Checks:
     def _is_given_up(self, rank: RankProcess, successor: RankProcess) -> bool:
         """Whether all that it can do is hold its GPU, and its successor does not need that GPU.
 
-        A rank that got SIGKILL and hangs in the kernel runs no code again: the fence of its launcher has done what it promises.
-        On the node of its successor it is in the way, unless people have said, by force, that its pod is no more.
+        A rank that got SIGKILL and hangs in the kernel runs no code again: the fence of its launcher has done what it
+        promises. On the node of its successor it is in the way, unless people have said, by force, that its pod is no
+        more.
         """
         return rank.is_doomed and (
             rank.worker.machine is not successor.worker.machine
@@ -218,8 +221,8 @@ class Checks:
         uid, new = spec["jobUid"], spec["attempt"]
         old = before["spec"]["attempt"] if before is not None else 0
         self._hold("attempts grow", new >= old, f"{name}: attempt {old} is followed by {new}")
-        # A record that comes again (deleted by hand, or with its job while an answer was lost) may begin with a number of
-        # before: that is noticed before the go.
+        # A record that comes again (deleted by hand, or with its job while an answer was lost) may begin with a number
+        # of before: that is noticed before the go.
         if spec.get("start") and not (before is not None and before["spec"].get("start") and old == new):
             most = self._given.get(uid, 0)
             self._hold("attempts grow", new > most, f"{name}: attempt {new} gets its go after attempt {most}")

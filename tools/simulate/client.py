@@ -1,4 +1,5 @@
-"""The shipped client on a simulated way to the API server: retries, deadlines and the leader's permission are its own."""
+"""The shipped client on a simulated way to the API server: retries, deadlines and the leader's permission are its
+own."""
 
 import asyncio
 from collections import deque

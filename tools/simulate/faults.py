@@ -190,8 +190,8 @@ def _drain(life: Life, fault: Fault) -> Undo:
 def _take_away(life: Life, fault: Fault) -> Undo:
     """As autoscalers and clouds do: the Node is marked, its machine goes, and in the end another one has its name.
 
-    With an amount it is a spot machine, which goes so many seconds after the mark; else a Node that is deleted, the machine of which
-    goes when no worker is there any more.
+    With an amount it is a spot machine, which goes so many seconds after the mark; else a Node that is deleted, the
+    machine of which goes when no worker is there any more.
     """
     names = [name for name in _nodes(life, fault) if life.machines[name].powered]
     mark = (_SPOT_INTERRUPTION if fault.amount else _DISRUPTED) | {"effect": "NoSchedule"}
@@ -373,13 +373,15 @@ def _end_watches(life: Life, _fault: Fault) -> None:
 
 
 def _silence_watches(life: Life, fault: Fault) -> Undo:
-    """A device between forgets connections: both ends hold them for open, and nothing comes. So it goes with new ones."""
+    """A device between forgets connections: both ends hold them for open, and nothing comes. So it goes with new
+    ones."""
     life.server.silent.add(fault.resource)
     return lambda: life.server.silent.discard(fault.resource)
 
 
 def _roughen(life: Life, fault: Fault) -> Undo:
-    """A network that loses single packets, or brings them twice, late and in another order; what has connections does not feel it."""
+    """A network that loses single packets, or brings them twice, late and in another order; what has connections does
+    not feel it."""
     life.network.lost = fault.amount
 
     def undo() -> None:
@@ -539,8 +541,8 @@ def begin(life: Life, fault: Fault) -> Undo | None:
     """Make a fault now; returns what ends it.
 
     Raises:
-        MissedError: there is nothing that it could hit: nobody leads, or the job is yet to come, or has ended and this does
-            not begin it anew.
+        MissedError: there is nothing that it could hit: nobody leads, or the job is yet to come, or has ended and this
+            does not begin it anew.
     """
     if fault.job and (not life.knows(fault.job) or (fault.kind != "JobReplaced" and life.has_ended(fault.job))):
         raise MissedError

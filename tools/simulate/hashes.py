@@ -5,6 +5,7 @@ import sys
 
 
 def fix_hashes(module: str) -> None:
-    """Go on as the same program with hashes that are the same each time, if they are not: `python -m module`, arguments and all."""
+    """Go on as the same program with hashes that are the same each time, if they are not: `python -m module`, arguments
+    and all."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})

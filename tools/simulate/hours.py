@@ -1,8 +1,9 @@
-"""`python -m simulate.hours FILE`: three hours of a small fleet with faults, as Prometheus would have scraped it, for the test of the alerts.
+"""`python -m simulate.hours FILE`: three hours of a small fleet with faults, as Prometheus would have scraped it, for
+the test of the alerts.
 
-The operator that ships runs in simulated time; what it shows Prometheus is noted each minute, in the notation of `promtool test rules`.
-The faults and the minute of each stand in FAULTS. The same sources make the same file; a later version of the operator need not make the
-same, so the file is recorded once and kept.
+The operator that ships runs in simulated time; what it shows Prometheus is noted each minute, in the notation of
+`promtool test rules`. The faults and the minute of each stand in FAULTS. The same sources make the same file; a later
+version of the operator need not make the same, so the file is recorded once and kept.
 """
 
 import json

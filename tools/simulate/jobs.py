@@ -27,7 +27,8 @@ class JobPlan:
         waits: its ranks are not told of the death of another.
         ends: the state in which it has to end; "" where nobody cares.
         comes_at: seconds into the life at which it is submitted.
-        work: share of the trouble for which it would train if nothing went wrong, of what is usual; 1: it may last until the end.
+        work: share of the trouble for which it would train if nothing went wrong, of what is usual; 1: it may last
+            until the end.
         priority_class: see `Day.classes`.
     """
 

@@ -1,4 +1,5 @@
-"""One life: a fleet with its operators, jobs and people, from a seed and a list of faults. The same seed is the same life."""
+"""One life: a fleet with its operators, jobs and people, from a seed and a list of faults. The same seed is the same
+life."""
 
 import asyncio
 import itertools
@@ -105,7 +106,8 @@ class Life(Surroundings):
         self.server.create(Where("priorityclasses", "", name, ""), {**body, "value": value})
 
     def replace(self, name: str) -> None:
-        """A user deletes a job and creates it again at once, as `kubectl replace --force` does: what it has saved is there."""
+        """A user deletes a job and creates it again at once, as `kubectl replace --force` does: what it has saved is
+        there."""
         directory, (namespace, short) = self.directory_of(name), key_of(name)
         self.server.delete(Where("trainingjobs", namespace, short, ""), {"propagationPolicy": "Background"})
         self._create(name, directory)

@@ -1,4 +1,5 @@
-"""An event loop whose time is simulated: it goes on to the next event at once, and stands still while one is handled."""
+"""An event loop whose time is simulated: it goes on to the next event at once, and stands still while one is
+handled."""
 
 import asyncio
 import heapq
@@ -57,7 +58,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     Attributes:
         agenda: events that are no coroutines.
-        between_steps: called with False when a step has ended (all that was ready at once), with True when the next begins.
+        between_steps: called with False when a step has ended (all that was ready at once), with True when the next
+            begins.
     """
 
     def __init__(self, now: float = 1000.0) -> None:
@@ -82,7 +84,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._now = max(self._now, moment)
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Go on to what is due next, at most so far; called by the loop itself where a real one waits for descriptors."""
+        """Go on to what is due next, at most so far; called by the loop itself where a real one waits for
+        descriptors."""
         self.between_steps(False)
         timers: list[Any] = self._scheduled  # type: ignore[attr-defined]
         ready: Any = self._ready  # type: ignore[attr-defined]

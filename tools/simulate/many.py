@@ -1,4 +1,5 @@
-"""Many lives, one after the other or side by side. No part of the program's own module: other processes have to import it."""
+"""Many lives, one after the other or side by side. No part of the program's own module: other processes have to import
+it."""
 
 import gc
 import time

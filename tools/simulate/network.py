@@ -18,7 +18,8 @@ class Network:
 
     Attributes:
         cuts: (from, to): what is sent that way never comes.
-        lost: share of the single packets that are lost; as many come twice, and all of them in any order. 0: it is smooth.
+        lost: share of the single packets that are lost; as many come twice, and all of them in any order. 0: it is
+            smooth.
     """
 
     cuts: set[tuple[str, str]] = field(default_factory=set)

@@ -24,7 +24,8 @@ CROWDED = 1 / 3  # of the dense lives; the simulated time of a crowd takes two t
 CROWDED_WHERE_SPARSE = 1 / 6
 LARGE, LARGE_WHERE_SPARSE = 1 / 2, 3 / 4  # share of the lives that are a part of a large fleet
 SLOW_STARTS = 0.25
-# How many times sooner than usual what goes wrong in a dense life is over, and the seconds from one such thing to the next.
+# How many times sooner than usual what goes wrong in a dense life is over, and the seconds from one such thing to the
+# next.
 HURRIES = ((1.0, 5.0), (3.0, 2.0), (3.0, 4.0), (10.0, 1.0), (10.0, 2.0))
 DENSE_SECONDS = (800.0, 3200.0)
 SPARSE_SECONDS = 3000.0
@@ -58,7 +59,8 @@ class Outcome:
     """What has become of it.
 
     Attributes:
-        cells: (phase of the job at that time, kind of fault) -> how often they met: of faults that had something to hit.
+        cells: (phase of the job at that time, kind of fault) -> how often they met: of faults that had something to
+            hit.
     """
 
     story: Story
@@ -212,7 +214,8 @@ def _mend(life: Life, told: Story, undos: list[tuple[Fault, Undo]]) -> None:
 
 
 def _may_fail(life: Life, name: str, plan: JobPlan) -> bool:
-    """Whether a job was started so often that it had no restart left: dense lives that are long have more faults than these."""
+    """Whether a job was started so often that it had no restart left: dense lives that are long have more faults than
+    these."""
     status = life.job(name).get("status") or {}
     return status.get("reason") in SPENT and (not plan.is_often or int(status.get("attempt", 0)) > LEAST_OFTEN)
 

@@ -1,4 +1,5 @@
-"""A replica of the operator: the shipped process on simulated ports, which can be killed between any two of its steps."""
+"""A replica of the operator: the shipped process on simulated ports, which can be killed between any two of its
+steps."""
 
 import asyncio
 import functools
@@ -149,7 +150,8 @@ class _Process(Operator):
 
 
 class _TriedHere(StepPatterns):
-    """Step patterns as the shipped child tries them, in this process: simulated time passes while no process answers."""
+    """Step patterns as the shipped child tries them, in this process: simulated time passes while no process
+    answers."""
 
     async def _try(self, pattern: str) -> str:
         return pattern_child.problem_of(pattern)

@@ -1,4 +1,5 @@
-"""The random numbers of a life: one stream for each purpose and object, so that a draw more moves no draw of another stream."""
+"""The random numbers of a life: one stream for each purpose and object, so that a draw more moves no draw of another
+stream."""
 
 from random import Random
 

@@ -1,4 +1,5 @@
-"""What everything in a life has around it: time, chance, the network, the API server with its objects, and the storage."""
+"""What everything in a life has around it: time, chance, the network, the API server with its objects, and the
+storage."""
 
 import asyncio
 import itertools
@@ -30,7 +31,8 @@ class Surroundings:
         stream: random numbers, see `Streams`.
         api_is_up: whether the API server answers anybody.
         slow_starts: share of the ranks whose program has to be read over a network first.
-        is_large: that this is a part of a large fleet, whose checkpoints have many files: launchers report and look more seldom.
+        is_large: that this is a part of a large fleet, whose checkpoints have many files: launchers report and look
+            more seldom.
         directories: of checkpoints, by uid of the job.
         defect: what this life has shown first that must not be.
     """
@@ -76,7 +78,8 @@ class Surroundings:
         return list(self._pods.get(node, {}).values())
 
     def attempt_of_pod(self, namespace: str, name: str) -> int:
-        """The last attempt whose record has this pod; the record itself may be further by now. 0 where none ever had it."""
+        """The last attempt whose record has this pod; the record itself may be further by now. 0 where none ever had
+        it."""
         return self._worker_views.get((namespace, name), 0)
 
     def health_of(self, node: str) -> Where:

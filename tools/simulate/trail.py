@@ -1,8 +1,9 @@
-"""What jobs are charged for, from all that was ever written into their records: nothing twice, and nothing that was not there.
+"""What jobs are charged for, from all that was ever written into their records: nothing twice, and nothing that was not
+there.
 
-Budgets count incidents (`muster.recovery.budgets`). So each incident is to be there once, and to go back to a fault of the
-story; which one is not known, so as many are matched as can be: an incident that is left over was counted twice, or for
-nothing.
+Budgets count incidents (`muster.recovery.budgets`). So each incident is to be there once, and to go back to a fault of
+the story; which one is not known, so as many are matched as can be: an incident that is left over was counted twice, or
+for nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -140,7 +141,8 @@ class Trail:
         self._hold(
             "an incident is counted once",
             is_next and len(has) == len({incident["attempt"] for incident in has}),
-            f"{name}: attempt {before['spec']['attempt']} is followed by {spec['attempt']} with {_told(new)} after {_told(had)}",
+            f"{name}: attempt {before['spec']['attempt']} is followed by {spec['attempt']} with {_told(new)} after "
+            f"{_told(had)}",
         )
         gone = len(had) - len(kept)
         self._hold(
@@ -208,7 +210,8 @@ class Trail:
         self._hold(
             "who fails for a budget has used it up",
             len(left) > budget,
-            f"{job['metadata']['name']} may be restarted {budget} times, and {len(left)} have not been refunded: {_told(left)}",
+            f"{job['metadata']['name']} may be restarted {budget} times, and {len(left)} have not been refunded: "
+            f"{_told(left)}",
         )
 
     def _of(self, uid: str) -> _Books:

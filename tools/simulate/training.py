@@ -33,7 +33,8 @@ class Script:
         crashes_after: the step after which the first rank fails, and from then on after every start; None for a program
             that is sound.
         forgets: it begins anew whatever it is told to resume from.
-        lasts_seconds: of the life, for which it trains on beyond its steps: it ends a few steps after the first that comes later.
+        lasts_seconds: of the life, for which it trains on beyond its steps: it ends a few steps after the first that
+            comes later.
         waits: its ranks wait for one that has died until a watchdog ends them: no fabric tells them.
     """
 
@@ -294,7 +295,8 @@ class Attempt:
         self._around.agenda.after(self._pace(), self._make_step)
 
     def goes_back(self, steps: int) -> bool:
-        """The program loads an older state of its own, as after a spike of the loss, and goes on from there; whether it does."""
+        """The program loads an older state of its own, as after a spike of the loss, and goes on from there; whether it
+        does."""
         back_to = max(self.step - steps, 1)
         if self.made < LEAST_BACK or self._finished or self.step - back_to < LEAST_BACK:
             return False

@@ -1,7 +1,8 @@
 """Who waits, for what, and for how long: the queue's order, and that no wait goes on without a word.
 
-What is promised is in docs/queueing.md and docs/troubleshooting.md. Judged is what is written: records, and what people are
-told. Troubles of the API server and the operator excuse everybody while they last, and for as long as the bound afterwards.
+What is promised is in docs/queueing.md and docs/troubleshooting.md. Judged is what is written: records, and what people
+are told. Troubles of the API server and the operator excuse everybody while they last, and for as long as the bound
+afterwards.
 """
 
 import functools
@@ -245,7 +246,8 @@ class Waits:
         self._hold(
             "a planned leave has an end",
             seconds < timeout + TOLD_SECONDS + stepped or reason not in ("", leave["reason"]),
-            f"{name} is to leave {leave.get('nodes') or 'all nodes'} within {timeout} s, and has not for {seconds:.0f} s: {reason}",
+            f"{name} is to leave {leave.get('nodes') or 'all nodes'} within {timeout} s, and has not for "
+            f"{seconds:.0f} s: {reason}",
         )
 
     def _look_at_nodes(self) -> None:

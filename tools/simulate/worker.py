@@ -110,7 +110,8 @@ class Container:
         """SIGTERM."""
 
     def kill(self) -> None:
-        """All of it is killed, ranks included; it has not ended before the last of them has, which may be unkillable."""
+        """All of it is killed, ranks included; it has not ended before the last of them has, which may be
+        unkillable."""
         self._is_killed = True
         killed = [rank.kill() for rank in self.ranks]
         if all(killed):
@@ -174,7 +175,8 @@ class PlainWorker(Container):
         self.after(0.0, end)
 
     def _start(self) -> None:
-        """It finds by itself where to go on. Its attempt is its pod's: the record may have gone on before it came to run."""
+        """It finds by itself where to go on. Its attempt is its pod's: the record may have gone on before it came to
+        run."""
         step = self.directory.newest_shown(self.machine.name, self.around.agenda.now) if self.reaches_storage else 0
         attempt = self.around.attempt_of_pod(self.namespace, self.name)
         self.ranks = [self.trainer.start(self, attempt, self._rank, self._count, step, next(self.around.pids))]
@@ -562,11 +564,11 @@ def _as_of_many(line: bytes) -> bytes:
 
 
 class Answers:
-    """What a child that looks for checkpoints has answered: asked the same again, of a directory in which nothing has changed, it
-    answers the same. Most looks are such, and each costs as much as a decision of the operator.
+    """What a child that looks for checkpoints has answered: asked the same again, of a directory in which nothing has
+    changed, it answers the same. Most looks are such, and each costs as much as a decision of the operator.
 
-    Only of answers is this true that tell of nothing but complete checkpoints: what is torn, or doubted, is judged anew by and by.
-    The first answer after a change is not the last: what was seen once needs fewer looks.
+    Only of answers is this true that tell of nothing but complete checkpoints: what is torn, or doubted, is judged anew
+    by and by. The first answer after a change is not the last: what was seen once needs fewer looks.
     """
 
     def __init__(self, directory: Directory, node: str) -> None:

@@ -1,1 +1,2 @@
-"""What the demo, the end-to-end tests and the benchmarks share: a cluster, Muster installed in it, jobs, faults, clocks."""
+"""What the demo, the end-to-end tests and the benchmarks share: a cluster, Muster installed in it, jobs, faults,
+clocks."""

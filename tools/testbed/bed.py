@@ -61,7 +61,8 @@ class Bed:
 
     @cached_property
     def images(self) -> dict[str, str]:
-        """Image reference by short name (operator, launcher, torch-ddp): as built last, or where IMAGE_PREFIX has them."""
+        """Image reference by short name (operator, launcher, torch-ddp): as built last, or where IMAGE_PREFIX has
+        them."""
         if self.local is None:
             prefix, tag = os.environ.get("IMAGE_PREFIX", ""), os.environ.get("IMAGE_TAG", "dev")
             if not prefix:
@@ -253,7 +254,8 @@ class Bed:
 
 
 def image_entries(overlay: Path, images: Mapping[str, str]) -> str:
-    """`images` of a kustomization: for each name that an overlay sets, the image that was built here under its last part."""
+    """`images` of a kustomization: for each name that an overlay sets, the image that was built here under its last
+    part."""
     lines = ["images:\n"]
     for entry in yaml.safe_load((overlay / "kustomization.yaml").read_text(encoding="utf-8"))["images"]:
         repository, _, tag = images[entry["name"].rpartition("/")[2]].rpartition(":")

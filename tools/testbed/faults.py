@@ -1,8 +1,8 @@
 """Faults of test nodes that their agents see, switched while all runs.
 
-The nodes of the local cluster share a kernel and have no GPU. So each node's agent looks at files of its own instead: the
-kernel log and the identity that the cluster gives to every node, and beside them a boot id, InfiniBand ports and the
-control file of a fake NVML (tests/fakes/nvml). Whatever judges or acts on what the agent sees is the real thing.
+The nodes of the local cluster share a kernel and have no GPU. So each node's agent looks at files of its own instead:
+the kernel log and the identity that the cluster gives to every node, and beside them a boot id, InfiniBand ports and
+the control file of a fake NVML (tests/fakes/nvml). Whatever judges or acts on what the agent sees is the real thing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _FIRST_BUS = 0x10
 _FIRST_SERIAL = 1650000000001
 _OURS = "set by the test bed"
 _THRESHOLDS = {
-    # How soon a fault is seen is left as it is in production, but for a driver that hangs: it is told when its start hangs, too.
+    # How soon a fault is seen is left as it is in production, but for a driver that hangs: it is told when its start
+    # hangs, too.
     "nvml.start_deadline": 30,
     # These say how long a repaired node has to wait.
     "gpu.clear": 1,
@@ -142,9 +143,11 @@ class Faults:
         self._log(node, f"NVRM: Xid ({address}): {code}, pid=4242, name=python3")
 
     def storage_blip(self, node: str) -> None:
-        """The storage behind the network is away for a moment: a Ceph image, an iSCSI disk and an EBS volume have errors.
+        """The storage behind the network is away for a moment: a Ceph image, an iSCSI disk and an EBS volume have
+        errors.
 
-        What the kernel writes is as of drivers/block/rbd.c, block/blk-core.c and fs/buffer.c, with the names of operations of Linux 6.
+        What the kernel writes is as of drivers/block/rbd.c, block/blk-core.c and fs/buffer.c, with the names of
+        operations of Linux 6.
         """
         self._network_disks(node)
         lines = (
@@ -170,7 +173,8 @@ class Faults:
         self._nvml(node, f"count={GPUS - 1}")
 
     def probe(self, node: str, fault: str) -> None:
-        """The node's probes are as bad as this from now on (testbed/sitecustomize.py): "flip", "hang", "no-torch", or "" for well."""
+        """The node's probes are as bad as this from now on (testbed/sitecustomize.py): "flip", "hang", "no-torch", or
+        "" for well."""
         _write(self._folder(node) / "probes" / "fault", fault)
 
     def lose_torch(self, node: str) -> None:
@@ -190,7 +194,8 @@ class Faults:
         self._cluster.slow_link(node, megabits)
 
     def lossy_link(self, node: str, percent: int = 10) -> None:
-        """Of the packets that come to the node or go from it, so many are lost at random; of two in a hundred TCP repairs most."""
+        """Of the packets that come to the node or go from it, so many are lost at random; of two in a hundred TCP
+        repairs most."""
         at_random = [f"numgen random mod 100 < {percent}"]
         self._cluster.lose(node, at_random, at_random)
 

@@ -1,4 +1,5 @@
-"""A real Prometheus beside the cluster: it scrapes the operators and agents that run there, as the shipped monitors say."""
+"""A real Prometheus beside the cluster: it scrapes the operators and agents that run there, as the shipped monitors
+say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Makes a checker's probes as bad as the file `fault` beside this one says, outside the product: it lies on its PYTHONPATH.
+"""Makes a checker's probes as bad as the file `fault` beside this one says, outside the product: it lies on its
+PYTHONPATH.
 
 A process looks when it imports torch ("no-torch"), or when a probe begins:
 

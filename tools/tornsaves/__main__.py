@@ -1,9 +1,11 @@
-"""`python -m tornsaves`: is what the scanner calls complete what the frameworks can load? Into build/tornsaves/report.json.
+"""`python -m tornsaves`: is what the scanner calls complete what the frameworks can load? Into
+build/tornsaves/report.json.
 
-For each framework of the recipes' image a program saves a few times under strace. Its changes of files are played again up to 200
-moments, and ten more runs are killed in the middle of a save. Each time the scanner says which checkpoint is the newest complete
-one, and the framework itself tries to load every checkpoint that is there. What the scanner names has to be loaded each time, and to be
-the newest that can be in 95 of 100. Needs root, for the image's files, and strace.
+For each framework of the recipes' image a program saves a few times under strace. Its changes of files are played again
+up to 200 moments, and ten more runs are killed in the middle of a save. Each time the scanner says which checkpoint is
+the newest complete one, and the framework itself tries to load every checkpoint that is there. What the scanner names
+has to be loaded each time, and to be the newest that can be in 95 of 100. Needs root, for the image's files, and
+strace.
 """
 
 from __future__ import annotations
@@ -183,7 +185,8 @@ def judged(writer: Writer, moments: Sequence[tuple[str, Path]]) -> list[Moment]:
 
 
 def prefixes(done: Sequence[Change]) -> list[list[Change]]:
-    """Each moment at which the writer may have died: between two changes, and in the middle of what is being written."""
+    """Each moment at which the writer may have died: between two changes, and in the middle of what is being
+    written."""
     found: list[list[Change]] = [[]]
     for count, change in enumerate(done):
         size = len(change.data)

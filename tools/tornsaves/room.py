@@ -17,8 +17,8 @@ INDEX = ROOT / "build" / "images" / "optional.json"
 PROGRAMS = Path(__file__).parent / "programs"
 WORK = "/tornsaves"
 _ENTER = (
-    'mount --make-rprivate / && mount --bind "$1" "$2$3" && mount --rbind /dev "$2/dev" && mount -t proc proc "$2/proc" && '
-    'mount -t tmpfs tmpfs "$2/tmp" && root=$2 && shift 3 && exec "$@" chroot "$root" '
+    'mount --make-rprivate / && mount --bind "$1" "$2$3" && mount --rbind /dev "$2/dev" && mount -t proc proc '
+    '"$2/proc" && mount -t tmpfs tmpfs "$2/tmp" && root=$2 && shift 3 && exec "$@" chroot "$root" '
 )
 
 

@@ -1,7 +1,7 @@
 """What a program did to the files below one directory, read from strace's log, and played again up to any moment.
 
-Contents are in the log, so a prefix is what a node would have found on a shared file system had the writer died there. Whether the
-log has everything is known by playing all of it: the files have to be those that are there in the end.
+Contents are in the log, so a prefix is what a node would have found on a shared file system had the writer died there.
+Whether the log has everything is known by playing all of it: the files have to be those that are there in the end.
 """
 
 # ruff: noqa: PTH118, PTH123 - paths of another root, as text

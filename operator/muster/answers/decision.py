@@ -1,7 +1,7 @@
 """What a human's cordon or release of a node comes to, in sentences: pure, from what was known before.
 
-The decision itself is the operator's to carry out. These sentences say what it will do by the rules of docs/node-health.md,
-so that nobody has to know them by heart.
+The decision itself is the operator's to carry out. These sentences say what it will do by the rules of
+docs/node-health.md, so that nobody has to know them by heart.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,9 @@
 """What there is to report of an experiment: the jobs of one namespace that share a label. Pure, from accounts of jobs.
 
-Time to train is from the creation of the first job to the end of the last one, and is told once none runs any more. Scaling efficiency is
-tokens per second and accelerator against those of the jobs with the fewest accelerators, among jobs that say what their model is, and whose
-accelerators and costs of a token are the same: weak and strong scaling alike.
+Time to train is from the creation of the first job to the end of the last one, and is told once none runs any more.
+Scaling efficiency is tokens per second and accelerator against those of the jobs with the fewest accelerators, among
+jobs that say what their model is, and whose accelerators and costs of a token are the same: weak and strong scaling
+alike.
 """
 
 from collections.abc import Iterable, Sequence

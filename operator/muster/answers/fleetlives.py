@@ -1,4 +1,5 @@
-"""Reads the jobs that there are and those that have ended, each once: what the reports of fleet and experiments are made of."""
+"""Reads the jobs that there are and those that have ended, each once: what the reports of fleet and experiments are
+made of."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -46,7 +47,8 @@ async def lives(
         namespace: only of this one.
         experiment: only those that carry this label.
         since: of those that have ended only those that did so after that.
-        history: how many accounts are kept, and for how long; None: the reader may not know, and is not told what is missing.
+        history: how many accounts are kept, and for how long; None: the reader may not know, and is not told what is
+            missing.
 
     Raises:
         ApiError: the jobs may not be listed, or the API server did not answer as it should.
@@ -72,7 +74,8 @@ async def lives(
 async def _living(
     client: "Client", now: datetime, namespace: str | None, experiment: str | None, progress: Progress
 ) -> tuple[dict[str, Life], list[str]]:
-    """The jobs that there are, by uid; what has no figures yet is left out, but for an experiment, which is not over before it."""
+    """The jobs that there are, by uid; what has no figures yet is left out, but for an experiment, which is not over
+    before it."""
     read, found, unreadable, count = decode.custom(TrainingJob), dict[str, Life](), 0, 0
     async for item in items(client, paths.muster("trainingjobs", namespace=namespace or "")):
         progress("jobs", count)
@@ -121,8 +124,8 @@ async def _ended(
                 unreadable += 1
     except Forbidden:
         return {}, [
-            f"the history of ended jobs may not be read ({PLURAL} in namespace {SYSTEM}: list): {without}; ask for ClusterRole "
-            f"{FLEET_ROLE} (a ClusterRoleBinding)"
+            f"the history of ended jobs may not be read ({PLURAL} in namespace {SYSTEM}: list): {without}; ask for "
+            f"ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)"
         ]
     except NotFound:
         return {}, [f"this cluster's Muster is too old to keep a history of ended jobs: {without}"]

@@ -1,8 +1,9 @@
 """What there is to report of the fleet: pure, from the accounts of ended jobs and those of running ones.
 
-All figures are weighed by accelerators where they are GPU-hours, and are sums over jobs: nothing is sampled. A job that began before
-the time that is asked for, or went on after it, is cut: nobody knows when within its life its time was spent, so the same share of each figure counts as of its
-wall clock, and how much of the whole is such an estimate is told.
+All figures are weighed by accelerators where they are GPU-hours, and are sums over jobs: nothing is sampled. A job that
+began before the time that is asked for, or went on after it, is cut: nobody knows when within its life its time was
+spent, so the same share of each figure counts as of its wall clock, and how much of the whole is such an estimate is
+told.
 """
 
 from collections import Counter
@@ -183,10 +184,14 @@ class FleetReport(ApiModel):
     failures_per_thousand_node_days: float | None = None
     blind: int = Field(
         0,
-        description="Jobs of which nobody knows for a tenth of the time whether their ranks ran: left out of these rates.",
+        description=(
+            "Jobs of which nobody knows for a tenth of the time whether their ranks ran: left out of these rates."
+        ),
     )
     estimated: float = Field(
-        description="Share of the GPU-hours that is an estimate: of jobs that began before `since`, or went on after `until`."
+        description=(
+            "Share of the GPU-hours that is an estimate: of jobs that began before `since`, or went on after `until`."
+        )
     )
     unseen: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
     uncounted_seconds: int = Field(
@@ -204,7 +209,9 @@ class FleetReport(ApiModel):
     scaling_unknown: str = Field("", description="Why scaling is empty.")
     idle_unpriced: str = Field(
         "",
-        description="Why the GPU-hours that no job held have no cost; empty: they have one, or those of jobs have none either.",
+        description=(
+            "Why the GPU-hours that no job held have no cost; empty: they have one, or those of jobs have none either."
+        ),
     )
     idle: float | None = Field(None, description="Share of the fleet's GPU-hours that were healthy and nobody's.")
     counted_until: Time | None = Field(None, description="Up to when the fleet's accelerators are counted.")

@@ -1,7 +1,8 @@
 """What became of all GPU-hours that a fleet has: one sum over what jobs held and what no job held. Pure.
 
-Two independent counts meet here. The accounts of jobs say what came of the GPU-hours that they held. The hours of the fleet say how many
-GPU-hours jobs held, and what the others were there for. GPU-hours that jobs held and no account explains are a part of their own.
+Two independent counts meet here. The accounts of jobs say what came of the GPU-hours that they held. The hours of the
+fleet say how many GPU-hours jobs held, and what the others were there for. GPU-hours that jobs held and no account
+explains are a part of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -124,11 +125,20 @@ def _why_unknown(hours: FleetHours | None, begin: datetime | None, end: datetime
     if hours is None or first is None:
         return "nobody has counted yet what the fleet's accelerators did, or you may not read it"
     if begin is not None and begin < first >= end:
-        return f"the fleet's accelerators are counted from {moment(first)} on: ask again after that, with --since {first:%Y-%m-%dT%H:%M}Z or later"
+        return (
+            f"the fleet's accelerators are counted from {moment(first)} on: ask again after that, with --since "
+            f"{first:%Y-%m-%dT%H:%M}Z or later"
+        )
     if begin is not None and begin < first:
-        return f"the fleet's accelerators are counted from {moment(first)} on: say --since {first:%Y-%m-%dT%H:%M}Z, or later"
+        return (
+            f"the fleet's accelerators are counted from {moment(first)} on: say --since {first:%Y-%m-%dT%H:%M}Z, or "
+            "later"
+        )
     if hours.until < end - COUNTED:
-        return f"the fleet's accelerators are counted until {moment(hours.until)}: say --until {hours.until:%Y-%m-%dT%H:%M}Z"
+        return (
+            f"the fleet's accelerators are counted until {moment(hours.until)}: say --until "
+            f"{hours.until:%Y-%m-%dT%H:%M}Z"
+        )
     return ""
 
 

@@ -25,37 +25,38 @@ def remarks(it: FleetReport) -> list[str]:
     found = []
     if it.estimated:
         found.append(
-            f"{it.estimated:.1%} of the GPU-hours are an estimate: of jobs of whose lives a part lies outside the time that was "
-            "asked for the same share of each figure counts"
+            f"{it.estimated:.1%} of the GPU-hours are an estimate: of jobs of whose lives a part lies outside the "
+            "time that was asked for the same share of each figure counts"
         )
     if it.progress_unknown_jobs:
         found.append(
-            f"goodput and ETTR leave out {count(it.progress_unknown_jobs, 'job')} with {it.progress_unknown_gpu_hours:,.1f} GPU-hours: "
-            "nobody knows what a job has kept that has no spec.checkpoint.directory and has not succeeded, nor how long steps took of "
-            "which one line was printed, and no pace"
+            f"goodput and ETTR leave out {count(it.progress_unknown_jobs, 'job')} with "
+            f"{it.progress_unknown_gpu_hours:,.1f} GPU-hours: nobody knows what a job has kept that has no "
+            "spec.checkpoint.directory and has not succeeded, nor how long steps took of which one line was "
+            "printed, and no pace"
         )
     if it.unpriced:
         found.append(
-            f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in the FleetPolicy "
-            "(spec.prices), or give --price"
+            f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in "
+            "the FleetPolicy (spec.prices), or give --price"
         )
     if it.scaling_unknown:
         found.append(f"scaling is unknown: {it.scaling_unknown}")
     if it.idle_unpriced and it.cost is not None and it.spend.cost is None and it.spend.parts:
         remedy = "" if it.idle_unpriced == DIFFERENT_PRICES else "set spec.prices.perGpuHour of the FleetPolicy, or "
         found.append(
-            f"what the GPU-hours cost that no job held is not known: {it.idle_unpriced}, and the fleet's hours are not counted by "
-            f"model; {remedy}give one price for all (--price)"
+            f"what the GPU-hours cost that no job held is not known: {it.idle_unpriced}, and the fleet's hours are "
+            f"not counted by model; {remedy}give one price for all (--price)"
         )
     if it.spend.other_pods_gpu_hours:
         found.append(
-            f"{it.spend.other_pods_gpu_hours:,.1f} GPU-hours of pods that are not Muster's are not among all GPU-hours: "
-            "nobody knows what became of them"
+            f"{it.spend.other_pods_gpu_hours:,.1f} GPU-hours of pods that are not Muster's are not among all "
+            "GPU-hours: nobody knows what became of them"
         )
     if it.blind:
         found.append(
-            f"{count(it.blind, 'job')} left out of the time between failures: of more than a tenth of the time nobody knows whether "
-            "ranks ran (launch.mode Plain, or steps that nobody tells)"
+            f"{count(it.blind, 'job')} left out of the time between failures: of more than a tenth of the time "
+            "nobody knows whether ranks ran (launch.mode Plain, or steps that nobody tells)"
         )
     if it.unseen:
         found.append(f"{count(it.unseen, 'job')} ended unseen: counted up to what was last known")

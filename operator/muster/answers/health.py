@@ -1,4 +1,5 @@
-"""A node's health as commands tell it: the verdict that stands in its NodeHealth, and whether Muster excludes it for that.
+"""A node's health as commands tell it: the verdict that stands in its NodeHealth, and whether Muster excludes it for
+that.
 
 Pure. Whether it excludes is the operator's own rule, applied to what is stored.
 """
@@ -59,7 +60,8 @@ def health_row(health: NodeHealth) -> HealthRow:
 def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
     """For which health Muster places no worker on the node, in a few words that group well; "" if it does.
 
-    A node that is the last choice is used where it has to be. What a human has just cordoned counts, although the operator may not have written its verdict yet.
+    A node that is the last choice is used where it has to be. What a human has just cordoned counts, although the
+    operator may not have written its verdict yet.
     """
     cordoned = row.override is not None and row.override.decision is Decision.CORDON
     if not (avoids(row.state, enforcement, cordoned=cordoned) or row.maintenance):

@@ -1,4 +1,5 @@
-"""What there is to say of one incident: pure, from the job, its record, its Events and its node to the answer of `report --incident`."""
+"""What there is to say of one incident: pure, from the job, its record, its Events and its node to the answer of
+`report --incident`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -269,4 +270,7 @@ def _paid(fault_class: str, recovery: Recovery) -> str:
         else ("hardwareRestartsPerDay", recovery.hardware_restarts_per_day)
     )
     reasons = f" ({why})" if why else ""
-    return f"class {fault_class}{reasons}: spec.recovery.{field} pays, {most} within 24 h until a new checkpoint refills it"
+    return (
+        f"class {fault_class}{reasons}: spec.recovery.{field} pays, {most} within 24 h until a new checkpoint "
+        "refills it"
+    )

@@ -1,4 +1,5 @@
-"""What there is to say of one node: pure, from its NodeHealth, its Node and the jobs' records to the answer of `nodes NODE`.
+"""What there is to say of one node: pure, from its NodeHealth, its Node and the jobs' records to the answer of `nodes
+NODE`.
 
 Its life is one list of moments with a kind each; whatever else is known of nodes some day joins that list.
 """

@@ -1,4 +1,5 @@
-"""What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `report --incidents`."""
+"""What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `report
+--incidents`."""
 
 import dataclasses
 import statistics
@@ -38,12 +39,13 @@ _AWAY = (
 )
 # So small a share of the time is not worth a word.
 WORTH_A_WORD = 0.01
-# What is printed and what is reckoned may differ by so much: one is of the newest line, the other of the newest 64 steps.
+# What is printed and what is reckoned may differ by so much: one is of the newest line, the other of the newest 64
+# steps.
 DIFFERS = 0.1
 NO_COUNTERS = "no launcher has read the drivers' counters; --prometheus URL takes those of the nodes"
 NO_SAMPLES = (
-    "Prometheus has no sample of the power of this job's nodes: the rules of manifests/components/monitoring have to be loaded, and Muster "
-    "and the DCGM exporter (or Muster's agent) scraped, while the job runs"
+    "Prometheus has no sample of the power of this job's nodes: the rules of manifests/components/monitoring have to "
+    "be loaded, and Muster and the DCGM exporter (or Muster's agent) scraped, while the job runs"
 )
 
 
@@ -62,7 +64,9 @@ class Checkpoints(ApiModel):
     interval_seconds: float = Field(description="As it is: steps between two checkpoints, times the median step.")
     stall_seconds: float | None = Field(
         None,
-        description="For so long a save stops the training, as the program tells, else as was measured; absent: unknown.",
+        description=(
+            "For so long a save stops the training, as the program tells, else as was measured; absent: unknown."
+        ),
     )
     durable_seconds: float | None = Field(
         None, description="From the end of a save's step until it was seen complete, the median; absent: unknown."
@@ -98,7 +102,10 @@ class Cost(ApiModel):
     per_million_tokens: float | None = None
     per_checkpoint: float | None = Field(
         None,
-        description="All that was held from one complete checkpoint to the next, in the mean; absent: nobody knows how far they are apart.",
+        description=(
+            "All that was held from one complete checkpoint to the next, in the mean; absent: nobody knows how far "
+            "they are apart."
+        ),
     )
     per_save: float | None = Field(None, description="While a save stops the training; absent: nobody tells how long.")
 
@@ -114,8 +121,8 @@ class EnergyUsed(ApiModel):
     """What the accelerators have used, by the drivers' own counters."""
 
     source: EnergySource = Field(
-        description="launchers: of the accelerators that the job asks for, while ranks ran. prometheus: of all of the nodes that it held, "
-        "for as long as it held them."
+        description="launchers: of the accelerators that the job asks for, while ranks ran. prometheus: of all of "
+        "the nodes that it held, for as long as it held them."
     )
     joules: int = Field(description="Lost work included.")
     watts_per_gpu: float = Field(description="The mean of one accelerator while it was metered.")
@@ -127,7 +134,8 @@ class EnergyUsed(ApiModel):
 
 
 class Took(ApiModel):
-    """What one incident has taken: an estimate, all accelerators that the job asks for for the time that it took, no more than were held."""
+    """What one incident has taken: an estimate, all accelerators that the job asks for for the time that it took, no
+    more than were held."""
 
     attempt: int
     time: Time
@@ -168,12 +176,14 @@ class JobReport(ApiModel):
     )
     progress_unknown: bool = Field(
         False,
-        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, or of none of its "
-        "steps the time is known.",
+        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, "
+        "or of none of its steps the time is known.",
     )
     untimed_steps: bool = Field(
         False,
-        description="progressUnknown because of none of its steps the time is known: one line in an attempt, and no pace.",
+        description=(
+            "progressUnknown because of none of its steps the time is known: one line in an attempt, and no pace."
+        ),
     )
     failures: int
     mttf_hours: float | None = Field(None, description="Mean time between failures while ranks ran; absent: none yet.")
@@ -346,7 +356,8 @@ def _thousandth(figure: int | None) -> float | None:
 
 
 def _input_wait(goodput: Goodput) -> float | None:
-    """As a share of the steps that count. That none was told does not say that there was none, unless the program tells of it: a told 0 is 0."""
+    """As a share of the steps that count. That none was told does not say that there was none, unless the program tells
+    of it: a told 0 is 0."""
     waited, productive = goodput.amount(Bucket.INPUT_WAIT), goodput.amount(*PRODUCTIVE)
     return waited / productive if productive and (waited or Bucket.INPUT_WAIT in goodput.reported_buckets) else None
 
@@ -409,8 +420,8 @@ def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None, metered: Met
 def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]:
     """Of each incident; of one after which no step has been seen yet up to what the figures count, or the next one.
 
-    Nobody has noted when between the two the job was suspended or waited without nodes. All of them together have not taken more than
-    the job has held without making steps that count: what is too much is taken off the longest.
+    Nobody has noted when between the two the job was suspended or waited without nodes. All of them together have not
+    taken more than the job has held without making steps that count: what is too much is taken off the longest.
     """
     gpus, known = gpus_while_running(goodput, job.spec.nodes * job.spec.gpus_per_node), job.status.incidents
     weights = []
@@ -428,7 +439,8 @@ def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]
 
 
 def contradictions(job: TrainingJob, goodput: Goodput) -> Iterator[str]:
-    """Where what the program prints of its speed and what spec.throughput says of it differ by more than a tenth; the first is the cause."""
+    """Where what the program prints of its speed and what spec.throughput says of it differ by more than a tenth; the
+    first is the cause."""
     seen, gpus = goodput.progress, job.spec.nodes * job.spec.gpus_per_node
     if seen is None:
         return
@@ -454,7 +466,8 @@ def _seconds_between(incident: Incident, until: datetime) -> float:
 
 
 def _recovery_seconds(known: Sequence[Incident], goodput: Goodput) -> float | None:
-    """Mean time from a failure to the first step after it, of those of which both are known; suspensions are not in it."""
+    """Mean time from a failure to the first step after it, of those of which both are known; suspensions are not in
+    it."""
     took = [
         _seconds_between(each, each.resumed_time)
         for each in known
@@ -464,7 +477,8 @@ def _recovery_seconds(known: Sequence[Incident], goodput: Goodput) -> float | No
 
 
 def _are_hangs(known: Sequence[Incident]) -> bool:
-    """Whether most of the time in which failures went unseen was that of hangs; for how long others do is not the job's to say."""
+    """Whether most of the time in which failures went unseen was that of hangs; for how long others do is not the job's
+    to say."""
     unseen = [
         (each.reason == Kind.HANG, (each.time - (each.fault_time or each.time)).total_seconds()) for each in known
     ]
@@ -472,7 +486,8 @@ def _are_hangs(known: Sequence[Incident]) -> bool:
 
 
 def durable_seconds(job: TrainingJob) -> float | None:
-    """Median time until a checkpoint is there to go on from, else of its files' writing, over the saves that are known."""
+    """Median time until a checkpoint is there to go on from, else of its files' writing, over the saves that are
+    known."""
     saves = job.status.checkpoint.saves if job.status.checkpoint else []
     for known in ([save.durable_seconds for save in saves], [save.save_seconds for save in saves]):
         took = [seconds for seconds in known if seconds is not None]
@@ -507,27 +522,39 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
     if saved is not None and saved.gain is not None and saved.best_interval_seconds is not None:
         if saved.gain >= WORTH_A_WORD / 10:
             yield (
-                f"a checkpoint every {duration(saved.best_interval_seconds)} in place of {duration(saved.interval_seconds)} "
-                f"would gain {saved.gain:.1%} (Young/Daly, by {count(made.mttf_failures, 'failure')} so far)"
+                f"a checkpoint every {duration(saved.best_interval_seconds)} in place of "
+                f"{duration(saved.interval_seconds)} would gain {saved.gain:.1%} (Young/Daly, by "
+                f"{count(made.mttf_failures, 'failure')} so far)"
             )
     elif saved is not None and made.failures and saved.stall_seconds is None:
         yield (
-            f"checkpoints are {hours(saved.interval_seconds / HOUR)} apart; no launcher could measure how long a save stops the training: "
-            "for the best interval let the trainer tell checkpointSeconds (docs/trainer-contract.md)"
+            f"checkpoints are {hours(saved.interval_seconds / HOUR)} apart; no launcher could measure how long a "
+            "save stops the training: for the best interval let the trainer tell checkpointSeconds "
+            "(docs/trainer-contract.md)"
         )
     if saved is None and made.failures and goodput.lost_steps and goodput.first_checkpoint_seconds is None:
-        yield "no complete checkpoint has been seen, and each failure takes back everything: see spec.checkpoint.directory"
+        yield (
+            "no complete checkpoint has been seen, and each failure takes back everything: see "
+            "spec.checkpoint.directory"
+        )
     hangs = job.spec.progress.step_timeout_seconds
     if shares.get(Bucket.UNDETECTED, 0.0) >= WORTH_A_WORD and _are_hangs(job.status.incidents):
         how = f"lower spec.progress.stepTimeoutSeconds ({hangs})" if hangs else "set spec.progress.stepTimeoutSeconds"
         yield f"failures went unseen for {shares[Bucket.UNDETECTED]:.1%} of the time, hangs most of it: {how}"
     if made.printed_loss.lower().lstrip("-") in ("nan", "inf"):
         yield (
-            f"the loss is printed as {made.printed_loss}: unless that passes, suspend the job and go on from a checkpoint before it "
-            "(spec.checkpoint.resumeFrom), or let the trainer tell NonFiniteLoss (docs/trainer-contract.md)"
+            f"the loss is printed as {made.printed_loss}: unless that passes, suspend the job and go on from a "
+            "checkpoint before it (spec.checkpoint.resumeFrom), or let the trainer tell NonFiniteLoss "
+            "(docs/trainer-contract.md)"
         )
     yield from contradictions(job, goodput)
     if shares.get(Bucket.INPUT_WAIT, 0.0) >= 10 * WORTH_A_WORD:
-        yield f"steps wait for their data for {shares[Bucket.INPUT_WAIT]:.0%} of the time: more loaders, or faster storage"
+        yield (
+            f"steps wait for their data for {shares[Bucket.INPUT_WAIT]:.0%} of the time: more loaders, or faster "
+            "storage"
+        )
     if shares.get(Bucket.UNKNOWN, 0.0) >= WORTH_A_WORD:
-        yield f"{shares[Bucket.UNKNOWN]:.1%} of the time is unknown, so ETTR is at least what is said here: docs/goodput.md says why"
+        yield (
+            f"{shares[Bucket.UNKNOWN]:.1%} of the time is unknown, so ETTR is at least what is said here: "
+            "docs/goodput.md says why"
+        )

@@ -1,7 +1,9 @@
-"""How training scales, by the jobs that there are: twice the accelerators, how much faster, and what the same tokens then cost. Pure.
+"""How training scales, by the jobs that there are: twice the accelerators, how much faster, and what the same tokens
+then cost. Pure.
 
-Jobs are compared that have the same accelerators, parameters and operations of a token; of those alone one may say that the difference is
-their size. Rates are of the time in steps that count. All jobs of a size count together, so that one lucky run sets no mark.
+Jobs are compared that have the same accelerators, parameters and operations of a token; of those alone one may say that
+the difference is their size. Rates are of the time in steps that count. All jobs of a size count together, so that one
+lucky run sets no mark.
 """
 
 from collections import Counter

@@ -1,4 +1,5 @@
-"""What there is to say of one job on one screen: pure, from its TrainingJob, record, pods and nodes to the answer of `status`."""
+"""What there is to say of one job on one screen: pure, from its TrainingJob, record, pods and nodes to the answer of
+`status`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -65,12 +66,14 @@ class JobStanding(ApiModel):
     unsaved_seconds: int | None = Field(None, description="Time in steps that no complete checkpoint holds yet.")
     progress_unknown: bool = Field(
         False,
-        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, or of none of its "
-        "steps the time is known.",
+        description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, "
+        "or of none of its steps the time is known.",
     )
     untimed_steps: bool = Field(
         False,
-        description="progressUnknown because of none of its steps the time is known: one line in an attempt, and no pace.",
+        description=(
+            "progressUnknown because of none of its steps the time is known: one line in an attempt, and no pace."
+        ),
     )
     checkpoint: Saved | None = None
     concerns: list[CheckpointConcern] = Field([], description="About saving.")
@@ -205,7 +208,9 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
     if waiting is not None and waiting.needs:
         place = f"place {waiting.position} of {waiting.queued} in the queue; " if waiting.position else ""
         if waiting.counts_nodes:
-            yield f"{place}it starts when {count(waiting.needs, 'node')} are free for it at once ({waiting.free} are now)"
+            yield (
+                f"{place}it starts when {count(waiting.needs, 'node')} are free for it at once ({waiting.free} are now)"
+            )
         else:
             yield f"{place}it starts on {count(waiting.needs, 'node')}, all at once"
     if record is None:
@@ -219,10 +224,16 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
     if record.evacuation is not None:
         left = _named(record.evacuation.nodes) if record.evacuation.nodes else "all its nodes"
         until = duration(max((record.evacuation.deadline - now).total_seconds(), 0))
-        yield f"it leaves {left} after its next complete checkpoint, in {until} at the latest ({record.evacuation.reason})"
+        yield (
+            f"it leaves {left} after its next complete checkpoint, in {until} at the latest "
+            f"({record.evacuation.reason})"
+        )
     if record.start is None and record.members and status.state not in TRAINS:
         if record.hold_until is not None and record.hold_until > now:
-            yield f"attempt {record.attempt} starts in {duration((record.hold_until - now).total_seconds())} (back-off after failures)"
+            yield (
+                f"attempt {record.attempt} starts in {duration((record.hold_until - now).total_seconds())} (back-off "
+                "after failures)"
+            )
         else:
             yield f"attempt {record.attempt} starts when all workers are ready ({status.nodes_ready or 'none yet'})"
     goodput, saved = status.goodput, status.checkpoint

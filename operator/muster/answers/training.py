@@ -1,4 +1,5 @@
-"""Whether a job makes steps, how fast, and which failure it has not come back from: pure, from its TrainingJob alone."""
+"""Whether a job makes steps, how fast, and which failure it has not come back from: pure, from its TrainingJob
+alone."""
 
 from datetime import datetime
 
@@ -23,8 +24,8 @@ class OpenIncident(ApiModel):
 
 
 def still_since(job: TrainingJob, now: datetime) -> datetime | None:
-    """Since when a job that is to make steps has finished none, as far as its account tells; None while it does, or nobody tells of any.
-    Both moments by the API server's clock."""
+    """Since when a job that is to make steps has finished none, as far as its account tells; None while it does, or
+    nobody tells of any. Both moments by the API server's clock."""
     goodput = job.status.goodput
     if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
         return None

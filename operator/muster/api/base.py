@@ -82,7 +82,8 @@ class LevelCount(ApiModel):
 
 @functools.lru_cache(maxsize=4096)
 def rfc3339(moment: datetime) -> str:
-    """An aware datetime as the API server writes it, with microseconds (`MicroTime`). A status says most of its times again."""
+    """An aware datetime as the API server writes it, with microseconds (`MicroTime`). A status says most of its times
+    again."""
     text = moment.astimezone(UTC).isoformat(timespec="microseconds")  # half of the time that strftime takes
     return f"{text[:-6]}Z"
 

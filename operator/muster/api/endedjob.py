@@ -1,4 +1,5 @@
-"""EndedJob: what is kept of a job that has ended, for reports that span quarters. Written once, by the operator, and never changed.
+"""EndedJob: what is kept of a job that has ended, for reports that span quarters. Written once, by the operator, and
+never changed.
 
 It belongs to Muster's own namespace: the object outlives the job's, and what it says of all tenants is the platform
 team's to read. Why it is a kind of its own, and how it is written, stands in docs/decisions/0032.
@@ -52,7 +53,9 @@ class Cause(ApiModel):
     incidents: Count = 0
     gpu_seconds: Seconds = Field(
         0,
-        description="Their share of lostWork, undetected, reclaim, requeued and restarting, by the time that each took.",
+        description=(
+            "Their share of lostWork, undetected, reclaim, requeued and restarting, by the time that each took."
+        ),
     )
 
 
@@ -91,7 +94,10 @@ class EndedJobSpec(ApiModel):
     ettr_after_queue_permille: int | None = Field(None, ge=0, le=1000)
     progress_unknown: bool = Field(
         False,
-        description="It has no ETTR: it did not succeed and had no spec.checkpoint.directory, or of none of its steps the time is known.",
+        description=(
+            "It has no ETTR: it did not succeed and had no spec.checkpoint.directory, or of none of its steps the "
+            "time is known."
+        ),
     )
     attempts: Count = 0
     failures: Count = 0

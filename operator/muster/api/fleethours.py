@@ -38,7 +38,8 @@ KNOWN = frozenset(GpuState)
 
 
 def _in_known_states(amounts: Any) -> Any:
-    """The same, with states that a newer version has written as `excluded`: an error would make the leader begin anew."""
+    """The same, with states that a newer version has written as `excluded`: an error would make the leader begin
+    anew."""
     if not isinstance(amounts, Mapping):
         return amounts
     found = {state: amount for state, amount in amounts.items() if state in KNOWN}

@@ -107,9 +107,9 @@ class NodePool(ApiModel):
     )
     binding: Binding = Field(
         Binding.SCHEDULER,
-        description="Scheduler: the cluster's scheduler binds each pod to the node that it is pinned to. Direct: Muster "
-        "itself binds the whole gang once every pod exists; for nodes on which nothing but Muster's jobs and DaemonSets "
-        "asks for much.",
+        description="Scheduler: the cluster's scheduler binds each pod to the node that it is pinned to. Direct: "
+        "Muster itself binds the whole gang once every pod exists; for nodes on which nothing but Muster's jobs and "
+        "DaemonSets asks for much.",
     )
 
 
@@ -139,8 +139,8 @@ class PlacementPolicy(ApiModel):
 
     accelerator_nodes_for_other_jobs: AcceleratorNodes = Field(
         AcceleratorNodes.NEVER,
-        description="Jobs with gpusPerNode 0 on nodes with accelerators, which each worker has to itself. Never: they keep "
-        "to other nodes. WhenFree: they take such nodes when these are free, other ones rather.",
+        description="Jobs with gpusPerNode 0 on nodes with accelerators, which each worker has to itself. Never: "
+        "they keep to other nodes. WhenFree: they take such nodes when these are free, other ones rather.",
     )
 
 
@@ -160,13 +160,15 @@ class Queueing(ApiModel):
         None,
         ge=0,
         le=1_000_000,
-        description="Nodes that the jobs of a namespace may hold together that is not in limits. Absent: the whole fleet.",
+        description=(
+            "Nodes that the jobs of a namespace may hold together that is not in limits. Absent: the whole fleet."
+        ),
     )
     priority_classes: list[Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]] = Field(
         [],
         max_length=MAX_CLASSES,
-        description="PriorityClasses that count in the queue; a job that names another one waits as one that names none. "
-        "Empty: all but those of Kubernetes itself, system-node-critical and system-cluster-critical.",
+        description="PriorityClasses that count in the queue; a job that names another one waits as one that names "
+        "none. Empty: all but those of Kubernetes itself, system-node-critical and system-cluster-critical.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     show_jobs_of_other_namespaces: bool = Field(
@@ -178,8 +180,8 @@ class Queueing(ApiModel):
         300,
         ge=10,
         le=86400,
-        description="A gang whose pods do not all exist on their nodes within this time (a quota, a webhook, a node that "
-        "never comes) gives its nodes back and waits again, at first for a minute, then longer each time.",
+        description="A gang whose pods do not all exist on their nodes within this time (a quota, a webhook, a node "
+        "that never comes) gives its nodes back and waits again, at first for a minute, then longer each time.",
     )
 
     def limits_of(self, namespaces: Iterable[str]) -> dict[str, int]:
@@ -239,8 +241,8 @@ class SourceName(StrEnum):
 
 
 OBSERVE_WORDS = (
-    "True: what it says is judged and told, with what would follow; it excludes no node, moves no job, asks for no repair, and "
-    "takes no budget."
+    "True: what it says is judged and told, with what would follow; it excludes no node, moves no job, asks for no "
+    "repair, and takes no budget."
 )
 
 
@@ -385,8 +387,8 @@ class BudgetReason(StrEnum):
 class DisruptionBudget(ApiModel):
     """A limit of the nodes that Muster takes out of use by itself, in each pool of like nodes.
 
-    A pool is the nodes with the same accelerator and model; nodes without an accelerator are one. What people cordon is not
-    counted. Karpenter's NodePools have budgets of the same form.
+    A pool is the nodes with the same accelerator and model; nodes without an accelerator are one. What people cordon is
+    not counted. Karpenter's NodePools have budgets of the same form.
     """
 
     model_config = ConfigDict(
@@ -402,7 +404,8 @@ class DisruptionBudget(ApiModel):
                 at=".windowSeconds",
             ),
             rule(
-                "!('RepairByOthers' in self.reasons) || (self.per == 'Pool' && !has(self.windowSeconds) && size(self.reasons) == 1)",
+                "!('RepairByOthers' in self.reasons) || (self.per == 'Pool' && !has(self.windowSeconds) && "
+                "size(self.reasons) == 1)",
                 "a budget for RepairByOthers counts the nodes of a pool that are left at the same time: "
                 "leave per, windowSeconds and other reasons out",
                 at=".reasons",
@@ -428,19 +431,21 @@ class DisruptionBudget(ApiModel):
         None,
         ge=10,
         le=86400,
-        description="Count the nodes that were taken out within this time; absent: those that are out at the same time. "
-        "It is also the breaker's first pause, which doubles. All budgets of the list that have a window have the same.",
+        description="Count the nodes that were taken out within this time; absent: those that are out at the same "
+        "time. It is also the breaker's first pause, which doubles. All budgets of the list that have a window have "
+        "the same.",
     )
     per: BudgetScope = Field(
         BudgetScope.POOL,
-        description="Pool: of all nodes of a pool. Domain: of a pool's nodes in one innermost topology domain. Cause: of a pool's nodes, "
-        "for one cause of faults that are not certain: a source, or a reason of the agent.",
+        description="Pool: of all nodes of a pool. Domain: of a pool's nodes in one innermost topology domain. "
+        "Cause: of a pool's nodes, for one cause of faults that are not certain: a source, or a reason of the agent.",
     )
     reasons: list[BudgetReason] = Field(
         [],
         max_length=len(BudgetReason),
-        description="Empty: for all faults. UncertainFault: for faults that one witness alone reports; what the other budgets allow beyond it "
-        "is kept for certain ones. RepairByOthers: for nodes that are left because another system says that it repairs them.",
+        description="Empty: for all faults. UncertainFault: for faults that one witness alone reports; what the "
+        "other budgets allow beyond it is kept for certain ones. RepairByOthers: for nodes that are left because "
+        "another system says that it repairs them.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
@@ -468,7 +473,8 @@ class Quarantine(ApiModel):
 
 
 class RepairPolicy(ApiModel):
-    """What is handed over to those who repair machines, by a RepairRequest for each node. Muster itself repairs nothing."""
+    """What is handed over to those who repair machines, by a RepairRequest for each node. Muster itself repairs
+    nothing."""
 
     actions: list[RepairAction] = Field(
         [],
@@ -484,7 +490,8 @@ class RepairPolicy(ApiModel):
 _PORT_PATTERN = checks(
     rule(
         "self.matches('^[A-Za-z0-9_.:/*?-]+$')",
-        "write the name of a device, port or interface, or a PCI address, with * and ? for any characters and any one, e.g. mlx5_8 or eth*",
+        "write the name of a device, port or interface, or a PCI address, with * and ? for any characters and any "
+        "one, e.g. mlx5_8 or eth*",
     )
 )
 
@@ -495,8 +502,8 @@ class IgnoredPorts(ApiModel):
     names: list[Annotated[str, Field(min_length=1, max_length=100, json_schema_extra=_PORT_PATTERN)]] = Field(
         min_length=1,
         max_length=64,
-        description="Devices (`mlx5_8`), ports (`mlx5_8/1`), interfaces or PCI addresses, as the node's evidence names them. `*` stands for "
-        "any characters, `?` for any one; a device stands for all of its ports.",
+        description="Devices (`mlx5_8`), ports (`mlx5_8/1`), interfaces or PCI addresses, as the node's evidence "
+        "names them. `*` stands for any characters, `?` for any one; a device stands for all of its ports.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
@@ -515,19 +522,20 @@ class HealthPolicy(ApiModel):
     )
     node_condition: bool = Field(
         False,
-        description="Whether Muster writes the condition MusterHealthy on Nodes, for others to read; it needs the right of "
-        "manifests/components/node-condition. Switched off it is taken away.",
+        description="Whether Muster writes the condition MusterHealthy on Nodes, for others to read; it needs the "
+        "right of manifests/components/node-condition. Switched off it is taken away.",
     )
     budgets: list[DisruptionBudget] = Field(
         list(DEFAULT_BUDGETS),
         max_length=16,
-        description="How many nodes Muster takes out of use by itself. Of the budgets for the same thing the smallest counts. "
-        "A list that is given replaces the default as a whole: what it does not name has no limit.",
+        description="How many nodes Muster takes out of use by itself. Of the budgets for the same thing the "
+        "smallest counts. A list that is given replaces the default as a whole: what it does not name has no limit.",
         json_schema_extra={
             "x-kubernetes-list-type": "atomic",
             **checks(
                 rule(
-                    "self.all(a, !has(a.windowSeconds) || self.all(b, !has(b.windowSeconds) || a.windowSeconds == b.windowSeconds))",
+                    "self.all(a, !has(a.windowSeconds) || self.all(b, !has(b.windowSeconds) || a.windowSeconds == "
+                    "b.windowSeconds))",
                     "all budgets with windowSeconds need the same one",
                 )
             ),
@@ -545,14 +553,19 @@ class HealthPolicy(ApiModel):
         Field(
             [],
             max_length=64,
-            description="Reasons of findings, e.g. PcieReplay or Xid79, that are only observed, whichever source they are of.",
+            description=(
+                "Reasons of findings, e.g. PcieReplay or Xid79, that are only observed, whichever source they are of."
+            ),
             json_schema_extra={"x-kubernetes-list-type": "set"},
         )
     )
     ignored_ports: list[IgnoredPorts] = Field(
         [],
         max_length=32,
-        description="Ports of the network that are left out, e.g. those of storage and management. The agents go on to report them.",
+        description=(
+            "Ports of the network that are left out, e.g. those of storage and management. The agents go on to "
+            "report them."
+        ),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     rules: list[HealthRule] = Field(
@@ -591,8 +604,8 @@ class History(ApiModel):
         10000,
         ge=0,
         le=50000,
-        description="So many, a few KB each. Where there is no room, the oldest one of the namespace of which most are kept "
-        "goes. 0: nothing is written any more.",
+        description="So many, a few KB each. Where there is no room, the oldest one of the namespace of which most "
+        "are kept goes. 0: nothing is written any more.",
     )
     max_age_days: int = Field(400, ge=1, le=3650, description="For so long after their end.")
 
@@ -624,8 +637,8 @@ class FleetPolicySpec(ApiModel):
     pools: list[NodePool] = Field(
         [],
         max_length=MAX_POOLS,
-        description="Pools of nodes; the first whose labels a node has is the node's. A node of no pool is bound by the "
-        "scheduler.",
+        description="Pools of nodes; the first whose labels a node has is the node's. A node of no pool is bound by "
+        "the scheduler.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     placement: PlacementPolicy = PlacementPolicy()

@@ -108,8 +108,8 @@ class Member(CompactModel):
     pod_uid: str = Field("", max_length=UID_LENGTH, description="Uid of its pod, once Muster has seen it created.")
     reads_fence_file: bool = Field(
         False,
-        description="Its launcher ends its ranks when the fence file in the checkpoint directory tells it to. This counts "
-        "only for the fence file that spec.fenceFileId names.",
+        description="Its launcher ends its ranks when the fence file in the checkpoint directory tells it to. This "
+        "counts only for the fence file that spec.fenceFileId names.",
     )
     is_replacement: bool = Field(
         False, description="It was placed after the ranks had stopped: it had no part in what they did."
@@ -174,8 +174,8 @@ _LIKE_THE_ONE_BEFORE = (
 class UnfencedWorker(CompactModel):
     """A pod of an earlier attempt whose ranks are not yet proved dead.
 
-    No rank may start before it is proved or fenced. In the object it says of what unfenced workers have in common (time, fence,
-    attempt, proof) only what is different from the unfenced worker before it in the list.
+    No rank may start before it is proved or fenced. In the object it says of what unfenced workers have in common
+    (time, fence, attempt, proof) only what is different from the unfenced worker before it in the list.
     """
 
     unsaid = ("pod_uid", "node", "boot_id", *_LIKE_THE_ONE_BEFORE)
@@ -187,8 +187,8 @@ class UnfencedWorker(CompactModel):
         "", max_length=8, description="As of the member: another boot than this has none of its ranks."
     )
     fenced_time: Time = Field(
-        description="From then on its launcher has ended its ranks by itself, even if cut off; for people, since clocks "
-        "may step. With another proof: since when it has been silent."
+        description="From then on its launcher has ended its ranks by itself, even if cut off; for people, since "
+        "clocks may step. With another proof: since when it has been silent."
     )
     fence_seconds: int = Field(
         FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by."
@@ -197,8 +197,8 @@ class UnfencedWorker(CompactModel):
         -1,
         ge=-1,
         le=2 * MAX_FENCE_SECONDS,
-        description="Proof Fence: how long its fence had still to count when this was written; each leader counts it by "
-        "a clock that does not step, from when it first reads this. -1: all of it.",
+        description="Proof Fence: how long its fence had still to count when this was written; each leader counts it "
+        "by a clock that does not step, from when it first reads this. -1: all of it.",
     )
     attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running.")
     proof: Proof = Field(
@@ -252,15 +252,17 @@ class GangIncident(ApiModel):
     lost_steps: int | None = Field(
         None,
         ge=0,
-        description="Steps made again, noted where another history begins and the numbers above are cut for the budgets.",
+        description=(
+            "Steps made again, noted where another history begins and the numbers above are cut for the budgets."
+        ),
     )
     trained: bool = Field(False, description="A step of the attempt had been seen: it is no failure of a start.")
     other_workers: int | None = Field(
         None,
         ge=0,
         le=4096,
-        description="How many more workers failed by themselves with it; of a lone worker, how many more ranks. Absent: "
-        "not known.",
+        description="How many more workers failed by themselves with it; of a lone worker, how many more ranks. "
+        "Absent: not known.",
     )
 
 
@@ -380,8 +382,8 @@ class GangSpec(ApiModel):
     listing_round: int = Field(
         0,
         ge=0,
-        description="Raised when the last unfenced worker of this attempt is proved dead. It may have saved until then, "
-        "so the start waits for lists of checkpoints that were begun afterwards. Each attempt counts from 0.",
+        description="Raised when the last unfenced worker of this attempt is proved dead. It may have saved until "
+        "then, so the start waits for lists of checkpoints that were begun afterwards. Each attempt counts from 0.",
     )
     evacuation: Evacuation | None = None
     incidents: list[GangIncident] = Field([], max_length=256)
@@ -393,19 +395,19 @@ class GangSpec(ApiModel):
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
     move_incomplete_beyond: Resume | None = Field(
         None,
-        description="Incomplete checkpoints beside this one with a higher step are moved away before this attempt starts. "
-        "Absent: not asked for, not yet, or the attempt starts from scratch.",
+        description="Incomplete checkpoints beside this one with a higher step are moved away before this attempt "
+        "starts. Absent: not asked for, not yet, or the attempt starts from scratch.",
     )
     local_since_attempt: int = Field(
         0,
         ge=0,
-        description="What attempts before this one saved on the nodes' own disks does not count: the training has gone on "
-        "without it.",
+        description="What attempts before this one saved on the nodes' own disks does not count: the training has "
+        "gone on without it.",
     )
     last_published_checkpoint: Resume | None = Field(
         None,
-        description="The checkpoint that the job's status showed at the last start. It was judged then: gone, of another "
-        "history, or resumed from. Only a checkpoint that the status shows later counts again.",
+        description="The checkpoint that the job's status showed at the last start. It was judged then: gone, of "
+        "another history, or resumed from. Only a checkpoint that the status shows later counts again.",
     )
     fence_file_id: str = Field(
         "",
@@ -472,11 +474,13 @@ class GangSpec(ApiModel):
         }
 
     def obeys_fence_file(self, member: Member) -> bool:
-        """Whether the ranks of this member end when the fence file tells them to, in the directory that is known to be theirs."""
+        """Whether the ranks of this member end when the fence file tells them to, in the directory that is known to be
+        theirs."""
         return bool(self.fence_file_id) and member.reads_fence_file
 
     def to_json(self) -> dict[str, Any]:
-        """As it is sent to the API server: what members and unfenced workers share is left out, or 4,096 would not fit into etcd."""
+        """As it is sent to the API server: what members and unfenced workers share is left out, or 4,096 would not fit
+        into etcd."""
         spec = super().to_json()
         return {
             **spec,

@@ -63,8 +63,8 @@ MeasuredTflops = Annotated[
     Field(
         ge=1,
         le=MAX_PEAK,
-        description="10^12 bf16 operations a second that one accelerator has reached in the newest burn-in of the slowest of its nodes; "
-        "absent: not of all of them known.",
+        description="10^12 bf16 operations a second that one accelerator has reached in the newest burn-in of the "
+        "slowest of its nodes; absent: not of all of them known.",
     ),
 ]
 
@@ -73,7 +73,9 @@ Tells = Annotated[
     list[Bucket],
     Field(
         max_length=len(Bucket),
-        description="Buckets that the program has reported, though it may have spent nothing there: of others nothing is known.",
+        description=(
+            "Buckets that the program has reported, though it may have spent nothing there: of others nothing is known."
+        ),
     ),
 ]
 
@@ -118,8 +120,8 @@ class AttemptProgress(ApiModel):
     )
     reported_milliseconds: Amounts = Field(
         {},
-        description="What its steps have spent otherwise than computing, as the program reports or prints it. Where it says nothing of saves, "
-        "what launchers have measured.",
+        description="What its steps have spent otherwise than computing, as the program reports or prints it. Where "
+        "it says nothing of saves, what launchers have measured.",
     )
     measured_saves: int = Field(
         0,
@@ -131,7 +133,10 @@ class AttemptProgress(ApiModel):
         0,
         ge=0,
         le=MAX_STEP,
-        description="10^9 operations of each accelerator in a second, as the program has printed them last; 0: it prints none that is read.",
+        description=(
+            "10^9 operations of each accelerator in a second, as the program has printed them last; 0: it prints "
+            "none that is read."
+        ),
     )
     mfu_permille: int = Field(
         0, ge=0, le=1000, description="MFU, as the program has printed it last; 0: it prints none that is read."
@@ -194,7 +199,8 @@ class Fingerprint(ApiModel):
 
 
 class Account(ApiModel):
-    """Where the time has gone. The sum of all buckets is the time between `creation_time` and `counted_until`, to the millisecond.
+    """Where the time has gone. The sum of all buckets is the time between `creation_time` and `counted_until`, to the
+    millisecond.
 
     What has passed since `counted_until` is put into buckets when the attempt changes or starts. Until then the record
     and the launchers' reports hold what it is.
@@ -230,7 +236,8 @@ class Account(ApiModel):
 
 
 class OpenPhase(ApiModel):
-    """What the job does since its figures were counted: it is closed at the moment of reading, and nothing is written while it lasts."""
+    """What the job does since its figures were counted: it is closed at the moment of reading, and nothing is written
+    while it lasts."""
 
     bucket: Bucket = Field(description="Where its time belongs, as far as is known before it is over.")
     since: Time = Field(description="Its begin: the figures count up to then.")
@@ -256,12 +263,14 @@ class Goodput(ApiModel):
         None,
         ge=0,
         le=LONGEST_MILLISECONDS,
-        description="Time in steps that no complete checkpoint holds yet, of a job that has not ended; absent: not known.",
+        description=(
+            "Time in steps that no complete checkpoint holds yet, of a job that has not ended; absent: not known."
+        ),
     )
     progress_unknown: bool = Field(
         False,
-        description="The job has no ETTR: it has not succeeded and has no spec.checkpoint.directory, or of none of its steps the "
-        "time is known.",
+        description="The job has no ETTR: it has not succeeded and has no spec.checkpoint.directory, or of none of "
+        "its steps the time is known.",
     )
     failures: int = Field(0, ge=0, le=2**31 - 1)
     failed_starts: int = Field(0, ge=0, le=2**31 - 1, description="Those of them of which no step was seen.")
@@ -270,7 +279,9 @@ class Goodput(ApiModel):
         None,
         ge=0,
         le=MAX_STEP,
-        description="Steps that count, and of which the time is known; absent: of none it is, or figures of older versions.",
+        description=(
+            "Steps that count, and of which the time is known; absent: of none it is, or figures of older versions."
+        ),
     )
     reported_buckets: Tells = Field([])
     lost_steps: int = Field(0, ge=0, le=MAX_STEP, description="Steps that were made and had to be made again.")
@@ -316,7 +327,10 @@ class Goodput(ApiModel):
         0,
         ge=-MOST_AHEAD_SECONDS,
         le=MOST_AHEAD_SECONDS,
-        description="By how much the clock of creationTime and countedUntil was ahead of the API server's; 0: they agree to a few seconds.",
+        description=(
+            "By how much the clock of creationTime and countedUntil was ahead of the API server's; 0: they agree to "
+            "a few seconds."
+        ),
     )
 
     def amount(self, *buckets: Bucket) -> int:

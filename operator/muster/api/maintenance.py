@@ -55,7 +55,8 @@ class LabelRequirement(ApiModel):
 
 
 class LabelSelector(ApiModel):
-    """A selector of nodes as everywhere in Kubernetes: all that it says has to hold; an empty one selects every node."""
+    """A selector of nodes as everywhere in Kubernetes: all that it says has to hold; an empty one selects every
+    node."""
 
     match_labels: dict[str, Annotated[str, Field(max_length=63)]] = Field(
         {}, max_length=16, description="Labels with these values."
@@ -101,7 +102,8 @@ class MaintenanceWindow(ApiModel):
                 at=".endTime",
             ),
             rule(
-                "self.startTime >= timestamp('1970-01-01T00:00:00Z') && self.endTime <= timestamp('2200-01-01T00:00:00Z')",
+                "self.startTime >= timestamp('1970-01-01T00:00:00Z') && self.endTime <= "
+                "timestamp('2200-01-01T00:00:00Z')",
                 "a time between 1970 and 2200 is needed, e.g. 2026-01-31T12:00:00Z",
                 at=".startTime",
             ),
@@ -134,7 +136,8 @@ class MaintenancePolicy(ApiModel):
         json_schema_extra=checks(
             rule(
                 "self.evacuateBeforeSeconds <= self.closeBeforeSeconds",
-                "jobs cannot leave before the nodes are closed to new ones: lower evacuateBeforeSeconds, or raise closeBeforeSeconds",
+                "jobs cannot leave before the nodes are closed to new ones: lower evacuateBeforeSeconds, or raise "
+                "closeBeforeSeconds",
                 at=".evacuateBeforeSeconds",
             )
         )

@@ -28,7 +28,8 @@ class Decision(StrEnum):
 
 
 class HumanDecision(ApiModel):
-    """A human's word, which outweighs what Muster thinks until it is taken back or, for a release, until something new happens."""
+    """A human's word, which outweighs what Muster thinks until it is taken back or, for a release, until something new
+    happens."""
 
     decision: Decision
     reason: str = Field(min_length=1, max_length=512, description="For those who find the node like that.")
@@ -50,8 +51,9 @@ class LostNode(ApiModel):
     last_renewal: str = Field(
         "",
         max_length=UID_LENGTH,
-        description="`renewTime` of the node's lease (namespace kube-node-lease) as it stood then, to the letter: once another "
-        "one stands there the word counts no more. Empty: not known, and `time` is compared with the kubelet's clock.",
+        description="`renewTime` of the node's lease (namespace kube-node-lease) as it stood then, to the letter: "
+        "once another one stands there the word counts no more. Empty: not known, and `time` is compared with the "
+        "kubelet's clock.",
     )
 
 
@@ -70,8 +72,9 @@ class NodeHealthSpec(ApiModel):
     override: HumanDecision | None = Field(None, description="`kubectl muster cordon` and `release` write it.")
     lost: LostNode | None = Field(
         None,
-        description="`kubectl muster lost` writes it. The ranks of pods that were made on the node before count as dead, "
-        "once its kubelet and their launchers have been silent for 20 s, and for as long as neither is heard again.",
+        description="`kubectl muster lost` writes it. The ranks of pods that were made on the node before count as "
+        "dead, once its kubelet and their launchers have been silent for 20 s, and for as long as neither is heard "
+        "again.",
     )
     check: CheckWish | None = Field(
         None, description="`kubectl muster check` writes it. The node is tested once no gang has it."
@@ -79,7 +82,8 @@ class NodeHealthSpec(ApiModel):
 
 
 class Evidence(ApiModel):
-    """One thing that the agent has seen on its node and that stands against it. A fact; what it means the operator judges.
+    """One thing that the agent has seen on its node and that stands against it. A fact; what it means the operator
+    judges.
 
     Kinds are stable and CamelCase, e.g. Xid, GpuLost, RecoveryAction; docs/node-health.md lists them.
     """
@@ -149,8 +153,8 @@ class RecommendedAction(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much one finding weighs. Info: for the record. Warning: the node is suspect. Degraded: jobs leave after their next
-    checkpoint. Fatal: jobs leave now.
+    """How much one finding weighs. Info: for the record. Warning: the node is suspect. Degraded: jobs leave after their
+    next checkpoint. Fatal: jobs leave now.
     """
 
     INFO = "Info"
@@ -184,7 +188,10 @@ class HealthIncident(ApiModel):
     boot_id: str = Field("", max_length=UID_LENGTH)
     taken_out_time: Time | None = Field(
         None,
-        description="When Muster had the jobs leave (and tainted the node): what the breaker's budget counts. Empty: it holds back.",
+        description=(
+            "When Muster had the jobs leave (and tainted the node): what the breaker's budget counts. Empty: it "
+            "holds back."
+        ),
     )
     charged_to: Annotated[str, shortened_to(128)] = Field(
         "",
@@ -200,7 +207,9 @@ class HealthIncident(ApiModel):
     yielded_time: Time | None = Field(None, description="When Muster left the node to the system that repairs it.")
     repair_ended_time: Time | None = Field(
         None,
-        description="When its RepairRequest was last seen to have ended: tests that were passed before count for nothing.",
+        description=(
+            "When its RepairRequest was last seen to have ended: tests that were passed before count for nothing."
+        ),
     )
     cleared_time: Time | None = Field(None, description="When it was let back.")
     cleared_by: Annotated[str, shortened_to(128)] = Field("", max_length=128, description="What let it back.")

@@ -39,15 +39,16 @@ class Preflight(ApiModel):
 
     profile: Profile | None = Field(
         None,
-        description="Disabled: not at all, unless the trainer finds its results wrong. Quick: at most 30 s. Standard: at most 3 minutes. Deep: at most 15 minutes. "
-        "Absent: as the FleetPolicy says. Never less than the FleetPolicy's minimumProfile.",
+        description="Disabled: not at all, unless the trainer finds its results wrong. Quick: at most 30 s. "
+        "Standard: at most 3 minutes. Deep: at most 15 minutes. Absent: as the FleetPolicy says. Never less than the "
+        "FleetPolicy's minimumProfile.",
     )
     max_age_seconds: int | None = Field(
         None,
         ge=0,
         le=31536000,
-        description="A node that has passed within this time, and was not booted or changed since, is not tested again. "
-        "Absent: as the FleetPolicy says.",
+        description="A node that has passed within this time, and was not booted or changed since, is not tested "
+        "again. Absent: as the FleetPolicy says.",
     )
 
 
@@ -89,14 +90,17 @@ class PreflightLimit(ApiModel):
     model: str = Field(
         "",
         max_length=128,
-        description="Start of the GPU's product name, e.g. NVIDIA H200. Of several that fit the longest counts. Empty: any.",
+        description=(
+            "Start of the GPU's product name, e.g. NVIDIA H200. Of several that fit the longest counts. Empty: any."
+        ),
     )
     minimum: str | None = Field(
         None,
         max_length=10,
-        description="In TFLOP/s or GB/s, as the probe measures, e.g. 640.5, in place of history and floors. What asks for more "
-        "than they do counts while a node of that model that is heard has reached it: else it would say nothing about nodes. "
-        "0: nothing is too slow. pair: for each transport, by what most pairs of the gang run over.",
+        description="In TFLOP/s or GB/s, as the probe measures, e.g. 640.5, in place of history and floors. What "
+        "asks for more than they do counts while a node of that model that is heard has reached it: else it would "
+        "say nothing about nodes. 0: nothing is too slow. pair: for each transport, by what most pairs of the gang "
+        "run over.",
         json_schema_extra=checks(
             rule(
                 "self.matches('^[0-9]{1,6}([.][0-9]{1,3})?$')",
@@ -108,7 +112,9 @@ class PreflightLimit(ApiModel):
         None,
         ge=1,
         le=95,
-        description="Of the middle of the fleet's history, once there is one (eight nodes). Published floors hold beside it.",
+        description=(
+            "Of the middle of the fleet's history, once there is one (eight nodes). Published floors hold beside it."
+        ),
     )
 
 
@@ -137,24 +143,30 @@ class PreflightPolicy(ApiModel):
         604800,
         ge=0,
         le=31536000,
-        description="A node that nobody uses is tested again when its last pass is older; sooner after incidents. 0: never. Nodes without a pass "
-        "(new, rebooted or changed ones) are tested as soon as nobody uses them, where profile is not Disabled.",
+        description="A node that nobody uses is tested again when its last pass is older; sooner after incidents. 0: "
+        "never. Nodes without a pass (new, rebooted or changed ones) are tested as soon as nobody uses them, where "
+        "profile is not Disabled.",
     )
     on_inconclusive: OnInconclusive = Field(
         OnInconclusive.START,
-        description="When nothing can be said of some nodes (no checker there, a broken environment, too many that fail "
-        "alike). Start: the job starts with a warning. Wait: the tests are repeated for half an hour and twice the profile's time; "
-        "then the job takes other nodes, or gives all of them back and tries again later.",
+        description="When nothing can be said of some nodes (no checker there, a broken environment, too many that "
+        "fail alike). Start: the job starts with a warning. Wait: the tests are repeated for half an hour and twice "
+        "the profile's time; then the job takes other nodes, or gives all of them back and tries again later.",
     )
     transport: str = Field(
         "",
         max_length=32,
-        description="What pairs of nodes have to run over (IB, RoCE, TCP, ...), where that is not NVLink. Empty: anything will do.",
+        description=(
+            "What pairs of nodes have to run over (IB, RoCE, TCP, ...), where that is not NVLink. Empty: anything "
+            "will do."
+        ),
     )
     limits: list[PreflightLimit] = Field(
         [],
         max_length=64,
-        description="What figures have to reach, for probes that are to be judged otherwise than by history and floors.",
+        description=(
+            "What figures have to reach, for probes that are to be judged otherwise than by history and floors."
+        ),
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["probe", "model"]},
     )
     max_replacements: int = Field(

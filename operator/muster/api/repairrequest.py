@@ -1,7 +1,8 @@
-"""RepairRequest: a node that is empty of jobs is handed over to whoever repairs machines, and comes back through the same object.
+"""RepairRequest: a node that is empty of jobs is handed over to whoever repairs machines, and comes back through the
+same object.
 
-Two writers: the operator writes the spec, once, and deletes the object; whoever repairs writes the status. Muster itself
-reboots nothing.
+Two writers: the operator writes the spec, once, and deletes the object; whoever repairs writes the status. Muster
+itself reboots nothing.
 """
 
 from enum import StrEnum
@@ -69,7 +70,8 @@ class RepairRequestStatus(ApiModel):
         json_schema_extra=checks(
             rule(
                 "!has(oldSelf.phase) || oldSelf.phase != 'Done' || (has(self.phase) && self.phase == 'Done')",
-                "what is done stays done, because Muster may use the node again: it asks anew if the fault is still there",
+                "what is done stays done, because Muster may use the node again: it asks anew if the fault is still "
+                "there",
                 at=".phase",
             )
         )
@@ -77,15 +79,16 @@ class RepairRequestStatus(ApiModel):
 
     phase: RepairPhase | None = Field(
         None,
-        description="InProgress: from now on the machine may go down at any moment, and Muster keeps off it whatever it sees. "
-        "Done, Failed: the machine is left alone again.",
+        description="InProgress: from now on the machine may go down at any moment, and Muster keeps off it whatever "
+        "it sees. Done, Failed: the machine is left alone again.",
     )
     message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024, description="For people.")
 
 
 class RepairRequest(ApiModel):
-    """A node that needs a human or a machine, and that no job uses: Muster writes it where FleetPolicy `spec.health.repair`
-    asks for that, and deletes it when the node is well again or gone, or when nobody has taken it on and it is not needed.
+    """A node that needs a human or a machine, and that no job uses: Muster writes it where FleetPolicy
+    `spec.health.repair` asks for that, and deletes it when the node is well again or gone, or when nobody has taken it
+    on and it is not needed.
     """
 
     model_config = ConfigDict(

@@ -17,26 +17,30 @@ class Throughput(ApiModel):
         None,
         ge=1,
         le=MAX_TOKENS,
-        description="Tokens of one step of the whole gang: the global batch times the length of its sequences. It counts for all "
-        "steps of the job: leave it out where the batch grows. May change while the job exists, and counts for the steps before, too.",
+        description="Tokens of one step of the whole gang: the global batch times the length of its sequences. It "
+        "counts for all steps of the job: leave it out where the batch grows. May change while the job exists, and "
+        "counts for the steps before, too.",
     )
     parameters: int | None = Field(
         None,
         ge=1,
         le=MAX_PARAMETERS,
-        description="Weights that a token passes through, of a mixture of experts those that are active; without the embedding. "
-        "A token then costs six floating-point operations for each.",
+        description="Weights that a token passes through, of a mixture of experts those that are active; without the "
+        "embedding. A token then costs six floating-point operations for each.",
     )
     flops_per_token: int | None = Field(
         None,
         ge=1,
         le=MAX_FLOPS,
-        description="Floating-point operations that training costs for each token, forwards and backwards, without recomputation: it "
-        "counts in place of parameters, where attention matters.",
+        description="Floating-point operations that training costs for each token, forwards and backwards, without "
+        "recomputation: it counts in place of parameters, where attention matters.",
     )
     peak_tflops_per_gpu: int | None = Field(
         None,
         ge=1,
         le=MAX_PEAK,
-        description="What MFU is a share of, in 10^12 operations per second. Left out: dense bf16 of the accelerators' model by their nodes' labels.",
+        description=(
+            "What MFU is a share of, in 10^12 operations per second. Left out: dense bf16 of the accelerators' model "
+            "by their nodes' labels."
+        ),
     )

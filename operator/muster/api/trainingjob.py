@@ -143,7 +143,10 @@ class Launch(ApiModel):
         1,
         ge=1,
         le=64,
-        description="Processes that Muster starts on each node (Managed only). Leave 1 where the command is torchrun or another program that starts them: it starts one for each GPU.",
+        description=(
+            "Processes that Muster starts on each node (Managed only). Leave 1 where the command is torchrun or "
+            "another program that starts them: it starts one for each GPU."
+        ),
     )
     worker_container: str | None = Field(
         None,
@@ -169,16 +172,16 @@ class Placement(ApiModel):
         None,
         min_length=1,
         max_length=63,
-        description="All workers inside one domain of this level where possible. Muster uses as few domains as it can at "
-        "every level in any case; a preference that could not be met is told.",
+        description="All workers inside one domain of this level where possible. Muster uses as few domains as it "
+        "can at every level in any case; a preference that could not be met is told.",
         json_schema_extra=checks(_LEVEL_NAME),
     )
     segment_size: int | None = Field(
         None,
         ge=1,
         le=4096,
-        description="Workers come in segments of so many neighbours by index (ranks of one tensor-parallel or NVLink group), "
-        "and each segment is inside one domain of the innermost level. Must divide spec.nodes.",
+        description="Workers come in segments of so many neighbours by index (ranks of one tensor-parallel or NVLink "
+        "group), and each segment is inside one domain of the innermost level. Must divide spec.nodes.",
     )
     avoid_nodes: list[Annotated[NodeName, Field(json_schema_extra=checks(_NODE_NAME))]] = Field(
         [],
@@ -227,9 +230,10 @@ class Checkpoint(ApiModel):
                 at=".moveIncomplete",
             ),
             rule(
-                "!has(self.localDirectory) || !has(self.directory) || "
-                "!(self.localDirectory + '/').startsWith(self.directory.endsWith('/') ? self.directory : self.directory + '/')",
-                "what is on each node's own disk cannot lie in the shared directory: name another path, e.g. /local/checkpoints",
+                "!has(self.localDirectory) || !has(self.directory) || !(self.localDirectory + "
+                "'/').startsWith(self.directory.endsWith('/') ? self.directory : self.directory + '/')",
+                "what is on each node's own disk cannot lie in the shared directory: name another path, e.g. "
+                "/local/checkpoints",
                 at=".localDirectory",
             ),
             rule(
@@ -259,8 +263,9 @@ class Checkpoint(ApiModel):
         None,
         min_length=1,
         max_length=1024,
-        description="What holds the checkpoints: an absolute path in the worker container, visible to every worker, or a URL "
-        "that the fsspec of its image can open (s3://bucket/run-7, gs://, az://). Without it a restart begins from scratch.",
+        description="What holds the checkpoints: an absolute path in the worker container, visible to every worker, "
+        "or a URL that the fsspec of its image can open (s3://bucket/run-7, gs://, az://). Without it a restart "
+        "begins from scratch.",
         json_schema_extra=checks(
             rule(
                 f"self.startsWith('/') || {_IS_URL}",
@@ -272,27 +277,30 @@ class Checkpoint(ApiModel):
         None,
         min_length=1,
         max_length=1024,
-        description="Absolute path in the worker container, on each node's own disk, where the trainer saves more often than to "
-        "directory, or keeps copies. What is newer there is gone on from only where every worker of the next start is on its node and "
-        "holds its whole share of that save; it is lost with any of them. The trainer finds it in MUSTER_LOCAL_CHECKPOINT_DIRECTORY.",
+        description="Absolute path in the worker container, on each node's own disk, where the trainer saves more "
+        "often than to directory, or keeps copies. What is newer there is gone on from only where every worker of "
+        "the next start is on its node and holds its whole share of that save; it is lost with any of them. The "
+        "trainer finds it in MUSTER_LOCAL_CHECKPOINT_DIRECTORY.",
         json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /local/checkpoints")),
     )
     pattern: str | None = Field(
         None,
         min_length=1,
         max_length=256,
-        description="What a checkpoint is called, for programs whose saves are of none of the formats in docs/reference/checkpoints.md: "
-        "state-{step}.npz where each is a file, run_{step}/DONE where each is a directory into which DONE is written last. Nothing else "
-        "in directory and localDirectory counts then.",
+        description="What a checkpoint is called, for programs whose saves are of none of the formats in "
+        "docs/reference/checkpoints.md: state-{step}.npz where each is a file, run_{step}/DONE where each is a "
+        "directory into which DONE is written last. Nothing else in directory and localDirectory counts then.",
         json_schema_extra=checks(
             rule(
-                "self.matches('^[^/{}[:cntrl:]]*[{]step[}][^/{}[:cntrl:]]*(/[^/{}[:cntrl:]]+)?$') && !self.matches('/[.][.]?$')",
-                "write {step} where the number stands, after a slash what is written last into a directory, and no line end: "
-                "state-{step}.npz, run_{step}/DONE",
+                "self.matches('^[^/{}[:cntrl:]]*[{]step[}][^/{}[:cntrl:]]*(/[^/{}[:cntrl:]]+)?$') && "
+                "!self.matches('/[.][.]?$')",
+                "write {step} where the number stands, after a slash what is written last into a directory, and no "
+                "line end: state-{step}.npz, run_{step}/DONE",
             ),
             rule(
                 "!self.matches('^([.]|([^/]*[._-])?(?i:tmp|temp|unfinished)([._/-]|[{]step[}](/|$)|$))')",
-                "what begins with a dot or has tmp, temp or unfinished in its name is taken for a save under way: call checkpoints otherwise",
+                "what begins with a dot or has tmp, temp or unfinished in its name is taken for a save under way: "
+                "call checkpoints otherwise",
             ),
         ),
     )
@@ -300,23 +308,24 @@ class Checkpoint(ApiModel):
         None,
         min_length=1,
         max_length=32,
-        description="Words that end the command whenever a start goes on from a checkpoint, for programs that do not read "
-        "MUSTER_RESUME_PATH: [--resume_from_checkpoint, $(MUSTER_RESUME_PATH)]. References are resolved as in the command. A start "
-        "from scratch goes without them.",
+        description="Words that end the command whenever a start goes on from a checkpoint, for programs that do not "
+        "read MUSTER_RESUME_PATH: [--resume_from_checkpoint, $(MUSTER_RESUME_PATH)]. References are resolved as in "
+        "the command. A start from scratch goes without them.",
     )
     resume_preset: ResumePreset | None = Field(
         None,
-        description="How the program is told to go on from exactly the checkpoint that Muster has chosen; docs/reference/resuming.md "
-        "says what each adds to the command. Left out: Auto, which adds something only where the checkpoint and the command both are "
-        "certainly of one framework; with a resumeArgument nothing. May change while the job exists, and counts from the next start on.",
+        description="How the program is told to go on from exactly the checkpoint that Muster has chosen; "
+        "docs/reference/resuming.md says what each adds to the command. Left out: Auto, which adds something only "
+        "where the checkpoint and the command both are certainly of one framework; with a resumeArgument nothing. "
+        "May change while the job exists, and counts from the next start on.",
     )
     resume_from: int | str | None = Field(
         None,
-        description="Go on from here and not from the newest complete checkpoint, once: a step, the absolute path or the URL of a "
-        "checkpoint, Scratch, or another job of the namespace: job/base (its newest complete one) or job/base@5000, whose directory "
-        "this job's workers have to see, too: mounted at the same path, or by its URL. Checkpoints beyond it that are there already do "
-        "not count any more. May be set or "
-        "changed while the job is stalled or suspended.",
+        description="Go on from here and not from the newest complete checkpoint, once: a step, the absolute path or "
+        "the URL of a checkpoint, Scratch, or another job of the namespace: job/base (its newest complete one) or "
+        "job/base@5000, whose directory this job's workers have to see, too: mounted at the same path, or by its "
+        "URL. Checkpoints beyond it that are there already do not count any more. May be set or changed while the "
+        "job is stalled or suspended.",
         json_schema_extra={
             "x-kubernetes-int-or-string": True,
             "maxLength": 1024,
@@ -325,16 +334,17 @@ class Checkpoint(ApiModel):
                     "type(self) == int ? self >= 0 : "
                     f"(self == 'Scratch' || self.matches('^[0-9]{{1,18}}$') || self.startsWith('/') || {_IS_URL} || "
                     "self.matches('^job/[a-z][-a-z0-9]{0,39}(@[0-9]{1,18})?$'))",
-                    "write a step, e.g. 5000, the absolute path or the URL of a checkpoint, another job, e.g. job/base@5000, or Scratch",
+                    "write a step, e.g. 5000, the absolute path or the URL of a checkpoint, another job, e.g. "
+                    "job/base@5000, or Scratch",
                 )
             ),
         },
     )
     move_incomplete: bool = Field(
         False,
-        description="Before each start that goes on from a checkpoint in the directory, what lies beside it with a higher step and is no "
-        "complete checkpoint of this training is moved into .muster-incomplete there, while no rank is alive: for trainers that look for "
-        "their newest checkpoint themselves. Nothing is ever deleted.",
+        description="Before each start that goes on from a checkpoint in the directory, what lies beside it with a "
+        "higher step and is no complete checkpoint of this training is moved into .muster-incomplete there, while no "
+        "rank is alive: for trainers that look for their newest checkpoint themselves. Nothing is ever deleted.",
     )
     save_timeout_seconds: int = Field(
         300,
@@ -376,8 +386,9 @@ class Progress(ApiModel):
 
     preset: ProgressPreset | None = Field(
         None,
-        description="Whose lines of output tell steps, where the trainer does not write to the file in MUSTER_PROGRESS; "
-        "docs/reference/progress.md has them. Left out: Auto, any whose lines nobody else prints; with a stepPattern none.",
+        description="Whose lines of output tell steps, where the trainer does not write to the file in "
+        "MUSTER_PROGRESS; docs/reference/progress.md has them. Left out: Auto, any whose lines nobody else prints; "
+        "with a stepPattern none.",
     )
     step_pattern: str | None = Field(
         None,
@@ -393,15 +404,15 @@ class Progress(ApiModel):
         None,
         ge=1,
         le=86400,
-        description="No finished step for this long, after the first one, is a hang: the ranks are restarted. Longer than "
-        "evaluations and saves take, and than printed steps lie apart.",
+        description="No finished step for this long, after the first one, is a hang: the ranks are restarted. Longer "
+        "than evaluations and saves take, and than printed steps lie apart.",
     )
     start_timeout_seconds: int | None = Field(
         None,
         ge=1,
         le=86400,
-        description="No first step this long after the ranks were started is a hang: the ranks are restarted. Longer than it "
-        "takes until the first one is printed, where steps are printed.",
+        description="No first step this long after the ranks were started is a hang: the ranks are restarted. Longer "
+        "than it takes until the first one is printed, where steps are printed.",
     )
 
 
@@ -419,8 +430,8 @@ class Recovery(ApiModel):
         50,
         ge=0,
         le=100,
-        description="Restarts within 24 hours after failures of nodes and infrastructure; a new complete checkpoint beyond "
-        "the failing step refills it. May change while the job exists.",
+        description="Restarts within 24 hours after failures of nodes and infrastructure; a new complete checkpoint "
+        "beyond the failing step refills it. May change while the job exists.",
     )
     unreachable_timeout_seconds: int = Field(
         20,
@@ -433,10 +444,10 @@ class Recovery(ApiModel):
         None,
         ge=60,
         le=604800,
-        description="A lost worker of which nothing proves that its ranks have ended, and which nothing shared can tell "
-        "to end them (no checkpoint.directory, one in a store, or mode Plain), is replaced after this long all the same. Default: 300 "
-        "in mode Managed; in mode Plain Muster waits for proof, or for `kubectl muster lost NODE`. May change while the "
-        "job exists.",
+        description="A lost worker of which nothing proves that its ranks have ended, and which nothing shared can "
+        "tell to end them (no checkpoint.directory, one in a store, or mode Plain), is replaced after this long all "
+        "the same. Default: 300 in mode Managed; in mode Plain Muster waits for proof, or for `kubectl muster lost "
+        "NODE`. May change while the job exists.",
     )
 
 
@@ -465,7 +476,8 @@ class TrainingJobSpec(ApiModel):
                 at=".launch.workerContainer",
             ),
             rule(
-                "!has(self.placement) || !has(self.placement.segmentSize) || self.nodes % self.placement.segmentSize == 0",
+                "!has(self.placement) || !has(self.placement.segmentSize) || self.nodes % self.placement.segmentSize "
+                "== 0",
                 "does not divide spec.nodes: choose a size of which nodes is a multiple",
                 at=".placement.segmentSize",
             ),
@@ -612,7 +624,8 @@ def _newest_of(saves: object) -> object:
 
 
 def _known_of(concerns: object) -> object:
-    """A version that knows more of them may have written the status: people are told of others by it, not by this one."""
+    """A version that knows more of them may have written the status: people are told of others by it, not by this
+    one."""
     if not isinstance(concerns, list):
         return concerns
     known = set(CheckpointTrouble)
@@ -694,7 +707,8 @@ class Waiting(ApiModel):
 
     @property
     def counts_nodes(self) -> bool:
-        """Whether `fleet`, `suitable` and `free` were counted: not for a job that only a limit or a quota keeps waiting."""
+        """Whether `fleet`, `suitable` and `free` were counted: not for a job that only a limit or a quota keeps
+        waiting."""
         return self.fleet > 0
 
 

@@ -1,7 +1,8 @@
-"""`kubectl muster bundle`: everything for the report of a defect in one archive, with nothing in it that must not leave.
+"""`kubectl muster bundle`: everything for the report of a defect in one archive, with nothing in it that must not
+leave.
 
-Secrets and ConfigMaps are never asked for. What may not be read, or is too much, is left out, and the archive says so: it is of
-use all the same. What is kept is bounded, whatever a cluster holds.
+Secrets and ConfigMaps are never asked for. What may not be read, or is too much, is left out, and the archive says so:
+it is of use all the same. What is kept is bounded, whatever a cluster holds.
 """
 
 import asyncio
@@ -68,8 +69,10 @@ NEVER = (
 _HOW_TO_REPORT = (
     "## What was read wrong",
     "",
-    f"{FOLDER}/ has kernel lines, marks of nodes, the manifest, last lines of ranks and printed lines as files of tests/data/reports, with other",
-    "names and addresses. Keep the cases that were read wrong, fill in meaning and right, and send the file: docs/reporting.md says how.",
+    f"{FOLDER}/ has kernel lines, marks of nodes, the manifest, last lines of ranks and printed lines as files of "
+    "tests/data/reports, with other",
+    "names and addresses. Keep the cases that were read wrong, fill in meaning and right, and send the file: "
+    "docs/reporting.md says how.",
     "A checkpoint directory's names and sizes: kubectl exec POD -- python3 /muster/run.pyz --tree DIRECTORY",
     "",
 )
@@ -344,7 +347,8 @@ def _readme(packed: Mapping[str, bytes], found: Collected, now: datetime, sessio
         "",
         f"{now:%Y-%m-%d %H:%M:%S} UTC, namespace {session.namespace}, kubectl muster {_version()}.",
         "",
-        "Look through it before you send it: what looks like a secret was taken out, but a program can print what looks like nothing.",
+        "Look through it before you send it: what looks like a secret was taken out, but a program can print what "
+        "looks like nothing.",
         "",
         *_HOW_TO_REPORT,
         "## In it",

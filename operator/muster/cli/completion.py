@@ -1,9 +1,10 @@
 """Completion in shells: `kubectl muster completion SHELL`, and the program that kubectl's own completion asks.
 
-kubectl completes `kubectl muster ...` by the executable `kubectl_complete-muster`, which is this one with `__complete` before the words: lines of
-value, tab and description, at the end a colon and what kubectl should do besides (4: offer no files). The scripts for `kubectl-muster`
-itself ask the same. What is offered comes from the parser, and names of jobs and nodes from the cluster; whatever goes wrong, nothing is
-offered, and nothing is said into the middle of a line that somebody types.
+kubectl completes `kubectl muster ...` by the executable `kubectl_complete-muster`, which is this one with `__complete`
+before the words: lines of value, tab and description, at the end a colon and what kubectl should do besides (4: offer
+no files). The scripts for `kubectl-muster` itself ask the same. What is offered comes from the parser, and names of
+jobs and nodes from the cluster; whatever goes wrong, nothing is offered, and nothing is said into the middle of a line
+that somebody types.
 """
 
 import asyncio

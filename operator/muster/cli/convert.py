@@ -1,4 +1,5 @@
-"""`kubectl muster convert`: jobs of other systems as TrainingJobs, on stdout, and what became of their fields, on stderr.
+"""`kubectl muster convert`: jobs of other systems as TrainingJobs, on stdout, and what became of their fields, on
+stderr.
 
 Documents of other kinds are printed as they were written, comments included. It asks no cluster.
 """
@@ -46,8 +47,8 @@ class Document:
 def command(files: FilesArgument) -> None:
     """Make TrainingJobs of PyTorchJobs, TrainJobs and JobSets, on stdout.
 
-    Other documents pass as they are; give the (Cluster)TrainingRuntimes of TrainJobs with them. What became of each field is told
-    on stderr. Exit code 2: not all could be converted; the others are printed.
+    Other documents pass as they are; give the (Cluster)TrainingRuntimes of TrainJobs with them. What became of each
+    field is told on stderr. Exit code 2: not all could be converted; the others are printed.
     """
     try:
         documents = [each for file in files for each in _documents(file)]

@@ -1,7 +1,7 @@
 """`kubectl muster cordon` and `release`: a human's word about nodes, written to NodeHealth for the operator to act on.
 
-Everything is checked before anything is written. One server-side apply for each node, with a field manager of people's own,
-makes the NodeHealth where there is none and touches nothing but `spec.override`.
+Everything is checked before anything is written. One server-side apply for each node, with a field manager of people's
+own, makes the NodeHealth where there is none and touches nothing but `spec.override`.
 """
 
 import difflib
@@ -281,8 +281,8 @@ def ask(error: Forbidden) -> str:
     if isinstance(error, Denied):
         return one_line(error.message)
     return (
-        f"{one_line(error.message)}: ask for ClusterRole {FLEET_EDIT_ROLE} (a ClusterRoleBinding), which has every right "
-        "that this command needs"
+        f"{one_line(error.message)}: ask for ClusterRole {FLEET_EDIT_ROLE} (a ClusterRoleBinding), which has every "
+        "right that this command needs"
     )
 
 

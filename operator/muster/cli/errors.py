@@ -46,5 +46,8 @@ def _who_may(error: errors.Forbidden) -> str:
     details = error.details
     own = details.get("group") == "muster.dev" and details.get("kind") != "fleetpolicies"
     if own and "at the cluster scope" not in error.message:
-        return f"ask for ClusterRole {VIEW_ROLE} in this namespace (the cluster's roles view, edit and admin have it), or give another one with -n"
+        return (
+            f"ask for ClusterRole {VIEW_ROLE} in this namespace (the cluster's roles view, edit and admin have it), "
+            "or give another one with -n"
+        )
     return f"ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding), which has every right that this command needs"

@@ -1,4 +1,5 @@
-"""`kubectl muster report --experiment NAME`: what the jobs of one namespace took that share the label muster.dev/experiment."""
+"""`kubectl muster report --experiment NAME`: what the jobs of one namespace took that share the label
+muster.dev/experiment."""
 
 import re
 from typing import TYPE_CHECKING

@@ -86,8 +86,8 @@ def page(it: FleetReport) -> str:
 def _bar(it: FleetReport) -> str:
     """All buckets side by side; the table below says the same."""
     spans = "".join(
-        f'<span style="flex:{each.gpu_seconds};background:{_COLOURS.get(each.bucket, _OTHER)}" title="{_text(each.bucket)} '
-        f'{_text(share(each.share))}"></span>'
+        f'<span style="flex:{each.gpu_seconds};background:{_COLOURS.get(each.bucket, _OTHER)}" '
+        f'title="{_text(each.bucket)} {_text(share(each.share))}"></span>'
         for each in it.buckets
         if each.gpu_seconds
     )

@@ -1,4 +1,5 @@
-"""`kubectl muster logs JOB --follow`: what workers print from now on, also in the pods that take the place of lost ones."""
+"""`kubectl muster logs JOB --follow`: what workers print from now on, also in the pods that take the place of lost
+ones."""
 
 import asyncio
 import contextlib

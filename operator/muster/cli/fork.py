@@ -1,4 +1,5 @@
-"""`kubectl muster fork`: a new job that begins from a checkpoint of another one, and saves to a directory of its own."""
+"""`kubectl muster fork`: a new job that begins from a checkpoint of another one, and saves to a directory of its
+own."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -67,8 +68,8 @@ def command(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="What is different, as often as needed: a variable (LR=0.1), an option of the command (--lr=0.1), or a field of the job "
-            "(spec.nodes=4; its value is YAML).",
+            help="What is different, as often as needed: a variable (LR=0.1), an option of the command (--lr=0.1), "
+            "or a field of the job (spec.nodes=4; its value is YAML).",
         ),
     ] = None,
     directory: Annotated[

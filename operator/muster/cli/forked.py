@@ -1,7 +1,8 @@
-"""What becomes of a job that is forked: a new one that begins from its checkpoint, and saves to a directory of its own. Pure.
+"""What becomes of a job that is forked: a new one that begins from its checkpoint, and saves to a directory of its own.
+Pure.
 
-The two never share a directory: wherever the worker container names the job's, it names the new one's afterwards. Where it
-names it nowhere, nobody can see where the program saves, and a person has to say that it has been seen to.
+The two never share a directory: wherever the worker container names the job's, it names the new one's afterwards. Where
+it names it nowhere, nobody can see where the program saves, and a person has to say that it has been seen to.
 """
 
 import copy
@@ -102,8 +103,9 @@ def forked(
     text = _text(container)
     if not directory and _OWN not in text and not _naming(new).search(text):
         raise CliError(
-            f"nothing in the command, args or env of container {container.get('name')} names {old}, so that the new job may save into the "
-            f"directory of {job.metadata.name}. Let its program save elsewhere (--set, see --help), and say where: --directory {new}"
+            f"nothing in the command, args or env of container {container.get('name')} names {old}, so that the new "
+            f"job may save into the directory of {job.metadata.name}. Let its program save elsewhere (--set, see "
+            f"--help), and say where: --directory {new}"
         )
     _note(job, container, old, mounts, made)
     _judge(manifest)
@@ -115,8 +117,8 @@ def _may_be_forked(job: TrainingJob, from_step: int | None) -> str:
     name, checkpoint, seen = job.metadata.name, job.spec.checkpoint, job.status.checkpoint
     if job.spec.launch.mode is LaunchMode.PLAIN or checkpoint.directory is None:
         raise CliError(
-            f"job {name} has no spec.checkpoint.directory, so nobody knows of its checkpoints: make the new job by hand, and set "
-            "spec.checkpoint.resumeFrom to the path of one"
+            f"job {name} has no spec.checkpoint.directory, so nobody knows of its checkpoints: make the new job by "
+            "hand, and set spec.checkpoint.resumeFrom to the path of one"
         )
     if seen is None:
         raise CliError(f"job {name} has no complete checkpoint yet: kubectl muster status {name} says why")
@@ -144,7 +146,8 @@ def _mounts(job: TrainingJob, directory: str) -> list[Mapping[str, Any]]:
 
 
 def _beside(old: str, name: str, mounts: Sequence[Mapping[str, Any]]) -> str:
-    """A directory of the new job's own on the same volume, or in the same bucket; within the job's only where that is all of it."""
+    """A directory of the new job's own on the same volume, or in the same bucket; within the job's only where that is
+    all of it."""
     root = posixpath.normpath(str(mounts[0]["mountPath"])) if mounts else ""
     if old in (root, above(old)):
         return posixpath.join(old, "forks", name)
@@ -180,7 +183,8 @@ def _worker(manifest: Mapping[str, Any], job: TrainingJob) -> dict[str, Any]:
 
 
 def _moved(container: dict[str, Any], old: str, new: str) -> Iterator[str]:
-    """Write the new directory wherever the container's command, arguments and variables name the old one; tells where."""
+    """Write the new directory wherever the container's command, arguments and variables name the old one; tells
+    where."""
     there = _naming(old)
     for part in ("command", "args"):
         words = container.get(part) or []
@@ -251,7 +255,8 @@ def _set(manifest: dict[str, Any], container: dict[str, Any], text: str, made: M
         _set_variable(container, key, value, text)
     else:
         raise CliError(
-            f"--set {text}: {key} is no variable (NAME), no option of the command (--name) and no field (spec. or metadata.)"
+            f"--set {text}: {key} is no variable (NAME), no option of the command (--name) and no field (spec. or "
+            "metadata.)"
         )
     made.changed.append(f"{text} (--set)")
 
@@ -267,8 +272,8 @@ def _set_option(container: dict[str, Any], key: str, value: str, text: str) -> N
     command = command_of(container)
     if is_shell_line(command):
         raise CliError(
-            f"--set {text}: {command[0]} runs a line of its own, which is not looked into: set the whole line by its field, "
-            "spec.template.spec.containers[N].command[M] or args[M]"
+            f"--set {text}: {command[0]} runs a line of its own, which is not looked into: set the whole line by its "
+            "field, spec.template.spec.containers[N].command[M] or args[M]"
         )
     for part in ("args", "command"):
         words = container.get(part) or []
@@ -343,7 +348,8 @@ def _note(
             made.check.append(f"{path} lies in the directory of {job.metadata.name} and was left as it is")
     if is_url(made.directory) and above(made.directory) not in (above(old), old):
         made.check.append(
-            f"the worker container has to be able to list, read and write below {made.directory}, by its fsspec and its credentials"
+            f"the worker container has to be able to list, read and write below {made.directory}, by its fsspec and "
+            "its credentials"
         )
     if not is_url(old):
         if not _note_volume(job, old, mounts, made):
@@ -351,8 +357,8 @@ def _note(
     elif not is_url(made.directory):
         made.check.append(f"{made.directory} is not in the store of {old}: it has to be shared by all workers")
     made.check.append(
-        f"{job.metadata.name} has to keep that checkpoint, and has to be there, until the new job has begun; what it deletes of its "
-        "own old ones is gone"
+        f"{job.metadata.name} has to keep that checkpoint, and has to be there, until the new job has begun; what it "
+        "deletes of its own old ones is gone"
     )
 
 
@@ -372,15 +378,17 @@ def _note_volume(job: TrainingJob, old: str, mounts: Sequence[Mapping[str, Any]]
     kind = next((kind for kind in _FORGETFUL if kind in volume), "")
     if kind:
         raise CliError(
-            f"the checkpoints of {job.metadata.name} lie in volume {volume['name']}, an {kind}, which is gone with each pod and is not "
-            "seen by another job: copy the checkpoint to a shared volume, and set spec.checkpoint.resumeFrom to its path in a new job"
+            f"the checkpoints of {job.metadata.name} lie in volume {volume['name']}, an {kind}, which is gone with "
+            "each pod and is not seen by another job: copy the checkpoint to a shared volume, and set "
+            "spec.checkpoint.resumeFrom to its path in a new job"
         )
     if not is_url(made.directory) and not _holds(str(mounts[0]["mountPath"]), made.directory):
         made.check.append(f"{made.directory} is not on the volume of {old}: it has to be shared by all workers")
     claim = volume.get("persistentVolumeClaim")
     if isinstance(claim, dict) and not job.status.completion:
         made.check.append(
-            f"claim {claim.get('claimName')} is mounted by both: while {job.metadata.name} runs it has to be ReadWriteMany"
+            f"claim {claim.get('claimName')} is mounted by both: while {job.metadata.name} runs it has to be "
+            "ReadWriteMany"
         )
     return True
 

@@ -1,4 +1,5 @@
-"""`kubectl muster report JOB --incident [N]`: one failure in full: what was seen and when, what was decided, and why."""
+"""`kubectl muster report JOB --incident [N]`: one failure in full: what was seen and when, what was decided, and
+why."""
 
 import asyncio
 

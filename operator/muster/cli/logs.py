@@ -1,4 +1,5 @@
-"""`kubectl muster logs JOB`: what workers have printed, through the API server; and what is left where a pod is gone."""
+"""`kubectl muster logs JOB`: what workers have printed, through the API server; and what is left where a pod is
+gone."""
 
 import asyncio
 from collections.abc import Sequence

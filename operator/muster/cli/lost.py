@@ -1,8 +1,8 @@
 """`kubectl muster lost`: a human's word that machines are dead, written to NodeHealth for the operator to act on.
 
 Where nothing shared can tell a launcher to end its ranks, Muster waits for proof that they have ended before it starts
-others. Somebody who has pulled the plug is proof. The word is checked against what the cluster sees, what follows is said
-before it is given, and nothing is written without a yes.
+others. Somebody who has pulled the plug is proof. The word is checked against what the cluster sees, what follows is
+said before it is given, and nothing is written without a yes.
 """
 
 import asyncio
@@ -92,8 +92,8 @@ async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool)
     alive = [name for name in names if name in nodes and nodes[name].ready]
     if alive:
         raise CliError(
-            f"{', '.join(alive)}: Ready, so the kubelet there was alive a moment ago, and so may be the ranks. Power the machine "
-            "off first, and wait until Kubernetes sees it (40 s or more). Nothing was changed"
+            f"{', '.join(alive)}: Ready, so the kubelet there was alive a moment ago, and so may be the ranks. Power "
+            "the machine off first, and wait until Kubernetes sees it (40 s or more). Nothing was changed"
         )
     by, servers_time = await who_am_i(session)
     account = await account_of(session, nodes.values())
@@ -168,8 +168,8 @@ async def _found(session: Session, names: Sequence[str]) -> "tuple[dict[str, Nod
         named = await naming(session.client)
     except Forbidden as error:
         raise CliError(
-            f"{no_such_nodes(missing, nodes)}. Whether a job still names it may not be read: ClusterRole muster-fleet-view "
-            "has the rights"
+            f"{no_such_nodes(missing, nodes)}. Whether a job still names it may not be read: ClusterRole "
+            "muster-fleet-view has the rights"
         ) from error
     unknown = [name for name in missing if name not in named]
     if unknown:
@@ -189,8 +189,9 @@ async def _renewals(session: Session, names: Sequence[str]) -> tuple[dict[str, s
             continue
         except Forbidden:
             return found, [
-                "heartbeats may not be read (leases in kube-node-lease), so a sign of life is told by the clocks of the "
-                "nodes: a kubelet whose clock is ahead makes this word count for nothing. ClusterRole muster-fleet-edit has the right"
+                "heartbeats may not be read (leases in kube-node-lease), so a sign of life is told by the clocks of "
+                "the nodes: a kubelet whose clock is ahead makes this word count for nothing. ClusterRole "
+                "muster-fleet-edit has the right"
             ]
     return found, []
 

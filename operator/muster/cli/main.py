@@ -1,6 +1,7 @@
 """The executable `kubectl-muster`, which kubectl runs as `kubectl muster`: its commands and how it ends.
 
-Exit codes: 0 done, 1 failed (one line on stderr says why and what to do), 2 usage, or a document that cannot be converted.
+Exit codes: 0 done, 1 failed (one line on stderr says why and what to do), 2 usage, or a document that cannot be
+converted.
 """
 
 import importlib

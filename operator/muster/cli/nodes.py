@@ -1,4 +1,5 @@
-"""`kubectl muster nodes`: the tree of the fleet, what of it is free, used and excluded, and what is known against nodes.
+"""`kubectl muster nodes`: the tree of the fleet, what of it is free, used and excluded, and what is known against
+nodes.
 
 With the name of a node it shows the life of that node (`muster.cli.node`).
 """
@@ -121,7 +122,10 @@ def _no_such_domain(path: Path, paths: Sequence[str]) -> str:
     if near:
         return f"the fleet has no domain {missing}: did you mean {' or '.join(near[:3])}?"
     if not paths:
-        return f"the fleet has no domain {missing}, nor any other: no node has a label of the levels in FleetPolicy default"
+        return (
+            f"the fleet has no domain {missing}, nor any other: no node has a label of the levels in FleetPolicy "
+            "default"
+        )
     return f"the fleet has no domain {missing}: kubectl muster nodes lists them, e.g. {paths[0]}"
 
 

@@ -79,7 +79,8 @@ async def all_nodes(client: Client) -> list[NodeView]:
 
 
 async def naming(client: Client) -> dict[str, list[str]]:
-    """Nodes that are named by the record of a job that has not ended, members and unfenced workers alike, or by its pods -> the jobs.
+    """Nodes that are named by the record of a job that has not ended, members and unfenced workers alike, or by its
+    pods -> the jobs.
 
     A node need not be there for that: jobs wait for proof of what was on one that is gone.
 
@@ -211,7 +212,8 @@ def fleet_of(seen: Seen) -> Fleet:
 def heartbeat_ages(leases: Iterable[NodeLease]) -> dict[str, float]:
     """Seconds by which each node's heartbeat is older than the newest one: the clock of this machine does not matter.
 
-    The operator measures with its own clock when a heartbeat changes; from one look only the kubelets' clocks are known.
+    The operator measures with its own clock when a heartbeat changes; from one look only the kubelets' clocks are
+    known.
     """
     times = {lease.node: moment for lease in leases if (moment := lease.moment) is not None}
     newest = max(times.values(), default=None)

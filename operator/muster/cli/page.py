@@ -112,8 +112,8 @@ def command(
 
 
 _LOG_IN = (
-    "paste a token there: that of your kubeconfig, or what kubectl create token NAME --namespace NAMESPACE --duration 1h "
-    "prints for a ServiceAccount that may see what you want to see"
+    "paste a token there: that of your kubeconfig, or what kubectl create token NAME --namespace NAMESPACE "
+    "--duration 1h prints for a ServiceAccount that may see what you want to see"
 )
 
 

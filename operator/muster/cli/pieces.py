@@ -1,7 +1,9 @@
-"""What a bundle has of the sorts in tests/data/reports, in the form of a file there, with the right value left empty. Pure.
+"""What a bundle has of the sorts in tests/data/reports, in the form of a file there, with the right value left empty.
+Pure.
 
-A line, a mark or a manifest that was read wrong is a test once it lies there. What a bundle holds is told by names of its cluster: here
-each identifier becomes another one, the same in every piece, so that a piece can be published once its right value is filled in.
+A line, a mark or a manifest that was read wrong is a test once it lies there. What a bundle holds is told by names of
+its cluster: here each identifier becomes another one, the same in every piece, so that a piece can be published once
+its right value is filled in.
 """
 
 import re

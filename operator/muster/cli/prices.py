@@ -50,7 +50,8 @@ async def prices_for(session: "Session", price: float | None) -> Prices:
 
 
 def prices_by(policy: FleetPolicySpec | None, price: float | None) -> Prices:
-    """The price that a person has written, else those of the FleetPolicy; none where it says nothing, or may not be read."""
+    """The price that a person has written, else those of the FleetPolicy; none where it says nothing, or may not be
+    read."""
     if price is not None:
         return Prices(price)
     return NO_PRICES if policy is None else listed(policy.prices)

@@ -1,7 +1,8 @@
 """Which pods' logs answer a question about a job, and which of their lines: pure.
 
-A pod outlives an attempt: ranks that restart in place go on printing to the same log. The launcher says there when an attempt
-begins, and by that the log is cut. Which pod ran an attempt that is over the record does not keep; that line tells it, too.
+A pod outlives an attempt: ranks that restart in place go on printing to the same log. The launcher says there when an
+attempt begins, and by that the log is cut. Which pod ran an attempt that is over the record does not keep; that line
+tells it, too.
 """
 
 import re

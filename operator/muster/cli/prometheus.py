@@ -1,4 +1,5 @@
-"""Asks a Prometheus what the accelerators of a job's nodes have used: by recording rules that Muster ships (manifests/components/monitoring)."""
+"""Asks a Prometheus what the accelerators of a job's nodes have used: by recording rules that Muster ships
+(manifests/components/monitoring)."""
 
 import json
 import math
@@ -83,11 +84,15 @@ def _host(url: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The reason why a request got no answer. Messages of other errors than the system's may quote an address with its password."""
+    """The reason why a request got no answer. Messages of other errors than the system's may quote an address with its
+    password."""
     if isinstance(error, OSError) and str(error):
         return str(error)
     if isinstance(error, ValueError):
-        return f"the address, its user or its password cannot be sent, or the address that it redirects to ({type(error).__name__})"
+        return (
+            "the address, its user or its password cannot be sent, or the address that it redirects to "
+            f"({type(error).__name__})"
+        )
     return type(error).__name__
 
 

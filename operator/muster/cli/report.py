@@ -107,7 +107,10 @@ def command(
         typer.Option(
             "--experiment",
             metavar="NAME",
-            help="The namespace's jobs with the label muster.dev/experiment=NAME together, those that have ended included.",
+            help=(
+                "The namespace's jobs with the label muster.dev/experiment=NAME together, those that have ended "
+                "included."
+            ),
         ),
     ] = None,
     since: Annotated[
@@ -131,7 +134,9 @@ def command(
         typer.Option(
             "--prometheus",
             metavar="URL",
-            help="Of a job: take the energy of its nodes' accelerators from this Prometheus, e.g. http://127.0.0.1:9090.",
+            help=(
+                "Of a job: take the energy of its nodes' accelerators from this Prometheus, e.g. http://127.0.0.1:9090."
+            ),
         ),
     ] = None,
     kubeconfig: KubeconfigOption = None,
@@ -211,7 +216,8 @@ async def find(session: Session, name: str, price: float | None = None, promethe
         prometheus: the address of one to take the energy from; None: launchers' figures count.
 
     Raises:
-        CliError: there is no such job, it does not fit the model, nothing was counted of it yet, or Prometheus does not answer.
+        CliError: there is no such job, it does not fit the model, nothing was counted of it yet, or Prometheus does not
+            answer.
         ApiError: the API server did not answer as it should.
     """
     job = await job_of(session, name)
@@ -223,8 +229,8 @@ async def find(session: Session, name: str, price: float | None = None, promethe
         )
     if goodput is None or not goodput.wall_seconds:
         raise CliError(
-            f"of job {session.namespace}/{name} nothing has been counted yet: it is new, or its operator is of an older "
-            f"version; kubectl muster status {name} says what it waits for"
+            f"of job {session.namespace}/{name} nothing has been counted yet: it is new, or its operator is of an "
+            f"older version; kubectl muster status {name} says what it waits for"
         )
     metered = None
     if prometheus is not None:

@@ -98,7 +98,8 @@ class Session:
     user: str = ""
 
     def now(self) -> datetime:
-        """The time by the cluster's clock once the API server has answered; by this machine's where the two agree, or it has not told."""
+        """The time by the cluster's clock once the API server has answered; by this machine's where the two agree, or
+        it has not told."""
         return clock.now(self.client.answers.server_time())
 
 
@@ -122,7 +123,8 @@ def run_with_ages(
     find: Callable[[Session], Awaitable[Found]],
     render: Callable[[Console, Found, datetime], None],
 ) -> None:
-    """Find something out and print it with how long ago things were: by the cluster's clock, which wrote when they were.
+    """Find something out and print it with how long ago things were: by the cluster's clock, which wrote when they
+    were.
 
     Args:
         find: asks the API server.

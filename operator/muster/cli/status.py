@@ -1,4 +1,5 @@
-"""`kubectl muster status JOB`: where a job stands, on one screen; with `--burn-in`, how its nodes did in their burn-in."""
+"""`kubectl muster status JOB`: where a job stands, on one screen; with `--burn-in`, how its nodes did in their
+burn-in."""
 
 import asyncio
 from datetime import datetime
@@ -51,7 +52,8 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show on one screen where a job stands: why it waits or does not train, speed, checkpoint, nodes, what comes, Events."""
+    """Show on one screen where a job stands: why it waits or does not train, speed, checkpoint, nodes, what comes,
+    Events."""
     name, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
     if burn_in:

@@ -1,6 +1,7 @@
 """`kubectl muster top`: all jobs at a glance, live on a terminal, once into a pipe.
 
-Each look is one list of TrainingJobs. Keys are read without waiting for a line; whatever ends it, the terminal is as it was.
+Each look is one list of TrainingJobs. Keys are read without waiting for a line; whatever ends it, the terminal is as it
+was.
 """
 
 import asyncio
@@ -186,7 +187,8 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
     columns = [name for name in _COLUMNS if not (narrow and name in _NOT_IF_NARROW)]
     told = [_cells(row, now, several=several) for row in shown]
     rows = [[cells[name] for name in columns] for cells in told]
-    # Laid out here: a table of rich's takes half a second for 500 rows, and folds what would push others off the screen.
+    # Laid out here: a table of rich's takes half a second for 500 rows, and folds what would push others off the
+    # screen.
     sizes = [max(map(cell_len, (name, *each))) for name, *each in zip(columns, *rows, strict=True)]
     room = max(width - sum(sizes) - 2 * len(sizes), LEAST_WHY)
     made = [Text(_line(columns, sizes, columns, "WHY", room), style="bold", no_wrap=True)]

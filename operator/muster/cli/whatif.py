@@ -45,11 +45,12 @@ MAX_FAILURES = 20_000_000
 MIN_LIVES, LEAST_DAYS = 20, 0.01
 # What one failure takes of a core in one of the plans that are compared (make bench-what-if); for a forecast.
 FAILURE_SECONDS = 5e-6
-# Who waits for longer than the first is told how long it will take, and each time that the second has passed, how far it is.
+# Who waits for longer than the first is told how long it will take, and each time that the second has passed, how far
+# it is.
 FORECAST_SECONDS, TOLD_EACH_SECONDS = 20.0, 30.0
 _MODEL = (
-    "Launchers are not played one by one: what recovery takes is taken from the shipped time-outs. A spare is a free node "
-    "that nobody else takes; Muster keeps nothing running on it. Where the defaults come from: docs/what-if.md"
+    "Launchers are not played one by one: what recovery takes is taken from the shipped time-outs. A spare is a free "
+    "node that nobody else takes; Muster keeps nothing running on it. Where the defaults come from: docs/what-if.md"
 )
 
 
@@ -156,8 +157,8 @@ def command(
 
     if checkpoint_minutes * 60 < step_seconds:
         raise typer.BadParameter(
-            f"{checkpoint_minutes:g} min are less than a step takes (--step-seconds {step_seconds:g}), and checkpoints are saved "
-            f"between steps: give {_minutes(step_seconds)} or more, or shorter --step-seconds",
+            f"{checkpoint_minutes:g} min are less than a step takes (--step-seconds {step_seconds:g}), and "
+            f"checkpoints are saved between steps: give {_minutes(step_seconds)} or more, or shorter --step-seconds",
             param_hint="--checkpoint-minutes",
         )
 
@@ -258,8 +259,8 @@ class Waiting:
         seconds = failures * plans * FAILURE_SECONDS
         if seconds >= FORECAST_SECONDS:
             self._say(
-                f"{failures:,.0f} failures in {self.lives:,} lives under {plans} plans: about {_time(seconds)} of a core; "
-                "fewer --lives are quicker"
+                f"{failures:,.0f} failures in {self.lives:,} lives under {plans} plans: about {_time(seconds)} of a "
+                "core; fewer --lives are quicker"
             )
 
     def lived(self, done: int) -> None:
@@ -297,15 +298,17 @@ def _notes(plan: Plan, found: Answer) -> list[str]:
         notes.append(f"a TrainingJob has at most {largest:,} nodes")
     if plan.interval_seconds < plan.save_seconds:
         notes.append(
-            f"--checkpoint-minutes {plan.checkpoint_seconds / 60:g} is less than --save-seconds {plan.save_seconds:g}: more time "
-            f"goes into saving than into training; give --checkpoint-minutes {_minutes(plan.save_seconds)} or more (Young/Daly "
-            f"says {_time(found.young_daly_seconds)}), or a shorter --save-seconds"
+            f"--checkpoint-minutes {plan.checkpoint_seconds / 60:g} is less than --save-seconds "
+            f"{plan.save_seconds:g}: more time goes into saving than into training; give --checkpoint-minutes "
+            f"{_minutes(plan.save_seconds)} or more (Young/Daly says {_time(found.young_daly_seconds)}), or a "
+            "shorter --save-seconds"
         )
     if plan.checkpoint_seconds < plan.durable_seconds:
         notes.append(
-            f"--checkpoint-minutes {plan.checkpoint_seconds / 60:g} is less than --durable-seconds {plan.durable_seconds:g}: a save "
-            f"waits until the one before is complete, so that one comes every {_time(plan.durable_seconds)}; give "
-            f"--checkpoint-minutes {_minutes(plan.durable_seconds)} or more, or a shorter --durable-seconds"
+            f"--checkpoint-minutes {plan.checkpoint_seconds / 60:g} is less than --durable-seconds "
+            f"{plan.durable_seconds:g}: a save waits until the one before is complete, so that one comes every "
+            f"{_time(plan.durable_seconds)}; give --checkpoint-minutes {_minutes(plan.durable_seconds)} or more, or "
+            "a shorter --durable-seconds"
         )
     defaults, budget_exhausted = Recovery(), found.budget_exhausted
     for lives, name, budget, whose in (
@@ -319,9 +322,9 @@ def _notes(plan: Plan, found: Answer) -> list[str]:
     ):
         if lives:
             notes.append(
-                f"in {lives:,} of {found.lives:,} lives the default spec.recovery.{name}, {budget}, would have ended the job, which "
-                f"goes on here: more {whose} within a day, with no complete checkpoint beyond the failing step; save more "
-                f"often, or set it higher"
+                f"in {lives:,} of {found.lives:,} lives the default spec.recovery.{name}, {budget}, would have ended "
+                f"the job, which goes on here: more {whose} within a day, with no complete checkpoint beyond the "
+                "failing step; save more often, or set it higher"
             )
     return notes
 
@@ -383,7 +386,10 @@ def _intervals(found: Answer, plan: Plan) -> list[str]:
     if best.checkpoint_seconds == plan.checkpoint_seconds:
         head = f"checkpoints every {_time(best.checkpoint_seconds)} are the best of those tried ({says})"
     else:
-        head = f"checkpoints every {_time(best.checkpoint_seconds)}, the best of those tried ({says}): {_gain(best, found)}"
+        head = (
+            f"checkpoints every {_time(best.checkpoint_seconds)}, the best of those tried ({says}): "
+            f"{_gain(best, found)}"
+        )
     others = [
         f"{_time(option.checkpoint_seconds)} {_points(option.gain.mean)}"
         for option in found.checkpoints

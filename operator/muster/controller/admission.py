@@ -1,4 +1,5 @@
-"""Whether the admission policies are in force that make records the operator's and bound what a thief of its token can do.
+"""Whether the admission policies are in force that make records the operator's and bound what a thief of its token can
+do.
 
 An API server without them takes every write, so their absence would go unnoticed. Each policy refuses one write of the
 operator itself; a dry run of that write shows whether the policy is there.
@@ -23,7 +24,8 @@ _NAME = "muster-policy-check"
 log = structlog.get_logger()
 _missing = Gauge(
     "muster_admission_policy_missing",
-    "1 where the API server took a write in a dry run that this ValidatingAdmissionPolicy refuses: apply manifests/base.",
+    "1 where the API server took a write in a dry run that this ValidatingAdmissionPolicy refuses: apply "
+    "manifests/base.",
     ["policy"],
 )
 
@@ -69,7 +71,8 @@ class AdmissionCheck:
                 "admission policy missing",
                 policy=policy,
                 message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: whoever may write "
-                f"{'Gangs in a namespace can forge records' if policy == RECORDS else 'with this token is not bounded'}. "
+                f"{'Gangs in a namespace can forge records' if policy == RECORDS else 'with this token is not bounded'}"
+                ". "
                 "Apply manifests/base again.",
             )
 

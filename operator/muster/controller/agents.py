@@ -1,7 +1,7 @@
 """Which nodes' agents are silent, from the Ready condition of their Pods: no heartbeat is written by anybody.
 
-An agent counts that has spoken: in this boot of its node, or before, if it has a Pod there now or was missed already. What nobody has ever said anything
-of stays unknown. While its node is not Ready itself, no agent is to blame.
+An agent counts that has spoken: in this boot of its node, or before, if it has a Pod there now or was missed already.
+What nobody has ever said anything of stays unknown. While its node is not Ready itself, no agent is to blame.
 """
 
 from collections.abc import Callable, Mapping
@@ -156,8 +156,8 @@ class Agents:
 
     def _message(self, name: str) -> str:
         return (
-            "its agent has spoken and is not Ready any more, so that no fault of the node would be seen: "
-            f"kubectl -n {self._namespace} get pods --field-selector spec.nodeName={name} names its Pod, and kubectl logs of "
+            "its agent has spoken and is not Ready any more, so that no fault of the node would be seen: kubectl -n "
+            f"{self._namespace} get pods --field-selector spec.nodeName={name} names its Pod, and kubectl logs of "
             "that says what it does not see"
         )
 
@@ -177,6 +177,7 @@ def _is_missed(node: NodeView, health: NodeHealth, pods: list[AgentPod]) -> bool
 
 
 def _was_missed(health: NodeHealth) -> bool:
-    """Whether the record says that it is silent: that ends when it is Ready, and not when there is nobody left to be so."""
+    """Whether the record says that it is silent: that ends when it is Ready, and not when there is nobody left to be
+    so."""
     said = (finding for finding in health.status.findings if finding.severity is not Severity.INFO)
     return any((finding.source, finding.reason) == (AGENT, AGENT_SILENT) for finding in said)

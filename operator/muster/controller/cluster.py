@@ -67,7 +67,8 @@ UNUSED_SECONDS = 60.0
 # without any of them forgets their sum.
 UNUSED_TOGETHER_SECONDS = 300.0
 UNUSED_FORGOTTEN_SECONDS = 86400.0
-# A tenant may make thousands of ResourceQuotas. Beyond these its own jobs get no nodes, so that it hides none among them.
+# A tenant may make thousands of ResourceQuotas. Beyond these its own jobs get no nodes, so that it hides none among
+# them.
 MAX_QUOTAS, MAX_QUOTA_NAMES = 64, 1024
 # An unbound pod that no record names any more may be bound already: a watch shows that late, but not so late.
 UNBOUND_SECONDS = 60.0
@@ -155,7 +156,8 @@ class Cluster:
         self.job_goes: Callable[[TrainingJob], None] = lambda _: None
         # Called when a node has become free or otherwise changed in a way that placement may care about.
         self.node_freed: Callable[[], None] = lambda: None
-        # Called with namespace and uid of a job that has held nodes for too long without a start, and has let go of them.
+        # Called with namespace and uid of a job that has held nodes for too long without a start, and has let go of
+        # them.
         self.reservation_unused: Callable[[str, str], None] = lambda _namespace, _uid: None
         self._rings = rings
         self._clock = clock
@@ -260,8 +262,8 @@ class Cluster:
         return self.pods.store.by_index((namespace, job_uid))
 
     def gang_of(self, job_uid: str) -> Gang | Undecodable | None:
-        """The job's record; Undecodable when there is one that cannot be read or was not committed: that is not the same
-        as none.
+        """The job's record; Undecodable when there is one that cannot be read or was not committed: that is not the
+        same as none.
         """
         job = self._job_by_uid(job_uid)
         if job is None:
@@ -337,7 +339,8 @@ class Cluster:
         return {namespace: self._count_held(namespace) for namespace in self._uids}
 
     def _count_held(self, namespace: str, besides: TrainingJob | None = None) -> int:
-        """How many nodes the jobs of a namespace hold, all but one; what refused records name leaves no room for more."""
+        """How many nodes the jobs of a namespace hold, all but one; what refused records name leaves no room for
+        more."""
         but = besides.metadata.uid if besides is not None else ""
         held = self._counts.held(namespace, but)
         for name, nodes in self._refused.get(namespace, {}).items():
@@ -359,7 +362,8 @@ class Cluster:
         return memory.claim
 
     def pods_with_unknown_claims(self) -> list[tuple[str, PodView]]:
-        """A pod of each job that holds nodes under a quota and of which this process was told no claim; with the job's uid.
+        """A pod of each job that holds nodes under a quota and of which this process was told no claim; with the job's
+        uid.
 
         A new leader was told none: the trial of the template was its predecessor's.
         """
@@ -465,7 +469,8 @@ class Cluster:
     def _depends_on_heartbeats(
         self, job: TrainingJob, gang: Gang | None, launchers: Mapping[str, LauncherView]
     ) -> bool:
-        """Whether it matters now how old the heartbeats of the job's nodes are: somebody of it is not as he should be."""
+        """Whether it matters now how old the heartbeats of the job's nodes are: somebody of it is not as he should
+        be."""
         if gang is None:
             return False
         if gang.spec.unfenced_workers or not self._lost.keys().isdisjoint(member.node for member in gang.spec.members):
@@ -494,7 +499,8 @@ class Cluster:
         return OtherJob(fork.job, exists=True, directory=found.spec.checkpoint.directory or "")
 
     def sharing(self, job: TrainingJob) -> tuple[str, ...]:
-        """Other jobs that want nodes and save to the same directory; those of other namespaces are not named to this one."""
+        """Other jobs that want nodes and save to the same directory; those of other namespaces are not named to this
+        one."""
         there = self._places.get(place_of(job), set()) - {_key(job)}
         own = (name for namespace, name in there if namespace == job.metadata.namespace)
         others = {ELSEWHERE for namespace, _ in there if namespace != job.metadata.namespace}
@@ -525,8 +531,8 @@ class Cluster:
         return [uid for uid, gang in gangs if isinstance(gang, Gang) and gang.spec.start is None]
 
     def _still_there(self, gang: Gang | None) -> set[str]:
-        """Uids of the unfenced workers' pods that have not ended, whatever has become of their labels and owners: anybody may take
-        these away, and a pod without them runs on.
+        """Uids of the unfenced workers' pods that have not ended, whatever has become of their labels and owners:
+        anybody may take these away, and a pod without them runs on.
         """
         found: set[str] = set()
         if gang is None:
@@ -731,8 +737,8 @@ class Cluster:
     def _hold(self, key: Key, before: Gang | None, after: Gang | None) -> None:
         """Account for the nodes of a record; those of a job that has ended, goes or is gone are free.
 
-        Its pods still hold what they have. A Gang may outlive its job, and a job that is being deleted may never go: whoever
-        deletes with --cascade=orphan, or put a finalizer there, would keep the nodes for ever.
+        Its pods still hold what they have. A Gang may outlive its job, and a job that is being deleted may never go:
+        whoever deletes with --cascade=orphan, or put a finalizer there, would keep the nodes for ever.
         """
         gang = after or before
         if gang is None:
@@ -761,7 +767,8 @@ class Cluster:
     def _has_room(self, key: Key, uid: str, nodes: frozenset[str]) -> bool:
         """Whether the limit of its namespace leaves a record these nodes.
 
-        A limit that is lowered takes nodes from nobody: a record keeps what it holds, and one that a process meets at its
+        A limit that is lowered takes nodes from nobody: a record keeps what it holds, and one that a process meets at
+            its
         start holds its nodes where the job's pods are on most of them.
         """
         namespace, name = key
@@ -806,10 +813,11 @@ class Cluster:
                 room = self._room(namespace)
 
     def _note_reservation(self, key: Key, before: Gang | None, after: Gang | None, held: frozenset[str]) -> None:
-        """Say so where a gang lets go of nodes that it has held for long without a start, though its pods did not all run.
+        """Say so where a gang lets go of nodes that it has held for long without a start, though its pods did not all
+        run.
 
-        Whoever deletes or suspends such a job shortly before `assemblyTimeoutSeconds` has kept the nodes from others all
-        the same. A job that is suspended again and again pays for all of its times together.
+        Whoever deletes or suspends such a job shortly before `assemblyTimeoutSeconds` has kept the nodes from others
+        all the same. A job that is suspended again and again pays for all of its times together.
         """
         mine, now = self._reservations.get(key), self._clock()
         if after is not None and held:
@@ -907,8 +915,8 @@ class Cluster:
     def _node_taken_by(self, pod: PodView | OccupantView, given: frozenset[str] | None, *, here: bool) -> str:
         """The node that a pod takes; "" for none.
 
-        Anybody can make an unbound pod that no scheduler ever binds. So it takes the node that it is pinned to only while
-        the record of its job, which wants nodes, names that node, and for UNBOUND_SECONDS afterwards.
+        Anybody can make an unbound pod that no scheduler ever binds. So it takes the node that it is pinned to only
+        while the record of its job, which wants nodes, names that node, and for UNBOUND_SECONDS afterwards.
         """
         if not here or pod.node or not isinstance(pod, PodView) or not pod.pinned:
             self._unbound.pop(pod.uid, None)
@@ -1053,7 +1061,8 @@ def _saves(job: TrainingJob | Undecodable | None) -> str:
 
 
 def _names(gang: Gang | Undecodable | None, pod: PodView) -> bool:
-    """Whether a record has this pod as a member. Anybody with rights in the namespace can give a pod the job as its owner."""
+    """Whether a record has this pod as a member. Anybody with rights in the namespace can give a pod the job as its
+    owner."""
     if not isinstance(gang, Gang):
         return False
     place = gang.spec.place_of(pod.index)

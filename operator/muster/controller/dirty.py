@@ -20,7 +20,8 @@ class DirtyKeys:
         self._clock = clock
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
-        # Those whose time has come, by namespace, the first to be due first. The namespace that was served last is last.
+        # Those whose time has come, by namespace, the first to be due first. The namespace that was served last is
+        # last.
         self._ready: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
         self._busy: dict[Key, float | None] = {}  # being worked on -> when due again, if added meanwhile
         self._rests: dict[Key, float] = {}  # until when a key is left alone
@@ -87,7 +88,8 @@ class DirtyKeys:
         return key
 
     def done(self, key: Key, rest_seconds: float = 0.0) -> None:
-        """The work on the key has ended; it is due again when it was added meanwhile or will be, after a rest of so long."""
+        """The work on the key has ended; it is due again when it was added meanwhile or will be, after a rest of so
+        long."""
         due, now = self._busy.pop(key), self._clock()
         self._rests.pop(key, None)
         if key in self._hurried:

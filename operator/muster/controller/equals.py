@@ -1,4 +1,5 @@
-"""Keeps the machines of each kind beside each other, as their Nodes and agents tell of them, and says which have fewer GPUs or ports."""
+"""Keeps the machines of each kind beside each other, as their Nodes and agents tell of them, and says which have fewer
+GPUs or ports."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """Counts what the accelerators of the fleet do: held, free, reserved, out of use, by hours that outlive this process.
 
-One ConfigMap is all there is (docs/decisions/0038). It is read when this process begins to lead and written every five minutes; what
-was not written is not lost but unseen: the next leader counts it so.
+One ConfigMap is all there is (docs/decisions/0038). It is read when this process begins to lead and written every five
+minutes; what was not written is not lost but unseen: the next leader counts it so.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""Deletes the records of machines that are gone, when nothing in them could matter any more: a few at a time, and guarded."""
+"""Deletes the records of machines that are gone, when nothing in them could matter any more: a few at a time, and
+guarded."""
 
 from collections.abc import Callable
 from datetime import datetime

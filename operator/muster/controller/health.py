@@ -1,10 +1,10 @@
 """Judges every node again whenever something about it changes, and does what follows: record, exclude, taint, tell.
 
-Observe, decide, act: what is said of nodes is gathered and judged here, one node at a time; `muster.health.orders` decides about
-all of them at once, which is pure; `nodeacts` puts that into force.
+Observe, decide, act: what is said of nodes is gathered and judged here, one node at a time; `muster.health.orders`
+decides about all of them at once, which is pure; `nodeacts` puts that into force.
 
-A look costs what has changed and what is out, not what the fleet has. It does not wait for the writes of the one before:
-a node that is being dealt with is looked at again when that is done, if it has changed meanwhile.
+A look costs what has changed and what is out, not what the fleet has. It does not wait for the writes of the one
+before: a node that is being dealt with is looked at again when that is done, if it has changed meanwhile.
 """
 
 import asyncio
@@ -63,7 +63,8 @@ RETRY_SECONDS = 2.0
 CLOCK_CHECK_SECONDS = 30.0
 # As a burn-in does (muster.lifecycle.burnin): whoever has a checker's ear asks at least as often.
 NEW_LEADER_SECONDS = 15.0
-# A clock that has jumped ahead has everything faded: a quarantine ends only when that was so for so long by another clock.
+# A clock that has jumped ahead has everything faded: a quarantine ends only when that was so for so long by another
+# clock.
 SURE_SECONDS = 3600.0
 TESTS = "tests"  # of idle nodes, among the uids of jobs
 
@@ -397,7 +398,8 @@ class HealthKeeper:
         self._stir(after)
 
     def _take_in_failures(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
-        """What a record says of the node that the job's failures have followed; once it is gone that stands until it has faded."""
+        """What a record says of the node that the job's failures have followed; once it is gone that stands until it
+        has faded."""
         if not isinstance(new, Gang) or (isinstance(old, Gang) and facts_of(old) == facts_of(new)):
             return
         node, words = words_of(new)
@@ -409,14 +411,15 @@ class HealthKeeper:
             del self._other_since[name]
 
     def _answered(self, name: str, now: datetime) -> datetime | None:
-        """Up to when nothing that jobs said of the node counts: it has passed a thorough test, or it was another machine."""
+        """Up to when nothing that jobs said of the node counts: it has passed a thorough test, or it was another
+        machine."""
         age = self._deep_pass_age_seconds(name)
         moments = (None if age is None else now - timedelta(seconds=age), self._other_since.get(name))
         return max((moment for moment in moments if moment is not None), default=None)
 
     def _words_about(self, name: str, health: NodeHealth, now: datetime) -> list[JobWord]:
-        """What jobs' failures say of a node. As long as a new leader may not have heard what the node has passed since, it
-        concludes nothing of them that was not concluded before."""
+        """What jobs' failures say of a node. As long as a new leader may not have heard what the node has passed since,
+        it concludes nothing of them that was not concluded before."""
         words = self._job_words.of(name, len(self._cluster.fleet.nodes), now)
         if not words or not self._rules.validates or self._leads_since is None:
             return words
@@ -472,7 +475,8 @@ class HealthKeeper:
                 yield from (i.taken_out_time for i in incidents if i.taken_out_time is not None)
 
     async def _observe(self, now: datetime) -> set[str]:
-        """Judge what is dirty or due; returns those of which something else has to be done or written than last time."""
+        """Judge what is dirty or due; returns those of which something else has to be done or written than last
+        time."""
         judged, slices = set(), Slices(self._clock)
         for name in self._engine.due(now, self._doing.keys()):
             await slices.pause()
@@ -605,7 +609,8 @@ class HealthKeeper:
         return SURE_SECONDS if since is None else SURE_SECONDS - (self._clock() - since)
 
     def _doubt(self, name: str, verdict: Verdict) -> Doubt | None:
-        """What makes another node the better choice, under the policy, and with a share of a pool to be tested at a time."""
+        """What makes another node the better choice, under the policy, and with a share of a pool to be tested at a
+        time."""
         pool = self._engine.ground.pools.get(name, "")
         self._stir(self._asked.put(name, pool if verdict.wants_check else None, verdict.asked_by))
         found = None if self._rules.enforcement is Enforcement.OBSERVE else doubt(verdict)

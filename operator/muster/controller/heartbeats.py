@@ -1,9 +1,10 @@
 """How old each node's heartbeat is, told from looks at its lease that lie seconds apart.
 
-Clocks of different machines are never compared. What this process has seen of the API server's one counter tells when something was
-written: a lease whose resourceVersion is not above one that was seen at some moment had been written by then. This process
-sees the counter go on every two seconds, by the leader's own lease, which lies beside the nodes' leases in the same store. So
-one look at a lease that has not been renewed for long tells for how long at least, whenever the look before was.
+Clocks of different machines are never compared. What this process has seen of the API server's one counter tells when
+something was written: a lease whose resourceVersion is not above one that was seen at some moment had been written by
+then. This process sees the counter go on every two seconds, by the leader's own lease, which lies beside the nodes'
+leases in the same store. So one look at a lease that has not been renewed for long tells for how long at least,
+whenever the look before was.
 """
 
 from bisect import bisect_left
@@ -129,7 +130,8 @@ class LeaseAges:
         return found is not None and found.renewed
 
     def age_seconds(self, node: str) -> float:
-        """By when it was read, seconds for which the node's heartbeat had not come, at least; 0 for a node that has none."""
+        """By when it was read, seconds for which the node's heartbeat had not come, at least; 0 for a node that has
+        none."""
         found = self._seen.get(node)
         return 0.0 if found is None else max(self._looked_at - found.written, 0.0)
 

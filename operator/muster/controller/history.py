@@ -1,16 +1,16 @@
 """Keeps the accounts of jobs that have ended: one EndedJob each, in Muster's own namespace, written once.
 
-Muster has no finalizers, so nothing waits for this: uninstalling never hangs, and a namespace goes when it is told to. Instead
-what is needed is held where it outlives the job (docs/decisions/0032):
+Muster has no finalizers, so nothing waits for this: uninstalling never hangs, and a namespace goes when it is told to.
+Instead what is needed is held where it outlives the job (docs/decisions/0032):
 
 - of a job that has ended its own object, whose figures are final, until it is deleted; Muster itself deletes it
   (ttlSecondsAfterFinished) only when its account is kept;
 - of a job that is deleted, what every replica, the standby too, has seen of it when it went;
-- for the case that no replica was there to see it: the note of all jobs that have begun, a ConfigMap that is written now and
-  then. Whoever is in the note, but neither in the cluster nor in the history, went unseen.
+- for the case that no replica was there to see it: the note of all jobs that have begun, a ConfigMap that is written
+  now and then. Whoever is in the note, but neither in the cluster nor in the history, went unseen.
 
-Names are the jobs' uids, so a second writer finds that it is done. No watch: the history is listed when this process begins to
-lead, and again after hours.
+Names are the jobs' uids, so a second writer finds that it is done. No watch: the history is listed when this process
+begins to lead, and again after hours.
 """
 
 import asyncio
@@ -226,7 +226,8 @@ class HistoryKeeper:
         self._stirred.set()
 
     def _least_missed(self) -> str:
-        """Of the namespace of which most wait, the one that held the fewest accelerators; of equals the one that came first."""
+        """Of the namespace of which most wait, the one that held the fewest accelerators; of equals the one that came
+        first."""
         counts = Counted(each.spec.namespace for each in self._waiting.values())
         namespace, _ = max(counts.items(), key=lambda item: item[1])
         of_it = ((uid, each.spec.gpus) for uid, each in self._waiting.items() if each.spec.namespace == namespace)
@@ -382,8 +383,8 @@ class HistoryKeeper:
             each.told = True
             self._say(
                 "HistoryNotWritten",
-                f"the account of the ended job {_of(each.spec)} cannot be written: {str(error)[:300]}. It is tried again; without "
-                "it `kubectl muster report --fleet` says less than happened.",
+                f"the account of the ended job {_of(each.spec)} cannot be written: {str(error)[:300]}. It is tried "
+                "again; without it `kubectl muster report --fleet` says less than happened.",
             )
 
     def _lost(self, each: _Waiting, why: str) -> None:
@@ -393,7 +394,8 @@ class HistoryKeeper:
         log.error("account of an ended job lost", job=_of(each.spec), uid=each.spec.job_uid, why=why[:500])
         self._say(
             "HistoryLost",
-            f"the account of the ended job {_of(each.spec)} is not in the history: {why[:300]}. The job is not held for it.",
+            f"the account of the ended job {_of(each.spec)} is not in the history: {why[:300]}. The job is not held "
+            "for it.",
         )
 
     def _say(self, reason: str, words: str) -> None:

@@ -1,10 +1,10 @@
 """What becomes of jobs' time, as figures for Prometheus: made when it asks, from what people were told last.
 
-Names of jobs are users' to choose and a queue may be long, so only so many jobs have rows of their own. What is shown is what the
-job's status tells, and of a wait that lasts what the command line adds, so that the two never differ; in a process that does not lead there
-is nothing.
-Gauges with a value for each bucket would have to be set and removed one by one whenever a job is told anything; here a decision costs
-one entry of a table. The label is `job_name`, as kube-state-metrics has it: `job` is Prometheus's own name for what it scrapes.
+Names of jobs are users' to choose and a queue may be long, so only so many jobs have rows of their own. What is shown
+is what the job's status tells, and of a wait that lasts what the command line adds, so that the two never differ; in a
+process that does not lead there is nothing. Gauges with a value for each bucket would have to be set and removed one by
+one whenever a job is told anything; here a decision costs one entry of a table. The label is `job_name`, as
+kube-state-metrics has it: `job` is Prometheus's own name for what it scrapes.
 """
 
 import heapq
@@ -25,11 +25,14 @@ from muster.goodput.opened import up_to
 from muster.goodput.prices import NO_PRICES, Prices
 
 MAX_JOBS = 500
-"""That have figures of their own. Where there are more, those that hold nodes come first, and namespaces share the rows."""
+"""That have figures of their own. Where there are more, those that hold nodes come first, and namespaces share the
+rows."""
 MAX_NODES = 16_384
-"""Rows of nodes that jobs hold. Of a job that does not fit no node has a row: a part of its energy would stand for all of it."""
+"""Rows of nodes that jobs hold. Of a job that does not fit no node has a row: a part of its energy would stand for all
+of it."""
 MAX_REASONS = 100
-"""Some are the container runtime's words, so that there is no list of them: of more than these the others are `Other`."""
+"""Some are the container runtime's words, so that there is no list of them: of more than these the others are
+`Other`."""
 ALERTED = frozenset({"CrashLoopBackOff", "NoCheckpointSeen"})
 """Alerts ask for these: they are told whatever else has been."""
 OTHER = "Other"
@@ -214,8 +217,8 @@ class JobFigures:
     def _makes_room(self, namespace: str, rank: int) -> bool:
         """Whether there is a row for one more.
 
-        It takes that of one that ranks below it, else of its equal where that one's namespace has at least two rows more:
-        nobody gets another's row only to lose it again.
+        It takes that of one that ranks below it, else of its equal where that one's namespace has at least two rows
+        more: nobody gets another's row only to lose it again.
         """
         if len(self._rows) < MAX_JOBS:
             return True

@@ -144,8 +144,8 @@ class NodeActs:
         self._pace.forget(name)
 
     async def _record(self, order: Order, enforcement: Enforcement, before: InForce | None) -> bool:
-        """Write the operator's part of NodeHealth, if it says anything new; False where that has time, and has to wait for
-        its turn: what comes and goes all the time, and changes nothing."""
+        """Write the operator's part of NodeHealth, if it says anything new; False where that has time, and has to wait
+        for its turn: what comes and goes all the time, and changes nothing."""
         name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
         health = self._health(name)
         if health is None:
@@ -253,8 +253,8 @@ class NodeActs:
             name,
             error,
             "NodeTaintRefused",
-            "the taint muster.dev/unhealthy cannot be written on Nodes (403): add manifests/components/node-taint to the overlay, or "
-            "set spec.health.enforcement to Jobs. Muster's own jobs avoid unhealthy nodes without it",
+            "the taint muster.dev/unhealthy cannot be written on Nodes (403): add manifests/components/node-taint to "
+            "the overlay, or set spec.health.enforcement to Jobs. Muster's own jobs avoid unhealthy nodes without it",
         )
 
     def _removal_refused(self, name: str, error: ApiError) -> None:
@@ -267,9 +267,9 @@ class NodeActs:
             return
         self._left_tainted.add(name)
         text = (
-            f"node {name} has Muster's taint {TAINT_KEY} and Muster, which does not want it any more, may not remove it (403): no new "
-            f"pods come there. Remove it with `kubectl taint node {name} {TAINT_KEY}-`, or add manifests/components/node-taint "
-            "to the overlay"
+            f"node {name} has Muster's taint {TAINT_KEY} and Muster, which does not want it any more, may not remove "
+            f"it (403): no new pods come there. Remove it with `kubectl taint node {name} {TAINT_KEY}-`, or add "
+            "manifests/components/node-taint to the overlay"
         )
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "NodeTaintLeft", text)
         self._tell_policy("taint left", name, error, "NodeTaintLeft", text)
@@ -315,8 +315,8 @@ class NodeActs:
 
 
 def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
-    """The JSON patch that adds our taint to the others'. Refused as Invalid where it cannot: the node has ours already, has
-    none any more, or has some by now.
+    """The JSON patch that adds our taint to the others'. Refused as Invalid where it cannot: the node has ours already,
+    has none any more, or has some by now.
     """
     ours = _taint(reason)
     if node.taints:
@@ -337,8 +337,8 @@ def _taint(reason: str) -> dict[str, str]:
 
 
 def _has_time(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, before: InForce | None) -> bool:
-    """Whether nobody but people would read what is new in a record: the node is used as before, nothing is counted by time, and
-    nothing that is decided, charged or wished for has changed."""
+    """Whether nobody but people would read what is new in a record: the node is used as before, nothing is counted by
+    time, and nothing that is decided, charged or wished for has changed."""
     light = (None, VerdictState.HEALTHY, VerdictState.SUSPECT)
     if before is None or order.effect != before.effect or order.ruling.charge or order.verdict.wake is not None:
         return False

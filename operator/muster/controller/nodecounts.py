@@ -1,4 +1,5 @@
-"""How many nodes the jobs of each namespace hold: a running sum, so that asking costs what has changed since it was asked."""
+"""How many nodes the jobs of each namespace hold: a running sum, so that asking costs what has changed since it was
+asked."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping

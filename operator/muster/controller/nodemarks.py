@@ -1,7 +1,9 @@
-"""Writes the condition MusterHealthy on Nodes, where the FleetPolicy wants it: behind everything that matters, and slowly.
+"""Writes the condition MusterHealthy on Nodes, where the FleetPolicy wants it: behind everything that matters, and
+slowly.
 
-What excludes a node never waits for it: there is one queue, in which a node has one place whatever becomes of it meanwhile. Nothing is
-written but changes, at most ten a second, and of one node ten an hour: others who rewrite the condition cannot keep Muster busy.
+What excludes a node never waits for it: there is one queue, in which a node has one place whatever becomes of it
+meanwhile. Nothing is written but changes, at most ten a second, and of one node ten an hour: others who rewrite the
+condition cannot keep Muster busy.
 """
 
 import asyncio
@@ -154,8 +156,8 @@ class NodeMarks:
             return
         self._is_refused = True
         text = (
-            "the condition MusterHealthy cannot be written on Nodes (403): add manifests/components/node-condition to the overlay, or "
-            "switch spec.health.nodeCondition off. Nothing else waits for it"
+            "the condition MusterHealthy cannot be written on Nodes (403): add manifests/components/node-condition "
+            "to the overlay, or switch spec.health.nodeCondition off. Nothing else waits for it"
         )
         log.error("condition refused", error=str(error), message=text)
         policy = self._cluster.policies.store.get(("", "default"))

@@ -1,4 +1,5 @@
-"""Tells people, once each, what keeps Muster from judging nodes: policy, records, words that are refuted, its own defects."""
+"""Tells people, once each, what keeps Muster from judging nodes: policy, records, words that are refuted, its own
+defects."""
 
 from collections.abc import Mapping
 
@@ -49,8 +50,8 @@ class NodeWords:
             return
         self._unreadable[name] = record.error
         text = (
-            f"NodeHealth {name} does not fit its schema ({record.error}): the node stays as it was last judged. Mend that "
-            "field, or delete the NodeHealth: what Muster remembers of the node goes with it."
+            f"NodeHealth {name} does not fit its schema ({record.error}): the node stays as it was last judged. Mend "
+            "that field, or delete the NodeHealth: what Muster remembers of the node goes with it."
         )
         log.warning("health record unreadable", node=name, error=record.error)
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "RecordUnreadable", text)
@@ -95,8 +96,9 @@ class NodeWords:
             return
         pools = ", ".join(f"{crowds[pool]} of {pool or 'the fleet'}" for pool in sorted(crowds)[:4])
         text = (
-            f"agents of many nodes are silent at once ({pools}): that is no node's fault, and no further node is avoided for it. "
-            "Until they are Ready again Muster does not see faults there: look at the DaemonSet muster-agent"
+            f"agents of many nodes are silent at once ({pools}): that is no node's fault, and no further node is "
+            "avoided for it. Until they are Ready again Muster does not see faults there: look at the DaemonSet "
+            "muster-agent"
             if now
             else "no longer are too many agents silent at once"
         )
@@ -124,7 +126,10 @@ class NodeWords:
             if self._cluster.policy_unknown
             else "what it said before holds"
         )
-        text = f"it does not fit its schema ({problem}): {holds}. Mend that field, or run the version that it was written for."
+        text = (
+            f"it does not fit its schema ({problem}): {holds}. Mend that field, or run the version that it was "
+            "written for."
+        )
         log.error("FleetPolicy unreadable", error=problem, holds=holds)
         self._events.record(
             Regarding(API_VERSION, "FleetPolicy", policy.name, policy.uid), WARNING, "PolicyUnreadable", text

@@ -1,7 +1,7 @@
 """Machines that fall sick again and again, as figures for Prometheus: made when it asks.
 
-Names of nodes are a label nowhere else: 16,384 of them would be as many series. Here only the worst have a row, and a fleet in which
-more than these come back sick has another trouble than one machine.
+Names of nodes are a label nowhere else: 16,384 of them would be as many series. Here only the worst have a row, and a
+fleet in which more than these come back sick has another trouble than one machine.
 """
 
 import heapq

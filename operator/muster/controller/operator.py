@@ -60,7 +60,8 @@ LEASE_NAME = "muster-leader"
 START_RETRY_SECONDS = 2.0
 # A sound watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
 STALE_SECONDS = 300.0
-# Answers of checkers come together: for each that is still missing a decision waits so long, about as long as one takes.
+# Answers of checkers come together: for each that is still missing a decision waits so long, about as long as one
+# takes.
 GATHER_SECONDS = 0.0005
 
 log = structlog.get_logger()
@@ -350,7 +351,8 @@ class Operator:
         return await self.client.get(path)
 
     def _worker(self, caller: Caller) -> tuple[PodView, TrainingJob | None, Gang | None] | None:
-        """The pod that calls, its job and the record; None for one that is nobody's worker, or of what cannot be read."""
+        """The pod that calls, its job and the record; None for one that is nobody's worker, or of what cannot be
+        read."""
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
         if pod is None or pod.uid != caller.pod_uid or pod.owner_uid != pod.job_uid:
             return None

@@ -1,7 +1,7 @@
 """The other end of `patterns.py`: compiles step patterns, each within a limit of processor time and memory.
 
-In: a pattern as JSON on each line. Out: on each line, as JSON, why it is no step pattern; "" = it is one. While a pattern
-is compiled no other code of the process runs, but the kernel's timer ends it (SIGPROF).
+In: a pattern as JSON on each line. Out: on each line, as JSON, why it is no step pattern; "" = it is one. While a
+pattern is compiled no other code of the process runs, but the kernel's timer ends it (SIGPROF).
 """
 
 import json

@@ -2,8 +2,8 @@
 
 A regular expression of 253 characters can take a third of a second to compile, and whatever inspects patterns first has
 gaps. While the engine works, no other code of its process runs. So the leader never compiles one: a child does, one
-pattern after the other, and it ends itself when a pattern takes too long. The child lasts as long as patterns wait, so that
-500 jobs at the start of a leader share one. Each namespace waits for its own patterns first (`pool`).
+pattern after the other, and it ends itself when a pattern takes too long. The child lasts as long as patterns wait, so
+that 500 jobs at the start of a leader share one. Each namespace waits for its own patterns first (`pool`).
 """
 
 import asyncio

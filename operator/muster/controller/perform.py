@@ -236,7 +236,8 @@ class Performer:
     async def _see_that_it_stands(self, job: TrainingJob) -> None:
         """Ask whether the job is there, before nodes are taken for it: its watch may be behind.
 
-        A job that was deleted, or replaced by one of its name, would get a new record in place of the one that went with it.
+        A job that was deleted, or replaced by one of its name, would get a new record in place of the one that went
+        with it.
 
         Raises:
             Conflict: it is gone, or going.
@@ -446,7 +447,8 @@ async def _side_by_side(act: Callable[[OneOfSeveral], Awaitable[None]], actions:
 
 
 def _replacing(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that leaves exactly what is wanted: keys that have vanished are null, in maps within maps, too (RFC 7386)."""
+    """The merge patch that leaves exactly what is wanted: keys that have vanished are null, in maps within maps, too
+    (RFC 7386)."""
     patch: dict[str, Any] = dict.fromkeys(current.keys() - wanted.keys())
     for key, value in wanted.items():
         before = current.get(key)
@@ -486,7 +488,8 @@ def refusal(error: ApiError) -> tuple[str, str]:
     if isinstance(error, WebhookFailed):
         return (
             "WebhookFailed",
-            f"{text}. Creation is tried again. See that the webhook's Service has a pod that is Ready, or ask for its failurePolicy.",
+            f"{text}. Creation is tried again. See that the webhook's Service has a pod that is Ready, or ask for "
+            "its failurePolicy.",
         )
     if isinstance(error, DryRunUnsupported):
         return (

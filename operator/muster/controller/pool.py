@@ -1,9 +1,9 @@
 """Who may perform now: a bounded pool of passes, with a share for each namespace, recoveries first.
 
 What one namespace waits for (a slow admission webhook, a quota that is being looked up) must not keep the others from
-being worked on. So no namespace has more than its share, and one that has nothing under way is let in even when the pool is
-full: however many namespaces hang, the next one does not. A part of each share, and of all, is kept for recoveries: thousands
-of first starts that are refused again and again leave them room.
+being worked on. So no namespace has more than its share, and one that has nothing under way is let in even when the
+pool is full: however many namespaces hang, the next one does not. A part of each share, and of all, is kept for
+recoveries: thousands of first starts that are refused again and again leave them room.
 """
 
 from collections import Counter, deque

@@ -1,4 +1,5 @@
-"""What one operator process listens on: probes, its last decisions for administrators; with certificates launchers, metrics."""
+"""What one operator process listens on: probes, its last decisions for administrators; with certificates launchers,
+metrics."""
 
 import asyncio
 import contextlib
@@ -66,7 +67,8 @@ class Ports:
     async def open(
         self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
     ) -> None:
-        """Answer probes, and administrators who want to read decisions; an operator that cannot show them works all the same."""
+        """Answer probes, and administrators who want to read decisions; an operator that cannot show them works all the
+        same."""
         beat = Beat(not_healthy, not_ready)
         await self._stack.enter_async_context(beat.running())
         probes = Server(("", self._settings.probe_port), beat.endpoints(), node=self._settings.node_addresses)

@@ -1,9 +1,9 @@
 """The loop: dirty keys in, one decision at a time for each job, its actions performed, its status written once.
 
 Deciding and performing part: decisions are made one after the other and never wait for a write, what they ask for is
-performed side by side (`pool`), for one job in order and one pass at a time. The nodes that a plan takes count as taken from
-the moment of the decision, so that no two jobs choose the same one. Nothing is written once this process has lost the
-lease (the client sees to that).
+performed side by side (`pool`), for one job in order and one pass at a time. The nodes that a plan takes count as taken
+from the moment of the decision, so that no two jobs choose the same one. Nothing is written once this process has lost
+the lease (the client sees to that).
 """
 
 import asyncio
@@ -199,7 +199,8 @@ class Reconciler:
             self._pool.close()
             raise
         except Conflict as conflict:
-            # Somebody else wrote first; the watch brings it, however far behind it is, and the next decision is made on that.
+            # Somebody else wrote first; the watch brings it, however far behind it is, and the next decision is made on
+            # that.
             log.info("changed meanwhile", job="/".join(key), error=conflict.message)
             wake = self._again_in(key, CONFLICT_LIMIT_SECONDS)
             if wake > RETRY_FIRST_SECONDS:  # the same again: what the queue promises anew must not begin it at once
@@ -382,8 +383,8 @@ class Reconciler:
         told = name if name and not self._cluster.policy().queueing.counts(name) else ""
         if told and memory.class_told != told:
             text = (
-                f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change that, add "
-                "the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
+                f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
+                "that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
             )
             self._tell(job, Announcement("PriorityIgnored", text, warning=True))
         memory.class_told = told

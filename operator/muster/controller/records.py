@@ -1,4 +1,5 @@
-"""Writes a job's record so that it is known whether it stands: a node is taken the moment the API server has the record.
+"""Writes a job's record so that it is known whether it stands: a node is taken the moment the API server has the
+record.
 
 An answer can be lost though the write was done. Whoever then took it for refused would let another job have the same
 nodes, so the record is read before anything else is decided. One that does not stand and may still be on its way is

@@ -1,8 +1,9 @@
-"""Asks for repairs: writes, keeps and deletes the RepairRequests of nodes that are out and empty, where the FleetPolicy wants that.
+"""Asks for repairs: writes, keeps and deletes the RepairRequests of nodes that are out and empty, where the FleetPolicy
+wants that.
 
-Requests are few and slow, so they are listed now and then instead of being watched, and not at all while nobody asks for any. What a look
-does follows from what it has read (`muster.health.repairs`); every deletion names what was read, so that whoever has taken a request
-on in between keeps it.
+Requests are few and slow, so they are listed now and then instead of being watched, and not at all while nobody asks
+for any. What a look does follows from what it has read (`muster.health.repairs`); every deletion names what was read,
+so that whoever has taken a request on in between keeps it.
 """
 
 import asyncio

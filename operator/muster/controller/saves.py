@@ -1,7 +1,7 @@
 """What jobs' saves are like, as figures: those of the newest one, and what concerns people.
 
-Each job that has a checkpoint has a row of its own. Names of jobs are users' to choose, so only so many have one: the others have
-none until one of these is deleted.
+Each job that has a checkpoint has a row of its own. Names of jobs are users' to choose, so only so many have one: the
+others have none until one of these is deleted.
 """
 
 from prometheus_client import Gauge

@@ -1,7 +1,7 @@
 """Since when this process has seen each pod as it is, by a clock that does not step.
 
-What a pod tells of times is by the clocks of the API server and of its kubelet. Where these differ from ours by minutes, a pod
-that was made just now would be long overdue, and one that hangs would never be.
+What a pod tells of times is by the clocks of the API server and of its kubelet. Where these differ from ours by
+minutes, a pod that was made just now would be long overdue, and one that hangs would never be.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
 """What healthy figures are, made of what all checkers have measured: the fleet's own history (`preflight.baselines`).
 
-The history is what the checkers tell now: each keeps the newest good figure of its node for each probe, so nothing of it
-is stored here, and a new leader has it as soon as it has heard them.
+The history is what the checkers tell now: each keeps the newest good figure of its node for each probe, so nothing of
+it is stored here, and a new leader has it as soon as it has heard them.
 """
 
 import asyncio

@@ -1,6 +1,8 @@
-"""Tells people what of the FleetPolicy's maintenance windows may not be meant, and who will feel them; counts their nodes.
+"""Tells people what of the FleetPolicy's maintenance windows may not be meant, and who will feel them; counts their
+nodes.
 
-That windows are obeyed is the business of the verdicts (`muster.health.maintenance`). Nothing that this meets stops anything.
+That windows are obeyed is the business of the verdicts (`muster.health.maintenance`). Nothing that this meets stops
+anything.
 """
 
 import asyncio
@@ -24,14 +26,16 @@ from muster.kube.events import WARNING, EventRecorder, Regarding
 
 PERIOD_SECONDS = 30.0
 REST = 50.0
-"""So many times as long as a look took nothing is done after it: large fleets with many windows cost no more than others."""
+"""So many times as long as a look took nothing is done after it: large fleets with many windows cost no more than
+others."""
 TOLD_AT_ONCE = 16
 
 log = structlog.get_logger()
 _nodes = Gauge("muster_maintenance_nodes", "Nodes by how near their maintenance window is.", ["stage"])
 _problems = Gauge(
     "muster_maintenance_problems",
-    "What in the FleetPolicy's maintenance windows may not be meant, or takes many nodes; Events of the FleetPolicy name it.",
+    "What in the FleetPolicy's maintenance windows may not be meant, or takes many nodes; Events of the FleetPolicy "
+    "name it.",
 )
 
 

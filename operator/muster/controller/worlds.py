@@ -14,7 +14,8 @@ from muster.lifecycle.decided import Decided
 from muster.world.job import JobWorld
 
 PER_JOB = 3
-# In all: 15 MB at most. The launcher of each worker is seen anew in every world; a node is one entry in dictionaries of the snapshot.
+# In all: 15 MB at most. The launcher of each worker is seen anew in every world; a node is one entry in dictionaries of
+# the snapshot.
 MOST_WORKER_VIEWS = 5_000
 NODES_PER_WORKER_VIEW = 16
 

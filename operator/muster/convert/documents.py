@@ -62,8 +62,9 @@ def _other(it: Any) -> Result | None:
     if group is None or str(it.get("apiVersion")).partition("/")[0] != group:
         return None
     return Result(
-        refused=f"{kind_of(it)} of {it['apiVersion']} cannot be converted: {', '.join(VERSIONS)} can. Write a TrainingJob whose command is what runs on each "
-        "node (torchrun train.py, or python3 train.py and spec.launch.processesPerNode), docs/trainer-contract.md"
+        refused=f"{kind_of(it)} of {it['apiVersion']} cannot be converted: {', '.join(VERSIONS)} can. Write a "
+        "TrainingJob whose command is what runs on each node (torchrun train.py, or python3 train.py and "
+        "spec.launch.processesPerNode), docs/trainer-contract.md"
     )
 
 
@@ -102,8 +103,8 @@ def _result(it: Mapping[str, Any], runtimes: Mapping[tuple[str, str], Any], poli
             )
         if it.get("apiVersion") != VERSIONS[kind]:
             raise RefusedError(
-                f"apiVersion: {it.get('apiVersion')}: {VERSIONS[kind]} is what can be read: kubectl get {kind.lower()}s NAME -o yaml "
-                "writes it, where the cluster knows that version"
+                f"apiVersion: {it.get('apiVersion')}: {VERSIONS[kind]} is what can be read: kubectl get "
+                f"{kind.lower()}s NAME -o yaml writes it, where the cluster knows that version"
             )
         if kind == "TrainJob":
             reference = source["spec"].get("runtimeRef") or {}

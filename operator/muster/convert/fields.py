@@ -1,4 +1,5 @@
-"""Reads objects of others so that no field is lost without a word: what nobody takes is told as left out, with the reason."""
+"""Reads objects of others so that no field is lost without a word: what nobody takes is told as left out, with the
+reason."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +23,9 @@ _REASONS = {
     "no limit of time: spec.suspend stops a job, kubectl delete ends it": "activeDeadlineSeconds",
     _MEETING: "coordinator network rdzvBackend rdzvConf rdzvHost rdzvId rdzvPort standalone",
     "the gang is restarted as a whole": "backoffLimitPerIndex maxFailedIndexes",
-    "when a job has ended its nodes are free, and its pods go with it (spec.completion.ttlSecondsAfterFinished)": "cleanPodPolicy",
+    "when a job has ended its nodes are free, and its pods go with it (spec.completion.ttlSecondsAfterFinished)": (
+        "cleanPodPolicy"
+    ),
 }
 _REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 

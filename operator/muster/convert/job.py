@@ -1,4 +1,5 @@
-"""What the conversions of all kinds have in common: from what is known of a gang to a TrainingJob that the API takes."""
+"""What the conversions of all kinds have in common: from what is known of a gang to a TrainingJob that the API
+takes."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -75,8 +76,8 @@ class Gang:
             return
         self.spec["recovery"] = {"applicationRestartsPerDay": min(wanted, _MOST_RESTARTS)}
         notes.became.append(
-            f"{fields.at(name)} -> spec.recovery.applicationRestartsPerDay: {min(wanted, _MOST_RESTARTS)}: within 24 h, and failures of "
-            "nodes do not count"
+            f"{fields.at(name)} -> spec.recovery.applicationRestartsPerDay: {min(wanted, _MOST_RESTARTS)}: within 24 "
+            "h, and failures of nodes do not count"
         )
 
     def ends(self, fields: Fields, notes: Notes) -> None:
@@ -143,9 +144,9 @@ def _workers(gang: Gang, notes: Notes) -> Worker:
         if where or made.gpus != each.gpus:
             where = f"template.{where}" if where else f"{each.gpus} accelerators of its container"
             raise RefusedError(
-                f"{path}: {where} is not that of the replicas before, and a gang has one template: write the same into "
-                "all that train (the program may ask NODE_RANK, 0 on the first node); what does not train, e.g. an initializer, becomes "
-                "an init container, or a Job that ends before"
+                f"{path}: {where} is not that of the replicas before, and a gang has one template: write the same "
+                "into all that train (the program may ask NODE_RANK, 0 on the first node); what does not train, "
+                "e.g. an initializer, becomes an init container, or a Job that ends before"
             )
         made.marks.update(each.marks)
     assert made is not None  # a gang without nodes is refused where it is read
@@ -270,6 +271,6 @@ def _judge(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> Non
     mounts = [mount for each in made.spec.containers for mount in each.get("volumeMounts") or ()]
     mounted = ", ".join(str(mount.get("mountPath")) for mount in mounts)
     notes.check.append(
-        f"spec.checkpoint.directory: write where the trainer saves{f' (mounted: {mounted})' if mounted else ''}: without it each "
-        "restart begins from scratch"
+        f"spec.checkpoint.directory: write where the trainer saves{f' (mounted: {mounted})' if mounted else ''}: "
+        "without it each restart begins from scratch"
     )

@@ -1,6 +1,7 @@
 """JobSet (jobset.x-k8s.io/v1alpha2), by itself or as the template of a TrainingRuntime.
 
-Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go; host names and variables: its documentation, Concepts.
+Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go; host names and variables: its documentation,
+Concepts.
 """
 
 import re
@@ -27,8 +28,8 @@ def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
     made.restarts(failure, "maxRestarts", failure.take("maxRestarts", int), notes)
     if spec.take("volumeClaimPolicies"):
         raise RefusedError(
-            f"{spec.at('volumeClaimPolicies')}: Muster makes no claims: write a PersistentVolumeClaim that every node can mount, and "
-            "name it in the template's volumes"
+            f"{spec.at('volumeClaimPolicies')}: Muster makes no claims: write a PersistentVolumeClaim that every "
+            "node can mount, and name it in the template's volumes"
         )
     kinds = []
     for part in spec.several("replicatedJobs"):
@@ -44,7 +45,8 @@ def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
         size = (ended or 1) if size is None else size
         if ended not in (None, size):
             raise RefusedError(
-                f"{batch.path}: {ended} completions with a parallelism of {size} are no gang, but a queue: leave it a JobSet"
+                f"{batch.path}: {ended} completions with a parallelism of {size} are no gang, but a queue: leave it "
+                "a JobSet"
             )
         batch.take("completionMode")  # each worker has an index
         if "completion" not in made.spec:

@@ -1,7 +1,7 @@
 """Decides what each field of a pod means where the pod stays while its ranks restart: it is kept, left out, or told.
 
-The tables name every field of PodSpec and Container; a test compares them with those that the API server publishes. Source:
-Kubernetes API reference, Pod v1.
+The tables name every field of PodSpec and Container; a test compares them with those that the API server publishes.
+Source: Kubernetes API reference, Pod v1.
 
 These functions change what they are given, and say so in the notes.
 """
@@ -148,8 +148,8 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
         notes.became.append("template.spec.priorityClassName stays: it orders Muster's queue, and preempts nobody")
     if pod.get("shareProcessNamespace"):
         notes.check.append(
-            "template.spec.shareProcessNamespace: ranks end and begin while the pod stays: a container that waits for the end of the "
-            "trainer's processes would take a restart for the end"
+            "template.spec.shareProcessNamespace: ranks end and begin while the pod stays: a container that waits "
+            "for the end of the trainer's processes would take a restart for the end"
         )
     _end(pod, notes)
     _near(pod, notes)
@@ -165,7 +165,8 @@ def _leave_out(fields: dict[str, Any], where: str, name: str, why: str, notes: N
 
 
 def _end(pod: dict[str, Any], notes: Notes) -> None:
-    """How long a pod may take to end: the launcher ends its ranks by SIGKILL, and what is to be saved has been saved before."""
+    """How long a pod may take to end: the launcher ends its ranks by SIGKILL, and what is to be saved has been saved
+    before."""
     name = "terminationGracePeriodSeconds"
     grace = pod.get(name)
     if grace == 0:
@@ -177,8 +178,9 @@ def _end(pod: dict[str, Any], notes: Notes) -> None:
         )
     elif grace not in (None, _USUAL_GRACE):
         notes.check.append(
-            f"template.spec.{name}: {grace}: ranks get SIGKILL and no SIGTERM. Before a planned evacuation Muster waits for a save, at most "
-            "spec.checkpoint.saveTimeoutSeconds. A longer grace period delays the proof that a lost pod has ended"
+            f"template.spec.{name}: {grace}: ranks get SIGKILL and no SIGTERM. Before a planned evacuation Muster "
+            "waits for a save, at most spec.checkpoint.saveTimeoutSeconds. A longer grace period delays the proof "
+            "that a lost pod has ended"
         )
 
 
@@ -244,7 +246,8 @@ def _data(pod: Mapping[str, Any], container: Mapping[str, Any], notes: Notes) ->
         )
     if left:
         notes.check.append(
-            f"emptyDir at {', '.join(left)}: it stays when ranks restart in place: what an attempt has left there is there at the next"
+            f"emptyDir at {', '.join(left)}: it stays when ranks restart in place: what an attempt has left there is "
+            "there at the next"
         )
 
 
@@ -255,25 +258,26 @@ def _trainer(container: dict[str, Any], notes: Notes) -> None:
             notes.left_out.append(f"{field} of container {name}: {why}")
     for field in sorted({*container} - CONTAINER_KEPT - CONTAINER_TOLD):
         notes.check.append(
-            f"{field} of container {name}: {short(container[field])} stays: it is not known what it means in a pod that stays"
+            f"{field} of container {name}: {short(container[field])} stays: it is not known what it means in a pod "
+            "that stays"
         )
     if container.get("terminationMessagePath", _USUAL_MESSAGE) != _USUAL_MESSAGE:
         notes.check.append(
-            f"terminationMessagePath of container {name} is read when the pod ends, and not when a rank does: the job's status has the last "
-            "lines that the rank printed"
+            f"terminationMessagePath of container {name} is read when the pod ends, and not when a rank does: the "
+            "job's status has the last lines that the rank printed"
         )
     hooks = container.get("lifecycle") or {}
     if hooks.pop("stopSignal", None):
         notes.left_out.append(f"lifecycle.stopSignal of container {name}: SIGTERM is what the launcher obeys")
     if "postStart" in hooks:
         notes.check.append(
-            f"lifecycle.postStart of container {name} runs once, when the pod begins: what each start of the ranks needs belongs into the "
-            "command"
+            f"lifecycle.postStart of container {name} runs once, when the pod begins: what each start of the ranks "
+            "needs belongs into the command"
         )
     if "preStop" in hooks:
         notes.check.append(
-            f"lifecycle.preStop of container {name} runs when the pod ends, and not when ranks restart; the launcher learns of the end "
-            "after it"
+            f"lifecycle.preStop of container {name} runs when the pod ends, and not when ranks restart; the launcher "
+            "learns of the end after it"
         )
     if not hooks:
         container.pop("lifecycle", None)
@@ -294,8 +298,8 @@ def _beside(template: Mapping[str, Any], container: dict[str, Any], *, restarted
             )
         if _AGENT.search(json.dumps(each)):
             notes.check.append(
-                f"{name} is the agent of JobSet's restarts in place, and waits for JobSet's controller for ever: take it out, and write "
-                f"what it starts (WORKER_COMMAND) as the trainer's command: {_BY_MUSTER}"
+                f"{name} is the agent of JobSet's restarts in place, and waits for JobSet's controller for ever: "
+                f"take it out, and write what it starts (WORKER_COMMAND) as the trainer's command: {_BY_MUSTER}"
             )
     ending = [
         str(each.get("name"))
@@ -304,7 +308,8 @@ def _beside(template: Mapping[str, Any], container: dict[str, Any], *, restarted
     ]
     if ending:
         notes.check.append(
-            f"container {', '.join(ending)}: nothing restarts it when it ends: write it into initContainers with restartPolicy: Always"
+            f"container {', '.join(ending)}: nothing restarts it when it ends: write it into initContainers with "
+            "restartPolicy: Always"
         )
     once = [
         str(each.get("name"))
@@ -313,6 +318,6 @@ def _beside(template: Mapping[str, Any], container: dict[str, Any], *, restarted
     ]
     if once:
         notes.check.append(
-            f"initContainer {', '.join(once)}: it runs once in each pod, and not again when ranks restart in place: what each start needs "
-            "belongs into the command"
+            f"initContainer {', '.join(once)}: it runs once in each pod, and not again when ranks restart in place: "
+            "what each start needs belongs into the command"
         )

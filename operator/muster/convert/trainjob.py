@@ -36,8 +36,8 @@ def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: No
     if runtime is None:
         if "image" not in trainer:
             raise RefusedError(
-                f"spec.runtimeRef: {wanted} is not in the input, and nothing else names an image: give that, too: kubectl get "
-                f"{wanted.lower()} -o yaml > runtime.yaml"
+                f"spec.runtimeRef: {wanted} is not in the input, and nothing else names an image: give that, too: "
+                f"kubectl get {wanted.lower()} -o yaml > runtime.yaml"
             )
         notes.check.append(f"{wanted} is not in the input: what it adds (volumes, variables, a command) is missing")
     for other in ("mpi", "flux", "xgboost"):

@@ -47,7 +47,8 @@ def text_of(value: Any) -> str:
 
 
 def _asked_of_others(container: Mapping[str, Any], own: Collection[str]) -> set[str]:
-    """What a container asks for that another system sets: its variables, and labels and annotations that no pod has now.
+    """What a container asks for that another system sets: its variables, and labels and annotations that no pod has
+    now.
 
     Args:
         own: labels and annotations of the template.
@@ -57,7 +58,8 @@ def _asked_of_others(container: Mapping[str, Any], own: Collection[str]) -> set[
 
 
 def training(template: Mapping[str, Any], usual: str, notes: Notes) -> dict[str, Any]:
-    """The container that trains: the one with the usual name, else the first that asks for accelerators, else the first.
+    """The container that trains: the one with the usual name, else the first that asks for accelerators, else the
+    first.
 
     Raises:
         RefusedError: it starts its processes in a way that Muster cannot.
@@ -74,8 +76,9 @@ def training(template: Mapping[str, Any], usual: str, notes: Notes) -> dict[str,
     found = next(filter(None, map(_MPI.search, words(container)[:3])), None)
     if found:
         raise RefusedError(
-            f"container {container.get('name')}: {found.group(1)} starts processes on the nodes, which Muster does itself: write "
-            "command: [torchrun, train.py], or [python3, train.py] and spec.launch.processesPerNode, without hostfile"
+            f"container {container.get('name')}: {found.group(1)} starts processes on the nodes, which Muster does "
+            "itself: write command: [torchrun, train.py], or [python3, train.py] and spec.launch.processesPerNode, "
+            "without hostfile"
         )
     return container
 
@@ -96,8 +99,9 @@ def accelerators(container: dict[str, Any], notes: Notes) -> int:
         number = amount(name, quantity)
         if name == _TPU:
             notes.check.append(
-                "google.com/tpu: GKE tells pods of Jobs which host of a slice they are (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES), and does not "
-                "know those of Muster: slices of several hosts have not been tried"
+                "google.com/tpu: GKE tells pods of Jobs which host of a slice they are (TPU_WORKER_ID, "
+                "TPU_WORKER_HOSTNAMES), and does not know those of Muster: slices of several hosts have not been "
+                "tried"
             )
         notes.became.append(f"{name}: {quantity} -> spec.gpusPerNode: {number}")
         if name != ACCELERATORS[0]:
@@ -180,7 +184,8 @@ def others(template: Mapping[str, Any], container: Mapping[str, Any]) -> Iterato
 
 
 def mounts(container: Mapping[str, Any], notes: Notes) -> None:
-    """Say the directory of a mount by what the kubelet knows when the container starts: Muster's variables come later."""
+    """Say the directory of a mount by what the kubelet knows when the container starts: Muster's variables come
+    later."""
     sources = {str(each.get("name")): str(each.get("valueFrom")) for each in container.get("env") or ()}
     numbers = _NUMBERS | {name for name, source in sources.items() if _INDEX.search(source)}
     of_pod = {name for name, source in sources.items() if "metadata.name'" in source or "metadata.uid'" in source}
@@ -196,8 +201,8 @@ def mounts(container: Mapping[str, Any], notes: Notes) -> None:
         left = sorted({*_REFERENCE.findall(made)} & {*IDENTITY, *of_pod})
         if left:
             notes.check.append(
-                f"{where}: {', '.join(left)}: a worker's new pod has another name, and variables of an attempt come after the mounts: "
-                "$(MUSTER_WORKER_INDEX) stays the same"
+                f"{where}: {', '.join(left)}: a worker's new pod has another name, and variables of an attempt come "
+                "after the mounts: $(MUSTER_WORKER_INDEX) stays the same"
             )
 
 
@@ -214,9 +219,9 @@ def counts(container: Mapping[str, Any], env: Sequence[Any], nodes: int, notes: 
         wanted = said.get(name, "")
         if wanted.isdigit() and int(wanted) > nodes > 0:
             notes.check.append(
-                f"env {name}: {wanted}: Muster starts one process on each of {nodes} nodes, and tells it {name}={nodes}: where a script "
-                f"starts several on each node by itself, let it set {name}={wanted} for them, or let it start one and write how many in "
-                "spec.launch.processesPerNode"
+                f"env {name}: {wanted}: Muster starts one process on each of {nodes} nodes, and tells it "
+                f"{name}={nodes}: where a script starts several on each node by itself, let it set {name}={wanted} "
+                "for them, or let it start one and write how many in spec.launch.processesPerNode"
             )
 
 
@@ -283,6 +288,7 @@ def processes(container: dict[str, Any], wanted: str, gpus: int, notes: Notes) -
             notes.became.append(f"processes on each node: {wanted} -> env PET_NPROC_PER_NODE")
     elif wanted.isdigit() and wanted != "1":
         notes.check.append(
-            f"{wanted} processes on each node: {short(' '.join(said))} is started once: set spec.launch.processesPerNode: {wanted} "
-            "where each process has a GPU of its own, or start it with torchrun"
+            f"{wanted} processes on each node: {short(' '.join(said))} is started once: set "
+            f"spec.launch.processesPerNode: {wanted} where each process has a GPU of its own, or start it with "
+            "torchrun"
         )

@@ -19,7 +19,8 @@ from muster.protocol import checks
 from muster.protocol.checks import CheckDirective, CheckReport, Put, can_be_put
 from muster.world.checks import CheckerView, NodeChecks
 
-# A checker asks at least every ten: one that does not is gone, and whoever leads for so long has heard all that there are.
+# A checker asks at least every ten: one that does not is gone, and whoever leads for so long has heard all that there
+# are.
 SILENT_SECONDS = 30.0
 MAX_NODES = 65536  # beyond any fleet
 
@@ -62,7 +63,8 @@ class CheckerHub:
     def __init__(self, clock: Callable[[], float] = time.monotonic, max_nodes: int = MAX_NODES) -> None:
         self._clock = clock
         self._max_nodes = max_nodes
-        # Node -> its checkers by pod uid, the node heard longest ago first. While the DaemonSet is rolled out there are two.
+        # Node -> its checkers by pod uid, the node heard longest ago first. While the DaemonSet is rolled out there are
+        # two.
         self._heard: OrderedDict[str, dict[str, _Pod]] = OrderedDict()
         self._claims: dict[str, dict[str, _Claim]] = {}  # node -> who wants something of it, the first to ask first
         self._nodes_of: dict[str, frozenset[str]] = {}  # owner -> the nodes of his claims
@@ -93,7 +95,8 @@ class CheckerHub:
         self._all_decided = True
 
     def subscribe(self, callback: Subscriber) -> None:
-        """Call back with the node's name on news worth a decision: all that a checker says but ages, figures and which order it runs."""
+        """Call back with the node's name on news worth a decision: all that a checker says but ages, figures and which
+        order it runs."""
         self._subscribers.append(callback)
 
     def subscribe_done(self, callback: Subscriber) -> None:
@@ -190,7 +193,8 @@ class CheckerHub:
         return found
 
     def give(self, owner: str, wanted: Mapping[str, NodeChecks] | None, *, job: bool = True) -> list[str]:
-        """What an owner wants done from now on, all of it; None for nothing. Returns the nodes whose directive has changed.
+        """What an owner wants done from now on, all of it; None for nothing. Returns the nodes whose directive has
+        changed.
 
         A node does what one owner wants at a time: jobs go before others, and who asked first before who asked later.
 
@@ -219,7 +223,8 @@ class CheckerHub:
     def directive_for(self, node: str, pod_uid: str = "") -> CheckDirective:
         """What the checker of a node shall do.
 
-        Two checkers must not use the same GPUs: one that was replaced gives up, and one that is to replace another waits.
+        Two checkers must not use the same GPUs: one that was replaced gives up, and one that is to replace another
+            waits.
 
         Args:
             pod_uid: who asks; "" for whoever speaks for the node.
@@ -273,7 +278,8 @@ class CheckerHub:
         return max(report.gpus, 1)
 
     def _puts(self, node: str, meeting: str) -> tuple[Put, ...] | None:
-        """What a node has put into a meeting; None: it has not come yet. More than a checker puts is handed to nobody."""
+        """What a node has put into a meeting; None: it has not come yet. More than a checker puts is handed to
+        nobody."""
         speaker = self._speaker(node)
         report = self._heard[node][speaker].report if speaker is not None else None
         if report is None or report.meeting != meeting:
@@ -296,7 +302,8 @@ class CheckerHub:
         return self._serving_since is not None and self._clock() - self._serving_since >= SILENT_SECONDS
 
     def _speaker(self, node: str) -> str | None:
-        """Which of a node's checkers counts: of those heard lately and ready the one that came last, else whoever there is."""
+        """Which of a node's checkers counts: of those heard lately and ready the one that came last, else whoever there
+        is."""
         pods = self._heard.get(node)
         if not pods:
             return None

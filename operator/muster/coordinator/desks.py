@@ -1,4 +1,5 @@
-"""What is taken at the door, by path: launchers' reports at one desk, checkers' at another. All else they share (`server`)."""
+"""What is taken at the door, by path: launchers' reports at one desk, checkers' at another. All else they share
+(`server`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ class Desk(Generic[R]):
         stranger: what those are told whose reports are not.
         decode: a body; raises ProtocolError.
         take: a report of a known caller.
-        directive_for: what a caller shall do, None where nobody knows him any more. Asked for each report, for each answer
-            that was held to the end, and once per pod and `notify`, so it should be cheap.
+        directive_for: what a caller shall do, None where nobody knows him any more. Asked for each report, for each
+            answer that was held to the end, and once per pod and `notify`, so it should be cheap.
     """
 
     path: str
@@ -68,7 +69,8 @@ def checkers(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) ->
         return (
             f"pod {caller.namespace}/{caller.pod_name} is no checker: it runs as service account "
             f"{caller.service_account or '(none)'}, and checks are told by pods in namespace {namespace} that run as "
-            f"{CHECKER_ACCOUNT} alone. Where checkers run in another namespace, set MUSTER_CHECKER_NAMESPACE of the operator"
+            f"{CHECKER_ACCOUNT} alone. Where checkers run in another namespace, set MUSTER_CHECKER_NAMESPACE of the "
+            "operator"
         )
 
     return Desk(

@@ -7,11 +7,11 @@ handshakes take anyway. Where all places are taken, an address with many of them
 to addresses that have none.
 
 An address is one of IPv4, or a network of 64 bits of IPv6, because one machine may have all of it. What an address may
-have is far more than a node needs: eight workers and a checker on the network of their host hold some thirty connections,
-and each is a stranger for milliseconds. Where all launchers come from one address (a load balancer or gateway with NAT),
-64 at a time still pass as fast as handshakes can be computed, some thousand a second, and the next thousand wait;
-the others are closed, and launchers try again. A connection whose token was good is no stranger: no limit of its address
-counts it, and no flood closes it.
+have is far more than a node needs: eight workers and a checker on the network of their host hold some thirty
+connections, and each is a stranger for milliseconds. Where all launchers come from one address (a load balancer or
+gateway with NAT), 64 at a time still pass as fast as handshakes can be computed, some thousand a second, and the next
+thousand wait; the others are closed, and launchers try again. A connection whose token was good is no stranger: no
+limit of its address counts it, and no flood closes it.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ from muster.serve import client_network
 BACKLOG = 4096
 PAUSE_SECONDS = 0.1  # when no socket can be had: no file descriptors are left
 # What a client may send to a socket that nobody reads yet lies in the kernel's memory, which is charged to the pod: the
-# kernel takes twice this, so that 4,096 of them hold 128 MiB. Linux would give each of them four to eight times as much.
+# kernel takes twice this, so that 4,096 of them hold 128 MiB. Linux would give each of them four to eight times as
+# much.
 RECEIVE_BUFFER_BYTES = 16 * 1024
 
 log = structlog.get_logger()
@@ -105,8 +106,8 @@ class Door:
         self._let_in()
 
     def too_many_of(self) -> str | None:
-        """The address that has more than a few places and others of its own that wait; or, while all places are taken and an
-        address waits that has none, the one that has the most.
+        """The address that has more than a few places and others of its own that wait; or, while all places are taken
+        and an address waits that has none, the one that has the most.
         """
         full = (host for host, places in self._inside.items() if places >= self._limits.of_address)
         crowded = next((host for host in full if host in self._waiting), None)

@@ -1,7 +1,7 @@
 """What probes take and reach, as histograms: each answer counts once, in the process that gave the order for it.
 
-What a label holds comes from checkers. They are Muster's own, and still it is bounded: a fleet has few models, and there
-are few probes.
+What a label holds comes from checkers. They are Muster's own, and still it is bounded: a fleet has few models, and
+there are few probes.
 """
 
 from collections.abc import Collection, Iterator

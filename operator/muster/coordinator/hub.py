@@ -155,7 +155,8 @@ class Hub:
             self._present_in[self._entries[pod_uid].caller.namespace] -= 1
 
     def silence(self, timeout_seconds: float, namespace: str) -> Silence:
-        """How many launchers have said nothing for this long, of how many that are expected to talk: around this namespace."""
+        """How many launchers have said nothing for this long, of how many that are expected to talk: around this
+        namespace."""
         now = self._clock()
         late = itertools.takewhile(lambda item: now - item[1] > timeout_seconds, self._present.items())
         silent = Counter(self._entries[uid].caller.namespace for uid, _ in late)
@@ -245,8 +246,8 @@ _Views = tuple[RankView, ...]
 class _Ranks:
     """The ranks of a launcher, which stay the same from one report to the next for as long as they run.
 
-    A decision about a gang of thousands looks at all of them at once: what it would make of them then is made here, when they
-    are reported.
+    A decision about a gang of thousands looks at all of them at once: what it would make of them then is made here,
+    when they are reported.
 
     Attributes:
         reported: those of `ranks` and of `previous_ranks`.

@@ -1,4 +1,5 @@
-"""Workers whose tokens are refused, counted by worker: requests say nothing, because anybody may send any number of them.
+"""Workers whose tokens are refused, counted by worker: requests say nothing, because anybody may send any number of
+them.
 
 A refused token proves nothing, so a worker counts only while none of its requests is accepted. Claims of a worker's pod
 have to hold that pod's uid, which nobody guesses.

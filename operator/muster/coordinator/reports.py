@@ -1,13 +1,13 @@
 """Reports decoded fast: thousands of launchers and checkers send one each every few seconds, and the protocol's own
 decoder is Python.
 
-It runs on whatever Python a user's image has and names what is wrong, at 0.1 to 0.3 ms for a report. Here msgspec checks
-types and limits, in a twentieth of that; what it does not take, the protocol's decoder refuses by name, so both accept the
-same (but for the encoding of text in fields that nobody reads). What a report is stands in one place, the protocol's
-dataclasses: all that is here is made from them.
+It runs on whatever Python a user's image has and names what is wrong, at 0.1 to 0.3 ms for a report. Here msgspec
+checks types and limits, in a twentieth of that; what it does not take, the protocol's decoder refuses by name, so both
+accept the same (but for the encoding of text in fields that nobody reads). What a report is stands in one place, the
+protocol's dataclasses: all that is here is made from them.
 
-Whoever sends the longest report of a launcher there may be, wrong in its last part, costs the loop less than 10 ms: so few are
-the parts. A checker, which is Muster's own, has parts of parts.
+Whoever sends the longest report of a launcher there may be, wrong in its last part, costs the loop less than 10 ms: so
+few are the parts. A checker, which is Muster's own, has parts of parts.
 """
 
 import dataclasses

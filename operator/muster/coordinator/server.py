@@ -1,5 +1,5 @@
-"""The one door for launchers and checkers: a report comes in over HTTPS, the directive goes out, held back while nothing
-is new.
+"""The one door for launchers and checkers: a report comes in over HTTPS, the directive goes out, held back while
+nothing is new.
 
 A held answer is a long poll: it goes out the moment `notify` says that the pod's directive may have changed, so a
 decision reaches thousands of them at once while each asks only every few seconds. It is an entry in a table, not a task
@@ -41,7 +41,8 @@ SLOW_STRANGER_SECONDS = 1.0  # a handshake takes milliseconds, and the queue for
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
 TLS_BUFFER_BYTES = 2 * 1024  # of each connection; a larger report is read in pieces
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
-# Of the loop's time one pod may take: a launcher's report costs 0.2 ms, and the costliest that can be sent fifty times that.
+# Of the loop's time one pod may take: a launcher's report costs 0.2 ms, and the costliest that can be sent fifty times
+# that.
 SHARE_OF_POD = 0.01
 TAKING_IN_SECONDS_PER_BYTE = 1e-8  # to decrypt and gather a body
 BODY_SECONDS = 0.1  # for a body that comes in pieces, before a newer request of the same pod cuts it off
@@ -222,7 +223,8 @@ class CoordinatorServer:
             self._refused.refuse(caller, str(error), asyncio.get_running_loop().time())
 
     def _receive(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
-        """Let the body come, of one request for each pod at a time: a launcher's are small and come with their heads."""
+        """Let the body come, of one request for each pod at a time: a launcher's are small and come with their
+        heads."""
         answer = self._unready()
         if answer is None and not desk.is_known(caller):  # any pod can have a good token
             answer = _stranger(desk, caller)
@@ -298,7 +300,8 @@ class CoordinatorServer:
             self._no_stranger(connection)
 
     def _make_room(self, now: float) -> None:
-        """Cut off those of an address with many that have not said who they are for long, while others cannot come in."""
+        """Cut off those of an address with many that have not said who they are for long, while others cannot come
+        in."""
         slow = [
             (one, of)
             for one, of in self._strangers.items()

@@ -14,8 +14,8 @@ from muster.lifecycle.decided import Decided, write
 LOOPBACK = "127.0.0.1"
 PATH = "/worlds/{namespace}/{name}"
 _UNKNOWN = (
-    "nothing is kept of {namespace}/{name}. Only the replica that leads decides (the holder of the Lease muster-leader), "
-    "it remembers nothing of the time before it led, and only the last decisions.\n"
+    "nothing is kept of {namespace}/{name}. Only the replica that leads decides (the holder of the Lease "
+    "muster-leader), it remembers nothing of the time before it led, and only the last decisions.\n"
 )
 
 

@@ -34,7 +34,8 @@ class Beats:
         self._runs.pop(node, None)
 
     def lasting_seconds(self, node: str, since: float) -> float:
-        """From a moment of the clock, or the end of the last break, to the last heartbeat: the node was there all the time."""
+        """From a moment of the clock, or the end of the last break, to the last heartbeat: the node was there all the
+        time."""
         first, _, last = self._runs.get(node, (since, since, since))
         return max(0.0, last - max(first, since))
 

@@ -1,9 +1,10 @@
 """What a human's word that a machine is dead proves, and what refutes it.
 
 The word is about what was on the node when it was given. It counts only where nothing speaks against it: the node's
-kubelet has renewed its lease neither after the word nor lately, the node has not booted since, and the launcher in question
-was neither heard after the word nor lately. So a word about the wrong machine proves nothing, because that one lives on and
-shows it within seconds; and one about a machine that comes back counts no more, whoever forgets to take it back.
+kubelet has renewed its lease neither after the word nor lately, the node has not booted since, and the launcher in
+question was neither heard after the word nor lately. So a word about the wrong machine proves nothing, because that one
+lives on and shows it within seconds; and one about a machine that comes back counts no more, whoever forgets to take it
+back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -82,7 +83,8 @@ def _is_old(word: LostNode, pod: PodView | None) -> bool:
 
 
 def _is_silent(word: LostNode, launcher: LauncherView | None, known_seconds: float, now: datetime) -> bool:
-    """Since before the word by the clock, and since before it came here: the clock may be behind, the word may come late."""
+    """Since before the word by the clock, and since before it came here: the clock may be behind, the word may come
+    late."""
     if launcher is None:
         return True
     age = launcher.heard_age_seconds

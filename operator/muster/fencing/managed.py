@@ -1,10 +1,10 @@
 """Ranks that a launcher has started: it reports them, and ends them by itself when it is cut off. Pure.
 
 A gang whose members have not all been cut off together is broken: whoever is cut off misses somebody, or hears from a
-neighbour that the gang has gone on, and ends its ranks after the length of its fence (muster.protocol.fence). That holds
-for every set that is cut off together, because everyone in it has a path to one who misses somebody outside. Only a gang
-that is alive and together as a whole, and heard by nobody, misses nobody: it is told by the fence file in the checkpoint
-directory, and where there is none nothing but proof of its death will do. See docs/decisions/0012.
+neighbour that the gang has gone on, and ends its ranks after the length of its fence (muster.protocol.fence). That
+holds for every set that is cut off together, because everyone in it has a path to one who misses somebody outside. Only
+a gang that is alive and together as a whole, and heard by nobody, misses nobody: it is told by the fence file in the
+checkpoint directory, and where there is none nothing but proof of its death will do. See docs/decisions/0012.
 """
 
 import heapq
@@ -114,16 +114,18 @@ class ManagedProofs:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the members tell, in figures that all unfenced workers have in common; of thousands they are worked out once.
+    """What the members tell, in figures that all unfenced workers have in common; of thousands they are worked out
+    once.
 
     Attributes:
         fence_seconds: the longest that any launcher counts by.
         dead: indices of the members whose ranks have ended for certain.
         kept: how many members have a pod from before.
-        ages: attempt -> for how long those have been there who have come to it: the least, the most, and how many they are.
+        ages: attempt -> for how long those have been there who have come to it: the least, the most, and how many they
+            are.
         claims: what those tell who have written their attempt into the fence file.
-        step_ages: the two youngest steps of which somebody tells who is heard, and who: of this attempt, and before the go
-            of any.
+        step_ages: the two youngest steps of which somebody tells who is heard, and who: of this attempt, and before the
+            go of any.
         gone_on: attempt -> for how long one of those who are heard has been there.
         ended: attempt -> since when a rank of it has ended that one of them tells of.
     """
@@ -184,14 +186,16 @@ def _fenced(world: JobWorld, unfenced_worker: UnfencedWorker, counted_seconds: f
 
 
 def _missing_seconds(world: JobWorld, unfenced_worker: UnfencedWorker, worker_view: WorkerView) -> float | None:
-    """For how long this worker, if it lives, has missed somebody of its gang, for certain; None where it may miss nobody.
+    """For how long this worker, if it lives, has missed somebody of its gang, for certain; None where it may miss
+    nobody.
 
     A neighbour that is heard and gets no answer from it gets none through either way: pings are round trips. Where none
-    complains those who could may be cut off with it; and what was last said by one who fell silent with it is no complaint.
+    complains those who could may be cut off with it; and what was last said by one who fell silent with it is no
+    complaint.
 
-    Whoever misses a neighbour himself needs nobody to tell him. That a member is dead, or has gone on, reaches those who
-    do not ping it only from mouth to mouth, through any of those who are left with them: it counts where every launcher of
-    the gang passes on such news.
+    Whoever misses a neighbour himself needs nobody to tell him. That a member is dead, or has gone on, reaches those
+    who do not ping it only from mouth to mouth, through any of those who are left with them: it counts where every
+    launcher of the gang passes on such news.
     """
     complaints = world.complaints.get(worker_view.index, ())
     silent = worker_view.launcher.heard_age_seconds if worker_view.launcher else math.inf
@@ -204,7 +208,8 @@ def _missing_seconds(world: JobWorld, unfenced_worker: UnfencedWorker, worker_vi
 
 
 def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | None, missing_seconds: float) -> float:
-    """For how long this worker's fence has been counting: from the last of an answer, a step, and its first missing peer."""
+    """For how long this worker's fence has been counting: from the last of an answer, a step, and its first missing
+    peer."""
     if view is None:
         return 0.0
     running = world.go_age_seconds if record.start else missing_seconds
@@ -227,10 +232,11 @@ def _stepless_seconds(world: JobWorld, silent: LauncherView) -> float:
 
 
 def _broken_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """For how long one of its gang has been known to have gone on without it: whoever is left with the unfenced worker misses that one.
+    """For how long one of its gang has been known to have gone on without it: whoever is left with the unfenced worker
+    misses that one.
 
-    Where its gang does not pass on such news (see `_missing_seconds`) it has to be the only one left, and all others have
-    to have gone on: then it misses each of them itself.
+    Where its gang does not pass on such news (see `_missing_seconds`) it has to be the only one left, and all others
+    have to have gone on: then it misses each of them itself.
     """
     seen = _seen(world)
     gone_on = [ages for attempt, ages in seen.ages.items() if attempt > unfenced_worker.attempt]
@@ -283,7 +289,8 @@ def _marked_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 
 
 def _claims(world: JobWorld, unfenced_worker: UnfencedWorker) -> list[LauncherView]:
-    """The launchers that have written an attempt after its own into the fence file, each in the directory that it sees."""
+    """The launchers that have written an attempt after its own into the fence file, each in the directory that it
+    sees."""
     return [view for view in _seen(world).claims if view.fence_file_attempt > unfenced_worker.attempt]
 
 

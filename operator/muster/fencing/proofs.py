@@ -35,7 +35,8 @@ def _rebooted(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
 
 
 def removal_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """How much longer its kubelet has to be heard, which has nothing of this pod to run any more; it has no rank then."""
+    """How much longer its kubelet has to be heard, which has nothing of this pod to run any more; it has no rank
+    then."""
     grace = world.job.spec.pod.get("terminationGracePeriodSeconds")
     seconds = float(grace) if isinstance(grace, int) else DEFAULT_GRACE_SECONDS
     return KUBELET_LISTS_SECONDS + seconds - world.removed_seconds.get(unfenced_worker.pod_uid, 0.0)
@@ -44,8 +45,9 @@ def removal_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 def is_being_ended(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether its pod is there, and a kubelet that lives and will end it: its word is worth more than arithmetic.
 
-    A launcher that stands still as a whole (a regular expression without end keeps the interpreter's lock) ends nothing,
-    while its kubelet takes seconds. One of a machine that is dead is taken for alive for no longer than any fence counts.
+    A launcher that stands still as a whole (a regular expression without end keeps the interpreter's lock) ends
+    nothing, while its kubelet takes seconds. One of a machine that is dead is taken for alive for no longer than any
+    fence counts.
     """
     pod, node = world.pods.get(unfenced_worker.pod), world.fleet.nodes.get(unfenced_worker.node)
     if pod is None or pod.uid != unfenced_worker.pod_uid or pod.terminal or node is None or not node.ready:
@@ -111,7 +113,10 @@ def from_its_kubelet(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
     """The proof that its node is about to give; "" where that is silent."""
     if removal_left(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.removed_seconds:
         until = by(world.now, removal_left(world, unfenced_worker))
-        return f"{who(unfenced_worker)}: its node is heard, and has ended what Kubernetes does not know any more by {until}"
+        return (
+            f"{who(unfenced_worker)}: its node is heard, and has ended what Kubernetes does not know any more by "
+            f"{until}"
+        )
     if is_being_ended(world, unfenced_worker):
         until = by(world.now, _patience_left(world, unfenced_worker))
         return f"{who(unfenced_worker)}: its node is heard, and is to end the pod; until {until} at the latest"
@@ -127,7 +132,10 @@ def from_nobody(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds
     if limit is None:
         return f"{nothing}; {remedy(unfenced_worker)}, or set spec.recovery.unfencedTimeoutSeconds"
     until = by(world.now, limit - silent_seconds)
-    return f"{nothing}, so that it gets time until {until} (spec.recovery.unfencedTimeoutSeconds); {remedy(unfenced_worker)}"
+    return (
+        f"{nothing}, so that it gets time until {until} (spec.recovery.unfencedTimeoutSeconds); "
+        f"{remedy(unfenced_worker)}"
+    )
 
 
 def by(now: datetime, seconds: float) -> str:

@@ -24,7 +24,8 @@ class Proofs(Protocol):
         """An unfenced worker of before, with what is known by now."""
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-        """Whether no rank of it can be alive though nobody has seen its end: by its kubelet, by itself, or by the limit."""
+        """Whether no rank of it can be alive though nobody has seen its end: by its kubelet, by itself, or by the
+        limit."""
 
     def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """What that takes, in words."""

@@ -1,9 +1,9 @@
 """The fold: what has passed since the account was written last is put into buckets whenever the attempt changes. Pure.
 
-An attempt has two phases, until its go and after it, and at the end of each the whole phase is split at once: by the record,
-which says what was going on, and by ages that launchers and checkers tell by their own clocks. What these do not bear
-out is `unknown`. Nothing is ever taken out of the sum, and only what the leader's clock shows is put in: so the sum is
-the wall clock, whoever leads and whatever any clock does (docs/decisions/0025).
+An attempt has two phases, until its go and after it, and at the end of each the whole phase is split at once: by the
+record, which says what was going on, and by ages that launchers and checkers tell by their own clocks. What these do
+not bear out is `unknown`. Nothing is ever taken out of the sum, and only what the leader's clock shows is put in: so
+the sum is the wall clock, whoever leads and whatever any clock does (docs/decisions/0025).
 """
 
 from collections.abc import Sequence
@@ -116,7 +116,8 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
 
 
 def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
-    """The account with what the burn-in has measured; where nobody tells, and the nodes are the same, it is what it was."""
+    """The account with what the burn-in has measured; where nobody tells, and the nodes are the same, it is what it
+    was."""
     found = measured_tflops(world, spec)
     if found is None and not any(member.is_replacement for member in spec.members):
         return account
@@ -126,7 +127,8 @@ def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
 def _caught_up(
     world: JobWorld, record: GangSpec, account: Account, incidents: Sequence[GangIncident]
 ) -> tuple[Account, list[GangIncident]]:
-    """The account and the incidents with the steps that were made after the last report that was known when the failure was acted on.
+    """The account and the incidents with the steps that were made after the last report that was known when the failure
+    was acted on.
 
     Their time is counted already, where nobody knew what it was spent on.
     """
@@ -160,7 +162,8 @@ def closed(
     Args:
         fault: what ended the attempt, if a failure did.
         ended: the ranks have done their work.
-        only_steps: count what has passed up to the newest step of the attempt and no further; nothing where there is none.
+        only_steps: count what has passed up to the newest step of the attempt and no further; nothing where there is
+            none.
     """
     record = world.gang.spec if world.gang else None
     account = (record.account if record else None) or _begun(world)
@@ -212,7 +215,8 @@ def resumed(
 ) -> list[GangIncident]:
     """The incidents, the last one that a go has followed with when the first step after it was finished.
 
-    Where clocks contradict each other that is not known: the leader that gave the go was hours behind the one that saw the failure.
+    Where clocks contradict each other that is not known: the leader that gave the go was hours behind the one that saw
+        the failure.
 
     Args:
         record: of the attempt in which that was.
@@ -229,7 +233,8 @@ def resumed(
 
 
 def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress) -> datetime | None:
-    """When the first step after it was finished, by the clock that gave the go; None where that was behind what had been told."""
+    """When the first step after it was finished, by the clock that gave the go; None where that was behind what had
+    been told."""
     if record.start is None or record.account is None:
         return None
     latest = record.start.time + CLOCKS_AGREE_MILLISECONDS * MILLISECOND
@@ -266,14 +271,16 @@ def _elapsed(account: Account, now: datetime) -> int:
 
 
 def held_gpus(world: JobWorld, record: GangSpec | None) -> int:
-    """Accelerators that the job holds: all of its nodes, however few it asks for. Where a node's are not known, as many as it asks for."""
+    """Accelerators that the job holds: all of its nodes, however few it asks for. Where a node's are not known, as many
+    as it asks for."""
     asked = world.job.spec.gpus_per_node
     placed = [member for member in record.members if member.node] if record else []
     return sum(asked if member.gpus is None else member.gpus for member in placed)
 
 
 def with_held_gpus(world: JobWorld, spec: GangSpec) -> GangSpec:
-    """The record with the accelerators of the nodes that its members have newly got: a node may be gone when it is counted."""
+    """The record with the accelerators of the nodes that its members have newly got: a node may be gone when it is
+    counted."""
     known = {m.index: m for m in world.gang.spec.members if m.gpus is not None} if world.gang else {}
     members = []
     for member in spec.members:
@@ -380,7 +387,8 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, e
     from_begin = record is not None and record.reason == SUSPENDED
     same = _since(world, told, elapsed) if told is not None else elapsed
     stopped, doubtful = 0, 0
-    # Suspended from the beginning on, and yet only later: it was resumed in between. Or its spec has changed too often for one suspension.
+    # Suspended from the beginning on, and yet only later: it was resumed in between. Or its spec has changed too often
+    # for one suspension.
     several = from_begin if record is not None else world.job.metadata.generation > ONE_CHANGE
     if told is not None and told.status is ConditionStatus.TRUE:
         late = elapsed - same > TOLD_WITHIN_MILLISECONDS
@@ -500,8 +508,9 @@ def _within(found: AttemptProgress, elapsed: int) -> AttemptProgress:
 def _base(record: GangSpec, account: Account, found: AttemptProgress) -> int:
     """The step after which those of this attempt were made: the program may have gone back further than it was told.
 
-    One that was told nothing may have found a checkpoint itself. Where its lines lie apart is known, or steps were made before, its first
-    line tells where it goes on from; else it has begun with step 1 only if there was time for all steps since.
+    One that was told nothing may have found a checkpoint itself. Where its lines lie apart is known, or steps were made
+    before, its first line tells where it goes on from; else it has begun with step 1 only if there was time for all
+    steps since.
     """
     if record.start is not None and record.start.resume is not None:
         resume = record.start.resume.step
@@ -550,7 +559,8 @@ def _made(world: JobWorld, record: GangSpec, account: Account, found: AttemptPro
 
 
 def _is_untimed(record: GangSpec, found: AttemptProgress, base: int) -> bool:
-    """Whether several steps were made before the only line, which prints no pace: what is start and what is training is unknown."""
+    """Whether several steps were made before the only line, which prints no pace: what is start and what is training is
+    unknown."""
     resume = record.start.resume if record.start is not None else None
     several = found.step - base > 1 or (resume is None and not found.step_stride and found.step > 1)
     return several and not found.pace_milliseconds

@@ -1,8 +1,9 @@
 """How much training came of the time: tokens per second, model FLOP/s utilisation, and what they cost. Pure.
 
-MFU is that of PaLM (arXiv 2204.02311, appendix B): operations that the model needs, without recomputation, of those that the accelerators
-could have made at their peak. Which formula gave the operations of a token is told with it, because the usual ones differ by tens of per
-cent. A figure that cannot be true is not told: the reader gets the reason in its place.
+MFU is that of PaLM (arXiv 2204.02311, appendix B): operations that the model needs, without recomputation, of those
+that the accelerators could have made at their peak. Which formula gave the operations of a token is told with it,
+because the usual ones differ by tens of per cent. A figure that cannot be true is not told: the reader gets the reason
+in its place.
 """
 
 import re
@@ -78,8 +79,8 @@ class Efficiency:
 
 
 def peak_tflops(model: str) -> int | None:
-    """Dense bf16 operations of one accelerator, in 10^12 per second, by the model in its node's labels; None where it is not known for
-    certain: of a slice or a share of one nobody can say."""
+    """Dense bf16 operations of one accelerator, in 10^12 per second, by the model in its node's labels; None where it
+    is not known for certain: of a slice or a share of one nobody can say."""
     name = model.upper()
     if _SHARED.search(name):
         return None

@@ -1,7 +1,7 @@
 """What a job's training has cost in energy, as far as the drivers' counters tell. Pure.
 
-Metered is the time in which ranks ran, from a moment after their start to the last reading before their end: the energy of waiting
-nodes, and all that is not in the accelerators, is not in it.
+Metered is the time in which ranks ran, from a moment after their start to the last reading before their end: the energy
+of waiting nodes, and all that is not in the accelerators, is not in it.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ MOST_SHARE = 1.05
 """With more of it metered than there was, what was metered is not this job's."""
 
 LEAST_HELD_SECONDS = 1800
-"""Prometheus has means of 3 min: of the first 90 s that a job holds nodes it shows what they drew before, up to 5 % of half an hour."""
+"""Prometheus has means of 3 min: of the first 90 s that a job holds nodes it shows what they drew before, up to 5 % of
+half an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Energy:
     Attributes:
         joules: that all accelerators have used, lost work included.
         watts_per_gpu: the mean of one accelerator in the time that was metered.
-        metered: share of the time in which ranks ran or may have run, starts among it; of that in which they ran it is no less.
+        metered: share of the time in which ranks ran or may have run, starts among it; of that in which they ran it is
+            no less.
         joules_per_token: of those that count.
         why: why joules_per_token is not known; "" otherwise.
     """
@@ -90,14 +92,15 @@ def why_no_energy(metered: MeteredEnergy, goodput: Goodput) -> str:
     seconds = sum(goodput.seconds.get(bucket, 0) for bucket, held in goodput.gpu_seconds.items() if held)
     if seconds < LEAST_HELD_SECONDS:
         return (
-            f"the job held its nodes for {seconds // 60} min: power is a mean of 3 min, and that misses too much of a job of less than "
-            f"{LEAST_HELD_SECONDS // 60} min"
+            f"the job held its nodes for {seconds // 60} min: power is a mean of 3 min, and that misses too much of "
+            f"a job of less than {LEAST_HELD_SECONDS // 60} min"
         )
     share = metered.gpu_seconds / max(sum(goodput.gpu_seconds.values()), 1)
     if share > MOST_SHARE:
         return (
-            f"Prometheus has {share:.0%} of the time in which the job held accelerators: it evaluates the rules at another interval than "
-            "30 s, the address is of more than one Prometheus, or others' accelerators are in it"
+            f"Prometheus has {share:.0%} of the time in which the job held accelerators: it evaluates the rules at "
+            "another interval than 30 s, the address is of more than one Prometheus, or others' accelerators are in "
+            "it"
         )
     return ""
 

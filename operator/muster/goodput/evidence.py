@@ -1,4 +1,5 @@
-"""How far the ranks of the current attempt have come, as their launchers tell: by ages, which no clock that steps can spoil. Pure."""
+"""How far the ranks of the current attempt have come, as their launchers tell: by ages, which no clock that steps can
+spoil. Pure."""
 
 import math
 import statistics
@@ -33,7 +34,8 @@ def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress
     """What launchers say; None where none tells of a step.
 
     Of several the one that has made most steps speaks for the gang: a step proves that all were alive when it was
-    finished. Not so one that cannot be true: by its own pace there was no time for so many, or the others are nowhere near.
+    finished. Not so one that cannot be true: by its own pace there was no time for so many, or the others are nowhere
+    near.
 
     Args:
         elapsed: milliseconds since the go, as the account counts them.
@@ -81,7 +83,8 @@ def _with_waits(seen: AttemptProgress, views: Sequence[LauncherView]) -> Attempt
 
 
 def _with_stall(seen: AttemptProgress, views: Sequence[LauncherView]) -> AttemptProgress:
-    """The evidence with what saves have cost: where no program tells, as that launcher has measured that knows of most saves."""
+    """The evidence with what saves have cost: where no program tells, as that launcher has measured that knows of most
+    saves."""
     if any(view.checkpoint_stall_seconds is not None for view in views):
         return seen
     best = max(views, key=lambda view: view.measured_saves)
@@ -99,7 +102,8 @@ def _whole(printed: float | None, times: int = 1) -> int:
 
 
 def _printed_pace(world: JobWorld, views: Sequence[LauncherView]) -> int:
-    """Milliseconds of a step, as any rank prints them, or the tokens of a second where the job says how many a step has; 0: unknown."""
+    """Milliseconds of a step, as any rank prints them, or the tokens of a second where the job says how many a step
+    has; 0: unknown."""
     slowest = max((milliseconds(view.printed_step_seconds) for view in views), default=0)
     spec = world.job.spec
     tokens = max((view.printed_tokens or 0.0 for view in views if _whole(view.printed_tokens)), default=0.0)
@@ -122,8 +126,8 @@ def _credible(views: Sequence[LauncherView]) -> list[LauncherView]:
 
 
 def _has_time(view: LauncherView) -> bool:
-    """Whether its steps fit into the time since the first, if each takes what its newest ones do: with much to spare, since steps may
-    have been far shorter before."""
+    """Whether its steps fit into the time since the first, if each takes what its newest ones do: with much to spare,
+    since steps may have been far shorter before."""
     made = (view.step or 0) - (view.first_step or 0) + view.lost_steps
     span = (view.first_step_age_seconds or 0.0) - (view.step_age_seconds or 0.0)
     pace = view.step_seconds or 0.0
@@ -173,10 +177,11 @@ def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> 
 
 
 def _metered(world: JobWorld, record: GangSpec) -> tuple[int, int]:
-    """What the accelerators of all workers that tell have used in this attempt, and in how many milliseconds of one of them.
+    """What the accelerators of all workers that tell have used in this attempt, and in how many milliseconds of one of
+    them.
 
-    Who tells of more time than the accelerators that the job asks for can have had sees others' too, or is wrong: that is not counted. Nor is
-    what no accelerator can use.
+    Who tells of more time than the accelerators that the job asks for can have had sees others' too, or is wrong: that
+    is not counted. Nor is what no accelerator can use.
     """
     joules = time = 0
     for view in world.views.values():
@@ -233,7 +238,8 @@ def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:
 
 
 def measured_tflops(world: JobWorld, record: GangSpec) -> int | None:
-    """What one accelerator has reached in the burn-in, of the slowest node; None where a node's checker does not tell, or had none."""
+    """What one accelerator has reached in the burn-in, of the slowest node; None where a node's checker does not tell,
+    or had none."""
     views = [world.checkers.get(member.node) for member in record.members]
     found = [_gemm(view.report) if view is not None else 0.0 for view in views]
     slowest = min(found, default=0.0)
@@ -252,7 +258,8 @@ def ago(elapsed: int, age_seconds: float | None) -> int:
 
 
 def milliseconds(seconds: float | None) -> int:
-    """The nearest whole number; 0 for what is no duration: nothing, not a number, below zero. Never more than an account holds."""
+    """The nearest whole number; 0 for what is no duration: nothing, not a number, below zero. Never more than an
+    account holds."""
     if seconds is None or math.isnan(seconds) or seconds <= 0:
         return 0
     return round(min(seconds * 1000.0, float(LONGEST_MILLISECONDS)))

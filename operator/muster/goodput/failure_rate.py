@@ -1,7 +1,8 @@
 """How often a job's ranks fail while they run, with the interval that this is certain to, and by class. Pure.
 
-Failures come as a Poisson process. Of n of them in a time T the mean time between two is T/n. The bounds of 95 % are the exact ones of
-a test that ends by time: 2T over the quantiles of chi squared, with 2n+2 and 2n degrees of freedom (Garwood, Biometrika 28, 1936).
+Failures come as a Poisson process. Of n of them in a time T the mean time between two is T/n. The bounds of 95 % are
+the exact ones of a test that ends by time: 2T over the quantiles of chi squared, with 2n+2 and 2n degrees of freedom
+(Garwood, Biometrika 28, 1936).
 """
 
 import math
@@ -16,7 +17,8 @@ from muster.api.goodput import PRODUCTIVE, Bucket
 NONE_SEEN = -math.log(0.05)
 # While these go on, ranks run and can fail.
 EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
-# With more time than this share of it in which nobody knows whether ranks ran, failures in it say nothing of how often there are any.
+# With more time than this share of it in which nobody knows whether ranks ran, failures in it say nothing of how often
+# there are any.
 BLIND = 0.1
 HOUR = 3600
 """Seconds of an hour, for all figures."""
@@ -28,7 +30,8 @@ _NORMAL = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class TimeBetween:
-    """The time between two failures, in hours; with its bounds of 95 %. Less than one failure, of a job that is cut, has no upper one."""
+    """The time between two failures, in hours; with its bounds of 95 %. Less than one failure, of a job that is cut,
+    has no upper one."""
 
     failures: float
     mean: float
@@ -37,7 +40,8 @@ class TimeBetween:
 
 
 def exposed_seconds(seconds: Mapping[str, int]) -> int:
-    """For how long ranks were seen to run, of an account by buckets; 0 where too much of it is unknown to say how often they fail."""
+    """For how long ranks were seen to run, of an account by buckets; 0 where too much of it is unknown to say how often
+    they fail."""
     exposed, unknown = sum(seconds.get(bucket, 0) for bucket in EXPOSED), seconds.get(Bucket.UNKNOWN, 0)
     return exposed if unknown <= BLIND * (exposed + unknown) else 0
 
@@ -65,7 +69,8 @@ def time_between(exposed: float, failures: float) -> TimeBetween | None:
 
 
 def _gamma_quantile(share: float, shape: float) -> float:
-    """Below it lies this share of a gamma distribution with scale 1: half the quantile of chi squared with twice the degrees."""
+    """Below it lies this share of a gamma distribution with scale 1: half the quantile of chi squared with twice the
+    degrees."""
     if shape > _MANY:
         ninth = 1 / (9 * shape)
         return float(shape * (1 - ninth + math.copysign(_NORMAL, share - 0.5) * math.sqrt(ninth)) ** 3)

@@ -17,7 +17,8 @@ NOTHING_SAVED = -1
 
 @dataclass(frozen=True, slots=True)
 class KeptWork:
-    """What of a job's work is known to be kept: what a complete checkpoint holds, or all of it once the job has succeeded.
+    """What of a job's work is known to be kept: what a complete checkpoint holds, or all of it once the job has
+    succeeded.
 
     Attributes:
         is_known: whether the job names a directory with its checkpoints.
@@ -169,13 +170,15 @@ def _permille(part: int, whole: int) -> int | None:
 
 
 def _steps(account: Account) -> int:
-    """Steps that count. The few that were made after the last report before a failure have no time, and are left out of rates."""
+    """Steps that count. The few that were made after the last report before a failure have no time, and are left out of
+    rates."""
     counted = (each.step - each.after_step for each in account.segments if sum(each.milliseconds.values()))
     return min(sum(max(each, 0) for each in counted), MAX_STEP)
 
 
 def _stall(seen: AttemptProgress) -> int | None:
-    """For how long one save stops the training; None where the program does not tell and nobody has measured it, or it has not saved."""
+    """For how long one save stops the training; None where the program does not tell and nobody has measured it, or it
+    has not saved."""
     if seen.measured_saves:
         return seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL, 0) // seen.measured_saves
     told = seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL)

@@ -1,7 +1,8 @@
-"""What the ranks of an attempt ran with, so that a result can be made again, and a failure be seen to have begun with a change. Pure.
+"""What the ranks of an attempt ran with, so that a result can be made again, and a failure be seen to have begun with a
+change. Pure.
 
-Noted with the go of an attempt, where it differs from the one before. The digest of the environment leaves out the values of what is called
-like a secret: who can guess a short value could otherwise try whether the digest fits.
+Noted with the go of an attempt, where it differs from the one before. The digest of the environment leaves out the
+values of what is called like a secret: who can guess a short value could otherwise try whether the digest fits.
 """
 
 import hashlib
@@ -38,7 +39,8 @@ def noted(world: JobWorld, account: Account, attempt: int) -> Account:
 
 
 def learned(world: JobWorld, account: Account, attempt: int) -> Account:
-    """The account with the library of collectives that the ranks of this attempt have loaded, which is known once they train."""
+    """The account with the library of collectives that the ranks of this attempt have loaded, which is known once they
+    train."""
     found = _alike(
         words(view.collectives, LABEL_LENGTH)
         for view in world.views.values()

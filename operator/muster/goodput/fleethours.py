@@ -1,8 +1,8 @@
 """The fold: what all accelerators of the fleet did, put into hours as time passes. Pure.
 
-The time that this leader has lived through, by a clock that does not step, is put where its nodes were then. What lies before that,
-since it was written last, nobody has seen: it is told as such. What has been counted is never counted again, whoever leads
-(docs/decisions/0038).
+The time that this leader has lived through, by a clock that does not step, is put where its nodes were then. What lies
+before that, since it was written last, nobody has seen: it is told as such. What has been counted is never counted
+again, whoever leads (docs/decisions/0038).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,7 +19,8 @@ CLOCKS_AGREE = timedelta(milliseconds=2000)
 # A clock that is behind by more than this shows another time than that which was counted.
 BEHIND = timedelta(hours=1)
 LENGTH_OF_DAY = 10
-# Kubernetes, cloud providers and autoscalers close nodes by these: no worker is meant to tolerate them. Others may say whom a node is for.
+# Kubernetes, cloud providers and autoscalers close nodes by these: no worker is meant to tolerate them. Others may say
+# whom a node is for.
 CLOSING_TAINTS = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -86,8 +87,8 @@ def folded(
 
 
 def between(hours: FleetHours, since: datetime | None, until: datetime | None = None) -> dict[GpuState, int]:
-    """GPU-milliseconds by state between these two. Of an hour (a day where only that is known) that they cut the same share counts as of its
-    time."""
+    """GPU-milliseconds by state between these two. Of an hour (a day where only that is known) that they cut the same
+    share counts as of its time."""
     found: dict[GpuState, int] = {}
     first_hours = _first_hours(hours.spans)
     for key, amounts in hours.spans.items():
@@ -102,7 +103,8 @@ def between(hours: FleetHours, since: datetime | None, until: datetime | None = 
 
 
 def counted_from(hours: FleetHours) -> datetime | None:
-    """The first moment from which no hour is missing; None: nothing is counted. In the first hour (or day) counting began somewhere."""
+    """The first moment from which no hour is missing; None: nothing is counted. In the first hour (or day) counting
+    began somewhere."""
     first = min(hours.spans, default=None)
     return None if first is None else _first_hours(hours.spans).get(first, _begin(first) + _length(first))
 

@@ -1,8 +1,8 @@
 """What is kept of a job that has ended, and that it fits: pure, from its account and incidents to an EndedJob's spec.
 
-Time that failures took is in five buckets of the account. What of it is which failure's is not counted anywhere, so it is
-allotted by the time that each took, from its fault to the first step after it and the work that it took back: an estimate whose
-sum is exact. What is beyond the time of all incidents is none's: suspensions stop and start a gang, too.
+Time that failures took is in five buckets of the account. What of it is which failure's is not counted anywhere, so it
+is allotted by the time that each took, from its fault to the first step after it and the work that it took back: an
+estimate whose sum is exact. What is beyond the time of all incidents is none's: suspensions stop and start a gang, too.
 """
 
 import json
@@ -45,8 +45,8 @@ MAX_SPEC_BYTES = 3328
 WORST = 3
 """Nodes that are kept rather than what was said at the end."""
 _OF_THE_NODE = frozenset({Kind.NODE_GONE, Kind.NODE_LOST, Kind.NODE_UNREACHABLE, Kind.NODE_UNHEALTHY})
-"""Failures that a node is blamed for whatever their class. All others a tenant can bring about: he deletes pods, fills disks, kills
-launchers, and the largest job's would weigh most."""
+"""Failures that a node is blamed for whatever their class. All others a tenant can bring about: he deletes pods, fills
+disks, kills launchers, and the largest job's would weigh most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,8 @@ def levelled(amounts: Sequence[float], most: float) -> list[float]:
 
 
 def fitted(spec: EndedJobSpec) -> EndedJobSpec:
-    """The same, as large as may be: nodes that took least are only counted, and causes that took least are taken together."""
+    """The same, as large as may be: nodes that took least are only counted, and causes that took least are taken
+    together."""
     while size(spec) > MAX_SPEC_BYTES:
         if len(spec.fingerprints) > 1:
             spec = spec.model_copy(update={"fingerprints": spec.fingerprints[1:]})

@@ -31,8 +31,8 @@ def is_kept(one: Kept, competing: datetime | None, policy: History, now: datetim
 def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime]:
     """The end of the oldest account of each namespace that gives up one of its own where it gets one more.
 
-    Empty while there is room. Of a full history those namespaces give up their own of which most accounts are kept; any other
-    one takes the place of theirs.
+    Empty while there is room. Of a full history those namespaces give up their own of which most accounts are kept; any
+    other one takes the place of theirs.
     """
     oldest: dict[str, datetime] = {}
     counts: dict[str, int] = {}
@@ -68,8 +68,8 @@ def missing(known: Collection[Kept], policy: History, since: datetime | None, no
             f" and {len(listed) - _MAX_NAMED} more" if listed[_MAX_NAMED:] else ""
         )
         found.append(
-            f"jobs of {names} that ended before {max(full.values()):%Y-%m-%d %H:%M} UTC may be missing: the history is full "
-            f"({policy.max_jobs} accounts, spec.history.max_jobs of the FleetPolicy)"
+            f"jobs of {names} that ended before {max(full.values()):%Y-%m-%d %H:%M} UTC may be missing: the history "
+            f"is full ({policy.max_jobs} accounts, spec.history.max_jobs of the FleetPolicy)"
         )
     return found
 
@@ -77,8 +77,8 @@ def missing(known: Collection[Kept], policy: History, since: datetime | None, no
 def surplus(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:
     """Names of those that are beyond the limit; none where the history is switched off: it stays as it is.
 
-    Each is the oldest of the namespace of which most are kept then: a tenant with many short jobs pushes out accounts of
-    its own once it has as many as the largest other one.
+    Each is the oldest of the namespace of which most are kept then: a tenant with many short jobs pushes out accounts
+    of its own once it has as many as the largest other one.
     """
     over = len(known) - policy.max_jobs
     if policy.max_jobs == 0 or over <= 0:

@@ -1,7 +1,8 @@
 """Closes the phase that is still open at the moment of reading. Pure.
 
-The account is written when a phase is over, so the status publishes what goes on: its bucket, since when, and how many accelerators
-are held. Command line, page and Prometheus all close that phase here, so they show the same of a wait that lasts.
+The account is written when a phase is over, so the status publishes what goes on: its bucket, since when, and how many
+accelerators are held. Command line, page and Prometheus all close that phase here, so they show the same of a wait that
+lasts.
 """
 
 from datetime import datetime, timedelta
@@ -13,7 +14,8 @@ TRAINS = frozenset({"Running", "Saving"})
 """In these states steps are made."""
 STEPS_LATE = 10
 LATE = timedelta(minutes=2)
-"""While steps are made the figures follow each half minute, or each step. After this time, and ten steps, no step is being made."""
+"""While steps are made the figures follow each half minute, or each step. After this time, and ten steps, no step is
+being made."""
 UNSEEN = timedelta(minutes=10)
 """Ranks whose steps Muster has never seen count as starting for so long."""
 _HAS_RUN = (*PRODUCTIVE, Bucket.LOST_WORK, Bucket.UNDETECTED, Bucket.RECLAIM, Bucket.REQUEUED, Bucket.RESTARTING)
@@ -71,7 +73,8 @@ def as_of(job: TrainingJob, now: datetime) -> Goodput | None:
 
 
 def _waiting(job: TrainingJob) -> Goodput | None:
-    """The figures of a job that has never had nodes, whose account begins with them: it waits since its creation, and has kept nothing."""
+    """The figures of a job that has never had nodes, whose account begins with them: it waits since its creation, and
+    has kept nothing."""
     created, status = job.metadata.creation_timestamp, job.status
     if created is None or status.completion is not None or status.attempt > 0:
         return None

@@ -34,7 +34,8 @@ class Prices:
         return self.flat if model and model != SEVERAL else None
 
     def of_any(self) -> float | None:
-        """The price of one GPU-hour of whatever model, where all have the same; None where they differ, or it is not known."""
+        """The price of one GPU-hour of whatever model, where all have the same; None where they differ, or it is not
+        known."""
         return self.flat if all(price == self.flat for price in self.models.values()) else None
 
     def why_none_of_any(self) -> str:
@@ -46,7 +47,8 @@ class Prices:
         return DIFFERENT_PRICES
 
     def cost(self, gpu_seconds: Mapping[str, int], model: str) -> float | None:
-        """What it costs to have held accelerators of this model for so long, by bucket; None where no price is known, or none were held."""
+        """What it costs to have held accelerators of this model for so long, by bucket; None where no price is known,
+        or none were held."""
         price, held = self.of(model), sum(gpu_seconds.values())
         return None if price is None or not held else held / HOUR * price
 

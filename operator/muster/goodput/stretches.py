@@ -1,4 +1,5 @@
-"""The steps that count, in the order in which they were made: one more stretch of them, or the work beyond a step taken back. Pure."""
+"""The steps that count, in the order in which they were made: one more stretch of them, or the work beyond a step taken
+back. Pure."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +9,8 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def with_first_checkpoint(account: Account, step: int | None, now: datetime) -> Account:
-    """The account with when its first checkpoint was known: one within steps that the job has made is not what it began with.
+    """The account with when its first checkpoint was known: one within steps that the job has made is not what it began
+    with.
 
     Args:
         step: of a complete checkpoint; None: none is known.
@@ -57,8 +59,9 @@ def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
 
 
 def with_stretch(account: Account, made: Segment) -> Account:
-    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as many GPUs, and
-    had followed upon each other: between them may lie steps that are taken back already, of which a checkpoint was used all the same."""
+    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as
+    many GPUs, and had followed upon each other: between them may lie steps that are taken back already, of which a
+    checkpoint was used all the same."""
     stretches = [*account.segments, made]
     if len(stretches) > MAX_STRETCHES:
         first, second, *others = stretches

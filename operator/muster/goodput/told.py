@@ -17,7 +17,8 @@ from muster.goodput.stretches import with_first_checkpoint
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
-# A little less than the pace at which a status is written for steps alone: they are worked out for what is written, and seldom else.
+# A little less than the pace at which a status is written for steps alone: they are worked out for what is written, and
+# seldom else.
 FRESH = timedelta(seconds=27)
 
 
@@ -60,9 +61,9 @@ def told(
 def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
     """The figures of all that is counted, and while steps are made also of these.
 
-    They are worked out anew only where the record or the newest checkpoint has changed, or the step has and what was told
-    is no longer fresh: a status is not written more often for a step. So the account alone is no reason to write; and they
-    never tell of less time than before.
+    They are worked out anew only where the record or the newest checkpoint has changed, or the step has and what was
+    told is no longer fresh: a status is not written more often for a step. So the account alone is no reason to write;
+    and they never tell of less time than before.
     """
     record, before = world.gang.spec if world.gang else None, world.job.status.goodput
     if record is None or record.account is None or world.job.status.completion is not None:
@@ -81,7 +82,8 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
         if fresh or world.job.status.step == step:
             return before
     if kept.ended and before is not None and before.creation_time == account.creation_time:
-        # The last leader's clock may be behind the one that the figures were told by: its launchers tell the rest by ages.
+        # The last leader's clock may be behind the one that the figures were told by: its launchers tell the rest by
+        # ages.
         world = replace(world, now=max(world.now, before.counted_until))
     counted, split = closed(world, ended=kept.succeeded, only_steps=not kept.ended)
     counted = with_first_checkpoint(counted, kept.step, world.now)
@@ -130,7 +132,8 @@ def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> lis
 
 
 def fault_time(world: JobWorld, cause: Failure) -> datetime:
-    """When a failure happened, as far as is known: not before the newest step, which proves that every rank was alive."""
+    """When a failure happened, as far as is known: not before the newest step, which proves that every rank was
+    alive."""
     last_step = world.newest_step_age_seconds
     age = cause.age_seconds
     if cause.kind is Kind.HANG:

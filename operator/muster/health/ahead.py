@@ -1,7 +1,8 @@
 """Times on record that lie ahead of the wall clock, and how long they have been known by a clock that only goes on.
 
-A leader whose clock was hours ahead has dated what it did. For the next one that is no time at all: it can neither wait for it to come
-nor take it as long past. It counts such a time as now when it first meets it, and lets it grow old by its own clock.
+A leader whose clock was hours ahead has dated what it did. For the next one that is no time at all: it can neither wait
+for it to come nor take it as long past. It counts such a time as now when it first meets it, and lets it grow old by
+its own clock.
 """
 
 from collections.abc import Iterable

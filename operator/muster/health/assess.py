@@ -1,11 +1,12 @@
 """One node's verdict, from everything that is said about it.
 
 A pure function of stored objects and the time: what the agent sees, what other systems have marked, what jobs say, what
-a human has decided, and what was concluded before. What has to outlast the moment (incidents, the account of offences, findings that
-only a reboot ends) is read from the status written last time, so that a new leader goes on where the old one was.
+a human has decided, and what was concluded before. What has to outlast the moment (incidents, the account of offences,
+findings that only a reboot ends) is read from the status written last time, so that a new leader goes on where the old
+one was.
 
-No knowledge is no verdict: without an agent's word and without a mark there is no state. A time that lies ahead counts as
-now, so that a clock that jumps neither condemns nor releases.
+No knowledge is no verdict: without an agent's word and without a mark there is no state. A time that lies ahead counts
+as now, so that a clock that jumps neither condemns nor releases.
 """
 
 import math
@@ -75,7 +76,8 @@ ONE_FAULT_SECONDS = 3600
 """What comes back so soon after it was charged, in the same boot and for the same cause, is charged once."""
 
 STEADY_SECONDS = (0, 900)
-"""What another system says for the first and the second time within `ONE_FAULT_SECONDS` stands for so long at least; then for that long."""
+"""What another system says for the first and the second time within `ONE_FAULT_SECONDS` stands for so long at least;
+then for that long."""
 
 CLOCK_ERROR_SECONDS = 300
 """A human's release that is dated further ahead waits for its time: it would cover what nobody has seen yet."""
@@ -158,7 +160,8 @@ class Verdict:
         asked_by: these owners.
         repair: what has to be done with the machine for what has the node out, marks of its repair left aside.
         maintenance: what windows mean for the node; None: none is near.
-        gone_by: when a window, or whoever takes the machine away, wants running jobs to be gone; None: no time is known.
+        gone_by: when a window, or whoever takes the machine away, wants running jobs to be gone; None: no time is
+            known.
         only_planned: a window or a removal has it out, and nothing else does: no budget is asked.
         removal: the machine is being taken away; None: it is not.
         would: what would follow of what the policy only observes; None: nothing more than what does.
@@ -255,7 +258,8 @@ def assess(
         words: jobs' failures that have followed the node.
         burn_ins: tests that it has failed, as far as the records of gangs still tell of them.
         passed: when it has last passed one, if that holds.
-        answered: what jobs said before this counts no more: the node has passed a thorough test then, or was another machine.
+        answered: what jobs said before this counts no more: the node has passed a thorough test then, or was another
+            machine.
         silence: of its agent, if it is silent.
         lack: what the machine has less of than its equals; None: nothing.
         repair: what the request for its repair says; None: there is none.
@@ -401,7 +405,8 @@ def assess(
 
 
 def _removal(standing: Iterable[Sign]) -> Removal | None:
-    """What several marks say together: whose time is known and comes first names it, and one that is final makes all of it so.
+    """What several marks say together: whose time is known and comes first names it, and one that is final makes all of
+    it so.
 
     Kubernetes itself takes nothing away: a mark of its own is the doing of whoever else has marked the node.
     """
@@ -421,8 +426,8 @@ def _earliest(*moments: datetime | None) -> datetime | None:
 def node_fault(verdict: Verdict) -> str:
     """What is wrong with a node whose verdict is at least Degraded, in words, whatever is done about it; "" for others.
 
-    That somebody has cordoned it, or works on it as planned, is nothing wrong with it, nor that it waits for its test with nothing
-    against it any more.
+    That somebody has cordoned it, or works on it as planned, is nothing wrong with it, nor that it waits for its test
+    with nothing against it any more.
     """
     counting = (finding for finding in verdict.findings if not finding.observed)
     weighing = (finding for finding in counting if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED])
@@ -441,8 +446,8 @@ def doubt(verdict: Verdict) -> Doubt | None:
 
 
 def _is_replaced(machine: str, before: NodeHealthStatus, facts: NodeFacts) -> bool:
-    """Whether another machine has the name now. A virtual machine may get another board by starting anew: as long as no GPU
-    answers there, and the Node is the same, that proves nothing."""
+    """Whether another machine has the name now. A virtual machine may get another board by starting anew: as long as no
+    GPU answers there, and the Node is the same, that proves nothing."""
     hardware = before.offences.hardware
     if not machine or not hardware or same_machine(machine, hardware):
         return False
@@ -505,7 +510,8 @@ def _of_this_boot(evidence: Evidence, agent: AgentStatus | None) -> bool:
 
 
 def _burn_in_signs(failures: Iterable[BurnInWord], earlier: Iterable[Finding], boot: str, now: datetime) -> list[Sign]:
-    """Tests that the node has failed. They stand until a human says otherwise: neither silence nor a boot repairs anything.
+    """Tests that the node has failed. They stand until a human says otherwise: neither silence nor a boot repairs
+    anything.
 
     A record of a gang tells of them for a while; what was found then stays a finding. One of another boot that is no
     finding was released, or is of another machine.
@@ -538,10 +544,11 @@ def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Si
 
 
 def _steady_until(before: NodeHealthStatus, boot: str, released: datetime | None, now: datetime) -> datetime | None:
-    """Until when what another system has said stands though it says so no more, because that comes and goes; None: it does not.
+    """Until when what another system has said stands though it says so no more, because that comes and goes; None: it
+    does not.
 
-    Each flip would cost jobs a move, and the API server two writes. What somebody has done something about, a human or a boot or a
-    repair, is not of that kind, nor what is left to others.
+    Each flip would cost jobs a move, and the API server two writes. What somebody has done something about, a human or
+    a boot or a repair, is not of that kind, nor what is left to others.
     """
 
     def counts(incident: HealthIncident) -> bool:
@@ -584,8 +591,8 @@ def _following(
     answered: datetime | None,
     now: datetime,
 ) -> Following | None:
-    """What jobs' failures come to that came after a human's release, after what has answered them, and after the node was last
-    taken out: that has told what there was before."""
+    """What jobs' failures come to that came after a human's release, after what has answered them, and after the node
+    was last taken out: that has told what there was before."""
     taken = (incident.time for incident in before.incidents if incident.taken_out_time is not None)
     over = [moment for moment in (_released(human, now), answered, *taken) if moment is not None]
     since = max(over, default=None)
@@ -635,8 +642,9 @@ def _is_waived(
     before: NodeHealthStatus,
     now: datetime,
 ) -> bool:
-    """Whether a release covers it. The node's own clock may be slow: what was not there when the release was taken in is newer,
-    whatever it is dated. It may be ahead: what was there and has not changed since is covered, whatever it is dated."""
+    """Whether a release covers it. The node's own clock may be slow: what was not there when the release was taken in
+    is newer, whatever it is dated. It may be ahead: what was there and has not changed since is covered, whatever it is
+    dated."""
     finding = known.get(sign.key)
     if finding is not None and sign.dated is not None and sign.dated > released:
         if finding.released_time is not None:
@@ -687,7 +695,8 @@ def _would(standing: Sequence[Sign], watched: Sequence[Sign], worst: int, unsche
 
 
 def _is_let_go(was_open: HealthIncident | None, watched: Iterable[Sign], weighing: Collection[Sign]) -> bool:
-    """Whether what had the node out is still there, and is only observed by now: nothing has to be proved, as nothing was repaired."""
+    """Whether what had the node out is still there, and is only observed by now: nothing has to be proved, as nothing
+    was repaired."""
     if was_open is None or was_open.repair_ended_time is not None or weighing:
         return False
     return any(s.reason == was_open.reason and s.weighs >= WEIGHT[Severity.DEGRADED] for s in watched)
@@ -762,7 +771,8 @@ class _Account:
     def has_paid(
         self, past: Iterable[HealthIncident], causes: Collection[str], boot: str, released: datetime | None
     ) -> bool:
-        """Whether it was charged for this fault a moment ago: what goes and comes again, and nobody has done anything about it, is one."""
+        """Whether it was charged for this fault a moment ago: what goes and comes again, and nobody has done anything
+        about it, is one."""
         charged = self.offences.as_of
         if charged is None or abs((self.now - charged).total_seconds()) >= ONE_FAULT_SECONDS:
             return False
@@ -835,7 +845,8 @@ def _worked_on(
     window: MaintenanceWord | None,
     now: datetime,
 ) -> HealthIncident:
-    """The incident with the time when work on the machine was last seen to have ended; one that lies ahead is dated anew."""
+    """The incident with the time when work on the machine was last seen to have ended; one that lies ahead is dated
+    anew."""
     ended = was_worked_on(before.findings, repair) or was_within(before.maintenance, window, now)
     if ended or (was_open.repair_ended_time is not None and was_open.repair_ended_time > now):
         return _changed(was_open, {"repair_ended_time": now})
@@ -851,7 +862,8 @@ def _is_seen(agent: AgentStatus | None, silence: Silence | None, facts: NodeFact
 def _is_to_pass(
     was_open: HealthIncident | None, released: datetime | None, rules: Rules, passed: datetime | None
 ) -> bool:
-    """Whether a node that was taken out has to pass a test before it comes back, and has not: a pass from before is none."""
+    """Whether a node that was taken out has to pass a test before it comes back, and has not: a pass from before is
+    none."""
     if not rules.validates or was_open is None or was_open.reason == CORDONED:
         return False
     if was_open.taken_out_time is None and was_open.repair_ended_time is None:

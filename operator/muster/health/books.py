@@ -1,4 +1,5 @@
-"""What rulings and figures need to know of all nodes, kept up to date with each change instead of counted at each look."""
+"""What rulings and figures need to know of all nodes, kept up to date with each change instead of counted at each
+look."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,19 +1,22 @@
-"""How many of the sick nodes may be taken out: the guard against a rule, a driver or a monitor that calls everything sick.
+"""How many of the sick nodes may be taken out: the guard against a rule, a driver or a monitor that calls everything
+sick.
 
 A verdict alone takes no node away. Muster has jobs leave a node (and taints it, where the policy says so) only within
-budgets: of each pool of like nodes a share per window and a share at the same time, and a share of its nodes in each innermost
-domain; at least one node each. Of each budget a part is kept for what is certain, and no one cause may use up the rest, so
-that a false alarm of one keeps out of the way of the others (`muster.health.causes`). While a budget holds a node back, new
-pods of jobs come there only where no other node is left, or never where the fault is no alarm (`muster.health.effects`), and people are told.
+budgets: of each pool of like nodes a share per window and a share at the same time, and a share of its nodes in each
+innermost domain; at least one node each. Of each budget a part is kept for what is certain, and no one cause may use up
+the rest, so that a false alarm of one keeps out of the way of the others (`muster.health.causes`). While a budget holds
+a node back, new pods of jobs come there only where no other node is left, or never where the fault is no alarm
+(`muster.health.effects`), and people are told.
 
-When what a window has for a cause, or for all that is not certain, has been used up and there are more sick nodes, the breaker is
-open: it then tries one node at a time, after a pause that doubles with each. It closes by itself when no sick node waits any
-more. Nothing of this is kept anywhere: it follows from the incidents in NodeHealth (when each began, when and for which
-cause Muster acted on it) and from the taints that are on the nodes, so that a restart resets nothing. An action is written into
-its incident before it is done (`Verdict.taken`), and is not counted a second time when it is done again.
+When what a window has for a cause, or for all that is not certain, has been used up and there are more sick nodes, the
+breaker is open: it then tries one node at a time, after a pause that doubles with each. It closes by itself when no
+sick node waits any more. Nothing of this is kept anywhere: it follows from the incidents in NodeHealth (when each
+began, when and for which cause Muster acted on it) and from the taints that are on the nodes, so that a restart resets
+nothing. An action is written into its incident before it is done (`Verdict.taken`), and is not counted a second time
+when it is done again.
 
-What another system says that it repairs is left to it without a charge, but not the whole pool at once: one label on every
-node is more often a mistake than maintenance.
+What another system says that it repairs is left to it without a charge, but not the whole pool at once: one label on
+every node is more often a mistake than maintenance.
 """
 
 from bisect import bisect_right, insort
@@ -41,7 +44,8 @@ class Act(StrEnum):
     """What may be done about one node.
 
     Nothing: it may be used. Take: jobs leave it, and it is tainted where the policy says so. Hold: it is sick, but the
-    budget holds it back: avoided as long as there are others, neither left nor tainted. Yield: somebody else repairs it: avoided, and left after the next
+    budget holds it back: avoided as long as there are others, neither left nor tainted. Yield: somebody else repairs
+        it: avoided, and left after the next
     checkpoint. Untaint: it bears Muster's taint and should not.
     """
 
@@ -150,15 +154,17 @@ class Situation:
     """What the rulings are made of.
 
     Attributes:
-        verdicts: on the nodes that exist, by name. Those that are neither tainted nor `concerned` may be left out: nothing
-            is ruled about them.
+        verdicts: on the nodes that exist, by name. Those that are neither tainted nor `concerned` may be left out:
+            nothing is ruled about them.
         tainted: nodes that bear Muster's taint.
         domains: node -> path of its innermost domain; absent, or empty at the end: it is in none.
         gone: incidents of NodeHealth objects whose node does not exist now; they count for the window.
         pools: node -> its pool; absent: in "".
         pool_sizes: how many nodes each pool has; None: those that are in `verdicts`.
-        sizes: how many nodes each pool has in each innermost domain, by pool and path; None: those that are in `verdicts`.
-        ahead: for how many seconds times of incidents are known that lie ahead; absent: it is met now (`muster.health.ahead`).
+        sizes: how many nodes each pool has in each innermost domain, by pool and path; None: those that are in
+            `verdicts`.
+        ahead: for how many seconds times of incidents are known that lie ahead; absent: it is met now
+            (`muster.health.ahead`).
     """
 
     verdicts: Mapping[str, Verdict]
@@ -186,8 +192,8 @@ def held_back(ruling: Ruling) -> Ruling:
 def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
     """What may be done about each node, and the breaker's state.
 
-    Where the policy only observes, the rulings say what would be done, and nothing is charged: a later change of the policy
-    finds the whole budget, and not a fleet that counts as taken already.
+    Where the policy only observes, the rulings say what would be done, and nothing is charged: a later change of the
+    policy finds the whole budget, and not a fleet that counts as taken already.
     """
     sizes = situation.pool_sizes
     if sizes is None:
@@ -280,8 +286,8 @@ class _Gate:
     ) -> "_Gate":
         """For those that wait for this budget alone.
 
-        Whoever could be taken has been taken at once. So one that waits, and fell sick when the budget was used up, tells
-        that the breaker opened then, and what was taken after that were tries. Their number gives the pause.
+        Whoever could be taken has been taken at once. So one that waits, and fell sick when the budget was used up,
+        tells that the breaker opened then, and what was taken after that were tries. Their number gives the pause.
         """
         room = max(0, budget - taken.within(window, now))
         in_window = taken.all[bisect_right(taken.all, now - window) :]
@@ -340,8 +346,8 @@ class _Pool:
             self.state = BreakerState.OPEN
         if not self.waiting:
             return self.rulings
-        # What is certain comes first; a taint without a record (somebody has deleted it, or taken back a cordon) has to be
-        # paid for, but comes before what bears none.
+        # What is certain comes first; a taint without a record (somebody has deleted it, or taken back a cordon) has to
+        # be paid for, but comes before what bears none.
         self.waiting.sort(
             key=lambda n: (not self.verdicts[n].certain, n not in self.tainted, *_urgency(n, self.verdicts[n]))
         )
@@ -412,7 +418,8 @@ class _Pool:
 
     @cached_property
     def charges(self) -> list[_Charge]:
-        """Each time that Muster acted, oldest first. They are many, and put in order only where a node waits for the budget."""
+        """Each time that Muster acted, oldest first. They are many, and put in order only where a node waits for the
+        budget."""
         return sorted(
             _Charge(self._time(taken), incident.certain, _cause(incident, verdict) if verdict else incident.charged_to)
             for taken, incident, verdict in self._taken()
@@ -460,7 +467,8 @@ class _Pool:
     def _settle_claimed(self, claimed: list[str]) -> None:
         """Leave to others what they repair: those that were left to them before, then the oldest ones, up to a share.
 
-        One innermost domain may be more than that: maintenance goes by the rack. Where it is the whole pool, it may not: then
+        One innermost domain may be more than that: maintenance goes by the rack. Where it is the whole pool, it may
+            not: then
         a rack cannot be told from a mistake.
         """
         claimed.sort(key=lambda name: (not self._was_yielded(name), _began(self.verdicts[name], self.now), name))
@@ -480,7 +488,8 @@ class _Pool:
                 self.held_yields += 1
                 self.rulings[name] = Ruling(
                     Act.HOLD,
-                    f"{verdict.in_charge} claims too many nodes of the pool at once: no more than {most} are left to other systems",
+                    f"{verdict.in_charge} claims too many nodes of the pool at once: no more than {most} are left to "
+                    "other systems",
                 )
 
     def _was_yielded(self, name: str) -> bool:
@@ -556,8 +565,8 @@ class _Pool:
         if gates.lets_uncertain:
             most, whose = self.per_window.cause, causes[0]
         return "", (
-            f"the budget of {_nodes(most)} in {seconds} s for {whose} is used up ({self.per_window.total} of the {self.size} "
-            "nodes of the pool for everything)"
+            f"the budget of {_nodes(most)} in {seconds} s for {whose} is used up ({self.per_window.total} of the "
+            f"{self.size} nodes of the pool for everything)"
         )
 
     def _gates(self) -> "_Gates":
@@ -688,13 +697,14 @@ def _message(pools: Iterable[PoolFigures], next_try: datetime | None, now: datet
         if pool.held:
             what = ", ".join(f"{cause}: {count}" for cause, count in pool.by_cause[:4])
             parts.append(
-                f"{pool.held} sick nodes{where} are held back ({what}): {pool.used} of {pool.budget} nodes of this window "
-                f"are used, {pool.out} of at most {pool.cap} are out."
+                f"{pool.held} sick nodes{where} are held back ({what}): {pool.used} of {pool.budget} nodes of this "
+                f"window are used, {pool.out} of at most {pool.cap} are out."
             )
         if pool.held_yields:
             parts.append(
-                f"{pool.held_yields} nodes{where} bear another system's mark that it repairs them, and are not left to it: "
-                f"{pool.yields} are already. If that is maintenance, raise the budget for RepairByOthers in spec.health.budgets of the FleetPolicy."
+                f"{pool.held_yields} nodes{where} bear another system's mark that it repairs them, and are not left "
+                f"to it: {pool.yields} are already. If that is maintenance, raise the budget for RepairByOthers in "
+                "spec.health.budgets of the FleetPolicy."
             )
     parts.append("New workers come to what is held only where no other node is left.")
     if next_try and next_try > now:

@@ -1,7 +1,7 @@
 """How many nodes of a pool the FleetPolicy lets Muster take out: the list `spec.health.budgets` as numbers of nodes.
 
-Of the budgets that bound the same thing the smallest counts. A percentage is rounded up, as karpenter does it, so that at least
-one node may always be taken out.
+Of the budgets that bound the same thing the smallest counts. A percentage is rounded up, as karpenter does it, so that
+at least one node may always be taken out.
 """
 
 from collections.abc import Collection
@@ -19,7 +19,8 @@ class Share:
 
     Attributes:
         total: for all faults together.
-        uncertain: for faults that are not certain. Where they have a budget of their own, one node of `total` is beyond it.
+        uncertain: for faults that are not certain. Where they have a budget of their own, one node of `total` is beyond
+            it.
         cause: for one cause of faults that are not certain.
     """
 

@@ -1,13 +1,13 @@
 """What a node is taken out for, as the breaker's budget counts it, and which faults are certain.
 
-A cause is what one defect can raise on many nodes at once. Another system is one cause, whatever reasons it names: they are its
-own words, and a monitor that invents a new one for each node must not get a budget for each. Of Muster's own sources the reason
-counts, too: those are rows of tables, and each is measured in its own way.
+A cause is what one defect can raise on many nodes at once. Another system is one cause, whatever reasons it names: they
+are its own words, and a monitor that invents a new one for each node must not get a budget for each. Of Muster's own
+sources the reason counts, too: those are rows of tables, and each is measured in its own way.
 
-Certain is what two ways of measuring say that have nothing in common but the hardware: a line that only the kernel can have
-written, and what the driver's library answers when it is asked, of the same GPU where both name one. No program in a container writes the one or the other, and a
-defect in reading one of them is not seen in the other. One sign alone is not certain, however grave: a pattern that has
-gone wrong finds XID 79 on every node.
+Certain is what two ways of measuring say that have nothing in common but the hardware: a line that only the kernel can
+have written, and what the driver's library answers when it is asked, of the same GPU where both name one. No program in
+a container writes the one or the other, and a defect in reading one of them is not seen in the other. One sign alone is
+not certain, however grave: a pattern that has gone wrong finds XID 79 on every node.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The Node condition by which others can read what Muster makes of a node. Pure.
 
-It says so little that it changes only when the verdict does: no figures, no ages, no words of people. Where nothing was ever known of
-a node it has none. Muster itself never reads it as evidence.
+It says so little that it changes only when the verdict does: no figures, no ages, no words of people. Where nothing was
+ever known of a node it has none. Muster itself never reads it as evidence.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,8 @@ class Mark:
     """What the condition has to say.
 
     Attributes:
-        status: True: in use, whatever weak there is against it. False: it should not be used. Unknown: nothing is known now.
+        status: True: in use, whatever weak there is against it. False: it should not be used. Unknown: nothing is known
+            now.
         reason: the verdict's, CamelCase.
         message: for people.
     """
@@ -45,7 +46,8 @@ def mark_of(name: str, verdict: Verdict) -> Mark:
 
 
 def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetime) -> dict[str, Any] | None:
-    """The strategic merge patch that makes it so, and touches nobody else's conditions; None: it is so, or there is nothing to say.
+    """The strategic merge patch that makes it so, and touches nobody else's conditions; None: it is so, or there is
+    nothing to say.
 
     Args:
         conditions: of the node, as last read.

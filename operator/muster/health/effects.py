@@ -33,8 +33,8 @@ def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bo
 
 
 def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect:
-    """What is done about a node. What a human has cordoned, or maintains, or what is being taken away, is left in any case, too; what
-    somebody repairs is avoided in any case."""
+    """What is done about a node. What a human has cordoned, or maintains, or what is being taken away, is left in any
+    case, too; what somebody repairs is avoided in any case."""
     goes = verdict.gone_by is not None or verdict.removal is not None
     planned = Leave.AFTER_CHECKPOINT if goes else Leave.NO
     if not avoids(verdict.state, enforcement, cordoned=verdict.cordoned):
@@ -69,7 +69,8 @@ def exclusion_of(verdict: Verdict, wanted: Effect) -> Exclusion | None:
 
 
 def _planned(verdict: Verdict) -> tuple[Cause, str]:
-    """What has the node out, and the status text of jobs that wait for a node which only a plan has out; "" for others."""
+    """What has the node out, and the status text of jobs that wait for a node which only a plan has out; "" for
+    others."""
     if verdict.only_planned and verdict.removal is not None:
         return Cause.REMOVAL, f"being taken away by {verdict.removal.by}"
     if verdict.only_planned and verdict.maintenance is not None:
@@ -83,10 +84,11 @@ def _is_only_removed(verdict: Verdict) -> bool:
 
 
 def _may_be_used(verdict: Verdict) -> bool:
-    """Whether a node that the budget holds back is given work when there is no other: so many sick at once are seldom each one's
-    own fault, and a queue must not stand still for a false alarm.
+    """Whether a node that the budget holds back is given work when there is no other: so many sick at once are seldom
+    each one's own fault, and a queue must not stand still for a false alarm.
 
-    Never where it is no alarm: two ways of measuring say the same, Muster has measured it itself, or the machine has been bad again and
+    Never where it is no alarm: two ways of measuring say the same, Muster has measured it itself, or the machine has
+        been bad again and
     again; nor where somebody is at work there, or has said no.
     """
     if verdict.certain or verdict.state is VerdictState.QUARANTINED or verdict.cordoned:

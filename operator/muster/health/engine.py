@@ -1,7 +1,7 @@
 """The loop of health: which nodes have to be judged, and what is decided about all of them. Pure.
 
-The operator and the simulator of fleets run it. Where facts come from, and how an order is carried out, is the caller's: it
-stirs nodes, judges those that `due` names, puts their verdicts here, and carries out what `decide` orders.
+The operator and the simulator of fleets run it. Where facts come from, and how an order is carried out, is the
+caller's: it stirs nodes, judges those that `due` names, puts their verdicts here, and carries out what `decide` orders.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -43,7 +43,8 @@ class Engine:
         self.ground.put_incidents(name, status.incidents if status else ())
 
     def echoed(self, name: str, *, is_echo: bool) -> None:
-        """Whether the record of a node says what was written last: nothing has to be done if the verdict stays the same."""
+        """Whether the record of a node says what was written last: nothing has to be done if the verdict stays the
+        same."""
         (self._echoes.add if is_echo else self._echoes.discard)(name)
 
     def forget_echoes(self) -> None:
@@ -69,7 +70,8 @@ class Engine:
             self.wake_at(name, verdict.wake)
 
     def differs(self, name: str, before: Verdict | None) -> bool:
-        """Whether the verdict on a node, after the one before, may ask for something that is not in force or on record."""
+        """Whether the verdict on a node, after the one before, may ask for something that is not in force or on
+        record."""
         is_echo = name in self._echoes
         self._echoes.discard(name)
         return not (is_echo and before is not None and _same(before, self.books.verdicts.get(name)))

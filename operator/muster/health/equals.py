@@ -1,9 +1,11 @@
-"""What a machine should have, from its equals: a new one, or one that nobody knows any more, may lack a GPU or a port from the start.
+"""What a machine should have, from its equals: a new one, or one that nobody knows any more, may lack a GPU or a port
+from the start.
 
-Of a machine that was seen before the agent knows how many it has had. One that comes with seven of eight, or a virtual one that is
-another one by its mainboard after each start, has nothing to be compared with but machines of the same kind. Only where nearly all
-of a kind agree does it count that one has fewer, and only once that has lasted: ports come up one after the other. Fewer GPUs take a
-machine out of use; fewer ports make it Suspect alone, because cabling may differ on purpose. Pure.
+Of a machine that was seen before the agent knows how many it has had. One that comes with seven of eight, or a virtual
+one that is another one by its mainboard after each start, has nothing to be compared with but machines of the same
+kind. Only where nearly all of a kind agree does it count that one has fewer, and only once that has lasted: ports come
+up one after the other. Fewer GPUs take a machine out of use; fewer ports make it Suspect alone, because cabling may
+differ on purpose. Pure.
 """
 
 from collections import Counter, defaultdict

@@ -59,7 +59,8 @@ class IgnoredPorts:
         return up >= int(expected[1]) - self._left_out(patterns, agent)
 
     def ports_that_count(self, labels: Mapping[str, str], agent: AgentStatus) -> int | None:
-        """The most ports that a machine has had up at once, without those that are left out; None: its agent does not tell."""
+        """The most ports that a machine has had up at once, without those that are left out; None: its agent does not
+        tell."""
         patterns = self._of_node(labels)
         if agent.ports_expected is None or not patterns:
             return agent.ports_expected
@@ -80,7 +81,8 @@ def _is_among(subject: str, patterns: list[re.Pattern[str]]) -> bool:
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """One for all of these, that takes no longer the more stars there are: what follows a star is looked for once, at the first place."""
+    """One for all of these, that takes no longer the more stars there are: what follows a star is looked for once, at
+    the first place."""
     return re.compile("|".join(_regex(name) for name in names))
 
 

@@ -153,7 +153,8 @@ KINDS: Mapping[str, Kind] = {
         event=True,
     ),
     "PcieAerElsewhere": Kind(
-        "a bridge or another device reports a PCIe error that could not be corrected, and took no GPU or network card away",
+        "a bridge or another device reports a PCIe error that could not be corrected, and took no GPU or network "
+        "card away",
         WARNING,
         INSPECT,
         "PCIe AER, DPC",
@@ -172,8 +173,8 @@ KINDS: Mapping[str, Kind] = {
     "IbPortFlap": Kind("a port of the network goes up and down", DEGRADED, INSPECT, "gpud, Azure NHC"),
     "IbDeviceMissing": Kind("a network device is gone", FATAL, REBOOT, "NVSentinel"),
     "IbPortOff": Kind(
-        "the interface of a port of the network is switched off: software does that, e.g. when a pod had it, and no job can use the port "
-        "meanwhile",
+        "the interface of a port of the network is switched off: software does that, e.g. when a pod had it, and no "
+        "job can use the port meanwhile",
         WARNING,
         INSPECT,
         _MUSTER,
@@ -200,8 +201,8 @@ KINDS: Mapping[str, Kind] = {
     "NicError": Kind("the network driver reports an error", WARNING, INSPECT, "NVSentinel, gpud", event=True),
     "DiskError": Kind("a disk reports errors", DEGRADED, INSPECT, "gpud, NPD", Clears.BOOT, event=True),
     "NetworkDiskError": Kind(
-        "a disk behind a network, or a thin volume, reports errors: shared or full storage does that to every node at once, and it is no "
-        "node's fault",
+        "a disk behind a network, or a thin volume, reports errors: shared or full storage does that to every node "
+        "at once, and it is no node's fault",
         WARNING,
         INSPECT,
         _MUSTER,
@@ -217,8 +218,8 @@ KINDS: Mapping[str, Kind] = {
         event=True,
     ),
     "TaskHang": Kind(
-        "a task does not come to an end, most often for storage: a server that is away does that to every node at once, however "
-        "often",
+        "a task does not come to an end, most often for storage: a server that is away does that to every node at "
+        "once, however often",
         WARNING,
         INSPECT,
         "NPD, gpud",
@@ -248,7 +249,8 @@ KINDS: Mapping[str, Kind] = {
 
 
 def _clears(kind: Kind, subject: str) -> Clears:
-    """A file system whose mount shows that it can be written to again proves it; one that only the log tells of, by its device, does not."""
+    """A file system whose mount shows that it can be written to again proves it; one that only the log tells of, by its
+    device, does not."""
     only_logged = kind is KINDS["ReadOnlyFilesystem"] and not subject.startswith("/")
     return Clears.BOOT if only_logged else kind.clears
 

@@ -1,11 +1,13 @@
 """Maintenance windows: what they mean for a node at a moment, and what in them cannot be meant. Pure.
 
-A window is the platform team's word, like a cordon: it is obeyed whatever the breaker's budgets and the enforcement say, it is no
-fault of anything, and nothing is charged for it. Ahead of it the node takes no new workers, then its jobs leave after their next
-checkpoint, within it the machine may go down at any moment, and after it the node has to be looked at before it is used again. A job
-says nowhere how long it takes, so that any new work counts as too long once a node is closed.
+A window is the platform team's word, like a cordon: it is obeyed whatever the breaker's budgets and the enforcement
+say, it is no fault of anything, and nothing is charged for it. Ahead of it the node takes no new workers, then its jobs
+leave after their next checkpoint, within it the machine may go down at any moment, and after it the node has to be
+looked at before it is used again. A job says nowhere how long it takes, so that any new work counts as too long once a
+node is closed.
 
-A human's release does not end a window, because somebody may be at work on the machine: the window itself has to be changed.
+A human's release does not end a window, because somebody may be at work on the machine: the window itself has to be
+changed.
 """
 
 from collections import defaultdict
@@ -122,7 +124,8 @@ class MaintenanceWord:
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a policy, made once and used for every node. Those that end before they start count for nothing."""
+    """The windows of a policy, made once and used for every node. Those that end before they start count for
+    nothing."""
 
     windows: tuple[_Window, ...] = ()
 
@@ -151,8 +154,8 @@ class Windows:
 
 
 def was_within(before: NodeMaintenance | None, word: MaintenanceWord | None, now: datetime) -> bool:
-    """Whether somebody may have worked on the machine by what is on record, and its window is over now: also one that began
-    and ended while nobody looked."""
+    """Whether somebody may have worked on the machine by what is on record, and its window is over now: also one that
+    began and ended while nobody looked."""
     if before is None or (word is not None and word.stage is MaintenanceStage.IN_PROGRESS):
         return False
     return before.stage is MaintenanceStage.IN_PROGRESS or before.end_time <= now
@@ -200,14 +203,16 @@ def problems(
         if each.name not in sound:
             yield Problem(
                 f"backwards/{each.name}",
-                f"spec.maintenance.windows[{each.name}].ends is not after its starts, so that it counts for nothing: write a later time",
+                f"spec.maintenance.windows[{each.name}].ends is not after its starts, so that it counts for nothing: "
+                "write a later time",
             )
     pending = []
     for window in windows:
         if (now - window.ends).total_seconds() >= OLD_SECONDS:
             yield Problem(
                 f"over/{window.name}",
-                f"spec.maintenance.windows[{window.name}] has been over since {_moment(window.ends)}: take it out, or write its next time",
+                f"spec.maintenance.windows[{window.name}] has been over since {_moment(window.ends)}: take it out, "
+                "or write its next time",
             )
         elif now < window.ends:
             pending.append(window)
@@ -237,8 +242,8 @@ def problems(
         more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
         yield Problem(
             f"overlap/{name}",
-            f"spec.maintenance.windows[{name}] overlaps on some nodes with {', '.join(listed[:_NAMED])}{more}: these nodes come back after "
-            "the latest end. Make one of them, or change their times, if that is not meant",
+            f"spec.maintenance.windows[{name}] overlaps on some nodes with {', '.join(listed[:_NAMED])}{more}: these "
+            "nodes come back after the latest end. Make one of them, or change their times, if that is not meant",
         )
 
 
@@ -266,14 +271,16 @@ def _of_window(
         if count > limit(sizes[pool]):
             yield Problem(
                 f"many/{window.name}/{pool}",
-                f"{where} takes {count} of {_nodes(sizes[pool])} of {pool or 'the fleet'} out from {_moment(window.starts)} until "
-                f"{_moment(window.ends)}, more than the {limit(sizes[pool])} that spec.health.budgets lets faults take: it is obeyed, "
-                "and jobs that find no other node stop and wait. Divide it if that is not meant",
+                f"{where} takes {count} of {_nodes(sizes[pool])} of {pool or 'the fleet'} out from "
+                f"{_moment(window.starts)} until {_moment(window.ends)}, more than the {limit(sizes[pool])} that "
+                "spec.health.budgets lets faults take: it is obeyed, and jobs that find no other node stop and "
+                "wait. Divide it if that is not meant",
             )
 
 
 def _until(window: _Window, here: Iterable[_Window]) -> datetime:
-    """When the node is free again: the end of the last of the windows that follow each other without a gap to work in."""
+    """When the node is free again: the end of the last of the windows that follow each other without a gap to work
+    in."""
     end = window.ends
     for other in sorted(here, key=lambda each: each.closes):
         if other.closes <= end:
@@ -287,7 +294,9 @@ def _words(told: NodeMaintenance, reason: str) -> str:
     return {
         MaintenanceStage.CLOSED: f"maintenance window {told.window}{why} is near, {times}: no new work begins here",
         MaintenanceStage.EVACUATING: f"maintenance window {told.window}{why} is about to start, {times}: jobs leave",
-        MaintenanceStage.IN_PROGRESS: f"maintenance window {told.window}{why} is open, {times}: the machine may be down",
+        MaintenanceStage.IN_PROGRESS: (
+            f"maintenance window {told.window}{why} is open, {times}: the machine may be down"
+        ),
     }[told.stage]
 
 

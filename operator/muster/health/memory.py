@@ -1,10 +1,10 @@
 """What is remembered against a machine, whatever its node is called.
 
-A node's name says nothing about its hardware: clouds give a new machine an old name, and an old machine a new one. So the
-memory is keyed to what cannot be renamed, the mainboard's UUID and the serial numbers of the GPUs. Neither alone will
-do: a virtual machine has a new UUID at each start, and a GPU that has fallen off the bus tells no serial number, which
-is just when the memory is needed. An identity is therefore a list of short digests, and two identities are the same
-machine when most of the GPUs are the same, or, where no GPU is known, the mainboard.
+A node's name says nothing about its hardware: clouds give a new machine an old name, and an old machine a new one. So
+the memory is keyed to what cannot be renamed, the mainboard's UUID and the serial numbers of the GPUs. Neither alone
+will do: a virtual machine has a new UUID at each start, and a GPU that has fallen off the bus tells no serial number,
+which is just when the memory is needed. An identity is therefore a list of short digests, and two identities are the
+same machine when most of the GPUs are the same, or, where no GPU is known, the mainboard.
 """
 
 import hashlib
@@ -39,7 +39,8 @@ def same_machine(one: str, other: str) -> bool:
 
 
 def may_be_same(now: str, before: str) -> bool:
-    """Whether the GPUs could still tell that it is the machine from before: none is known yet, and that one had some."""
+    """Whether the GPUs could still tell that it is the machine from before: none is known yet, and that one had
+    some."""
     return not _parts(now)[1] and bool(_parts(before)[1])
 
 
@@ -58,7 +59,8 @@ def charged_score(offences: Offences) -> Decimal:
 
 
 def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
-    """What is left of an account: halved once per half-life. A time to come counts as now; an account without one as 0."""
+    """What is left of an account: halved once per half-life. A time to come counts as now; an account without one as
+    0."""
     if offences.as_of is None:
         return Decimal(0)
     halvings = max(0.0, (now - offences.as_of).total_seconds()) / half_life_seconds

@@ -1,4 +1,5 @@
-"""What has to be put into force for which nodes: one decision about all of them, from what is known at one moment. Pure."""
+"""What has to be put into force for which nodes: one decision about all of them, from what is known at one moment.
+Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field

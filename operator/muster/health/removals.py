@@ -43,7 +43,8 @@ class Notice:
 
 
 def _time_in(pattern: str, text: str) -> datetime | None:
-    """The time that a text names, as RFC 1123 writes it and in UTC; None: it names none that anybody can reckon with."""
+    """The time that a text names, as RFC 1123 writes it and in UTC; None: it names none that anybody can reckon
+    with."""
     found = re.search(pattern, text)
     if found is None:
         return None

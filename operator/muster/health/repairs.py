@@ -1,8 +1,9 @@
 """Repairs that others do: what a request means for its node, and which requests there have to be. Pure.
 
-A node is held from before its request exists until after it has ended, so that no job is there when whoever repairs takes
-it on. Nobody has to be fast for that: the hold is on record in NodeHealth before the request is made, and a request that nobody has taken on
-is deleted only as it was read. Either the deletion wins or the one who repairs, and only after the deletion the node comes back.
+A node is held from before its request exists until after it has ended, so that no job is there when whoever repairs
+takes it on. Nobody has to be fast for that: the hold is on record in NodeHealth before the request is made, and a
+request that nobody has taken on is deleted only as it was read. Either the deletion wins or the one who repairs, and
+only after the deletion the node comes back.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -30,16 +31,17 @@ UNPROVEN = "RepairNotVerified"
 NOT_EMPTY = "somebody uses the node"
 
 LOOK_SECONDS = 90.0
-"""An agent that is Ready so long after a repair has looked at everything since: its last complete look is at most 60 s old while it
-says that it is ready, and the kubelet takes two askings, ten seconds apart, to believe that it is not."""
+"""An agent that is Ready so long after a repair has looked at everything since: its last complete look is at most 60 s
+old while it says that it is ready, and the kubelet takes two askings, ten seconds apart, to believe that it is not."""
 
 GONE_SECONDS = 86400.0
-"""For so long a node may be missing while it is repaired: machines that are installed anew come back under the old name."""
+"""For so long a node may be missing while it is repaired: machines that are installed anew come back under the old
+name."""
 
 
 class Stage(StrEnum):
-    """Where a repair stands. Asked: nobody has taken it on, or the request is about to be made. Unknown: requests have not
-    been read yet."""
+    """Where a repair stands. Asked: nobody has taken it on, or the request is about to be made. Unknown: requests have
+    not been read yet."""
 
     UNKNOWN = "Unknown"
     ASKED = "Asked"
@@ -109,7 +111,8 @@ def holds(findings: Iterable[Finding], word: RepairWord | None, now: datetime) -
 def unproven(
     findings: Iterable[Finding], ended: datetime, is_seen: bool, now: datetime, what: str = "repair"
 ) -> list[Sign]:
-    """What keeps a node out that was worked on until its agent has looked at all of it: that somebody says so repairs nothing.
+    """What keeps a node out that was worked on until its agent has looked at all of it: that somebody says so repairs
+    nothing.
 
     Args:
         findings: as they are on record.
@@ -165,7 +168,8 @@ class Case:
 
     Attributes:
         incident: since when it is out; None: it is in use.
-        wants: what has to be done with it, where it is Muster that keeps it out; None: nothing, or it is for somebody else to say.
+        wants: what has to be done with it, where it is Muster that keeps it out; None: nothing, or it is for somebody
+            else to say.
         reason: of its verdict.
         message: likewise.
         findings: of its verdict.

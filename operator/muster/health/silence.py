@@ -1,8 +1,10 @@
-"""An agent that is silent: what follows for its node from how long, and from how many of its peers are silent, too. Pure.
+"""An agent that is silent: what follows for its node from how long, and from how many of its peers are silent, too.
+Pure.
 
-A node whose agent is dead or blind looks like one that is well. So an agent that has spoken and is not Ready any more counts against
-its node, after a while: it proves no fault, so that running jobs stay. Where many of a pool are silent at once it is no node's
-fault (a roll-out that went wrong, a DaemonSet that was deleted): nothing follows for the nodes that nothing followed for yet.
+A node whose agent is dead or blind looks like one that is well. So an agent that has spoken and is not Ready any more
+counts against its node, after a while: it proves no fault, so that running jobs stay. Where many of a pool are silent
+at once it is no node's fault (a roll-out that went wrong, a DaemonSet that was deleted): nothing follows for the nodes
+that nothing followed for yet.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """What other systems write on Node objects about their health, as data: what to look for, and what it weighs.
 
-Only what is there counts. A condition that is absent or Unknown, a label that nobody has set: that is no knowledge, neither
-of sickness nor of health. Muster reads all these marks and writes none of them. Sources: the documentation and code of
-each system, as of 2026; docs/node-health.md has the table for people.
+Only what is there counts. A condition that is absent or Unknown, a label that nobody has set: that is no knowledge,
+neither of sickness nor of health. Muster reads all these marks and writes none of them. Sources: the documentation and
+code of each system, as of 2026; docs/node-health.md has the table for people.
 """
 
 import difflib
@@ -103,7 +103,8 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Fewer of the fleet's accelerators can be allocated than the node has: its device plugin found some of them sick."""
+    """Fewer of the fleet's accelerators can be allocated than the node has: its device plugin found some of them
+    sick."""
 
 
 Mark: TypeAlias = Condition | Label | TaintMark | Annotation | Deletion | Shortage
@@ -802,7 +803,8 @@ class Rules:
         )
 
     def observes(self, sign: Sign) -> bool:
-        """Whether a sign is only told. What people and their windows decide, and what repairs need, is no evidence to observe."""
+        """Whether a sign is only told. What people and their windows decide, and what repairs need, is no evidence to
+        observe."""
         if sign.source in (MAINTENANCE, REPAIR):
             return False
         return sign.source in self.observed_sources or sign.reason in self.observed_reasons
@@ -821,7 +823,8 @@ class Rules:
 
         Args:
             facts: the node.
-            known: what was found last time, by key of the sign: since when marks are known that have no time of their own.
+            known: what was found last time, by key of the sign: since when marks are known that have no time of their
+                own.
             now: the time.
         """
         found = {sign.key: sign for sign in self._unknown_now(facts, known, now)}
@@ -969,7 +972,8 @@ def _unknown_reasons(reasons: Iterable[str]) -> Iterator[str]:
 
 
 def _may_be_of_condition(reason: str) -> bool:
-    """Whether a condition that Muster looks at by a pattern is called so, or has a reason that its table names by one."""
+    """Whether a condition that Muster looks at by a pattern is called so, or has a reason that its table names by
+    one."""
     marks = (row.mark for row in ROWS if not row.reason and isinstance(row.mark, Condition))
     return any(
         re.fullmatch(mark.type, reason) or (not mark.reason.endswith(".*") and re.fullmatch(mark.reason, reason))

@@ -128,15 +128,21 @@ def _comes_back(node: str, verdict: Verdict) -> str:
     if verdict.cordoned:
         return f"It comes back when somebody takes the cordon back: {by_hand}"
     if is_held(verdict.findings):
-        return f"It comes back when its repair has ended (kubectl describe repairrequest {node}) and nothing else stands against it"
+        return (
+            f"It comes back when its repair has ended (kubectl describe repairrequest {node}) and nothing else "
+            "stands against it"
+        )
     if verdict.maintenance is not None and verdict.only_planned:
         end = f"{verdict.maintenance.end_time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-        return f"It comes back after {end}, once its agent has looked at everything, or when FleetPolicy spec.maintenance says otherwise"
+        return (
+            f"It comes back after {end}, once its agent has looked at everything, or when FleetPolicy "
+            "spec.maintenance says otherwise"
+        )
     repairs = {each.reason for each in verdict.findings if each.source == REPAIR and each.severity is not Severity.INFO}
     if FAILED in repairs:
         return (
-            f"Its repair has failed. It comes back by {by_hand}; kubectl delete repairrequest {node} has the repair asked for "
-            "again, if the fault is still there"
+            f"Its repair has failed. It comes back by {by_hand}; kubectl delete repairrequest {node} has the repair "
+            "asked for again, if the fault is still there"
         )
     if verdict.reason == UNPROVEN:
         return f"It comes back by itself once its agent is Ready and has looked at everything, or by {by_hand}"
@@ -155,10 +161,13 @@ def _comes_back(node: str, verdict: Verdict) -> str:
     incident = verdict.open_incident
     if incident is not None and incident.repair_ended_time is not None:
         if incident.reason in REASONS:
-            return f"Its maintenance has ended, and this is so since. It comes back by itself when the evidence is gone, or by {by_hand}"
+            return (
+                "Its maintenance has ended, and this is so since. It comes back by itself when the evidence is "
+                f"gone, or by {by_hand}"
+            )
         return (
-            f"Its repair has ended, and this is still so: kubectl delete repairrequest {node} has it asked for again. It comes back "
-            f"by itself when the evidence is gone, or by {by_hand}"
+            f"Its repair has ended, and this is still so: kubectl delete repairrequest {node} has it asked for "
+            f"again. It comes back by itself when the evidence is gone, or by {by_hand}"
         )
     if verdict.needs_boot:
         return f"It comes back by itself after a reboot, or by {by_hand}"

@@ -1,11 +1,12 @@
 """What jobs' failures say of nodes, and for how long. Pure.
 
-Jobs' word is weak: a tenant decides what his ranks do, and one person may have many jobs, or several namespaces. So a word
-never takes a node out of use. Failures of one owner that keep coming back to a node make it Suspect; failures of two owners
-ask for a check, and only what Muster's own checkers measure then condemns it.
+Jobs' word is weak: a tenant decides what his ranks do, and one person may have many jobs, or several namespaces. So a
+word never takes a node out of use. Failures of one owner that keep coming back to a node make it Suspect; failures of
+two owners ask for a check, and only what Muster's own checkers measure then condemns it.
 
-A failure weighs 1, half of that as long as the program was not seen to get beyond the failing step, and half as much again
-after each half-life. An owner whose failures keep coming back to many nodes has a program that fails: he is not heard at all.
+A failure weighs 1, half of that as long as the program was not seen to get beyond the failing step, and half as much
+again after each half-life. An owner whose failures keep coming back to many nodes has a program that fails: he is not
+heard at all.
 """
 
 import math
@@ -60,10 +61,13 @@ class Following:
         """In words that name nobody: they reach people of all tenants."""
         if self.wants_check:
             return (
-                f"failures of jobs of {len(self.owners)} owners have followed this node and nothing explains them; it should be "
-                "tested, and status.findings tells which jobs"
+                f"failures of jobs of {len(self.owners)} owners have followed this node and nothing explains them; "
+                "it should be tested, and status.findings tells which jobs"
             )
-        return "failures of one owner's jobs keep coming back to this node and nothing explains them; status.findings tells which"
+        return (
+            "failures of one owner's jobs keep coming back to this node and nothing explains them; status.findings "
+            "tells which"
+        )
 
     @property
     def in_full(self) -> str:
@@ -119,7 +123,8 @@ def _fades(value: float, limit: float, now: datetime) -> datetime:
 class JobWords:
     """All that records of jobs have said, to be asked by node; what is gone from the cluster is remembered for a while.
 
-    A job has a word about one node at most. Of a job that was created again, under its name, the records are taken together.
+    A job has a word about one node at most. Of a job that was created again, under its name, the records are taken
+    together.
     """
 
     def __init__(self) -> None:
@@ -203,11 +208,12 @@ class JobWords:
 
 
 class Asked:
-    """Nodes for which tests are asked: so many of a pool at a time. Whoever makes jobs fail everywhere must not have every node tested, nor
-    every pass count for nothing.
+    """Nodes for which tests are asked: so many of a pool at a time. Whoever makes jobs fail everywhere must not have
+    every node tested, nor every pass count for nothing.
 
-    A node that has its turn keeps it until it asks no more. The next is the one whose owners have waited longest, whichever of them had a turn
-    last: one person with two namespaces, or one owner with many partners, is one in the row and not the whole row.
+    A node that has its turn keeps it until it asks no more. The next is the one whose owners have waited longest,
+    whichever of them had a turn last: one person with two namespaces, or one owner with many partners, is one in the
+    row and not the whole row.
     """
 
     def __init__(self) -> None:
@@ -222,7 +228,8 @@ class Asked:
         self._number = 0
 
     def put(self, node: str, pool: str | None, owners: tuple[str, ...] = ()) -> set[str]:
-        """A node of this pool asks, for failures of these owners; None: it does not. Returns those whose turn may have come."""
+        """A node of this pool asks, for failures of these owners; None: it does not. Returns those whose turn may have
+        come."""
         before = self._asks.get(node)
         if pool is not None and before is not None and before[0] == pool:
             self._asks[node] = pool, owners

@@ -59,8 +59,9 @@ class ErrorCode:
 
     @property
     def clears(self) -> Clears:
-        """A machine that has to boot, to be replaced or to be opened is not well because its log line has grown old. What needs a reset
-        of a GPU the agent holds until it has seen one, and what the driver has asked for until it asks no more."""
+        """A machine that has to boot, to be replaced or to be opened is not well because its log line has grown old.
+        What needs a reset of a GPU the agent holds until it has seen one, and what the driver has asked for until it
+        asks no more."""
         weighs = self.severity in (DEGRADED, FATAL)
         by_hand = self.action is INSPECT and self.fault is XidClass.HARDWARE
         return Clears.BOOT if weighs and (by_hand or self.action in (REBOOT, REPLACE)) else Clears.EVIDENCE
@@ -190,7 +191,8 @@ RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, RecommendedAction]] = {
 # What XID 154 says in the kernel log: the value of field 230, and its name.
 _XID_154 = re.compile(r"\bto 0x([0-9a-f]{1,2})\b", re.IGNORECASE)
 
-# What XID 74 says on A100 and H100: seven registers, of which NVIDIA explains bits of the first, third, fourth and fifth.
+# What XID 74 says on A100 and H100: seven registers, of which NVIDIA explains bits of the first, third, fourth and
+# fifth.
 _XID_74 = re.compile(r"link \d+ ?\((0x[0-9a-f]+(?:, ?0x[0-9a-f]+){6})\)", re.IGNORECASE)
 
 
@@ -293,8 +295,8 @@ def _nvlink(row: ErrorCode, message: str) -> ErrorCode:
 def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
     """XIDs 144 to 150 by what their line says; a line that cannot be read, or an event without one, warns.
 
-    What is not fatal NVIDIA ignores, or leaves to XID 154. What is fatal to the GPU asks for a reset, what is fatal to a
-    link for a reset when the jobs have gone.
+    What is not fatal NVIDIA ignores, or leaves to XID 154. What is fatal to the GPU asks for a reset, what is fatal to
+    a link for a reset when the jobs have gone.
     """
     found = _XID_NVLINK5.search(message)
     if found is None:

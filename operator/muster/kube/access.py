@@ -1,4 +1,5 @@
-"""Who sends a token and what it may read: the API server's own answers (TokenReview, SubjectAccessReview), kept briefly.
+"""Who sends a token and what it may read: the API server's own answers (TokenReview, SubjectAccessReview), kept
+briefly.
 
 The page and the operator's metrics never decide about rights by themselves: where the API server does not answer,
 nothing is shown. Answers are bounded in number and age, and of the same question there is only one on its way.

@@ -363,7 +363,8 @@ def _age(pair: Pair, now: datetime) -> timedelta:
 
 
 def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether a third of its life or less is left, or it is not valid yet: a leader whose clock was ahead has made it."""
+    """Whether a third of its life or less is left, or it is not valid yet: a leader whose clock was ahead has made
+    it."""
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
     return certificate.not_valid_after_utc - now <= life / 3 or not _is_valid(certificate, now)
 

@@ -81,7 +81,8 @@ def _read_date(date: str) -> datetime | None:
 
 
 class Answers:
-    """When the API server has answered, on any connection, and what time it had: who hears nothing while it answers is deaf."""
+    """When the API server has answered, on any connection, and what time it had: who hears nothing while it answers is
+    deaf."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -101,7 +102,8 @@ class Answers:
         self._last = now
 
     def attended_seconds(self) -> float:
-        """A clock that stands still while the API server is away, and until those who talk to it have found it again."""
+        """A clock that stands still while the API server is away, and until those who talk to it have found it
+        again."""
         now = self._clock()
         return self._attended_until(now if now - self._last <= QUIET_SECONDS else self._last)
 
@@ -248,7 +250,8 @@ class Client:
         one_of_many: bool = False,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> bytes:
-        """Patch an object; `APPLY_PATCH` needs the query `fieldManager`. `one_of_many` and what it raises: as `post`."""
+        """Patch an object; `APPLY_PATCH` needs the query `fieldManager`. `one_of_many` and what it raises: as
+        `post`."""
         return await self._write("PATCH", path, body, content_type, query, guarded, deadline_seconds, one_of_many)
 
     async def delete(

@@ -662,7 +662,10 @@ def training_job(shares: TemplateShares) -> Callable[[Raw], TrainingJob | Undeco
             return read(data)
         key, size_bytes = (bare.metadata.namespace, bare.metadata.name), parsed_bytes(bytes(bare.spec.template))
         if len(bare.spec.template) <= MAX_TEMPLATE_BYTES and not shares.has_room(key, size_bytes):
-            most = f"the templates of all jobs in namespace {key[0]} take more than {MAX_NAMESPACE_BYTES // 2**20} MiB of memory"
+            most = (
+                f"the templates of all jobs in namespace {key[0]} take more than {MAX_NAMESPACE_BYTES // 2**20} MiB "
+                "of memory"
+            )
             remedy = "delete jobs there that have ended, and Muster takes this one in by itself"
             shares.refuse(key, size_bytes)
             return replace(_too_large(data, f"{most}: {remedy}"), waits_for_room=True)

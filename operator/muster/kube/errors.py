@@ -85,7 +85,8 @@ class WebhookFailed(ServerError):
 
 
 class DryRunUnsupported(ApiError):
-    """An admission webhook has side effects, so that the server refuses the dry run without asking it: the object may be valid."""
+    """An admission webhook has side effects, so that the server refuses the dry run without asking it: the object may
+    be valid."""
 
 
 class Unreachable(ApiError):
@@ -107,8 +108,8 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     422: Invalid,
     429: TooManyRequests,
 }
-# What admission says, whatever code comes with it: a webhook chooses its own (400 where it gives none), and a policy's is 422
-# unless it names a reason. Source: kubernetes/apiserver, pkg/admission/plugin/webhook/errors/statuserror.go and
+# What admission says, whatever code comes with it: a webhook chooses its own (400 where it gives none), and a policy's
+# is 422 unless it names a reason. Source: kubernetes/apiserver, pkg/admission/plugin/webhook/errors/statuserror.go and
 # plugin/policy/validating/dispatcher.go.
 _ADMISSION = re.compile(
     r"""(?:[\w.]+\ "[^"]*"\ is\ forbidden:\ )?

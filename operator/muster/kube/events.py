@@ -2,8 +2,8 @@
 
 An Event's name is a digest of what it says, so the same happening is the same Event whoever records it, also after a
 restart or by the next leader: its series grows instead of a second Event appearing. Recording never waits and never
-fails; Events that cannot be posted are dropped and counted. Namespaces take turns, and of too many those of the namespace
-that has most of them go: whoever makes thousands of them hides nobody else's.
+fails; Events that cannot be posted are dropped and counted. Namespaces take turns, and of too many those of the
+namespace that has most of them go: whoever makes thousands of them hides nobody else's.
 """
 
 import asyncio

@@ -37,7 +37,8 @@ _FEWER = 8
 SERVER_TIMEOUT_SECONDS = 300
 READ_TIMEOUT_SECONDS = 75.0  # bookmarks come about once a minute: a stream silent for longer is dead
 MAX_BACKOFF_SECONDS = 10.0
-# Jobs are decided about no sooner one after the other, and what comes together costs less. Nobody waits for an agent's Pod.
+# Jobs are decided about no sooner one after the other, and what comes together costs less. Nobody waits for an agent's
+# Pod.
 GATHER_SECONDS = 0.02
 GATHER_AGENTS_SECONDS = 0.5
 # Each kubelet says every five minutes that nothing has changed: of 16,384 one every 18 ms.
@@ -488,7 +489,8 @@ def nodes(client: Client, clock: Clock = time.monotonic) -> Informer[NodeView]:
 
 
 def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decode.NodeLease]:
-    """The kubelets' heartbeats, to be read and not watched (`muster.kube.nodeleases`); the key is ("kube-node-lease", node)."""
+    """The kubelets' heartbeats, to be read and not watched (`muster.kube.nodeleases`); the key is ("kube-node-lease",
+    node)."""
     return Informer(
         client,
         Kind(

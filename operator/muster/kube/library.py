@@ -1,8 +1,9 @@
 """The two parts of the Kubernetes library that are used here, without the rest of it.
 
-Whoever imports a part of a package runs the package's own first lines, and those of `kubernetes` and `kubernetes.aio` import
-everything that there is, a second HTTP client among it: a fifth of the time in which `kubectl muster` starts, and 9 MB in each of Muster's
-processes. The packages are put in their places without these lines; their parts are found as ever.
+Whoever imports a part of a package runs the package's own first lines, and those of `kubernetes` and `kubernetes.aio`
+import everything that there is, a second HTTP client among it: a fifth of the time in which `kubectl muster` starts,
+and 9 MB in each of Muster's processes. The packages are put in their places without these lines; their parts are found
+as ever.
 """
 
 import importlib

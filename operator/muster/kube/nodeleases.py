@@ -1,8 +1,9 @@
 """The kubelets' heartbeats, read in one list now and then.
 
-A fleet of 16,384 nodes renews its leases 1,638 times a second. A watch shows each renewal by itself, to every replica, and hardly
-any of them is ever asked for. One list is 13 MB and costs a tenth of what the watch does; how old a heartbeat was when it was read is told
-by its resourceVersion (`muster.controller.heartbeats`), so that nothing has to be seen while it happens.
+A fleet of 16,384 nodes renews its leases 1,638 times a second. A watch shows each renewal by itself, to every replica,
+and hardly any of them is ever asked for. One list is 13 MB and costs a tenth of what the watch does; how old a
+heartbeat was when it was read is told by its resourceVersion (`muster.controller.heartbeats`), so that nothing has to
+be seen while it happens.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """What the templates of each namespace's jobs take of the operator's memory, and the share that none may exceed.
 
-A template is any JSON: parsed, 128 KiB of `{},{},...` take thirty times as much. Each replica keeps all jobs, so hundreds of
-such templates would end leader and standby together. What a template takes is reckoned from its bytes before it is
-parsed, and counted for as long as a parsed version of the job is alive.
+A template is any JSON: parsed, 128 KiB of `{},{},...` take thirty times as much. Each replica keeps all jobs, so
+hundreds of such templates would end leader and standby together. What a template takes is reckoned from its bytes
+before it is parsed, and counted for as long as a parsed version of the job is alive.
 """
 
 import weakref

@@ -28,7 +28,7 @@ def require(git_version: str, major: str, minor: str) -> str:
     found = (int(major or 0), int(digits or 0))
     if found < MINIMUM:
         raise UnsupportedServerError(
-            f"Muster needs Kubernetes {MINIMUM[0]}.{MINIMUM[1]} or later, this API server is {git_version or 'unknown'}: "
-            "upgrade the cluster, then start Muster again"
+            f"Muster needs Kubernetes {MINIMUM[0]}.{MINIMUM[1]} or later, this API server is "
+            f"{git_version or 'unknown'}: upgrade the cluster, then start Muster again"
         )
     return git_version

@@ -1,7 +1,8 @@
 """Having torn checkpoints moved aside before a start, where the job asks for it. Pure.
 
-It is put on record once nothing but the go is missing: then no rank of before can be alive, and none starts before the go. One worker
-does it, and the go waits until that one says that it is done, so that nothing is ever moved under ranks, whoever leads.
+It is put on record once nothing but the go is missing: then no rank of before can be alive, and none starts before the
+go. One worker does it, and the go waits until that one says that it is done, so that nothing is ever moved under ranks,
+whoever leads.
 """
 
 from muster.api.gang import GangSpec
@@ -37,7 +38,10 @@ def missing(world: JobWorld, record: GangSpec) -> Missing | None:
     worker_view = world.worker_views[0]
     if worker_view.launcher is not None and worker_view.launcher.moved_attempt >= record.attempt:
         return None
-    message = f"waiting for {worker_view.where} to move aside what lies beyond checkpoint {record.move_incomplete_beyond.step} and is none"
+    message = (
+        f"waiting for {worker_view.where} to move aside what lies beyond checkpoint "
+        f"{record.move_incomplete_beyond.step} and is none"
+    )
     return Missing(NOT_ASIDE, message)
 
 

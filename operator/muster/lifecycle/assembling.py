@@ -178,7 +178,10 @@ def _burned_out(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
     if count > most:
         other = record.burned_out_again(world, spec, tested.fails, profile)
         pause = holds.held_seconds(world, other)
-        note = f"nodes have failed the burn-in {count} times in a row ({why}); all nodes are given back, next try in {pause:.0f} s"
+        note = (
+            f"nodes have failed the burn-in {count} times in a row ({why}); all nodes are given back, next try in "
+            f"{pause:.0f} s"
+        )
     else:
         other = record.burned_out(world, spec, tested.fails, profile)
         note = f"failed the burn-in: {why}; attempt {other.attempt}: {on_nodes(other)}"
@@ -190,7 +193,10 @@ def _unproven(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
     spec, profile = gang.spec, str(burnin.profile_of(world))
     count, nodes = burnin.tries(spec) + 1, tested.untested
     minutes = burnin.patience_seconds(world) / 60
-    what = f"the burn-in of {len(nodes)} of {len(spec.members)} nodes has come to no answer within {minutes:.0f} min ({tested.words})"
+    what = (
+        f"the burn-in of {len(nodes)} of {len(spec.members)} nodes has come to no answer within {minutes:.0f} min "
+        f"({tested.words})"
+    )
     if _are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.max_replacements:
         other = record.unproven(world, spec, nodes, profile, burnin.INCONCLUSIVE)
         if all(member.node for member in other.members):
@@ -242,7 +248,8 @@ def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
 
 
 def _is_outwaited(world: JobWorld, gang: Gang) -> bool:
-    """Whether the launchers have to list the checkpoints anew, since all who could have saved meanwhile are proved dead."""
+    """Whether the launchers have to list the checkpoints anew, since all who could have saved meanwhile are proved
+    dead."""
     unfenced_workers = gang.spec.unfenced_workers
     lists = world.job.spec.checkpoint.directory is not None
     return (
@@ -340,25 +347,30 @@ def _given_back(
 ) -> Plan:
     spec = record.unassembled(world, gang.spec, late.keys(), reason)
     pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
-    note = f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in {pause:.0f} s"
+    note = (
+        f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in "
+        f"{pause:.0f} s"
+    )
     if record.came_to_nothing(spec):
         namespace = world.job.metadata.namespace
         note += (
             ". For an hour or longer it stands behind all other jobs in the queue; where that happens to "
-            f"{JOBS_THAT_PAY_ALONE + 1} jobs of namespace {namespace} in a day, all of its jobs stand behind those of other namespaces"
+            f"{JOBS_THAT_PAY_ALONE + 1} jobs of namespace {namespace} in a day, all of its jobs stand behind those "
+            "of other namespaces"
         )
     return commit(world, spec, Announcement(spec.reason, note, warning=True))
 
 
 def _refused(world: JobWorld, gang: Gang) -> Plan:
-    """The limit of the namespace has no room for the record: no pod is made for it, and the job waits for nodes as any."""
+    """The limit of the namespace has no room for the record: no pod is made for it, and the job waits for nodes as
+    any."""
     count, namespace = len({member.node for member in gang.spec.members if member.node}), world.job.metadata.namespace
     limit = world.limit
     room = f": it may hold {limit.nodes}, and its other jobs have {limit.beside}" if limit else ""
     note = (
-        f"the job's record names {nodes(count)}, more than the limit of namespace {namespace} has room for{room}. Muster makes "
-        "no pods on them and puts the job back into the queue. End other jobs of the namespace, or ask the fleet's "
-        "administrators for a higher limit (spec.queueing of FleetPolicy default)."
+        f"the job's record names {nodes(count)}, more than the limit of namespace {namespace} has room for{room}. "
+        "Muster makes no pods on them and puts the job back into the queue. End other jobs of the namespace, or ask "
+        "the fleet's administrators for a higher limit (spec.queueing of FleetPolicy default)."
     )
     return commit(
         world, record.released(world, gang.spec, NAMESPACE_LIMIT), Announcement(NAMESPACE_LIMIT, note, warning=True)
@@ -390,7 +402,10 @@ def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
         None,
     )
     if gated:
-        text = f"pod {gated.name} is held back by the scheduling gate {gated.gates[0]}, which whoever put it there must remove"
+        text = (
+            f"pod {gated.name} is held back by the scheduling gate {gated.gates[0]}, which whoever put it there must "
+            "remove"
+        )
         return Plan((), Telling(State.STARTING, "SchedulingGated", text), wake_in_seconds=TICK_SECONDS)
     bindings = (BindPod(pod.name, pod.uid, node) for pod, node in unbound if not pod.deleting)
     return Plan(tuple(bindings), wake_in_seconds=TICK_SECONDS)
@@ -432,7 +447,8 @@ def _is_direct(world: JobWorld, member: Member) -> bool:
 
 
 def _predecessor(world: JobWorld, member: Member) -> PodView | None:
-    """An older pod for which the member's has to wait: it may hold the node or, where a pod is its ranks, still train anywhere."""
+    """An older pod for which the member's has to wait: it may hold the node or, where a pod is its ranks, still train
+    anywhere."""
     here = world.holding.get(member.node)
     if here is not None and here.incarnation < member.incarnation:
         return here

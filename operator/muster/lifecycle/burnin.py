@@ -2,12 +2,12 @@
 
 Nothing of it is stored while it lasts. What the checkers tell is all there is: a pass that still holds, and the answers
 to the orders of this attempt, which they keep for as long as the orders stand in their directives. A new leader hears
-the same and makes the same of it. Only a failure is written down (record.burned_out), and at the go what was left untested
-and what the whole gang has reached (record.burned_in).
+the same and makes the same of it. Only a failure is written down (record.burned_out), and at the go what was left
+untested and what the whole gang has reached (record.burned_in).
 
-Whoever has trained in his pod since the last fault is proven by that, unless the training has found itself wrong since: then
-all are tested. The others are tested: first each node by itself, then in pairs (muster.preflight.rounds), beside those who
-are proven, and where nothing speaks against anybody all together.
+Whoever has trained in his pod since the last fault is proven by that, unless the training has found itself wrong since:
+then all are tested. The others are tested: first each node by itself, then in pairs (muster.preflight.rounds), beside
+those who are proven, and where nothing speaks against anybody all together.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -69,7 +69,8 @@ class Look:
         words: why not; or what else people should know (a slow uplink).
         measured: what the all-reduce of the whole gang has come to; "" where there was none.
         is_odd: that is in `words`, too, because it is not as the pairs have shown it.
-        is_wrong: sums of it, or of a pair of those who stay, were wrong: of none of the nodes can be said that it is good.
+        is_wrong: sums of it, or of a pair of those who stay, were wrong: of none of the nodes can be said that it is
+            good.
     """
 
     missing: Missing | None = None
@@ -175,8 +176,8 @@ class _BurnIn:
             for worker_view in world.worker_views
             if (view := world.checkers.get(worker_view.member.node)) is not None and view.is_fresh
         }
-        # Of another profile it is another burn-in. While failed nodes are replaced one after the other it goes on: who has
-        # passed in an earlier attempt of it stands, however fresh a pass has to be.
+        # Of another profile it is another burn-in. While failed nodes are replaced one after the other it goes on: who
+        # has passed in an earlier attempt of it stands, however fresh a pass has to be.
         first = (gang.spec.burn_in.since_attempt if gang.spec.burn_in and tries(gang.spec) else 0) or gang.spec.attempt
         self.keys = [
             f"{world.uid}.{str(profile)[0].lower()}/{attempt}" for attempt in range(first, gang.spec.attempt + 1)
@@ -286,7 +287,8 @@ class _BurnIn:
         return self._concluded(verdict, together, broken_by[:1], self._measured(outcomes), frozenset(alone))
 
     def _passed(self) -> Look:
-        """Nothing is left to test, and everybody knows. What was noticed on the way is told at the go, so answers are kept."""
+        """Nothing is left to test, and everybody knows. What was noticed on the way is told at the go, so answers are
+        kept."""
         told = self._told_of_pairs()
         outcomes = [outcome for several in told.values() for outcome in several]
         limits, found = local.limited(self._timed(self._local({})), self.checkers, self.world.standards)
@@ -323,7 +325,10 @@ class _BurnIn:
         """What is missing before nodes can be tested with each other."""
         waited = {order.id for node, several in orders.items() for order in several if self.orders.is_open(node, order)}
         if waited:
-            text = f"each node by itself, {sum(worker_view.member.node in orders for worker_view in self.subjects)} of them"
+            text = (
+                f"each node by itself, {sum(worker_view.member.node in orders for worker_view in self.subjects)} of "
+                "them"
+            )
             again = sorted(self.twice.intersection(orders))
             if again and waited == {self.orders.again_id}:
                 more = f" and {len(again) - 1} more" if again[1:] else ""
@@ -337,8 +342,8 @@ class _BurnIn:
     # Who takes part
 
     def _unlike(self) -> dict[str, LocalOutcome]:
-        """Nodes that cannot be tested with most others, whose fault that is not: with another number of GPUs, or while checkers
-        are being updated with another library, an all-reduce hangs or breaks."""
+        """Nodes that cannot be tested with most others, whose fault that is not: with another number of GPUs, or while
+        checkers are being updated with another library, an all-reduce hangs or breaks."""
         nodes = [worker_view.member.node for worker_view in (*self.subjects, *self.proven)]
         return local.unlike({node: self.checkers[node] for node in nodes if node in self.checkers})
 
@@ -348,8 +353,9 @@ class _BurnIn:
         return view is not None and view.knows(self.orders.key)
 
     def _suspected_seconds(self, worker_view: WorkerView) -> float | None:
-        """Since the newest hardware fault there that no start of its ranks has followed in this pod, since the newest failure
-        of several owners' jobs before it came there, or since results of the gang were found wrong; None: there is none."""
+        """Since the newest hardware fault there that no start of its ranks has followed in this pod, since the newest
+        failure of several owners' jobs before it came there, or since results of the gang were found wrong; None: there
+        is none."""
         since = [
             (self.world.now - incident.time).total_seconds()
             for incident in self.record.incidents
@@ -366,8 +372,8 @@ class _BurnIn:
         return min(since, default=None)
 
     def _is_kept_for_gpus(self, worker_view: WorkerView) -> bool:
-        """Whether the node's checker sees GPUs that the job does not ask for: what their host can do says nothing of them, and
-        a test of them is not this job's."""
+        """Whether the node's checker sees GPUs that the job does not ask for: what their host can do says nothing of
+        them, and a test of them is not this job's."""
         view = self.checkers.get(worker_view.member.node)
         return not self.world.job.spec.gpus_per_node and view is not None and view.report.gpus > 0
 
@@ -415,7 +421,8 @@ class _BurnIn:
         return launcher.attempt == 0 or (launcher.state, launcher.attempt) == (IDLE, self.record.attempt)
 
     def _is_unheard(self) -> bool:
-        """Whether this leader is so new that checkers may have answers that it has not heard: it must not order anew."""
+        """Whether this leader is so new that checkers may have answers that it has not heard: it must not order
+        anew."""
         if self.world.leader_age_seconds >= NEW_LEADER_SECONDS:
             return False
         # Partners, too: without them the plan would be another one, and they would be told to forget their answers.
@@ -428,7 +435,8 @@ class _BurnIn:
         waiting = ""
         for worker_view in self.subjects:
             node, view = worker_view.member.node, self.checkers.get(worker_view.member.node)
-            # What it has answered stands, whatever has become of the checker since; who hung may have to import torch anew.
+            # What it has answered stands, whatever has become of the checker since; who hung may have to import torch
+            # anew.
             is_awaited = self._is_owed(node) and view is not None and view.report.state == STARTING
             has_answered = view is not None and view.answer(self.orders.node_id) is not None and not is_awaited
             if view is not None and (view.report.state == READY or has_answered):
@@ -444,8 +452,8 @@ class _BurnIn:
     # Each node by itself
 
     def _twice(self) -> frozenset[str]:
-        """Nodes that are asked once more: those that were slow, late or hung and gave no wrong result. Another program's load on
-        the host, or a service of a moment, is no fault of the node's.
+        """Nodes that are asked once more: those that were slow, late or hung and gave no wrong result. Another
+        program's load on the host, or a service of a moment, is no fault of the node's.
         """
         views = {
             node: view
@@ -474,7 +482,8 @@ class _BurnIn:
         return view is not None and (again in view.given or view.answer(again) is not None)
 
     def _beside(self) -> frozenset[str]:
-        """Nodes that repeat the tests at the same moment as those that are asked once more: what loads all of them makes all late."""
+        """Nodes that repeat the tests at the same moment as those that are asked once more: what loads all of them
+        makes all late."""
         begun = [
             node
             for worker_view in self.world.worker_views
@@ -629,8 +638,9 @@ class _BurnIn:
         words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, others) if part))
         if self._waits():
             remedy = (
-                f"Repair that: the tests are repeated every {AGAIN_SECONDS:.0f} s, for {patience_seconds(self.world) / 60:.0f} min at "
-                "most. Then other nodes are taken, or all are given back"
+                f"Repair that: the tests are repeated every {AGAIN_SECONDS:.0f} s, for "
+                f"{patience_seconds(self.world) / 60:.0f} min at most. Then other nodes are taken, or all are given "
+                "back"
             )
             again = self._again(checks, alone.intersection(verdict.open))
             return Look(Missing(INCONCLUSIVE, f"{words}. {remedy}"), again, untested=verdict.open, words=words)
@@ -653,7 +663,8 @@ class _BurnIn:
         return self.orders.round(fit, {}, self._yardsticks(), self._transport(), turn_of(told) + 1)[1]
 
     def _again(self, checks: Mapping[str, NodeChecks], unproven: frozenset[str]) -> dict[str, NodeChecks]:
-        """The same, without the orders whose answers say nothing of the node and are old: what is not listed is forgotten.
+        """The same, without the orders whose answers say nothing of the node and are old: what is not listed is
+        forgotten.
 
         Args:
             unproven: nodes that nothing can be said of, for what they have told: on too many it was the same.

@@ -1,4 +1,5 @@
-"""The all-reduce of a whole gang: when it is made, and what it has come to, in words. It measures, and blames nobody. Pure.
+"""The all-reduce of a whole gang: when it is made, and what it has come to, in words. It measures, and blames nobody.
+Pure.
 
 All links at once show what no pair does: an uplink that many share, a switch that drops under load. Whose fault that is
 cannot be told from one figure, and so nobody leaves for it and nobody is left untested.

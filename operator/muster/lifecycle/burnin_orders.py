@@ -91,7 +91,8 @@ class Orders:
         if kind == NODE:
             return profile.limit_seconds
         deadline = profile.deadline_seconds[_device(view)]
-        # Orders wait for each other on a node: the partner of this one may still be at his last. A gang begins together.
+        # Orders wait for each other on a node: the partner of this one may still be at his last. A gang begins
+        # together.
         return deadline if kind == GANG else 2 * deadline
 
     def device_on(self, node: str) -> str:
@@ -107,7 +108,8 @@ class Orders:
 
     @property
     def again_id(self) -> str:
-        """Of the second order of a node that was slow, late or hung in the first one, and of those that are tested beside it."""
+        """Of the second order of a node that was slow, late or hung in the first one, and of those that are tested
+        beside it."""
         return f"{self.node_id}/again"
 
     def of_node(self, *, again: bool = False) -> CheckOrder:
@@ -118,7 +120,8 @@ class Orders:
     # Pairs
 
     def told(self, nodes: Iterable[str]) -> dict[Pair, list[PairOutcome]]:
-        """Each pair of these nodes that was given in the newest turn -> its outcomes; none for one that is under way."""
+        """Each pair of these nodes that was given in the newest turn -> its outcomes; none for one that is under
+        way."""
         known, pairs = frozenset(nodes), set()
         read: dict[str, Pair | None] = {}  # both ends have it
         for node in known & self._checkers.keys():
@@ -139,7 +142,8 @@ class Orders:
     def round(
         self, members: tuple[Member, ...], told: Told, yardsticks: tuple[Yardstick, ...], transport: str, turn: int
     ) -> tuple[int | None, list[Pair]]:
-        """The round of a turn that is under way, None where all is tested; and those of its pairs that can begin now."""
+        """The round of a turn that is under way, None where all is tested; and those of its pairs that can begin
+        now."""
         told = {pair: found for pair, found in told.items() if pair.round <= MOST_ROUNDS}
         under_way = [pair for pair, found in told.items() if not found]
         last = max((pair.round for pair in told), default=0)

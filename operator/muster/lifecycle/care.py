@@ -1,8 +1,8 @@
 """How saving goes: what each save was like, and what people should look at before it becomes dear. Pure.
 
-Facts come from launchers: those who judge checkpoints list their files anyway, and those of them whose ranks tell steps see what a save
-costs. The last few saves stand in the job's status, because trainers delete the old ones. Nothing here decides anything: a concern
-is told, and that is all.
+Facts come from launchers: those who judge checkpoints list their files anyway, and those of them whose ranks tell steps
+see what a save costs. The last few saves stand in the job's status, because trainers delete the old ones. Nothing here
+decides anything: a concern is told, and that is all.
 """
 
 import statistics
@@ -45,7 +45,8 @@ _SAME_TIME_SECONDS = 30.0  # two mounts may tell one file's time with that diffe
 _STANDS = timedelta(minutes=10)  # at least: what comes and goes is told once
 
 _Measure = Callable[[CheckpointSave], int | None]
-# What grows, in words, and by how many seconds at least: the moment at which one is seen whole depends on when it is looked for.
+# What grows, in words, and by how many seconds at least: the moment at which one is seen whole depends on when it is
+# looked for.
 _MEASURES: Sequence[tuple[_Measure, str, int]] = (
     (lambda save: save.stall_seconds, "hold up the training for", 5),
     (lambda save: save.save_seconds, "take from their first file to their last", 10),
@@ -144,11 +145,12 @@ def _concerns(
 
 
 def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | None:
-    """That three saves in a row did not come; "" when all is well, or nobody knows how often they come; None while nobody sees whether
-    any came.
+    """That three saves in a row did not come; "" when all is well, or nobody knows how often they come; None while
+    nobody sees whether any came.
 
-    By the time, counted from the start of the ranks where that is later, and the steps have to have gone on as far, too: a
-    training that has become slow, or evaluates, is late with its saves. What steps alone say is worth little: a name may count epochs.
+    By the time, counted from the start of the ranks where that is later, and the steps have to have gone on as far,
+    too: a training that has become slow, or evaluates, is late with its saves. What steps alone say is worth little: a
+    name may count epochs.
     """
     if record.start is None:
         return ""
@@ -165,14 +167,15 @@ def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | 
     if step is None or (steps is not None and step - told.step < MISSED_INTERVALS * steps):
         return ""
     return (
-        f"checkpoint {told.step} ({told.path}) is the newest complete one, and {MISSED_INTERVALS} more should have come since: the last "
-        f"ones came at most {_span(seconds)} apart. A fault now loses all steps beyond it. See whether the trainer still saves, and whether "
-        f"{world.job.spec.checkpoint.directory} can be written to"
+        f"checkpoint {told.step} ({told.path}) is the newest complete one, and {MISSED_INTERVALS} more should have "
+        f"come since: the last ones came at most {_span(seconds)} apart. A fault now loses all steps beyond it. See "
+        f"whether the trainer still saves, and whether {world.job.spec.checkpoint.directory} can be written to"
     )
 
 
 def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: bool) -> str | None:
-    """That the directory's file system is about to be full; None while nobody sees it, or knows how large a checkpoint is."""
+    """That the directory's file system is about to be full; None while nobody sees it, or knows how large a checkpoint
+    is."""
     newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
     size = max(
         (save.bytes for save in newest if save.bytes is not None), default=0
@@ -195,8 +198,8 @@ def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: boo
         saves = f"after {left} more save{'s' * (left != 1)}{when}" if left else "with the next save"
         message += f"; each save leaves {_size(int(each))} less, and it is full {saves}"
     return (
-        message
-        + ". Delete what nobody needs, let the trainer keep fewer, or make the volume larger: a save on a full disk is lost"
+        message + ". Delete what nobody needs, let the trainer keep fewer, or make the volume larger: "
+        "a save on a full disk is lost"
     )
 
 
@@ -211,8 +214,8 @@ def _longer(told: CheckpointStatus, stands: bool) -> str:
         then, now = statistics.median(first), statistics.median(newest)
         if now >= factor * then and now - then >= (LEAST_STILL if stands else 1) * least:
             return (
-                f"checkpoints {words} {_span(now)} now, and the first ones {_span(then)}. See what else uses the storage, and how full it is; "
-                "longer intervals cost less until it is mended"
+                f"checkpoints {words} {_span(now)} now, and the first ones {_span(then)}. See what else uses the "
+                "storage, and how full it is; longer intervals cost less until it is mended"
             )
     return ""
 

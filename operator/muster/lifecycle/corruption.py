@@ -1,6 +1,8 @@
-"""What the record keeps of results that were found wrong: the trainer's word, what tests have shown, the start that follows. Pure.
+"""What the record keeps of results that were found wrong: the trainer's word, what tests have shown, the start that
+follows. Pure.
 
-The word makes checkpoints suspect and has nodes tested; only tests say whether a node is to blame (docs/decisions/0019).
+The word makes checkpoints suspect and has nodes tested; only tests say whether a node is to blame
+(docs/decisions/0019).
 """
 
 from collections.abc import Sequence
@@ -18,8 +20,8 @@ MAX_SUSPECT = 16
 
 
 def doubted(world: JobWorld, record: GangSpec, last_step: int) -> GangSpec:
-    """The record with what ranks say of their own results: from when on checkpoints are suspect, and that nodes are to be
-    tested before the next start.
+    """The record with what ranks say of their own results: from when on checkpoints are suspect, and that nodes are to
+    be tested before the next start.
 
     Args:
         last_step: the newest finished step, or what the ranks went on from.
@@ -117,7 +119,8 @@ def _told_anew(world: JobWorld, record: GangSpec, said: Sequence[Word], last_ste
 
 
 def _told_again(before: Corruption, said: Sequence[Word]) -> Corruption:
-    """The same after other ranks of that attempt, whose words reach further back: they are believed, and both are told."""
+    """The same after other ranks of that attempt, whose words reach further back: they are believed, and both are
+    told."""
     first = said[0]
     told = [word.found_at for word in said if word.found_at is not None]
     return before.model_copy(
@@ -133,7 +136,8 @@ def _told_again(before: Corruption, said: Sequence[Word]) -> Corruption:
 
 
 def _last_known_step(record: GangSpec, last_step: int) -> int:
-    """The newest finished step of those ranks that ran last, or what they went on from; who tells no steps saves some."""
+    """The newest finished step of those ranks that ran last, or what they went on from; who tells no steps saves
+    some."""
     last = record.incidents[-1] if record.incidents else None
     if record.start is None and last is not None and last.resumed_step is None and last.step is not None:
         last_step = last.step

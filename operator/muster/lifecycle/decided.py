@@ -1,4 +1,5 @@
-"""A decision with all that it was made of, as plain JSON: it can be made again and compared with what was decided then."""
+"""A decision with all that it was made of, as plain JSON: it can be made again and compared with what was decided
+then."""
 
 import json
 from collections.abc import Iterator

@@ -89,7 +89,8 @@ def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     if not reason or not last.settled or mode_of(world.job).awaits_evidence(world, record) or burnin.is_testing(world):
         return None
     remedy = (
-        "Fix the program, then delete the job and create it again; spec.recovery.applicationRestartsPerDay is the budget."
+        "Fix the program, then delete the job and create it again; spec.recovery.applicationRestartsPerDay is the "
+        "budget."
         if reason == budgets.APPLICATION_EXHAUSTED
         else "Look at the nodes named in status.incidents; spec.recovery.hardwareRestartsPerDay is the budget."
     )

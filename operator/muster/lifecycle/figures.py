@@ -11,7 +11,8 @@ _logged: set[tuple[str, type[Exception]]] = set()
 
 
 def worked_out(what: str, work_out: Callable[[], T], otherwise: T) -> T:
-    """The figures, or what is to stand in place of them where they cannot be worked out; logged once for each kind of error."""
+    """The figures, or what is to stand in place of them where they cannot be worked out; logged once for each kind of
+    error."""
     try:
         return work_out()
     except Exception as error:  # noqa: BLE001 - it is logged there

@@ -1,4 +1,5 @@
-"""What Muster makes of how a job's program is started: what of the template it sets itself, and who starts processes. Pure."""
+"""What Muster makes of how a job's program is started: what of the template it sets itself, and who starts processes.
+Pure."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -83,8 +84,8 @@ def _unused(job: TrainingJob, container: Mapping[str, Any]) -> list[str]:
     probes = [probe for probe in UNUSED_PROBES if container.get(probe)]
     if probes and job.spec.launch.mode is LaunchMode.MANAGED:
         told.append(
-            f"{' and '.join(probes)} of container {container.get('name')} are not used, since the program does not run while the gang "
-            "waits: spec.progress.stepTimeoutSeconds finds what hangs"
+            f"{' and '.join(probes)} of container {container.get('name')} are not used, since the program does not "
+            "run while the gang waits: spec.progress.stepTimeoutSeconds finds what hangs"
         )
     return told
 
@@ -103,13 +104,14 @@ def is_shell_line(command: Sequence[str]) -> bool:
 def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, Any]) -> list[str]:
     """What is to be known of the programs that start processes, also of those in a shell's line."""
     told = [
-        f"{found} is no rank: a pod's name ends with how often it was made anew; where the line takes it for the node's, write $NODE_RANK"
+        f"{found} is no rank: a pod's name ends with how often it was made anew; where the line takes it for the "
+        "node's, write $NODE_RANK"
         for found in _OF_HOST_NAME.findall((shell_line(command) or "")[:LONGEST_LINE])[:1]
     ]
     if len(shell_line(command) or "") > LONGEST_LINE:
         told.append(
-            f"the shell's line has more than {LONGEST_LINE} characters, so what it starts is not looked into: where composer starts several "
-            "processes, write the line into a file of the image that ends in a plain one"
+            f"the shell's line has more than {LONGEST_LINE} characters, so what it starts is not looked into: where "
+            "composer starts several processes, write the line into a file of the image that ends in a plain one"
         )
     for each in commands_of(command):
         name = starter_of(each)
@@ -122,8 +124,8 @@ def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, A
             told += _written_out(job, name, each)
         if job.spec.launch.processes_per_node > 1:
             told.append(
-                f"{name} starts processes by itself, and launch.processesPerNode starts it {job.spec.launch.processes_per_node} times on "
-                "each node: leave that at 1"
+                f"{name} starts processes by itself, and launch.processesPerNode starts it "
+                f"{job.spec.launch.processes_per_node} times on each node: leave that at 1"
             )
     return list(dict.fromkeys(told))
 
@@ -134,10 +136,16 @@ def _elsewhere(job: TrainingJob, command: Sequence[str]) -> str:
         if name == "srun":
             why = "asks Slurm for its nodes, and there is none here"
         elif name in _BY_SSH and job.spec.nodes > 1:
-            why = f"starts ranks by ssh, which no pod here answers, or all on its own node, and so on each of {job.spec.nodes}"
+            why = (
+                "starts ranks by ssh, which no pod here answers, or all on its own node, and so on each of "
+                f"{job.spec.nodes}"
+            )
         else:
             continue
-        return f"{name} {why}: start the program with torchrun in its place, or by itself with spec.launch.processesPerNode"
+        return (
+            f"{name} {why}: start the program with torchrun in its place, or by itself with "
+            "spec.launch.processesPerNode"
+        )
     return ""
 
 
@@ -155,8 +163,9 @@ def _written_out(job: TrainingJob, starter: str, command: Sequence[str]) -> list
     if not found:
         return []
     return [
-        f"{starter} {', '.join(f'{name}={value}' for name, value in found.items())} is the same on each of {job.spec.nodes} nodes, so that they "
-        f"would not find each other: write {' '.join(f'{name}={names[name]}' for name in found)}"
+        f"{starter} {', '.join(f'{name}={value}' for name, value in found.items())} is the same on each of "
+        f"{job.spec.nodes} nodes, so that they would not find each other: write "
+        f"{' '.join(f'{name}={names[name]}' for name in found)}"
     ]
 
 
@@ -169,7 +178,8 @@ _WHO = {
 
 
 def _given(container: Mapping[str, Any], command: Sequence[str], name: str) -> str | None:
-    """What torchrun takes for one of its options: as it is written, else as the variable says that the container sets."""
+    """What torchrun takes for one of its options: as it is written, else as the variable says that the container
+    sets."""
     variable = "PET_" + name[2:].replace("-", "_").upper()
     listed = {str(each.get("name")): str(each.get("value", "")) for each in objects(container, "env")}
     found = option(command, name)
@@ -185,8 +195,8 @@ def _restarting(starter: str, command: Sequence[str], container: Mapping[str, An
     if restarts is None or not restarts.isdigit() or not int(restarts):
         return []
     return [
-        f"{starter} {name}={restarts} starts ranks again by itself, from where this attempt began and not from what was saved since: "
-        "take it out, Muster starts them again"
+        f"{starter} {name}={restarts} starts ranks again by itself, from where this attempt began and not from what "
+        "was saved since: take it out, Muster starts them again"
     ]
 
 
@@ -197,13 +207,14 @@ def _of_torchrun(job: TrainingJob, command: Sequence[str], container: Mapping[st
     if not parting:
         return []
     return [
-        f"torchrun {', '.join(parting)} counts in place of what Muster sets, so that the {job.spec.nodes} nodes would not find each "
-        "other: take it out, the PET_ variables say where they are"
+        f"torchrun {', '.join(parting)} counts in place of what Muster sets, so that the {job.spec.nodes} nodes "
+        "would not find each other: take it out, the PET_ variables say where they are"
     ]
 
 
 def _parting(nodes: int, command: Sequence[str], given: Callable[[str], str | None]) -> list[str]:
-    """The options of a torchrun, as written, with which it would not meet those of the other nodes; what a variable says is not known."""
+    """The options of a torchrun, as written, with which it would not meet those of the other nodes; what a variable
+    says is not known."""
     if given("--standalone") not in (None, "0"):
         return ["--standalone"]
     count, rank, master = (option(command, name) for name in ("--nnodes", "--node-rank", "--master-addr"))
@@ -224,7 +235,8 @@ def _parting(nodes: int, command: Sequence[str], given: Callable[[str], str | No
 
 
 def _accelerate_alone(job: TrainingJob, command: Sequence[str], _variables: set[str]) -> str:
-    """Its launcher for several GPUs is torchrun's, and reads the PET_ variables where no number of machines is given; the others do not."""
+    """Its launcher for several GPUs is torchrun's, and reads the PET_ variables where no number of machines is given;
+    the others do not."""
     gpus = job.spec.gpus_per_node
     if option(command, "--machine-rank") is not None or option(command, "--config-file") is not None:
         return ""
@@ -234,8 +246,8 @@ def _accelerate_alone(job: TrainingJob, command: Sequence[str], _variables: set[
         each = option(command, "--num-processes") or ""
         if each.isdigit() and int(each) > gpus > 0:
             return (
-                f"accelerate launch without --num_machines starts --num_processes on each node, which has {gpus} GPUs and not {each}: "
-                f"write --num_processes={gpus}"
+                f"accelerate launch without --num_machines starts --num_processes on each node, which has {gpus} "
+                f"GPUs and not {each}: write --num_processes={gpus}"
             )
         return ""
     total = job.spec.nodes * max(gpus, 1)
@@ -252,8 +264,8 @@ def _deepspeed_alone(_: TrainingJob, command: Sequence[str], _variables: set[str
         return ""
     if option(command, "--hostfile", "-H") is not None:
         return (
-            "deepspeed with a hostfile reaches the others by ssh, from each node, under names that no pod here has: start the program with "
-            "torchrun in its place"
+            "deepspeed with a hostfile reaches the others by ssh, from each node, under names that no pod here has: "
+            "start the program with torchrun in its place"
         )
     return (
         "deepspeed without a hostfile knows one node, so each node would train alone: start the program with torchrun "
@@ -265,9 +277,9 @@ def _fabric_alone(job: TrainingJob, command: Sequence[str], _variables: set[str]
     if option(command, "--node-rank") is not None:
         return ""
     return (
-        "fabric run reads no variables, so each node would train alone: add --num-nodes=$(NNODES) --node-rank=$(NODE_RANK) "
-        f"--main-address=$(MASTER_ADDR) --main-port=$(MASTER_PORT) --devices={max(job.spec.gpus_per_node, 1)}, or start the program with "
-        "torchrun"
+        "fabric run reads no variables, so each node would train alone: add --num-nodes=$(NNODES) "
+        "--node-rank=$(NODE_RANK) --main-address=$(MASTER_ADDR) --main-port=$(MASTER_PORT) "
+        f"--devices={max(job.spec.gpus_per_node, 1)}, or start the program with torchrun"
     )
 
 
@@ -275,8 +287,8 @@ def _tune_alone(_: TrainingJob, command: Sequence[str], variables: set[str]) -> 
     if option(command, "--rdzv-endpoint") is not None or "PET_RDZV_ENDPOINT" in variables:
         return ""
     return (
-        "tune run without a rendezvous endpoint starts on each node alone: add --rdzv-endpoint=$(MASTER_ADDR):$(MASTER_PORT) "
-        "before the name of the recipe"
+        "tune run without a rendezvous endpoint starts on each node alone: add "
+        "--rdzv-endpoint=$(MASTER_ADDR):$(MASTER_PORT) before the name of the recipe"
     )
 
 
@@ -304,10 +316,11 @@ def _processes(job: TrainingJob, command: list[str], container: Mapping[str, Any
         or (names[0] in WRAPPERS and any(PYTHON.match(name) or name.endswith(".py") for name in names))
     ):
         return (
-            f"one process on each node has its {gpus} GPUs: where each process uses one, set launch.processesPerNode to {gpus}, "
-            "or start the program with torchrun"
+            f"one process on each node has its {gpus} GPUs: where each process uses one, set launch.processesPerNode "
+            f"to {gpus}, or start the program with torchrun"
         )
     return (
-        f"{names[0]} is started once on each node, and has its {gpus} GPUs: where it starts a process for each, tell it of the other nodes "
-        f"by $(NNODES), $(NODE_RANK) and $(MASTER_ADDR), else set launch.processesPerNode to {gpus}"
+        f"{names[0]} is started once on each node, and has its {gpus} GPUs: where it starts a process for each, tell "
+        "it of the other nodes by $(NNODES), $(NODE_RANK) and $(MASTER_ADDR), else set launch.processesPerNode to "
+        f"{gpus}"
     )

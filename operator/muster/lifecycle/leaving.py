@@ -1,8 +1,9 @@
 """Planned leaves: suspension, and members on nodes that are cordoned or degraded. Pure.
 
-A leave asks for a new checkpoint and waits for it, or for its deadline; then the ranks stop. Without another node to go to training goes
-on, unless the node has to be empty at some moment (maintenance), or is taken away for good (docs/decisions/0044): then the job stops
-before it, saved, and waits in the queue. Its pods are deleted, so that no drain waits for it any longer.
+A leave asks for a new checkpoint and waits for it, or for its deadline; then the ranks stop. Without another node to go
+to training goes on, unless the node has to be empty at some moment (maintenance), or is taken away for good
+(docs/decisions/0044): then the job stops before it, saved, and waits in the queue. Its pods are deleted, so that no
+drain waits for it any longer.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -73,7 +74,8 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
 
 
 def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> Due | None:
-    """Nothing is lost by leaving nodes that nobody gives back: also a job that fails again and again lets their drains go."""
+    """Nothing is lost by leaving nodes that nobody gives back: also a job that fails again and again lets their drains
+    go."""
     going = {name: words for name, words in why.items() if (removal := _removal(world, name)) and removal.final}
     if going and (_has_place(world, spec, going) or all(_is_last_call(world, name) for name in going)):
         return Due(Step.MOVED, going, _reason(world, going))
@@ -115,7 +117,10 @@ def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     after = f"after checkpoint {newest.step}" if saved and newest else ""
     after = after or "without a new checkpoint: the time to save was over"
     if due.reason in STOPS and not _has_place(world, spec, due.why):
-        note = f"stopped {after}: {', '.join(due.why.values())}, and no other node is free; the job waits for nodes in the queue"
+        note = (
+            f"stopped {after}: {', '.join(due.why.values())}, and no other node is free; the job waits for nodes in "
+            "the queue"
+        )
         gone = record.released(world, spec, due.reason)
         event = "StoppedForMaintenance" if due.reason == MAINTENANCE_STARTS else "StoppedForRemoval"
         return commit(world, gone, Announcement(event, note, warning=not saved))
@@ -207,7 +212,8 @@ def _stops(world: JobWorld, since: datetime, nodes: Iterable[str]) -> Iterator[d
 
 
 def _is_last_call(world: JobWorld, node: str) -> bool:
-    """Whether a job that has no place to go has to begin to stop now, so that it has its time to save before the node goes."""
+    """Whether a job that has no place to go has to begin to stop now, so that it has its time to save before the node
+    goes."""
     exclusion, removal = world.fleet.exclusion(node), _removal(world, node)
     if exclusion is None:
         return False

@@ -1,8 +1,9 @@
-"""Going on from the nodes' own disks: from a checkpoint there that is newer than any shared one, and of which every node has its share.
+"""Going on from the nodes' own disks: from a checkpoint there that is newer than any shared one, and of which every
+node has its share.
 
-Such a checkpoint is lost with any of its nodes, so it never holds a start: where one node has not its whole share of the very same
-save, the newest shared one is gone on from, and people are told what that costs. Who saved it, and as which part of the
-gang, launchers tell by what they wrote beside it (muster.node.checkpoint.local). Pure.
+Such a checkpoint is lost with any of its nodes, so it never holds a start: where one node has not its whole share of
+the very same save, the newest shared one is gone on from, and people are told what that costs. Who saved it, and as
+which part of the gang, launchers tell by what they wrote beside it (muster.node.checkpoint.local). Pure.
 """
 
 from dataclasses import replace
@@ -23,7 +24,8 @@ _Key = tuple[int, str, int]  # step, path, the attempt that saved it
 
 
 def share(job: TrainingJob, record: GangSpec, member: Member) -> str | None:
-    """What this member's part of the gang is called; None where the job keeps no checkpoints on the nodes' own disks."""
+    """What this member's part of the gang is called; None where the job keeps no checkpoints on the nodes' own
+    disks."""
     checkpoint = job.spec.checkpoint
     if not checkpoint.local_directory or not checkpoint.directory:
         return None
@@ -91,8 +93,8 @@ def is_local(job: TrainingJob, where: Resume) -> bool:
 def since(world: JobWorld, record: GangSpec, where: Start) -> int:
     """The first attempt whose local checkpoints count from this start on: that of the one gone on from, else this one.
 
-    Where a launcher could not write down that this attempt begins, what it saves could be taken for an earlier one's: then nothing of
-    this one counts either.
+    Where a launcher could not write down that this attempt begins, what it saves could be taken for an earlier one's:
+    then nothing of this one counts either.
     """
     if not _is_kept(world.job):
         return record.local_since_attempt
@@ -103,7 +105,8 @@ def since(world: JobWorld, record: GangSpec, where: Start) -> int:
 
 
 def since_without_progress(world: JobWorld, record: GangSpec, newest_step: int | None) -> int:
-    """The same for the next attempt: what an attempt was told to go on from, and has made no step beyond, is not tried again."""
+    """The same for the next attempt: what an attempt was told to go on from, and has made no step beyond, is not tried
+    again."""
     go = record.start
     if go is None or go.resume is None or not is_local(world.job, go.resume):
         return record.local_since_attempt

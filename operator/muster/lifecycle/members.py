@@ -81,8 +81,8 @@ def remade(
 ) -> tuple[Level, list[Member]]:
     """Level and members after losing some pods and some nodes.
 
-    A lost pod moves, too, where its node takes no new one; where that is for its health alone (held back, degraded, left to
-    others) only if there is another: else the worker would have none.
+    A lost pod moves, too, where its node takes no new one; where that is for its health alone (held back, degraded,
+    left to others) only if there is another: else the worker would have none.
 
     Args:
         level: the least that is needed.
@@ -264,7 +264,8 @@ def _turned_out(
 
 
 def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
-    """Members whose pods are on no node yet, and would not come to the one that was chosen -> what is the matter with that.
+    """Members whose pods are on no node yet, and would not come to the one that was chosen -> what is the matter with
+    that.
 
     A node is cordoned and its pods are evicted: each of the two is seen in its own time.
     """

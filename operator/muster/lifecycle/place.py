@@ -1,8 +1,8 @@
 """Where a job saves, so that two of one place are told of each other: neither could tell its own checkpoints. Pure.
 
-Two jobs that save to one directory go on from each other's checkpoints, and may write over them. Whether they do can be seen by the
-URL, or by the volume that is mounted where spec.checkpoint.directory lies, as far as a volume says which storage it is: claims
-belong to a namespace, and what a driver or a path of the node leads to, nobody knows.
+Two jobs that save to one directory go on from each other's checkpoints, and may write over them. Whether they do can be
+seen by the URL, or by the volume that is mounted where spec.checkpoint.directory lies, as far as a volume says which
+storage it is: claims belong to a namespace, and what a driver or a path of the node leads to, nobody knows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,8 +43,8 @@ def words(names: Sequence[str]) -> str:
         return ""
     more = f" and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""
     return (
-        f"spec.checkpoint.directory is that of {', '.join(names[:MAX_TOLD])}{more}, too: each may go on from the checkpoints of the other, "
-        "or write over them. Give each job a directory of its own"
+        f"spec.checkpoint.directory is that of {', '.join(names[:MAX_TOLD])}{more}, too: each may go on from the "
+        "checkpoints of the other, or write over them. Give each job a directory of its own"
     )
 
 

@@ -165,8 +165,9 @@ def _at_least(world: JobWorld, level: Level) -> Level:
 def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> bool:
     """Whether these failures belong to the incident that is being repaired: what fails together is not seen at once.
 
-    Only of workers that were there when it happened. Whoever fails anew in his new pod has a story of his own. What ranks say
-    of their results belongs to the end of their attempt, however late it is heard: one start follows, and is paid once.
+    Only of workers that were there when it happened. Whoever fails anew in his new pod has a story of his own. What
+    ranks say of their results belongs to the end of their attempt, however late it is heard: one start follows, and is
+    paid once.
     """
     last = record.incidents[-1] if record.incidents else None
     if record.start is not None or last is None or last.resumed_step is not None:
@@ -224,7 +225,8 @@ def _told_of(incident: GangIncident, cause: Failure, fault_class: FaultClass, me
 
 
 def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
-    """The record after kubelets refused pods that Muster had bound: somebody was faster. No failure, and nobody pays."""
+    """The record after kubelets refused pods that Muster had bound: somebody was faster. No failure, and nobody
+    pays."""
     level, worker_views = _moved(world, record, {failure.index for failure in conflicts})
     level = Level.START if record.level is Level.START else level
     return _next(
@@ -270,7 +272,8 @@ def reseated(world: JobWorld, record: GangSpec, indices: Collection[int], reason
 
 
 def burned_out(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
-    """The record after nodes failed the burn-in: their members move, the others keep theirs and what they have proved."""
+    """The record after nodes failed the burn-in: their members move, the others keep theirs and what they have
+    proved."""
     nodes = {fail.node for fail in fails}
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.FAILED_EXCLUSION)}
     changes = {"excluded_nodes": excluded, "burn_in": _failed(world, record, fails, profile)}
@@ -288,15 +291,16 @@ def burned_out_again(world: JobWorld, record: GangSpec, fails: Sequence[Fail], p
 
 
 def unproven(world: JobWorld, record: GangSpec, nodes: Collection[str], profile: str, reason: str) -> GangSpec:
-    """The record after the tests of some nodes have come to no answer for too long: their members move, and nothing is held
-    against the nodes."""
+    """The record after the tests of some nodes have come to no answer for too long: their members move, and nothing is
+    held against the nodes."""
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
     changes = {"excluded_nodes": excluded, "burn_in": _failed(world, record, (), profile)}
     return reseated(world, record.model_copy(update=changes), members.on(record, nodes), reason)
 
 
 def unproven_again(world: JobWorld, record: GangSpec, nodes: Collection[str], message: str, reason: str) -> GangSpec:
-    """The record of a gang that gives its nodes back because the tests of some have come to no answer; it waits a while."""
+    """The record of a gang that gives its nodes back because the tests of some have come to no answer; it waits a
+    while."""
     told = (record.burn_in or BurnIn(time=world.now)).model_copy(
         update={"time": world.now, "tries": 0, "message": message[:512]}
     )
@@ -370,7 +374,8 @@ def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason
 
 
 def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime) -> GangSpec:
-    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete, or until the deadline."""
+    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete, or until the
+    deadline."""
     if record.evacuation and record.evacuation.reason == reason:  # more nodes to leave: nobody waits longer for that
         return record.model_copy(update={"evacuation": record.evacuation.model_copy(update={"nodes": sorted(nodes)})})
     newest = resume.newest(world, record)
@@ -458,7 +463,8 @@ def _beside_others(world: JobWorld, incident: GangIncident, culprits: Sequence[F
 
 
 def _on_sick_node(world: JobWorld, incident: GangIncident) -> GangIncident:
-    """The incident as the node's doing, if that turns out to be sick: what ranks see at once is judged a moment later."""
+    """The incident as the node's doing, if that turns out to be sick: what ranks see at once is judged a moment
+    later."""
     node_fault = world.fleet.node_fault(incident.node)
     if not node_fault or incident.reason not in blame.OF_A_SICK_NODE:
         return incident
@@ -564,13 +570,15 @@ def not_running(worker_view: WorkerView) -> Missing:
 
 
 def _fence_file_of_most(world: JobWorld) -> str:
-    """The identity of the fence file that most launchers read; whoever reads another one has another directory than they."""
+    """The identity of the fence file that most launchers read; whoever reads another one has another directory than
+    they."""
     told = Counter(view.fence_file_id for view in world.views.values() if view.fence_file_id)
     return max(told, key=told.__getitem__, default="")
 
 
 def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
-    """The record with the fence file that every launcher has come to read since its go; None where there is nothing new.
+    """The record with the fence file that every launcher has come to read since its go; None where there is nothing
+    new.
 
     Their start does not wait for that: only a gang that falls silent whole needs it. Whoever could not read it at its
     start obeys it once it has seen its own attempt there, and not before.
@@ -592,8 +600,8 @@ def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
 def beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
     """The record with a number beyond that in the fence file, where its own is not; None where it is.
 
-    So it is when a Gang was deleted by hand and the status, from which the new one counts, had not kept up: whoever trains
-    with a lower number than stands there gives way to it as soon as the coordinator is silent.
+    So it is when a Gang was deleted by hand and the status, from which the new one counts, had not kept up: whoever
+    trains with a lower number than stands there gives way to it as soon as the coordinator is silent.
     """
     told = (view.fence_file_attempt for view in world.views.values())
     highest = max((n for n in told if n < record.attempt + FENCE_FILE_REACH), default=0)
@@ -603,7 +611,8 @@ def beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
 
 
 def named(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record with the uids of its pods: in mode Plain they are bound after that, so that none is forgotten that ran."""
+    """The record with the uids of its pods: in mode Plain they are bound after that, so that none is forgotten that
+    ran."""
     uids = {worker_view.index: worker_view.pod.uid for worker_view in world.worker_views if worker_view.pod is not None}
     return record.model_copy(
         update={"members": [m.model_copy(update={"pod_uid": uids.get(m.index, m.pod_uid)}) for m in record.members]}
@@ -613,9 +622,10 @@ def named(world: JobWorld, record: GangSpec) -> GangSpec:
 def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
     """The record without unfenced workers, all of which are proved dead.
 
-    Where launchers list the checkpoints they list them anew: an unfenced worker may have saved until it died. Where pods are the ranks the
-    gang can be assembled from now on, and it is counted from now, too, for how long a start is held back: by this leader's
-    clock, and not twice.
+    Where launchers list the checkpoints they list them anew: an unfenced worker may have saved until it died. Where
+        pods are the ranks the
+    gang can be assembled from now on, and it is counted from now, too, for how long a start is held back: by this
+    leader's clock, and not twice.
     """
     if not mode_of(world.job).starts_with_pods:
         return record.model_copy(update={"unfenced_workers": [], "listing_round": record.listing_round + 1})

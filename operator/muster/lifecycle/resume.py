@@ -1,8 +1,8 @@
 """Where to resume: never behind the newest complete checkpoint that anybody has seen, and never from scratch, unasked.
 
-Each worker tells which checkpoints it sees, a few judge which of them are complete, and the record remembers the newest.
-A start waits until everybody sees that one. Only a person says otherwise, by `spec.checkpoint.resumeFrom`; from then on
-what was there beyond the step asked for is another history and does not count. Pure.
+Each worker tells which checkpoints it sees, a few judge which of them are complete, and the record remembers the
+newest. A start waits until everybody sees that one. Only a person says otherwise, by `spec.checkpoint.resumeFrom`; from
+then on what was there beyond the step asked for is another history and does not count. Pure.
 """
 
 import posixpath
@@ -128,7 +128,8 @@ def _is_place(wish: str) -> bool:
 
 
 def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
-    """The record with a wish noted that came when the ranks ran already: carried out at the next fault it would surprise."""
+    """The record with a wish noted that came when the ranks ran already: carried out at the next fault it would
+    surprise."""
     wish = asked(job, record)
     if wish is None or record.start is None or job.spec.suspend:
         return None
@@ -137,8 +138,8 @@ def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
 
 
 def taken_away(job: TrainingJob, record: GangSpec) -> GangSpec | None:
-    """The record without the wish that it notes, once that does not stand in the job any more: whoever asks the same again
-    means it."""
+    """The record without the wish that it notes, once that does not stand in the job any more: whoever asks the same
+    again means it."""
     if job.spec.checkpoint.resume_from is not None or record.branch is None or not record.branch.resume_from:
         return None
     return record.model_copy(update={"branch": record.branch.model_copy(update={"resume_from": ""})})
@@ -166,7 +167,8 @@ def told_of(world: JobWorld) -> Resume | None:
 
 
 def _speaks(record: GangSpec, told: Resume) -> bool:
-    """Whether what people were told of is to be looked for: not what a start found gone, or was asked to leave behind."""
+    """Whether what people were told of is to be looked for: not what a start found gone, or was asked to leave
+    behind."""
     if record.last_published_checkpoint is not None:
         return told != record.last_published_checkpoint
     return record.branch is None or told.step <= record.branch.step
@@ -197,7 +199,8 @@ def all_complete(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
 def doubt(world: JobWorld, record: GangSpec) -> str:
     """That the order of writing contradicts the order of steps, for people; "" where it does not.
 
-    The highest step is gone on from nevertheless: a copied directory, a backup brought back and a trainer that did not load
+    The highest step is gone on from nevertheless: a copied directory, a backup brought back and a trainer that did not
+        load
     what it was given look like that, and then it is the right one. Nothing is lost by it, but people have to know.
     """
     found = all_complete(world, record)
@@ -209,9 +212,9 @@ def doubt(world: JobWorld, record: GangSpec) -> str:
     if seconds < ORDER_SECONDS:
         return ""
     return (
-        f"checkpoint {latest.step} ({latest.path}) was written {seconds / 60:.0f} min after checkpoint {highest.step} "
-        f"({highest.path}), which a restart goes on from because its step is higher. If that is wrong, suspend the job and "
-        f"set spec.checkpoint.resumeFrom to {latest.path}"
+        f"checkpoint {latest.step} ({latest.path}) was written {seconds / 60:.0f} min after checkpoint "
+        f"{highest.step} ({highest.path}), which a restart goes on from because its step is higher. If that is "
+        f"wrong, suspend the job and set spec.checkpoint.resumeFrom to {latest.path}"
     )
 
 
@@ -255,9 +258,10 @@ def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corr
         return found
     if found.resume is None and corruption.newest_checkpoint is not None:
         message = (
-            f"no complete checkpoint of step {branch.step} or before is left, and all later ones are suspect (the newest is "
-            f"{corruption.newest_checkpoint.step}, {corruption.newest_checkpoint.path}): {corruption.message}. Set spec.checkpoint.resumeFrom to "
-            f"the step that shall count nevertheless, or to {SCRATCH}{_if_done(record)}"
+            f"no complete checkpoint of step {branch.step} or before is left, and all later ones are suspect (the "
+            f"newest is {corruption.newest_checkpoint.step}, {corruption.newest_checkpoint.path}): "
+            f"{corruption.message}. Set spec.checkpoint.resumeFrom to the step that shall count nevertheless, or to "
+            f"{SCRATCH}{_if_done(record)}"
         )
         return Missing(ALL_SUSPECT, message, stalled=True)
     there = _there(world, record, branch.step)
@@ -325,8 +329,8 @@ def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, branch: Br
 
 
 def _may_see(keys: set[_Key], key: _Key) -> bool:
-    """Whether it is listed, or the listing ends above it: who does not judge lists torn ones too, and they may leave no room
-    for it."""
+    """Whether it is listed, or the listing ends above it: who does not judge lists torn ones too, and they may leave no
+    room for it."""
     return key in keys or (len(keys) >= MAX_LISTED and min(keys)[0] > key[0])
 
 
@@ -378,14 +382,15 @@ def _not_visible(
     remedy = (
         "See what that pod's credentials and endpoint show of spec.checkpoint.directory"
         if is_url(best.path)
-        else "Mend the mount of spec.checkpoint.directory there (it has to be one shared directory; what is on each node's own "
-        "disk belongs into spec.checkpoint.localDirectory)"
+        else "Mend the mount of spec.checkpoint.directory there (it has to be one shared directory; what is on each "
+        "node's own disk belongs into spec.checkpoint.localDirectory)"
     ) + f", or set spec.checkpoint.resumeFrom to {instead}"
     return Missing(NOT_VISIBLE, f"{message}. {remedy}{_if_done(record)}.", stalled=True)
 
 
 def _if_done(record: GangSpec) -> str:
-    """How to ask once more for what stands in spec.checkpoint.resumeFrom and has been done, for people; "" = none stands."""
+    """How to ask once more for what stands in spec.checkpoint.resumeFrom and has been done, for people; "" = none
+    stands."""
     if record.branch is None or not record.branch.resume_from:
         return ""
     return f" (what it says now has been done: to ask for {record.branch.resume_from} once more, take it away before)"
@@ -413,14 +418,14 @@ def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
             return _elsewhere(world, record, wish, Resume(step=found[0], path=found[1]))
         why = _unseen_elsewhere(world)
         text = (
-            f"going on from {wish} as asked; it is outside spec.checkpoint.directory, and no launcher has found it complete there"
-            + (f": {why}" if why else "")
+            f"going on from {wish} as asked; it is outside spec.checkpoint.directory, and no launcher has found it "
+            "complete there" + (f": {why}" if why else "")
         )
         return _elsewhere(world, record, wish, Resume(step=step_in_name(wish.rpartition("/")[2]) or 0, path=wish), text)
     there = ", ".join(str(step) for step, _ in usable[:8]) or "none"
     message = (
-        f"spec.checkpoint.resumeFrom: there is no complete checkpoint {wish} that every worker sees; steps that they see: "
-        f"{there}. Set it to one of these, to {SCRATCH}, or take it away"
+        f"spec.checkpoint.resumeFrom: there is no complete checkpoint {wish} that every worker sees; steps that they "
+        f"see: {there}. Set it to one of these, to {SCRATCH}, or take it away"
     )
     return Missing(NOT_FOUND, message, stalled=True)
 
@@ -438,8 +443,8 @@ def _of_another(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -
         return Missing(NOT_FOUND, text, stalled=True)
     if absolute(other.directory) == absolute(own):
         text = (
-            f"{field} job {fork.job} saves to {own}, too, and two jobs must not share a directory: make this job anew with a "
-            "spec.checkpoint.directory of its own"
+            f"{field} job {fork.job} saves to {own}, too, and two jobs must not share a directory: make this job "
+            "anew with a spec.checkpoint.directory of its own"
         )
         return Missing(NOT_FOUND, text, stalled=True)
     seen = _seen_elsewhere(world, other.directory)
@@ -459,8 +464,8 @@ def _of_another(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -
     else:
         newest_there = f"the newest that they see is {seen[0][0]}" if seen else "they see none"
         text = (
-            f"{field} there is no {which} of job {fork.job} in {other.directory} that every worker sees ({newest_there}). "
-            f"{why}{'. ' if why else ''}{remedy}. {instead}"
+            f"{field} there is no {which} of job {fork.job} in {other.directory} that every worker sees "
+            f"({newest_there}). {why}{'. ' if why else ''}{remedy}. {instead}"
         )
     return Missing(NOT_FOUND, text, stalled=listed_seconds(world, record) >= NOT_VISIBLE_SECONDS)
 
@@ -481,7 +486,8 @@ def _is_unverified(world: JobWorld) -> bool:
 
 
 def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
-    """What every worker sees in a directory that is not the job's own, and somebody has found complete, the newest first."""
+    """What every worker sees in a directory that is not the job's own, and somebody has found complete, the newest
+    first."""
     there = [
         {(c.step, c.path): c.verified for c in view.other_directory if is_own(c.path, directory)}
         for view in world.views.values()

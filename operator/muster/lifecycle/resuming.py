@@ -19,8 +19,8 @@ from muster.world.job import JobWorld
 UNFIT = "ResumePresetMismatch"
 MISLED = "CheckpointPointerMisleads"
 _ALONE = (
-    "would add --resume_from_checkpoint, and the program takes its options from {file} only where nothing stands beside it: write them into "
-    "the command in its place"
+    "would add --resume_from_checkpoint, and the program takes its options from {file} only where nothing stands "
+    "beside it: write them into the command in its place"
 )
 _TOLD = "MUSTER_RESUME_"  # begins the variables by which a program is told
 
@@ -46,7 +46,8 @@ def preset_for(world: JobWorld, where: Resume | None) -> str | Missing:
 
 
 def _trap(world: JobWorld, where: Resume, format_: str) -> str:
-    """Why a program that nothing tells where to go on would lose what it has trained, and the remedy; "" = it would not.
+    """Why a program that nothing tells where to go on would lose what it has trained, and the remedy; "" = it would
+    not.
 
     Nothing is known to tell it where the job says nothing about it: then its framework's own file decides.
     """
@@ -63,11 +64,15 @@ def _trap(world: JobWorld, where: Resume, format_: str) -> str:
     named = (
         f"spec.checkpoint.resumePreset: {preset.name}, by which each start does that, or " if preset and mends else ""
     )
-    return f"{trap}. Or set {named}{'resumePreset' if named else 'spec.checkpoint.resumePreset'}: Off, if the program goes by MUSTER_RESUME_PATH"
+    return (
+        f"{trap}. Or set {named}{'resumePreset' if named else 'spec.checkpoint.resumePreset'}: Off, if the program "
+        "goes by MUSTER_RESUME_PATH"
+    )
 
 
 def _trap_from_scratch(world: JobWorld) -> str:
-    """Why a start from scratch would fail where the framework's own file names the first save, which was cut short; "" = it would not.
+    """Why a start from scratch would fail where the framework's own file names the first save, which was cut short; ""
+    = it would not.
 
     A preset mends that file to name a checkpoint, and here there is none.
     """
@@ -99,13 +104,15 @@ def unread(job: TrainingJob) -> str:
     if preset is None or not (preset.own or preset.elsewhere) or not is_shell_line(command):
         return ""
     return (
-        f"spec.checkpoint.resumePreset: {preset.name} ends the command with words, and {command[0]} does not pass on words after its line; "
-        "set it to Off, and write what the program takes into that line, e.g. train.py ${MUSTER_RESUME_PATH:+--resume $MUSTER_RESUME_PATH}"
+        f"spec.checkpoint.resumePreset: {preset.name} ends the command with words, and {command[0]} does not pass on "
+        "words after its line; set it to Off, and write what the program takes into that line, e.g. train.py "
+        "${MUSTER_RESUME_PATH:+--resume $MUSTER_RESUME_PATH}"
     )
 
 
 def unloadable(job: TrainingJob) -> str:
-    """Why the framework that the job names can go on from nothing in the job's directory, and the remedy; "" = it can."""
+    """Why the framework that the job names can go on from nothing in the job's directory, and the remedy; "" = it
+    can."""
     checkpoint = job.spec.checkpoint
     if checkpoint.resume_preset is None or checkpoint.directory is None:
         return ""
@@ -128,7 +135,8 @@ def format_of(world: JobWorld, where: Resume) -> str:
 
 
 def in_words(job: TrainingJob, record: GangSpec) -> str:
-    """What was added to the command of this attempt, and what of it the command says itself; "" where no preset was used."""
+    """What was added to the command of this attempt, and what of it the command says itself; "" where no preset was
+    used."""
     go, directory = record.start, job.spec.checkpoint.directory or ""
     if go is None or go.resume is None or not go.resume_preset:
         return ""

@@ -1,8 +1,9 @@
 """The job's status for users, projected from the record and from what is seen.
 
-Decisions read three of its fields back. `completion` says that the job has ended. `checkpoint` is the newest complete checkpoint
-that is known: while all goes well the record is not written. `attempt` is where a new record counts from if somebody deletes
-the Gang. The figures of `muster.goodput` go on from `goodput`, from `incidents` and from the condition Suspended.
+Decisions read three of its fields back. `completion` says that the job has ended. `checkpoint` is the newest complete
+checkpoint that is known: while all goes well the record is not written. `attempt` is where a new record counts from if
+somebody deletes the Gang. The figures of `muster.goodput` go on from `goodput`, from `incidents` and from the condition
+Suspended.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -182,7 +183,10 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
         if words:
             reason, message = str(trouble), words
     if leave:
-        message = f"waiting for a new complete checkpoint until {leave.deadline:%H:%M:%S} UTC before leaving {', '.join(leave.nodes) or 'all nodes'}"
+        message = (
+            f"waiting for a new complete checkpoint until {leave.deadline:%H:%M:%S} UTC before leaving "
+            f"{', '.join(leave.nodes) or 'all nodes'}"
+        )
     stuck = _held_up(world, gang.spec)
     if stuck:
         reason, message = NO_NODE_TO_MOVE_TO, stuck
@@ -336,7 +340,8 @@ def _condition(
 def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus | None, *, ended: bool) -> int | None:
     """The newest finished step of this attempt; before its first one, the step that it resumed from.
 
-    The launchers of a job that has ended leave, and report no step any more: then what was last known of this attempt stands.
+    The launchers of a job that has ended leave, and report no step any more: then what was last known of this attempt
+    stands.
     """
     newest = records.newest_step(world, record) if record else None
     is_known = ended and record is not None and world.job.status.attempt == record.attempt
@@ -376,23 +381,27 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
     if step is None or seconds < UNSAVED_SECONDS:
         return ""
     return (
-        f"no complete checkpoint below {directory} after {seconds / 60:.0f} min and {step} steps: a fault now loses everything. "
+        f"no complete checkpoint below {directory} after {seconds / 60:.0f} min and {step} steps: a fault now loses "
+        "everything. "
         + (
             _doubtful(world)
             or _unverified(world, gang)
-            or f"Is it the directory that the trainer writes to{'' if is_url(directory) else ', on a volume that the worker container mounts'}?"
+            or "Is it the directory that the trainer writes to"
+            f"{'' if is_url(directory) else ', on a volume that the worker container mounts'}?"
         )
     )
 
 
 def _doubtful(world: JobWorld) -> str:
-    """Why the newest checkpoint may not be what people think, or what the trainer by itself would go on from; "" = nothing."""
+    """Why the newest checkpoint may not be what people think, or what the trainer by itself would go on from; "" =
+    nothing."""
     told = (worker_view.launcher.checkpoint_warning for worker_view in world.worker_views if worker_view.launcher)
     return next(filter(None, told), "")
 
 
 def _held_up(world: JobWorld, spec: GangSpec) -> str:
-    """That a planned leave has no place to go to, whatever its deadline says; "" while it has one, or none is under way."""
+    """That a planned leave has no place to go to, whatever its deadline says; "" while it has one, or none is under
+    way."""
     leave = spec.evacuation
     if (
         leave is None
@@ -402,13 +411,14 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
     ):
         return ""
     return (
-        f"{', '.join(leave.nodes)} is to be left ({leave.reason}), and no other node is free for its worker: training goes on "
-        "there, and the worker moves at a checkpoint once there is one"
+        f"{', '.join(leave.nodes)} is to be left ({leave.reason}), and no other node is free for its worker: "
+        "training goes on there, and the worker moves at a checkpoint once there is one"
     )
 
 
 def _unverified(world: JobWorld, gang: Gang) -> str:
-    """That nobody who is asked to can see the store with the checkpoints, though ranks run; "" while one of them can."""
+    """That nobody who is asked to can see the store with the checkpoints, though ranks run; "" while one of them
+    can."""
     verifiers = [worker_view.launcher for worker_view in judges(world, gang.spec) if worker_view.launcher]
     if not verifiers or not all(each.checkpoint_error_kind in ERROR_KINDS for each in verifiers):
         return ""
@@ -431,15 +441,16 @@ def _behind(world: JobWorld, gang: Gang) -> str:
         return ""
     resumed = gang.spec.start.resume
     return (
-        f"{behind.where} began with step {behind.launcher.first_step}, though it was told to go on from step {resumed.step} "
-        f"({resumed.path}): work is done twice, or numbers of steps mean something else here. It has been restarted once for "
-        "that and is left alone now; the trainer has to load what MUSTER_RESUME_PATH names"
-        f"{resuming.hint(world.job, gang.spec, resuming.format_of(world, resumed))}"
+        f"{behind.where} began with step {behind.launcher.first_step}, though it was told to go on from step "
+        f"{resumed.step} ({resumed.path}): work is done twice, or numbers of steps mean something else here. It has "
+        "been restarted once for that and is left alone now; the trainer has to load what MUSTER_RESUME_PATH "
+        f"names{resuming.hint(world.job, gang.spec, resuming.format_of(world, resumed))}"
     )
 
 
 def _unseen(world: JobWorld, gang: Gang) -> str:
-    """That no step has been seen for long, and what to change; "" when all is well, or nobody wants steps to be seen."""
+    """That no step has been seen for long, and what to change; "" when all is well, or nobody wants steps to be
+    seen."""
     progress, go = world.job.spec.progress, gang.spec.start
     launchers = [
         worker_view.launcher
@@ -455,22 +466,25 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
     preset = BY_NAME.get(progress.preset.value) if progress.preset is not None else None
     if progress.step_pattern is not None:
         return told + (
-            "progress.stepPattern finds none in what is printed. Compare it with the log, or write the steps to the file in "
-            "MUSTER_PROGRESS"
+            "progress.stepPattern finds none in what is printed. Compare it with the log, or write the steps to the "
+            "file in MUSTER_PROGRESS"
         )
     if preset is not None:
         return told + (
-            f"no line is printed that preset {preset.name} reads, such as `{preset.lines[0].sample.strip()[:200]}` ({preset.needs}). "
-            "Compare it with the log; else take another preset, a stepPattern, or write the steps to the file in MUSTER_PROGRESS"
+            f"no line is printed that preset {preset.name} reads, such as `{preset.lines[0].sample.strip()[:200]}` "
+            f"({preset.needs}). Compare it with the log; else take another preset, a stepPattern, or write the steps "
+            "to the file in MUSTER_PROGRESS"
         )
     likely = BY_NAME.get(next((view.likely_preset for view in launchers if view.likely_preset), ""))
     if likely is not None:
         return told + (
-            f"what is printed looks like {likely.name}. If it is, make the job anew with progress.preset: {likely.name} ({likely.needs})"
+            f"what is printed looks like {likely.name}. If it is, make the job anew with progress.preset: "
+            f"{likely.name} ({likely.needs})"
         )
     return told + (
-        "the trainer writes none to the file in MUSTER_PROGRESS, and prints none that a preset reads (docs/reference/progress.md). "
-        "Let it do one of these, or make the job anew with a progress.stepPattern; progress.preset: Off stops this message"
+        "the trainer writes none to the file in MUSTER_PROGRESS, and prints none that a preset reads "
+        "(docs/reference/progress.md). Let it do one of these, or make the job anew with a progress.stepPattern; "
+        "progress.preset: Off stops this message"
     )
 
 
@@ -488,9 +502,10 @@ def _quiet(world: JobWorld, gang: Gang) -> str:
     step = records.newest_step(world, gang.spec)
     where = "before the first step" if step is None else f"after step {step}"
     return (
-        f"no rank has printed or written anything for more than {QUIET_SECONDS / 60:.0f} min, {where}: it hangs, or compiles, evaluates or "
-        f"saves for long. See what a rank does, e.g. with py-spy dump in its pod. If it hangs, delete the pod of a worker, and the "
-        "gang restarts; with progress.stepTimeoutSeconds that happens by itself"
+        f"no rank has printed or written anything for more than {QUIET_SECONDS / 60:.0f} min, {where}: it hangs, or "
+        "compiles, evaluates or saves for long. See what a rank does, e.g. with py-spy dump in its pod. If it "
+        "hangs, delete the pod of a worker, and the gang restarts; with progress.stepTimeoutSeconds that happens by "
+        "itself"
     )
 
 
@@ -511,14 +526,21 @@ def _silence(world: JobWorld) -> str:
     silent = [index for index, view in world.views.items() if view.heard_age_seconds >= timeout]
     if not silent:
         return ""
-    who = f"{len(silent)} of {world.job.spec.nodes} workers have been silent for {timeout} s or more, the first is {silent[0]}"
+    who = (
+        f"{len(silent)} of {world.job.spec.nodes} workers have been silent for {timeout} s or more, the first is "
+        f"{silent[0]}"
+    )
     if world.silence.widespread:
         total = f"{world.silence.silent} of all {world.silence.total} launchers are silent at once"
-        return f"{who}; {total}: more likely the network or the operator than the nodes, which get {WHOLE_GANG_SECONDS:.0f} s"
+        return (
+            f"{who}; {total}: more likely the network or the operator than the nodes, which get "
+            f"{WHOLE_GANG_SECONDS:.0f} s"
+        )
     if len(silent) == world.job.spec.nodes:
         return (
-            f"{who}; their nodes are heard, so they may train on: if that lasts, look at their logs and at network policies "
-            "between them and the Service muster-coordinator; a worker that is to be replaced is deleted (kubectl delete pod)"
+            f"{who}; their nodes are heard, so they may train on: if that lasts, look at their logs and at network "
+            "policies between them and the Service muster-coordinator; a worker that is to be replaced is deleted "
+            "(kubectl delete pod)"
         )
     return f"{who}; waiting for a second witness or for a step"
 

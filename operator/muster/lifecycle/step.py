@@ -2,8 +2,8 @@
 
 What matters is derived once (`derive`), the phase is chosen once (`phase`), that phase plans by itself, and at the end
 people are told once. A step either commits the Gang (one guarded update, nothing else) or brings pods into line with
-what is committed, never both: whatever a crash interrupts, the next step finds in a state that some step before has left
-on purpose.
+what is committed, never both: whatever a crash interrupts, the next step finds in a state that some step before has
+left on purpose.
 """
 
 from collections.abc import Callable, Mapping

@@ -43,15 +43,16 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
     if mode_of(job).needs_command and not container.get("command"):
         return (
             "CommandMissing",
-            f"spec.template.spec.containers[{container.get('name')}].command: Managed mode starts the ranks itself and needs to "
-            f"know the command; {_command_line(container)}, or set spec.launch.mode to Plain. {AGAIN}",
+            f"spec.template.spec.containers[{container.get('name')}].command: Managed mode starts the ranks itself "
+            f"and needs to know the command; {_command_line(container)}, or set spec.launch.mode to Plain. {AGAIN}",
         )
     command = command_of(container)
     if job.spec.checkpoint.resume_argument and is_shell_line(command):
         return (
             "ResumeArgumentUnused",
-            f"spec.checkpoint.resumeArgument: {command[0]} does not pass on words after its line; write them into that line, e.g. "
-            f"train.py ${{MUSTER_RESUME_PATH:+--resume $MUSTER_RESUME_PATH}}, and leave resumeArgument out. {AGAIN}",
+            f"spec.checkpoint.resumeArgument: {command[0]} does not pass on words after its line; write them into "
+            "that line, e.g. train.py ${MUSTER_RESUME_PATH:+--resume $MUSTER_RESUME_PATH}, and leave "
+            f"resumeArgument out. {AGAIN}",
         )
     over = too_many_nodes(job, fleet.policy.job_limits)
     if over:
@@ -68,7 +69,8 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
         known = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
         return (
             "UnknownTopologyLevel",
-            f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy default). {AGAIN}",
+            f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy "
+            f"default). {AGAIN}",
         )
     return _accelerator_problem(job, container, fleet)
 
@@ -83,8 +85,8 @@ def _container_problem(job: TrainingJob, container: Mapping[str, Any], fleet: Fl
         return None
     return (
         "WorkerContainerUnclear",
-        f"spec.launch.workerContainer: the first container of the template is {container.get('name')}, but {other.get('name')} asks "
-        f"for {resource}; write here which of them trains. {AGAIN}",
+        f"spec.launch.workerContainer: the first container of the template is {container.get('name')}, but "
+        f"{other.get('name')} asks for {resource}; write here which of them trains. {AGAIN}",
     )
 
 
@@ -99,16 +101,16 @@ def _pod_problem(job: TrainingJob) -> tuple[str, str] | None:
     if spec.get("nodeName"):
         return (
             "TemplateInvalid",
-            f"spec.template.spec.nodeName: every worker has a node of its own, which Muster chooses; take it out, and write labels "
-            f"into nodeSelector or names into spec.placement.avoidNodes. {AGAIN}",
+            "spec.template.spec.nodeName: every worker has a node of its own, which Muster chooses; take it out, "
+            f"and write labels into nodeSelector or names into spec.placement.avoidNodes. {AGAIN}",
         )
     if spec.get("dnsPolicy") == "Default":
         whom = "Muster" if job.spec.launch.mode is LaunchMode.MANAGED else "the worker of rank 0"
         policy = CLUSTER_DNS_ON_HOST if spec.get("hostNetwork") else CLUSTER_DNS
         return (
             "ClusterDnsMissing",
-            f"spec.template.spec.dnsPolicy: with Default a worker asks its node's resolver, which does not know the name of {whom}; "
-            f"write {policy}. {AGAIN}",
+            "spec.template.spec.dnsPolicy: with Default a worker asks its node's resolver, which does not know the "
+            f"name of {whom}; write {policy}. {AGAIN}",
         )
     return None
 
@@ -130,7 +132,8 @@ def _command_line(container: Mapping[str, Any]) -> str:
 
 
 def _is_program(word: str) -> bool:
-    """Whether a word is certainly a program and not what one is given: a shell, a Python, or a file where programs are."""
+    """Whether a word is certainly a program and not what one is given: a shell, a Python, or a file where programs
+    are."""
     name = posixpath.basename(word)
     return (
         name in SHELLS
@@ -278,7 +281,8 @@ def claims_of(job: TrainingJob) -> list[str]:
 
 
 def scheduler_for(spec: Mapping[str, Any]) -> str:
-    """What of a pod spec only the cluster's scheduler can deal with, in words; "" if nothing is seen in the spec itself.
+    """What of a pod spec only the cluster's scheduler can deal with, in words; "" if nothing is seen in the spec
+    itself.
 
     Whether a claim that it names is bound is not in it.
     """
@@ -307,7 +311,7 @@ def _accelerator_problem(job: TrainingJob, container: dict[str, object], fleet: 
     if asked is not None and str(asked) != str(job.spec.gpus_per_node):
         return (
             "AcceleratorMismatch",
-            f"spec.gpusPerNode is {job.spec.gpus_per_node}, but the template's container asks for {resource}: {asked}; leave the "
-            f"limit out of the template (Muster sets it) or make both equal. {AGAIN}",
+            f"spec.gpusPerNode is {job.spec.gpus_per_node}, but the template's container asks for {resource}: "
+            f"{asked}; leave the limit out of the template (Muster sets it) or make both equal. {AGAIN}",
         )
     return None

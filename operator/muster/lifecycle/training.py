@@ -28,7 +28,10 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     noted = resume.passed_over(world.job, facts.gang.spec)
     if noted is not None:
         wish = world.job.spec.checkpoint.resume_from
-        text = f"spec.checkpoint.resumeFrom {wish} came while the job trains, and is not carried out: suspend the job, then set it"
+        text = (
+            f"spec.checkpoint.resumeFrom {wish} came while the job trains, and is not carried out: suspend the job, "
+            "then set it"
+        )
         return commit(world, noted, Announcement("ResumeFromIgnored", text, warning=True))
     forgotten = resume.taken_away(world.job, facts.gang.spec)
     if forgotten is not None:
@@ -41,8 +44,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 def _calm_seconds(world: JobWorld) -> float:
     """For how long time alone can bring nothing about; 0 as soon as anybody is not as he should be.
 
-    Of a thousand jobs that train each would be decided every second else. What depends on time and is not thought of here
-    is late, by `CALM_SECONDS` at most.
+    Of a thousand jobs that train each would be decided every second else. What depends on time and is not thought of
+    here is late, by `CALM_SECONDS` at most.
     """
     assert world.gang is not None
     spec, nodes = world.gang.spec, [worker_view.node for worker_view in world.worker_views]

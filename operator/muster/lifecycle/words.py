@@ -19,11 +19,16 @@ WHAT_TESTS_SHOW: Mapping[Examination, str] = {
     Examination.CULPRIT_FOUND: "{culprits} gave wrong results in the burn-in and left the gang",
     Examination.NOTHING_FOUND: "all nodes have passed the burn-in, and no culprit was found",
     Examination.INCONCLUSIVE: "the burn-in could not clear all nodes, and has found no culprit",
-    Examination.NOT_TESTED: "the nodes on which that happened were not tested: no checker is heard there, or the gang has left them",
+    Examination.NOT_TESTED: (
+        "the nodes on which that happened were not tested: no checker is heard there, or the gang has left them"
+    ),
 }
 
 
-_GOES_ON = "; the gang goes on with them: if it comes again at the same step, look at the data, the learning rate and the program"
+_GOES_ON = (
+    "; the gang goes on with them: if it comes again at the same step, look at the data, the learning rate and the "
+    "program"
+)
 
 
 def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: bool = False) -> str:

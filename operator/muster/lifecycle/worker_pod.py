@@ -80,7 +80,8 @@ def worker_container(job: TrainingJob) -> dict[str, Any] | None:
 
 
 def support_manifests(job: TrainingJob, settings: WorkerSettings, first: Member | None = None) -> list[dict[str, Any]]:
-    """What a job's workers share and need before they start: trusted authorities, or for Plain a name for the first one.
+    """What a job's workers share and need before they start: trusted authorities, or for Plain a name for the first
+    one.
 
     Args:
         first: the member of rank 0; None stands for the one of index 0.
@@ -120,7 +121,8 @@ def worker_manifest(
 ) -> dict[str, Any]:
     """The pod of one member: the user's template, pinned to the member's node, with the launcher put in front.
 
-    Not to be changed deep inside: what is the same in all pods of a job is there once. A gang of thousands is made in one
+    Not to be changed deep inside: what is the same in all pods of a job is there once. A gang of thousands is made in
+        one
     step, and a copy of a large template takes some 20 ms.
 
     Args:
@@ -173,7 +175,8 @@ def worker_manifest(
 
 
 def _pin(spec: dict[str, Any], node: str) -> None:
-    """Required node affinity on the node's name, in every term (terms are alternatives), the way DaemonSets are placed."""
+    """Required node affinity on the node's name, in every term (terms are alternatives), the way DaemonSets are
+    placed."""
     whole = spec["affinity"] = {**(spec.get("affinity") or {})}
     affinity = whole["nodeAffinity"] = {**(whole.get("nodeAffinity") or {})}
     key = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -186,8 +189,8 @@ def _pin(spec: dict[str, Any], node: str) -> None:
 
 
 def misses_cluster_dns(spec: Mapping[str, Any]) -> bool:
-    """Whether a pod asks for the cluster's names and would not get them: with the host's network the policy that says so
-    means the node's own resolver. Source: Kubernetes documentation, "DNS for Services and Pods".
+    """Whether a pod asks for the cluster's names and would not get them: with the host's network the policy that says
+    so means the node's own resolver. Source: Kubernetes documentation, "DNS for Services and Pods".
     """
     return bool(spec.get("hostNetwork")) and spec.get("dnsPolicy") in (None, "", CLUSTER_DNS)
 
@@ -241,7 +244,8 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
 def _theirs(
     worker: Mapping[str, Any], ours: frozenset[str], written: Callable[[str], str] = str
 ) -> list[dict[str, Any]]:
-    """The container's own variables without those that are Muster's: the kubelet would put their values into the others."""
+    """The container's own variables without those that are Muster's: the kubelet would put their values into the
+    others."""
     others = [
         each for each in worker.get("env") or () if not isinstance(each, dict) or str(each.get("name")) not in ours
     ]
@@ -315,9 +319,9 @@ def _compute(worker: Mapping[str, Any]) -> dict[str, Any]:
 def _installer(image: str, compute: str, *, as_root: bool) -> dict[str, Any]:
     """The init container that puts the launcher into the shared volume; fits Pod Security `restricted`.
 
-    It asks for what the trainer asks for, which comes after it, so that this costs nothing: with anything else a pod would lose
-    its class Guaranteed, and with that the processors of its own; and a quota or a LimitRange that lets the trainer pass might
-    refuse it.
+    It asks for what the trainer asks for, which comes after it, so that this costs nothing: with anything else a pod
+    would lose its class Guaranteed, and with that the processors of its own; and a quota or a LimitRange that lets the
+    trainer pass might refuse it.
 
     Args:
         compute: its resources, as JSON.

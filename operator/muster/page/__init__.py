@@ -1,1 +1,2 @@
-"""The page: jobs, queue and fleet in a browser, read-only, in a process of its own; each sees what Kubernetes lets him see."""
+"""The page: jobs, queue and fleet in a browser, read-only, in a process of its own; each sees what Kubernetes lets him
+see."""

@@ -1,4 +1,5 @@
-"""What the page measures of itself. Labels are of this code alone: nothing that is asked for, and nobody who asks, becomes a row."""
+"""What the page measures of itself. Labels are of this code alone: nothing that is asked for, and nobody who asks,
+becomes a row."""
 
 import time
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,8 @@
-"""Where the GPU-hours of all jobs went, as `kubectl muster report --fleet` tells it: read from the API server when somebody asks.
+"""Where the GPU-hours of all jobs went, as `kubectl muster report --fleet` tells it: read from the API server when
+somebody asks.
 
-Ended jobs are not watched: thousands of them are looked at now and then, by few. What one has read others get, too, for half a
-minute, and the sums are made beside the loop that answers.
+Ended jobs are not watched: thousands of them are looked at now and then, by few. What one has read others get, too, for
+half a minute, and the sums are made beside the loop that answers.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A job's life as a strip of coloured stretches: pure, from its status.
 
-The status has sums of where the time went, and moments of the newest incidents. What the moments bear out is drawn where it
-was; the rest is drawn as the time in which the job trained. The sums beside it are exact.
+The status has sums of where the time went, and moments of the newest incidents. What the moments bear out is drawn
+where it was; the rest is drawn as the time in which the job trained. The sums beside it are exact.
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,8 @@ def _laid(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[da
     if goodput is None or not goodput.wall_seconds:
         yield begin, end, "queued"
     else:
-        # Tests of nodes happen again after failures: only without one is it certain that all of them were before the first step.
+        # Tests of nodes happen again after failures: only without one is it certain that all of them were before the
+        # first step.
         begun = goodput.amount(Bucket.STARTING) + (0 if known else goodput.amount(Bucket.BURN_IN))
         yield begin, begin + queued + timedelta(seconds=min(begun, MAX_SECONDS)), "starting"
         yield begin, begin + queued, "queued"
@@ -102,7 +103,8 @@ def _laid(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[da
 
 
 def _resumed(job: TrainingJob, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
-    """A suspension that is over, and the way back: where there were several all of their time is drawn before the end of the last."""
+    """A suspension that is over, and the way back: where there were several all of their time is drawn before the end
+    of the last."""
     goodput, known = job.status.goodput, {each.type: each for each in job.status.conditions}
     suspended, running = known.get("Suspended"), known.get("Running")
     spent = goodput.amount(Bucket.SUSPENDED) if goodput else 0

@@ -109,8 +109,8 @@ async def serving_page(page: Page, host: str, port: int, context: ssl.SSLContext
         max_field_size=MAX_HEADER_BYTES,
         shutdown_timeout=CLOSING_SECONDS,
     )
-    # What is no HTTP, aiohttp would log with ten lines each: every client of the port could fill the node's disk. What the page
-    # cannot answer it logs itself.
+    # What is no HTTP, aiohttp would log with ten lines each: every client of the port could fill the node's disk. What
+    # the page cannot answer it logs itself.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     await runner.setup()
     try:

@@ -1,7 +1,8 @@
-"""The page's HTTP: three files and four questions. Each question is answered for one user, with what he may see and no more.
+"""The page's HTTP: three files and four questions. Each question is answered for one user, with what he may see and no
+more.
 
-What a tenant wrote goes out as JSON strings without control characters, and the browser is forbidden to run or load anything but the
-page's own two files.
+What a tenant wrote goes out as JSON strings without control characters, and the browser is forbidden to run or load
+anything but the page's own two files.
 """
 
 import asyncio
@@ -50,8 +51,8 @@ FILES = {
     "/page.js": ("page.js", "text/javascript"),
 }
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",

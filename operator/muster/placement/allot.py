@@ -34,8 +34,8 @@ class Site:
 def allot(sites: Iterable[Site], segments: int, segment_size: int, spares: int) -> tuple[list[str], list[str]]:
     """Nodes for so many segments of workers and for the spares, out of sites that have the room.
 
-    Spares go to distinct sites where that leaves the workers enough, first to those with workers. Workers take the nodes
-    of least reluctance; what is left over is left in the sites that keep, or have, most free nodes.
+    Spares go to distinct sites where that leaves the workers enough, first to those with workers. Workers take the
+    nodes of least reluctance; what is left over is left in the sites that keep, or have, most free nodes.
 
     Returns:
         The workers' nodes, in the order of the fabric, a segment in one piece; the spares' nodes in the same order.

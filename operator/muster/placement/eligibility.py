@@ -34,8 +34,8 @@ class Requirements:
         template_spec: the pod spec whose selectors, affinity and tolerations count.
         avoid: nodes not to use -> why.
         requests: what the scheduler would hold for the worker, in the units of `NodeView.allocatable`.
-        scheduler_for: what of the pod only the cluster's scheduler can deal with, "" if nothing: such a worker cannot go
-            to a pool that Muster binds itself.
+        scheduler_for: what of the pod only the cluster's scheduler can deal with, "" if nothing: such a worker cannot
+            go to a pool that Muster binds itself.
         is_there: the worker is on the node already, and only needs another pod: that the node takes no new ones for its
             health is no reason against it, as long as nobody has to leave it at once.
         takes_last: nodes are asked for that are the last choice for their health: there are no others.
@@ -151,8 +151,8 @@ def unhealthy(exclusion: Exclusion) -> str:
 
 
 def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
-    """How much rather another node should be taken: by what its health says against it, then by soft taints and a doubt about it, then by
-    accelerators beyond those asked for."""
+    """How much rather another node should be taken: by what its health says against it, then by soft taints and a doubt
+    about it, then by accelerators beyond those asked for."""
     soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
     unwelcome = sum(not needs.wishes.tolerate(taint) for taint in soft)
     unwelcome += fleet.doubt_of(node.name) is not None
@@ -180,7 +180,8 @@ def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None
 
 
 def _short_of(needs: Requirements, offered: Amounts) -> str:
-    """The first resource of which less is offered than asked for; a device, or huge pages, that are absent are not there."""
+    """The first resource of which less is offered than asked for; a device, or huge pages, that are absent are not
+    there."""
     for name, wanted in needs.requests.items():
         if (name in offered or is_granted(name)) and offered.get(name, 0) < wanted:
             return name

@@ -12,8 +12,9 @@ PART = 1024  # nodes that are counted in one go
 def fragmentation(fleet: Fleet) -> Generator[None, None, dict[str, float]]:
     """Level name -> share of the free nodes that are in domains of which a part is in use; 0 when none are free.
 
-    Free is a node that is ready, not cordoned and held by nobody; nodes that are neither free nor held do not count. One
-    that lacks the label of a level, or of one further out, is no part of any domain there. It yields between its parts.
+    Free is a node that is ready, not cordoned and held by nobody; nodes that are neither free nor held do not count.
+    One that lacks the label of a level, or of one further out, is no part of any domain there. It yields between its
+    parts.
     """
     free: list[Counter[tuple[str, ...]]] = [Counter() for _ in fleet.policy.topology.levels]
     held: list[set[tuple[str, ...]]] = [set() for _ in fleet.policy.topology.levels]

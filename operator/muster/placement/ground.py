@@ -1,7 +1,7 @@
 """What one request can choose from: the tree of free nodes less what is not for it, and where it may look.
 
-Few nodes differ from one request to the next (those to avoid, those without a heartbeat, those the job itself holds), so
-they are laid over the shared tree.
+Few nodes differ from one request to the next (those to avoid, those without a heartbeat, those the job itself holds),
+so they are laid over the shared tree.
 """
 
 from collections import Counter

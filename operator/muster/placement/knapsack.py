@@ -1,10 +1,10 @@
 """Which domains to use: a multiple-choice knapsack over the tree, exact in the number of domains at every level.
 
 **Costs** are vectors of counts, compared from the outside in; written as the digits of one whole number they can be
-added and compared as such (`points`). Each domain offers a few points (cost, capacity), of which only those that no other one
-beats are kept; the points of a domain are the sums of points of the domains inside, added up one after the other from
-the smallest to the largest. `Knapsack.table` holds these running sums, bounded from both sides: no point beyond the
-capacity wanted, none that the larger domains still to come cannot complete.
+added and compared as such (`points`). Each domain offers a few points (cost, capacity), of which only those that no
+other one beats are kept; the points of a domain are the sums of points of the domains inside, added up one after the
+other from the smallest to the largest. `Knapsack.table` holds these running sums, bounded from both sides: no point
+beyond the capacity wanted, none that the larger domains still to come cannot complete.
 
 **Fragmentation** comes second. Among the choices of least cost the one that leaves least behind is found by walking the
 tables once more, the other way round: they tell at each step what can still be completed at that cost. Where too many
@@ -61,7 +61,8 @@ class Singles(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A domain of the answer, with what is used inside: index in `Table.kids`, whether workers are there, what inside."""
+    """A domain of the answer, with what is used inside: index in `Table.kids`, whether workers are there, what
+    inside."""
 
     kid: int
     workers: bool

@@ -1,4 +1,5 @@
-"""By which names a waiting job is told of others: those of its own namespace, all of them only where the policy says so."""
+"""By which names a waiting job is told of others: those of its own namespace, all of them only where the policy says
+so."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,9 @@
-"""What of each node is the same for every kind of worker, worked out once and kept up to date one changed node at a time.
+"""What of each node is the same for every kind of worker, worked out once and kept up to date one changed node at a
+time.
 
-Nodes of a fleet are mostly alike: what a worker makes of a node's state, taints and resources is asked once for each kind
-of node, not for each node, and what is said of a node is shared between the trees of all kinds of workers that say the same.
+Nodes of a fleet are mostly alike: what a worker makes of a node's state, taints and resources is asked once for each
+kind of node, not for each node, and what is said of a node is shared between the trees of all kinds of workers that say
+the same.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping

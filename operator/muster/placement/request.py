@@ -30,8 +30,8 @@ class Request:
         preferred: level name inside one domain of which all should lie, or None. As few domains as possible are used at
             every level in any case; a preference that is not met is told.
         segment_size: workers come in segments of so many that must share an innermost domain; 1: no segments.
-        spares: further nodes, in the same required domain; the gang's own domains are preferred, distinct innermost ones
-            once there are several.
+        spares: further nodes, in the same required domain; the gang's own domains are preferred, distinct innermost
+            ones once there are several.
         kept: nodes that the job keeps: a replacement prefers their domains, and `required` binds it to them.
         viewer: namespace whose people read the answer: those of others are not named to them; None: they may be.
         may_take_last: where there are no others, nodes will do that are the last choice for their health.

@@ -73,7 +73,8 @@ def _mended(request: Request, ground: Ground) -> tuple[Ground, dict[int, list[st
 
 
 def _best_starts(ground: Ground, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
-    """The domains that can hold it at the least cost and, among those, leave least behind around them; with the cost."""
+    """The domains that can hold it at the least cost and, among those, leave least behind around them; with the
+    cost."""
     size = knapsack.shape.segment_size
     able = [s for s in ground.starts if s.free >= room.nodes and s.room(size, ground.levels)[0] >= room.segments]
     costs = [(cost, start) for start in able if (cost := knapsack.best(start, room)) is not None]

@@ -83,7 +83,8 @@ class Space:
             yield from Tree.made(self._fleet, request.with_last().needs)
 
     def solve(self, request: Request) -> Placed | NotPlaced:
-        """Choose nodes for a request, deterministically; those that are the last choice only where it has no place without."""
+        """Choose nodes for a request, deterministically; those that are the last choice only where it has no place
+        without."""
         answer = self._solve(request)
         if isinstance(answer, NotPlaced) and self._has_last(request):
             return self._solve(request.with_last())

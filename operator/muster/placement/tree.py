@@ -24,7 +24,8 @@ __all__ = ["NotAtHandError", "Standing", "Tree"]
 
 
 class NotAtHandError(Exception):
-    """A decision about a large fleet needs a tree that is yet to be made or has fallen behind: make it, and decide again.
+    """A decision about a large fleet needs a tree that is yet to be made or has fallen behind: make it, and decide
+    again.
 
     Attributes:
         needs: of the workers whose tree it is.

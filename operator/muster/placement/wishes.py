@@ -1,8 +1,8 @@
 """What a pod template asks of its nodes, read once: selector, required node affinity, tolerations.
 
 A template is anybody's, and the API server may not have looked at it yet: reading never raises. What has not the shape
-of a pod, or is longer than anybody needs, is named with its field, and no node will do for it: every plan of the queue asks
-every kind of node what a template makes of it.
+of a pod, or is longer than anybody needs, is named with its field, and no node will do for it: every plan of the queue
+asks every kind of node what a template makes of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +83,8 @@ class Wishes:
         selector: labels that a node must have.
         terms: alternatives of which a node must meet one; None where nothing is asked.
         tolerations: in their order.
-        problem: the first field that has not the shape of a pod, or is too long, and what it needs; "" when there is none.
+        problem: the first field that has not the shape of a pod, or is too long, and what it needs; "" when there is
+            none.
     """
 
     selector: tuple[tuple[str, str], ...] = ()

@@ -4,7 +4,8 @@ A history is kept for each key, because figures of another library or probe are 
 Muster's own checkers measured enter it: what runs in a tenant's pod could be made to lie. And nobody can bend it by
 being tested often: each node counts once, by its own median, and a namespace has a bounded share of the nodes that
 count. A tenant may have many namespaces: where enough nodes were tested for nobody, these are more than those of all
-namespaces together, so that the middle is a figure of theirs, or lies between healthy ones. How samples are stored is not said here.
+namespaces together, so that the middle is a figure of theirs, or lies between healthy ones. How samples are stored is
+not said here.
 """
 
 import math
@@ -21,7 +22,8 @@ from muster.protocol.profiles import is_for_slot
 LEAST_NODES = 8
 # The newest figures of a node that count.
 PER_NODE = 16
-# At most this share of the nodes that count may have been measured for one namespace; idle checks have none and no bound.
+# At most this share of the nodes that count may have been measured for one namespace; idle checks have none and no
+# bound.
 NAMESPACE_SHARE = 0.25
 # A threshold lies so many sigmas of the logarithm below the middle, and within these shares of it. SuperBench calls 5 %
 # below its baseline a defect (its rule language, `variance`); here a node is blamed only by several misses, so that the
@@ -178,8 +180,8 @@ def baseline(key: Key, samples: Iterable[Sample]) -> Baseline | None:
 
 
 def _bounded(newest: dict[str, list[Sample]]) -> dict[str, list[Sample]]:
-    """The nodes that count: of each namespace no more than its share, and of all together fewer than were tested for nobody,
-    where those make a history by themselves.
+    """The nodes that count: of each namespace no more than its share, and of all together fewer than were tested for
+    nobody, where those make a history by themselves.
 
     A node belongs to the namespace that most of its figures were measured for. Which nodes of a namespace stay is drawn
     by their names, so that the tenant cannot choose them.
@@ -214,7 +216,8 @@ def _most(counts: list[int], free: int) -> int:
 
 
 def floor(probe: str, model: str, transport: str = "") -> Floor | None:
-    """The floor of a probe on a model; the longest name that fits. Boards for PCIe slots do not owe what NVLink carries."""
+    """The floor of a probe on a model; the longest name that fits. Boards for PCIe slots do not owe what NVLink
+    carries."""
     fitting = [
         each
         for each in FLOORS

@@ -1,4 +1,5 @@
-"""What of a verdict stands: whether those who speak against a node are well themselves, and whether it is the nodes at all. Pure."""
+"""What of a verdict stands: whether those who speak against a node are well themselves, and whether it is the nodes at
+all. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +25,8 @@ MOST_CONTROLS = 4
 
 
 def controls(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
-    """Pairs that are to be tested before a node is condemned: partners of whom nothing else has shown that they are well, and
-    neighbours of the node on the way on which it fails, where nobody else was seen to get through.
+    """Pairs that are to be tested before a node is condemned: partners of whom nothing else has shown that they are
+    well, and neighbours of the node on the way on which it fails, where nobody else was seen to get through.
     """
     found, good = list[tuple[str, str]](), _good(evidence)
     for fail in verdict.failed:
@@ -37,8 +38,8 @@ def controls(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
 
 
 def doubtful(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
-    """Nodes whose failures stand on the word of partners that have not shown in this burn-in that they are well themselves, or on a
-    way that nobody else was seen to get through: node -> why, in words.
+    """Nodes whose failures stand on the word of partners that have not shown in this burn-in that they are well
+    themselves, or on a way that nobody else was seen to get through: node -> why, in words.
     """
     found, good = dict[str, str](), _good(evidence)
     for fail in verdict.failed:
@@ -76,8 +77,8 @@ def _are_well(fail: Fail, evidence: Evidence, good: _Good) -> bool:
 def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> dict[int, list[tuple[str, str]]]:
     """Levels at which a node misses and none of its neighbours was seen to pass -> pairs that could show it.
 
-    Who has trained is not tested again when another node is replaced beside him, so that an uplink or a spine that has become
-    slow meanwhile looks like the new one's port. Levels at which nobody else can be tested are not listed.
+    Who has trained is not tested again when another node is replaced beside him, so that an uplink or a spine that has
+    become slow meanwhile looks like the new one's port. Levels at which nobody else can be tested are not listed.
     """
     found: dict[int, list[tuple[str, str]]] = {}
     if not fail.partners:
@@ -116,7 +117,8 @@ def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> di
 def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]) -> dict[str, str]:
     """Nodes that are as slow as all of their model are beside another one: node -> why, in words.
 
-    An older model has slower ports. Who gives no result or wrong sums, or far less than its like, has a fault of its own.
+    An older model has slower ports. Who gives no result or wrong sums, or far less than its like, has a fault of its
+    own.
     """
     if len(set(models.values())) < 2:
         return {}

@@ -29,8 +29,8 @@ SPREAD = 2
 # a quarter of the nodes is bad.
 OWN_YARDSTICK = 8
 FIRST_ROUNDS = 2
-# Before that, and without a history, the best of a few tests is all there is: more than a healthy pair reaches, and nobody
-# knows by how much they vary. A gang of three that varies by 20 % would blame a healthy node once in ten times.
+# Before that, and without a history, the best of a few tests is all there is: more than a healthy pair reaches, and
+# nobody knows by how much they vary. A gang of three that varies by 20 % would blame a healthy node once in ten times.
 FEW_RATIO = 0.5
 RETRANSMITS_PER_THOUSAND = 3.0
 # A healthy pair that gives no result at all, or wrong sums, is rarer than one that is slow.
@@ -38,8 +38,8 @@ _SILENT_SHARE = 0.001
 # How many tests the history counts for beside the gang's own, and the gang beside a domain's own.
 _HISTORY_WEIGHT, _GANG_WEIGHT = 20, 8
 _MOST_NOISE = 0.3
-# Of two ends that tell different things. Who could not test explains why the other waited in vain; who hung explains why
-# the other was left.
+# Of two ends that tell different things. Who could not test explains why the other waited in vain; who hung explains
+# why the other was left.
 _STRENGTH = {
     how: rank
     for rank, how in enumerate(
@@ -149,8 +149,8 @@ class Evidence:
 
         Args:
             outcomes: one for each pair and round, see `merged`.
-            yardsticks: by transport; of those without one by level, from 0 on, of which the last one holds for deeper levels.
-                None means that nothing is known.
+            yardsticks: by transport; of those without one by level, from 0 on, of which the last one holds for deeper
+                levels. None means that nothing is known.
             transport: what tests have to run over, where they do not run over NVLink; "" where anything will do.
         """
         self.members, self.number, self.depth = ground.members, ground.number, ground.depth
@@ -260,7 +260,8 @@ class Evidence:
         return total - PASS * self.passes(node, level)
 
     def weights(self, node: int, level: int) -> tuple[float, float]:
-        """How surprising one slow test and one without result, or with a wrong one, are for a healthy node in this one's place, in nats.
+        """How surprising one slow test and one without result, or with a wrong one, are for a healthy node in this
+        one's place, in nats.
 
         Where the mates in its domain miss, too, what they share is the likelier cause.
         """
@@ -274,7 +275,8 @@ class Evidence:
         return -math.log(min(_MOST_NOISE, slow)), -math.log(min(_MOST_NOISE, silent))
 
     def is_bad(self, node: int, excused: Collection[int] = (), beyond: float = 0.0) -> bool:
-        """Whether a node's misses with proven partners are more than chance, at one level or over all at which it has never passed.
+        """Whether a node's misses with proven partners are more than chance, at one level or over all at which it has
+        never passed.
 
         Args:
             excused: levels at which something else explains the misses.
@@ -425,7 +427,8 @@ def is_foreign(transport: str, expected: str) -> bool:
 def merged(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:
     """One outcome for each pair in each round, in an order that does not depend on when they came.
 
-    Both ends tell, perhaps twice: a figure is stronger than none, the lower figure than the higher. What only one of them can
+    Both ends tell, perhaps twice: a figure is stronger than none, the lower figure than the higher. What only one of
+        them can
     see counts, whoever it is: of packets that are lost on the way to the other, and of sums.
     """
     told: dict[tuple[int, str, str], list[PairOutcome]] = {}

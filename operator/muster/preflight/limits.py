@@ -37,9 +37,10 @@ def tuned(
 ) -> Tuned:
     """The standards of one kind of node under these limits.
 
-    What no node has reached proves nothing about those that do not: a limit that asks for more than is asked now counts while
-    one that is heard has, and else history and floors hold. A percentage changes the share of the history, and published floors
-    hold beside it. Pairs keep their history, as what a healthy one reaches; where there is none the gang's own pairs say it.
+    What no node has reached proves nothing about those that do not: a limit that asks for more than is asked now counts
+    while one that is heard has, and else history and floors hold. A percentage changes the share of the history, and
+    published floors hold beside it. Pairs keep their history, as what a healthy one reaches; where there is none the
+    gang's own pairs say it.
 
     Args:
         like: one of the kind that asks for nothing.
@@ -77,7 +78,8 @@ def tuned(
 
 
 def _of_pairs(plain: Standard, one: Standard | None, least: float) -> Standard:
-    """With what a healthy pair reaches, where that is known: the figure is a share of it, which may be more than all."""
+    """With what a healthy pair reaches, where that is known: the figure is a share of it, which may be more than
+    all."""
     if plain.probe != LimitedProbe.PAIR:
         return plain
     if one is None or not one.middle:
@@ -94,14 +96,14 @@ def _limit(probe: str, model: str, limits: Iterable[PreflightLimit]) -> Prefligh
 def _too_strict(probe: str, model: str, percent: int, over: str, ratio: float) -> str:
     way = f" over {over}" if over else ""
     return (
-        f"spec.preflight.limits: {probe} asks for {percent} % of the middle, and healthy figures of {model or 'nodes'}{way} vary by more "
-        f"than that: {100 * ratio:.3g} % counts. Lower percent"
+        f"spec.preflight.limits: {probe} asks for {percent} % of the middle, and healthy figures of "
+        f"{model or 'nodes'}{way} vary by more than that: {100 * ratio:.3g} % counts. Lower percent"
     )
 
 
 def _unused(probe: str, model: str, least: str, over: str, shown: Best) -> str:
     way = f" over {over}" if over else ""
     return (
-        f"spec.preflight.limits: {probe} asks for {least}, and no {model or 'node'} that is heard has reached more than "
-        f"{shown.figure:.4g} {shown.unit}{way}: it counts for nothing until one does. Lower minimum"
+        f"spec.preflight.limits: {probe} asks for {least}, and no {model or 'node'} that is heard has reached more "
+        f"than {shown.figure:.4g} {shown.unit}{way}: it counts for nothing until one does. Lower minimum"
     )

@@ -13,7 +13,8 @@ CHECKER = "checker"
 PROFILE = "profile"
 """The name under which it is told that a node's probes together have not ended in time."""
 SHARED = frozenset({"storage", "storage-read"})
-"""Probes of what many nodes have in common: an outage fails one node after the other, or all that look at it in that moment."""
+"""Probes of what many nodes have in common: an outage fails one node after the other, or all that look at it in that
+moment."""
 LEAST_VOTES = 2
 """Nodes that have to agree before another one is wrong."""
 MAX_NAMED = 4
@@ -26,7 +27,8 @@ def how(word: str) -> How:
 
 
 def has_wrong_sums(answer: CheckAnswer) -> bool:
-    """Whether an all-reduce with other nodes gave sums that are not what they must be: it comes without a figure, and says why."""
+    """Whether an all-reduce with other nodes gave sums that are not what they must be: it comes without a figure, and
+    says why."""
     return how(answer.outcome) is How.RESULT and answer.gbps <= 0.0 and bool(answer.message)
 
 
@@ -78,7 +80,8 @@ def timed(outcomes: Iterable[LocalOutcome], in_time: Collection[str]) -> list[Lo
 
 
 def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerView]) -> list[LocalOutcome]:
-    """The outcomes, those wrong that have other bits than most nodes of their kind: who errs always alike agrees with itself.
+    """The outcomes, those wrong that have other bits than most nodes of their kind: who errs always alike agrees with
+    itself.
 
     Where there are two opinions and no majority nothing can be said of any of these nodes.
 
@@ -108,8 +111,8 @@ def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerVie
 
 
 def unlike(checkers: Mapping[str, CheckerView]) -> dict[str, LocalOutcome]:
-    """Nodes whose checkers cannot meet those of most others, and why: an all-reduce between other numbers of GPUs, libraries or
-    versions of the probes hangs or breaks, and that is no fault of a node's.
+    """Nodes whose checkers cannot meet those of most others, and why: an all-reduce between other numbers of GPUs,
+    libraries or versions of the probes hangs or breaks, and that is no fault of a node's.
 
     Args:
         checkers: by node; of one that is not ready nothing is known.
@@ -145,7 +148,8 @@ def limited(
     Args:
         checkers: by node.
     """
-    # Of several transports the one that asks for most: whoever has fallen back to a slower one must not be its own yardstick.
+    # Of several transports the one that asks for most: whoever has fallen back to a slower one must not be its own
+    # yardstick.
     by_key: dict[tuple[str, str, str, str], Standard] = {}
     for each in standards:
         key = (each.probe, each.model, each.library, each.version)

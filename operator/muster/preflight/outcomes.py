@@ -74,12 +74,13 @@ class LocalOutcome:
     Attributes:
         probe: its name, the key of a limit.
         figure: what it measured in the unit of its limit; None: it has measured nothing.
-        how: RESULT, NO_RESULT (it hung and was ended at its deadline), LATE (the node's probes together took too long: nothing
-            but other nodes that were in time says what that means) or ENVIRONMENT.
+        how: RESULT, NO_RESULT (it hung and was ended at its deadline), LATE (the node's probes together took too long:
+            nothing but other nodes that were in time says what that means) or ENVIRONMENT.
         unit: of the figure.
         wrong: a result was not what it must be (bits that differ, a device that is missing), whatever any figure says.
         words: what the probe says of it, for people.
-        fingerprint: what it computed, "KIND:BITS": nodes of one kind owe each other the same bits; "" where it has none.
+        fingerprint: what it computed, "KIND:BITS": nodes of one kind owe each other the same bits; "" where it has
+            none.
     """
 
     node: str

@@ -21,7 +21,8 @@ FEW, PAIRINGS = 16, 4
 SERVES, MOST_TESTS = 4, 6
 # Tests beyond those that could decide if all of them missed: a round costs more than a test.
 MARGIN = 1
-# A node is tested until it is so much clearer than necessary that it is bad, in nats: what others do later may add noise.
+# A node is tested until it is so much clearer than necessary that it is bad, in nats: what others do later may add
+# noise.
 BEYOND = 1.0
 # A pair that misses again and again between proven nodes is a bad link. It blames nobody, so that one of a gang's tests
 # in exp(this) may be named wrongly.
@@ -189,7 +190,8 @@ class _Desk:
             self._serve(node, level, 1, pool)
 
     def _compare(self, level: int) -> None:
-        """One pair of those who stand, where no history says what a healthy pair reaches: slow replacements would be their own yardstick."""
+        """One pair of those who stand, where no history says what a healthy pair reaches: slow replacements would be
+        their own yardstick."""
         if self.evidence.yardstick(level).middle_gbps is not None:
             return
         first: dict[Prefix, int] = {}

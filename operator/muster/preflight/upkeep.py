@@ -1,12 +1,13 @@
 """Which nodes that no gang has are tested, and what came of it. Pure.
 
-Somebody wishes it, or the node has no pass that holds (it is new, was booted, or something of it was changed), or jobs of
-several owners have failed there since it was last tested in depth, or its last pass is old. A gang's orders go before these: the checker gives way at once. As with a gang nothing is stored while
-a test lasts; the answer stays with the checker for as long as the order stands.
+Somebody wishes it, or the node has no pass that holds (it is new, was booted, or something of it was changed), or jobs
+of several owners have failed there since it was last tested in depth, or its last pass is old. A gang's orders go
+before these: the checker gives way at once. As with a gang nothing is stored while a test lasts; the answer stays with
+the checker for as long as the order stands.
 
-How soon a pass is old, and what is tested then, follows the node's risk (SuperBench, USENIX ATC 2024, selects tests by the expected time to
-the next incident): a pass counts as so many times older as the machine's account of offences says, and a machine with a recent
-incident is tested more deeply. The account fades, so the rule needs no other memory.
+How soon a pass is old, and what is tested then, follows the node's risk (SuperBench, USENIX ATC 2024, selects tests by
+the expected time to the next incident): a pass counts as so many times older as the machine's account of offences says,
+and a machine with a recent incident is tested more deeply. The account fades, so the rule needs no other memory.
 """
 
 import math
@@ -44,8 +45,8 @@ class Site:
     Attributes:
         accelerators: how many there have to be; None: as many as there are.
         wish: of which the result is not written yet.
-        out: a name for the time that it is out of use, and for how many seconds; None: it is not. A pass from before counts
-            for nothing.
+        out: a name for the time that it is out of use, and for how many seconds; None: it is not. A pass from before
+            counts for nothing.
         offences: the machine's account, 1 for each incident, faded.
         doubt: a name for what jobs' failures ask a test for, and since when, in seconds; None: for nothing.
     """
@@ -262,7 +263,8 @@ def _found(
 
 
 def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
-    """Whether it failed, and in nothing that needs to be seen only once: what is wrong is wrong, but for what others use, too."""
+    """Whether it failed, and in nothing that needs to be seen only once: what is wrong is wrong, but for what others
+    use, too."""
     return bool(fails) and not any(fail.wrong and fail.probe not in local.SHARED for fail in fails)
 
 

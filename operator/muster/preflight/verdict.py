@@ -1,4 +1,5 @@
-"""Whom the outcomes blame: nodes by proven partners, links and shared parts of the fabric by name, nobody where it is open.
+"""Whom the outcomes blame: nodes by proven partners, links and shared parts of the fabric by name, nobody where it is
+open.
 
 In this order: what is wrong everywhere, then what a domain's members have in common, then nodes. A node is blamed only
 for what neither explains.
@@ -25,7 +26,8 @@ DOMAIN_SHARE, DOMAIN_LEAST = 0.8, 2
 ALIKE = 1.3
 # Below this share of what its stuck mates reach a node has a fault of its own.
 OWN_SHARE = 0.5
-# NVLink inside a rack carries up to 18 times what a port of 400 Gbit/s does: less than this is told, and proves nothing.
+# NVLink inside a rack carries up to 18 times what a port of 400 Gbit/s does: less than this is told, and proves
+# nothing.
 FAR_SHARE = 1 / 25
 PAIR = "pair"
 
@@ -162,8 +164,8 @@ def unfit(
 ) -> set[str]:
     """Nodes that are not tested with others, for what they have told of themselves.
 
-    What so many fail that it is not the nodes keeps nobody from it: pairs may find who is bad all the same. But where something hung
-    it may hang again, and would then look like the node's links.
+    What so many fail that it is not the nodes keeps nobody from it: pairs may find who is bad all the same. But where
+    something hung it may hang again, and would then look like the node's links.
 
     Args:
         own: who failed by himself.
@@ -304,16 +306,16 @@ class _Bench:
                 self.excused[node].add(level)
 
     def _name_far_levels(self) -> None:
-        """Levels without a history that reach next to nothing of what an inner one does: a node that is alone in its domain
-        has no other pairs, and would be its own yardstick there."""
+        """Levels without a history that reach next to nothing of what an inner one does: a node that is alone in its
+        domain has no other pairs, and would be its own yardstick there."""
         evidence = self.evidence
         inner = 0.0
         for level in range(evidence.depth, -1, -1):
             reached = evidence.reference[level] or 0.0
             if level not in self.slow and 0.0 < reached < FAR_SHARE * inner and not evidence.has_history(level):
                 told = (
-                    f"what connects {self._plural(level)} reaches {reached:.3g} GB/s where pairs within one reach {inner:.3g}, "
-                    "and no history says what is usual"
+                    f"what connects {self._plural(level)} reaches {reached:.3g} GB/s where pairs within one reach "
+                    f"{inner:.3g}, and no history says what is usual"
                 )
                 self.shared.append(Shared(Part.FABRIC, (), level, (), told))
             inner = max(inner, reached)
@@ -370,7 +372,8 @@ class _Bench:
         self.shared.append(Shared(part, domain, level, (), told))
 
     def _stuck(self, nodes: Sequence[int], level: int, depth: int) -> dict[int, float]:
-        """The best figures of a domain's members where nearly all miss at a level, as if for one reason; else nothing."""
+        """The best figures of a domain's members where nearly all miss at a level, as if for one reason; else
+        nothing."""
         evidence, free, figures = self.evidence, 0, dict[int, float]()
         for node in nodes:
             if evidence.passes(node, level):
@@ -413,7 +416,10 @@ class _Bench:
                 covered.update(pairs)
                 level = len(domain) - 1
                 ails = self._ails_of([test for pair in pairs for test in missing[pair]], level)
-                told = f"some of what leads out of {self._name(level + 1)} {'/'.join(domain)} {ails}; {len(pairs)} pairs miss"
+                told = (
+                    f"some of what leads out of {self._name(level + 1)} {'/'.join(domain)} {ails}; {len(pairs)} "
+                    "pairs miss"
+                )
                 self.shared.append(Shared(Part.UPLINK, domain, level, self._told(pairs), told))
         for a, b in named:
             if (a, b) not in covered:

@@ -1,4 +1,5 @@
-"""What the pairs of a gang are measured by: the fleet's history, its owner's limits and published floors, by transport. Pure."""
+"""What the pairs of a gang are measured by: the fleet's history, its owner's limits and published floors, by transport.
+Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -15,12 +16,12 @@ def yardsticks(
 ) -> tuple[Yardstick, ...]:
     """One for each transport of which anything is known.
 
-    What alone is known of the fleet's own pairs measures those over any other transport, too: a gang that has fallen back to a
-    slower one must not be its own yardstick. A published floor says nothing of another transport.
+    What alone is known of the fleet's own pairs measures those over any other transport, too: a gang that has fallen
+    back to a slower one must not be its own yardstick. A published floor says nothing of another transport.
 
     Args:
-        kinds: model, library and version of the members' checkers; of a transport that has a standard for several of them
-            none is known.
+        kinds: model, library and version of the members' checkers; of a transport that has a standard for several of
+            them none is known.
         transport: what pairs have to run over; "": anything will do.
     """
     known = [

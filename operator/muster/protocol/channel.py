@@ -1,7 +1,7 @@
 """The client's end of the wire: one keep-alive HTTPS connection that exchanges a message for the coordinator's answer.
 
-It goes to the Service or to the leader by its address. Token and authorities are read again as they change, because both
-are mounted files that the cluster renews.
+It goes to the Service or to the leader by its address. Token and authorities are read again as they change, because
+both are mounted files that the cluster renews.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class _NamedConnection(http.client.HTTPSConnection):
         self._parts: Optional[List[bytes]] = None
 
     def request(self, *arguments: Any, **named: Any) -> None:
-        """Send a request in one piece: head and body apart cost the operator as much as two requests, and while the body is on
-        its way another request of the same pod has to wait."""
+        """Send a request in one piece: head and body apart cost the operator as much as two requests, and while the
+        body is on its way another request of the same pod has to wait."""
         self._parts = []
         try:
             super().request(*arguments, **named)

@@ -20,14 +20,16 @@ _STEP = re.compile(
 _BATCH = re.compile(r"(?:\A|[^a-z])(?:ba|batch)(?:es)?[=_.-]?(\d+)", re.IGNORECASE)
 # What a checkpoint is called, with a number of its own: `ckpt500-bf16`.
 _NUMBERED = re.compile(r"(?:\A|[^a-z])(?:checkpoint|ckpt|epoch|ep)(\d+)(?!\d|\.\d)", re.IGNORECASE)
-# A whole number that no letter stands at, as it does in the name of a type, a model or a size: `ckpt-500-bf16`, `500-llama-7b`.
+# A whole number that no letter stands at, as it does in the name of a type, a model or a size: `ckpt-500-bf16`,
+# `500-llama-7b`.
 _ALONE = re.compile(r"(?<![a-z\d])(?<!\d\.)\d+(?![a-z\d]|\.\d)", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<![a-z\d])(?<!\d\.)\d+k(?![a-z\d])", re.IGNORECASE)
 # A whole number that is neither part of a decimal one nor a version (`last-v1`).
 _INTEGER = re.compile(r"(?<!\d)(?<!-v)(?<!\d\.)\d+(?!\d|\.\d)")
 # A date, and a time behind it: neither is a step, as long as there is another number.
 _DATE = re.compile(
-    r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?:[-_T ]?\d\d[-_:]?\d\d(?:[-_:]?\d\d)?)?(?!\d)"
+    r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?:[-_T "
+    r"]?\d\d[-_:]?\d\d(?:[-_:]?\d\d)?)?(?!\d)"
 )
 _ITERATION = re.compile(r"iter_\d{7,15}\Z")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://.")
@@ -85,7 +87,8 @@ def is_iteration(name: str) -> bool:
 
 
 def readable(text: str) -> str:
-    """A name, or what speaks of one, as it can be told: a file system takes any bytes, and a torn file may hold them."""
+    """A name, or what speaks of one, as it can be told: a file system takes any bytes, and a torn file may hold
+    them."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 

@@ -10,7 +10,8 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 _SAME_TIME_NS = 1_000_000_000
 MAX_STAMPS = 256
 MAX_LISTED = 8  # checkpoints that a launcher reports, the newest first
-# Why a store answers nothing: a person has to repair it, so that another node would see no more; or it may pass by itself.
+# Why a store answers nothing: a person has to repair it, so that another node would see no more; or it may pass by
+# itself.
 UNVERIFIED = "Unverified"
 UNVERIFIED_FOR_NOW = "UnverifiedForNow"
 ERROR_KINDS = {UNVERIFIED: "unverified: %s", UNVERIFIED_FOR_NOW: "unverified for now: %s"}
@@ -77,7 +78,8 @@ def branch_of(step: int, excluded: str, frozen: bool = False) -> Branch:
 
 
 def write_stamps(stamps: Iterable[Stamp]) -> str:
-    """Stamps as one text, short enough to be sent again and again: `200:1700000000000000000,100:...`, highest step first."""
+    """Stamps as one text, short enough to be sent again and again: `200:1700000000000000000,100:...`, highest step
+    first."""
     return ",".join("%d:%d" % stamp for stamp in sorted(set(stamps), reverse=True))
 
 

@@ -1,9 +1,10 @@
 """What checkers and the coordinator say to each other: one CheckReport goes up, one CheckDirective comes back.
 
-A checker is Muster's own process on a node (DaemonSet muster-check). Its directive is declared state, like a launcher's:
-all orders of the burn-in that the node takes part in, those that were answered included. The checker runs what it has no
-answer for yet, keeps the answers of all that stand there, and gives up at once what does not stand there any more. So a
-new leader hears every answer again and goes on where its predecessor was, and nothing of a burn-in is stored in the API.
+A checker is Muster's own process on a node (DaemonSet muster-check). Its directive is declared state, like a
+launcher's: all orders of the burn-in that the node takes part in, those that were answered included. The checker runs
+what it has no answer for yet, keeps the answers of all that stand there, and gives up at once what does not stand there
+any more. So a new leader hears every answer again and goes on where its predecessor was, and nothing of a burn-in is
+stored in the API.
 
 The wire format is that of muster.protocol.messages.
 """
@@ -82,7 +83,8 @@ class CheckAnswer:
 
 @dataclasses.dataclass(frozen=True)
 class PassReport:
-    """A pass that still holds here: the node has not booted since, and nothing of it was changed (CheckReport.identity)."""
+    """A pass that still holds here: the node has not booted since, and nothing of it was changed
+    (CheckReport.identity)."""
 
     profile: str = limited(dataclasses.MISSING, 1, 64)
     age_seconds: float = limited(dataclasses.MISSING, 0, LONGEST_SECONDS)
@@ -92,7 +94,8 @@ class PassReport:
 
 @dataclasses.dataclass(frozen=True)
 class FigureReport:
-    """The newest good figure of this node for one probe, also from before a reboot: the fleet's history is made of them.
+    """The newest good figure of this node for one probe, also from before a reboot: the fleet's history is made of
+    them.
 
     Its key is CheckReport.model, library and version, and `transport`.
     """
@@ -146,7 +149,8 @@ class CheckReport:
 
 
 def can_be_put(puts: Iterable[Put]) -> bool:
-    """Whether one node may put all of these into a meeting: they are few and small enough, and base64 as they should be."""
+    """Whether one node may put all of these into a meeting: they are few and small enough, and base64 as they should
+    be."""
     values = [put.value for put in puts]
     return len(values) <= MAX_PUTS and sum(map(len, values)) <= MOST_PUT_CHARS and all(map(str.isascii, values))
 

@@ -1,6 +1,8 @@
-"""The variables of the trainer contract that are Muster's, whatever the container says: who a process is, and where the others are.
+"""The variables of the trainer contract that are Muster's, whatever the container says: who a process is, and where the
+others are.
 
-All else is the user's choice: Muster sets it only where the container does not. docs/trainer-contract.md has the whole table.
+All else is the user's choice: Muster sets it only where the container does not. docs/trainer-contract.md has the whole
+table.
 """
 
 from __future__ import annotations

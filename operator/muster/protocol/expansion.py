@@ -1,9 +1,10 @@
-"""References to Muster's own variables, `$(NAME)`, in the command and in variables: resolved at each start, by the rules of Kubernetes.
+"""References to Muster's own variables, `$(NAME)`, in the command and in variables: resolved at each start, by the
+rules of Kubernetes.
 
-The kubelet cannot do it: rank and master are known only when an attempt starts, and are others in the next one. All other references
-are the kubelet's. It alone knows which variables are the container's and which the image's, which it leaves as they are written; and
-it resolves nothing in what Secrets and ConfigMaps say.
-Source of the rules: Kubernetes API, Container.command and EnvVar.value.
+The kubelet cannot do it: rank and master are known only when an attempt starts, and are others in the next one. All
+other references are the kubelet's. It alone knows which variables are the container's and which the image's, which it
+leaves as they are written; and it resolves nothing in what Secrets and ConfigMaps say. Source of the rules: Kubernetes
+API, Container.command and EnvVar.value.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _OUR_REFERENCE = re.compile(r"(?<!\$)(\$+)\((%s)\)" % "|".join(sorted(_OURS)))
 
 
 def resolved(words: Sequence[str], environment: Mapping[str, str]) -> List[str]:
-    """Words that no kubelet has seen, with all references resolved: `$$` is a dollar sign, and a name that is not known stays."""
+    """Words that no kubelet has seen, with all references resolved: `$$` is a dollar sign, and a name that is not known
+    stays."""
 
     def value(found: Match[str]) -> str:
         return "$" if found.group("dollar") else environment.get(found.group("name"), found.group())
@@ -37,7 +39,8 @@ def expanded(command: Sequence[str], environment: Mapping[str, str]) -> List[str
 
 
 def with_identity(environment: Dict[str, str]) -> Dict[str, str]:
-    """The same for the container's variables, of which the pod says in one of them (REFERRING) which have such references."""
+    """The same for the container's variables, of which the pod says in one of them (REFERRING) which have such
+    references."""
     names = json.loads(environment.get(REFERRING) or "[]")
     found = {name: _with_ours(environment[name], environment) for name in names if name in environment}
     return {**environment, **found}
@@ -53,14 +56,15 @@ def _with_ours(text: str, environment: Mapping[str, str]) -> str:
 
 
 def kept(text: str) -> str:
-    """A text for the pod, of which the kubelet makes the text again where it refers to Muster's own variables: it might know such a
-    name itself, from a Service for one, and gives back one $ for two.
+    """A text for the pod, of which the kubelet makes the text again where it refers to Muster's own variables: it might
+    know such a name itself, from a Service for one, and gives back one $ for two.
     """
     return _OUR_REFERENCE.sub(lambda found: "%s(%s)" % (found.group(1) * 2, found.group(2)), text)
 
 
 def referring(variables: Iterable[Tuple[str, str]]) -> List[str]:
-    """The names of those variables, as they are written and in this order, that refer to Muster's, also by way of one before them."""
+    """The names of those variables, as they are written and in this order, that refer to Muster's, also by way of one
+    before them."""
     found: List[str] = []
     for name, text in variables:
         if "$(" in text:

@@ -4,8 +4,8 @@ A worker that is cut off may be declared lost and its rank started elsewhere. It
 then. So: no answer from the coordinator, a member of the gang missing, and no step, each for the length of the fence. A
 coordinator that is merely away fences nobody. One missing member is enough, because steps need every rank: the gang
 stands still then, and workers that are cut off together would otherwise keep each other alive. Whether one is missing a
-worker sees by its own pings or hears from a neighbour, who may have heard it too: whatever part of a gang is cut off, as
-long as its workers reach each other at all, one of them pings somebody outside. A neighbour that knows of a later
+worker sees by its own pings or hears from a neighbour, who may have heard it too: whatever part of a gang is cut off,
+as long as its workers reach each other at all, one of them pings somebody outside. A neighbour that knows of a later
 attempt already says that this one is over: then there is nothing to wait for.
 """
 
@@ -86,8 +86,8 @@ FENCE_FILE_SEEN_SECONDS = 65.0
 def marked_after_seconds(fence_seconds: float) -> float:
     """So long after the fence file was written a launcher without its coordinator has ended its ranks, for certain.
 
-    It has seen the fence file by then, or has not been able to read it for the length of its fence, which may begin when what
-    it was shown last was old.
+    It has seen the fence file by then, or has not been able to read it for the length of its fence, which may begin
+    when what it was shown last was old.
     """
     return fence_seconds + FENCE_FILE_SEEN_SECONDS
 

@@ -47,14 +47,14 @@ EXIT = "Exit"  # have no rank running and exit with `exit_code`
 REPLAY_MISMATCH = "ReplayMismatch"
 NON_FINITE_LOSS = "NonFiniteLoss"
 CORRUPTIONS = (REPLAY_MISMATCH, NON_FINITE_LOSS)
-# A rank that ends with this code says so without a line. Shells, sysexits.h (64 to 78), Python, torchrun, Megatron (16, 17),
-# containers (125 to 127) and signals (128 and more) use others.
+# A rank that ends with this code says so without a line. Shells, sysexits.h (64 to 78), Python, torchrun, Megatron (16,
+# 17), containers (125 to 127) and signals (128 and more) use others.
 CORRUPTION_EXIT_CODE = 86
 
 
 def last_unsuspected(found_at: Optional[int], last_good: Optional[int]) -> Optional[int]:
-    """Checkpoints of later steps are suspect, by such a word alone: of the step at which it was found, if it says so, the one
-    before is the last that may be good. None: it says no step."""
+    """Checkpoints of later steps are suspect, by such a word alone: of the step at which it was found, if it says so,
+    the one before is the last that may be good. None: it says no step."""
     if last_good is not None:
         return last_good
     return None if found_at is None else found_at - 1
@@ -74,8 +74,8 @@ class ProtocolError(ValueError):
 class Limit:
     """What a field of a report may be: a number from `least` to `most`, a text or list of so many characters or parts.
 
-    A field that says nothing of the kind has the limit of its type. `for_people`: a longer text is cut, not refused, and
-    made readable.
+    A field that says nothing of the kind has the limit of its type. `for_people`: a longer text is cut, not refused,
+    and made readable.
     """
 
     least: float
@@ -125,7 +125,8 @@ class CheckpointReport:
     format: str = limited("", 0, 64)  # how it is written (muster.node.checkpoint.formats); "" = not told
     size_bytes: Optional[int] = None  # of all its files; like the rest only where it was judged complete
     save_seconds: Optional[float] = None  # from the end of its first file to the end of its last one
-    # Of the training of this worker's ranks, where their steps tell: by how much the steps around it took longer than usual,
+    # Of the training of this worker's ranks, where their steps tell: by how much the steps around it took longer than
+    # usual,
     stall_seconds: Optional[float] = None
     durable_seconds: Optional[float] = None  # and from the end of its step to the moment when it was seen whole.
 
@@ -175,11 +176,11 @@ class Report:
     previous_fenced: bool = False  # its ranks were ended by the fence
     peer_port: int = limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
-    # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs also
-    # those that are not judged yet, those that were asked for, and after them at most 8 that are torn.
+    # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs
+    # also those that are not judged yet, those that were asked for, and after them at most 8 that are torn.
     checkpoints: Tuple[CheckpointReport, ...] = ()
-    # Of all that are there, other histories' included, as `write_stamps` in muster.protocol.checkpoints writes them. From those
-    # who judge, while no rank runs; None = not looked for (yet).
+    # Of all that are there, other histories' included, as `write_stamps` in muster.protocol.checkpoints writes them.
+    # From those who judge, while no rank runs; None = not looked for (yet).
     stamps: Optional[str] = limited(None, 0, MAX_STAMPS_CHARS)
     # Of the directory that Directive.requested_directory names, the newest, and the one that was asked for.
     other_directory: Tuple[CheckpointReport, ...] = ()
@@ -194,8 +195,8 @@ class Report:
     checkpoint_error_kind: str = limited("", 0, 64)  # likewise
     free_bytes: Optional[int] = None  # what may still be written into the checkpoint directory; None = not known
     checkpoint_warning: str = for_people()  # what is there may not be what people think: why, "" if nothing is doubtful
-    # Why a framework that follows its own pointer file would not go on at all, or from what is torn: of the newest listing; "" = it
-    # would go on.
+    # Why a framework that follows its own pointer file would not go on at all, or from what is torn: of the newest
+    # listing; "" = it would go on.
     checkpoint_trap: str = for_people()
     lists_after_end: bool = False  # its ranks have ended well, and the directory is looked through once more
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
@@ -206,8 +207,8 @@ class Report:
     first_step: Optional[int] = None  # the first step that was finished in this attempt; lowest over the local ranks
     progress_error: str = for_people()  # why finished steps are not counted any more, "" if they are
     progress_preset: str = limited("", 0, 64)  # by which steps are read from the output (muster.protocol.presets)
-    # Of the newest of these lines that says so: the loss as it is printed, "" = none does, and the tokens that each accelerator trains
-    # in a second.
+    # Of the newest of these lines that says so: the loss as it is printed, "" = none does, and the tokens that each
+    # accelerator trains in a second.
     printed_loss: str = limited("", 0, MAX_VALUE_CHARS)
     printed_tokens: Optional[float] = None
     printed_step_seconds: Optional[float] = None  # what a step takes, as the newest of these lines says
@@ -229,11 +230,12 @@ class Report:
     input_wait_seconds: Optional[float] = None
     communication_seconds: Optional[float] = None
     checkpoint_stall_seconds: Optional[float] = None
-    # By how much the steps around the saves of this attempt took longer than usual, of all saves of which that is known.
+    # By how much the steps around the saves of this attempt took longer than usual, of all saves of which that is
+    # known.
     measured_stall_seconds: float = 0.0
     measured_saves: int = 0
-    # What the accelerators of this worker have used since the ranks of this attempt were started, and in what time, times
-    # how many they are; None = the driver does not tell.
+    # What the accelerators of this worker have used since the ranks of this attempt were started, and in what time,
+    # times how many they are; None = the driver does not tell.
     energy_joules: Optional[int] = None
     energy_gpu_milliseconds: Optional[int] = None
     # What the ranks of this attempt have made and taken back by themselves, without having been started anew.
@@ -245,12 +247,13 @@ class Report:
     step_stride: Optional[int] = None  # steps from one line that tells of them to the next; None = there was only one
     collectives: str = limited("", 0, 64)  # the library of collectives that its ranks have loaded; "" = not known
     fence_file_error: str = for_people()  # why the fence file could not be written or read, "" if it could
-    # The newest attempt for which Directive.move_incomplete_beyond was done or given up, and nothing is under way for it any more; 0 = none yet.
+    # The newest attempt for which Directive.move_incomplete_beyond was done or given up, and nothing is under way for
+    # it any more; 0 = none yet.
     moved_attempt: int = 0
     moved: str = for_people()  # what was moved, "" = nothing
     moved_error: str = for_people()  # why not all was that should have been, "" if it was
-    # Of the node's own disk (Directive.local_share): what it held when no rank was alive here, for this attempt and this
-    # Directive.listing_round; 0 = not looked (yet).
+    # Of the node's own disk (Directive.local_share): what it held when no rank was alive here, for this attempt and
+    # this Directive.listing_round; 0 = not looked (yet).
     local: Tuple[LocalReport, ...] = ()
     local_attempt: int = 0
     local_listing_round: int = 0
@@ -303,8 +306,8 @@ class Directive:
     requested_resume: Optional[str] = (
         None  # a step or path that a person asked to go on from: look for it, whatever is newer
     )
-    # The checkpoint that the attempt will go on from: what lies beside it with a higher step and is none is to be moved aside, while no
-    # rank can be alive, and before any starts.
+    # The checkpoint that the attempt will go on from: what lies beside it with a higher step and is none is to be moved
+    # aside, while no rank can be alive, and before any starts.
     move_incomplete_beyond: Optional[str] = None
     # Look for checkpoints on the node's own disk, too: of this share of the gang; None = the job names none.
     local_share: Optional[str] = None

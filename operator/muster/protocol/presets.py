@@ -1,10 +1,12 @@
-"""How training frameworks print their steps: one table of presets, for who reads the lines and for who names them to people.
+"""How training frameworks print their steps: one table of presets, for who reads the lines and for who names them to
+people.
 
-A line counts when the framework finished a training step with it, numbered over the whole training as its checkpoints are:
-what it prints of evaluations, downloads or data sets does not match. Colours are taken away before (muster.node.launcher.printed).
+A line counts when the framework finished a training step with it, numbered over the whole training as its checkpoints
+are: what it prints of evaluations, downloads or data sets does not match. Colours are taken away before
+(muster.node.launcher.printed).
 
-Each pattern is one pass from left to right over a line: nothing repeated lies within something repeated. `sample` is a line as
-the source prints it; tests look for its step.
+Each pattern is one pass from left to right over a line: nothing repeated lies within something repeated. `sample` is a
+line as the source prints it; tests look for its step.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ class Line(NamedTuple):
 
     Attributes:
         holds: a text that every line of this kind holds; others are not looked through.
-        pattern: with a group `step`; with `epoch` and `total` the step is that of an epoch of so many, with `unnamed` that of
-            the epoch in whose middle the program went on. With `restored` it is no news where it is the step of the checkpoint.
-            In a line that confirms, `total` is that of the bar that counts.
+        pattern: with a group `step`; with `epoch` and `total` the step is that of an epoch of so many, with `unnamed`
+            that of the epoch in whose middle the program went on. With `restored` it is no news where it is the step of
+            the checkpoint. In a line that confirms, `total` is that of the bar that counts.
         sample: as it is printed.
         source: project, file, version.
     """
@@ -41,9 +43,11 @@ class Timer(NamedTuple):
     Attributes:
         spent_on: INPUT_WAIT or COMMUNICATION of muster.protocol.messages.
         holds: a text that every line of this kind holds.
-        pattern: with a group `value`; or with `least` and `most` of all ranks, of which input counts by the most, because all wait for
-            the slowest, and communication by the least, because the others' waits for the slowest are in theirs.
-        is_mean: it tells the mean of the steps that the newest line has told, else the sum since the last line of this kind.
+        pattern: with a group `value`; or with `least` and `most` of all ranks, of which input counts by the most,
+            because all wait for the slowest, and communication by the least, because the others' waits for the slowest
+            are in theirs.
+        is_mean: it tells the mean of the steps that the newest line has told, else the sum since the last line of this
+            kind.
         sample: as it is printed.
         source: project, file, version.
     """
@@ -62,8 +66,8 @@ class Preset(NamedTuple):
     Attributes:
         name: in spec.progress.preset.
         lines: that tell steps.
-        confirms: where steps are told by a bar like any other: what it prints besides. Steps count from then on, of bars that
-            are as long as the newest one was then.
+        confirms: where steps are told by a bar like any other: what it prints besides. Steps count from then on, of
+            bars that are as long as the newest one was then.
         needs: what people have to know, "" = nothing.
         loss: finds the loss in such a line (or in one that confirms), as a group `value`, "" = none prints it.
         tokens: the same of the tokens that each accelerator trains in a second.
@@ -71,8 +75,8 @@ class Preset(NamedTuple):
         tflops: the same of the operations of each accelerator in a second, in 10^12.
         mfu: the same of the share of its peak, as a group `percent`.
         timers: lines that tell what steps have spent otherwise than computing.
-        is_distinct: nothing else prints such lines, and their numbers are those of the checkpoints; else the preset counts
-            only where people name it.
+        is_distinct: nothing else prints such lines, and their numbers are those of the checkpoints; else the preset
+            counts only where people name it.
     """
 
     name: str
@@ -105,13 +109,14 @@ PRESETS: Tuple[Preset, ...] = (
         (
             Line(
                 "%|",
-                # A bar below another one, as that of an evaluation, is followed by the way back up to it (ESC [A). What a logger
-                # prints next is glued to the newest drawing.
+                # A bar below another one, as that of an evaluation, is followed by the way back up to it (ESC [A). What
+                # a logger prints next is glued to the newest drawing.
                 _RANK
-                + r"\s*(?:Train: +)?\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)\](?:\s*$|[^\s\x1b])",
+                + r"\s*(?:Train: +)?\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)\](?:\s*$|[^\s\x1b])",  # noqa: E501
                 " 60%|██████    | 301/500 [00:02<00:01, 148.51it/s]",
                 _HUGGING_FACE
-                + " (ProgressCallback); tqdm 4.70, std.py; `Train:` before it: ms-swift, swift/trainers/callback.py, swift/megatron/callbacks/print_callback.py",
+                + " (ProgressCallback); tqdm 4.70, std.py; `Train:` before it: ms-swift, swift/trainers/callback.py, "
+                "swift/megatron/callbacks/print_callback.py",
             ),
         ),
         (
@@ -128,8 +133,9 @@ PRESETS: Tuple[Preset, ...] = (
                 "transformers 5.23.0, trainer.py",
             ),
         ),
-        needs="its bar looks like any other, so steps count from the first line of losses on (`logging_steps`, 500 by default; "
-        "`logging_first_step=True`), or from `Total optimization steps` (`log_level=info`). With `disable_tqdm` no step is printed",
+        needs="its bar looks like any other, so steps count from the first line of losses on (`logging_steps`, 500 "
+        "by default; `logging_first_step=True`), or from `Total optimization steps` (`log_level=info`). With "
+        "`disable_tqdm` no step is printed",
         loss=r"'loss': '?" + _VALUE,
         pace=_BAR_PACE,
     ),
@@ -139,22 +145,24 @@ PRESETS: Tuple[Preset, ...] = (
             Line(
                 "Epoch ",
                 _RANK
-                + r"\s*Epoch (?P<epoch>\d+)(?:/\d+)?: +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)[\],]",
+                + r"\s*Epoch (?P<epoch>\d+)(?:/\d+)?: +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)[\],]",  # noqa: E501
                 "Epoch 3:  10%|█         | 100/1000 [00:10<01:30,  9.98it/s, v_num=0, train_loss=2.310]",
                 "lightning 2.6.6, callbacks/progress/tqdm_progress.py",
             ),
             Line(
                 "Training: ",
-                # After it has gone on in the middle of an epoch, until that ends: it names neither its number nor its length.
+                # After it has gone on in the middle of an epoch, until that ends: it names neither its number nor its
+                # length.
                 _RANK + r"\s*(?P<unnamed>Training): +\|[^|]*\| (?P<step>\d+)/\? \[[^\],]*, *[\d.?]+(?:it/s|s/it)[\],]",
                 "Training: |          | 3/? [00:00<00:00, 39.08it/s, train_loss=0.199]",
                 "lightning 2.6.6, loops/fit_loop.py (on_advance_start)",
             ),
         ),
-        needs="it prints batches of an epoch, from which the step is reckoned: the same as in its checkpoints with one optimizer, "
-        "`accumulate_grad_batches=1` and epochs of one length. Having gone on in the middle of an epoch it counts on without naming it: steps "
-        "are reckoned from `MUSTER_RESUME_STEP` then, too low by less than `refresh_rate`, until the epoch ends. `RichProgressBar` "
-        "prints nothing into a log, and loaders of unknown length no length",
+        needs="it prints batches of an epoch, from which the step is reckoned: the same as in its checkpoints with "
+        "one optimizer, `accumulate_grad_batches=1` and epochs of one length. Having gone on in the middle of an "
+        "epoch it counts on without naming it: steps are reckoned from `MUSTER_RESUME_STEP` then, too low by less "
+        "than `refresh_rate`, until the epoch ends. `RichProgressBar` prints nothing into a log, and loaders of "
+        "unknown length no length",
         loss=r"[ ,\[](?:train(?:ing)?[_/])?loss(?:[_/]step)?=" + _VALUE,
         pace=_BAR_PACE,
         is_distinct=False,
@@ -171,8 +179,8 @@ PRESETS: Tuple[Preset, ...] = (
                 "diffusers 0.36, examples/text_to_image/train_text_to_image_lora.py; tqdm 4.70, std.py",
             ),
         ),
-        needs="the bar of its example scripts and of those made from them. Before diffusers 0.22 they counted from 1 after a resume: "
-        "there `Off`",
+        needs="the bar of its example scripts and of those made from them. Before diffusers 0.22 they counted from 1 "
+        "after a resume: there `Off`",
         loss=r" (?:step_)?loss=" + _VALUE,
         pace=_BAR_PACE,
     ),
@@ -186,8 +194,8 @@ PRESETS: Tuple[Preset, ...] = (
                 "torchtune 0.6, recipes/full_finetune_distributed.py",
             ),
         ),
-        needs="it prints steps and numbers its checkpoints by epochs (`epoch_3`), unless it saves by steps (`save_every_n_steps`): else the "
-        "steps since a checkpoint are counted too high",
+        needs="it prints steps and numbers its checkpoints by epochs (`epoch_3`), unless it saves by steps "
+        "(`save_every_n_steps`): else the steps since a checkpoint are counted too high",
         loss=r"\|Loss: " + _VALUE,
         pace=_BAR_PACE,
         is_distinct=False,
@@ -198,8 +206,9 @@ PRESETS: Tuple[Preset, ...] = (
             Line(
                 " iteration ",
                 r" iteration +(?P<step>\d+)/ *\w+ \|.* elapsed time per iteration \(ms\): ",
-                " [2026-08-22 10:00:00.123456] iteration      300/    1000 | consumed samples:        76800 | elapsed time per "
-                "iteration (ms): 812.4 | learning rate: 1.500000E-04 | global batch size:   256 | lm loss: 2.310000E+00 |",
+                " [2026-08-22 10:00:00.123456] iteration      300/    1000 | consumed samples:        76800 | "
+                "elapsed time per iteration (ms): 812.4 | learning rate: 1.500000E-04 | global batch size:   256 | "
+                "lm loss: 2.310000E+00 |",
                 "Megatron-LM, core 0.20.0, megatron/training/training.py (training_log)",
             ),
         ),
@@ -258,7 +267,8 @@ PRESETS: Tuple[Preset, ...] = (
                 "step=",
                 # `global_step=` of its timer counts from 1 after each resume.
                 r"(?<![\w/])step=(?P<step>\d+), skipped=\d+, lr=",
-                "[2026-08-22 10:00:00,123] [INFO] [logging.py:128:log_dist] [Rank 0] step=300, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]",
+                "[2026-08-22 10:00:00,123] [INFO] [logging.py:128:log_dist] [Rank 0] step=300, skipped=0, "
+                "lr=[0.001], mom=[(0.9, 0.999)]",
                 "deepspeed 0.19.6, runtime/engine.py (_report_progress)",
             ),
             Line(
@@ -278,34 +288,38 @@ PRESETS: Tuple[Preset, ...] = (
                 r"time \(ms\) \| .*(?:bwd|backward)_allreduce: (?P<value>%s)" % _NUMBER,
                 False,
                 "[Rank 0] time (ms) | fwd: 27.41 | bwd: 73.44 | bwd_inner: 50.99 | bwd_allreduce: 22.40 | step: 72.82",
-                "deepspeed 0.19.6, utils/timer.py (log), runtime/engine.py, with `wall_clock_breakdown`; not true with `overlap_comm` "
-                "(deepspeedai/DeepSpeed#617)",
+                "deepspeed 0.19.6, utils/timer.py (log), runtime/engine.py, with `wall_clock_breakdown`; not true "
+                "with `overlap_comm` (deepspeedai/DeepSpeed#617)",
             ),
             Timer(
                 INPUT_WAIT,
                 "batch_input: ",
                 r"time \(ms\) \| .*?\bbatch_input: (?P<value>%s)" % _NUMBER,
                 False,
-                "[Rank 0] time (ms) | batch_input: 209.59 | fwd_microstep: 2785.85 | bwd_microstep: 5153.22 | bwd_inner_microstep: 5153.13 | "
-                "bwd_allreduce_microstep: 0.00 | step_microstep: 12.50",
+                "[Rank 0] time (ms) | batch_input: 209.59 | fwd_microstep: 2785.85 | bwd_microstep: 5153.22 | "
+                "bwd_inner_microstep: 5153.13 | bwd_allreduce_microstep: 0.00 | step_microstep: 12.50",
                 "deepspeed 0.19.6, runtime/pipe/engine.py (_exec_optimizer_step), with `wall_clock_breakdown`",
             ),
         ),
     ),
     Preset(
         "Composer",
-        # A bar that was restored from a checkpoint counts `it` in place of `ba`, until the next epoch, and begins with where it stood.
+        # A bar that was restored from a checkpoint counts `it` in place of `ba`, until the next epoch, and begins with
+        # where it stood.
         (
             Line(
                 "Epoch ",
-                r"\btrain +Epoch +(?P<epoch>\d+): +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:ba/s|s/ba|(?P<restored>it/s|s/it))",
-                "train          Epoch   3:    20%|█████                    | 5/25 [00:01<00:04,  4.71ba/s, loss/train/total=2.3100]",
+                r"\btrain +Epoch +(?P<epoch>\d+): +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, "
+                r"*[\d.?]+(?:ba/s|s/ba|(?P<restored>it/s|s/it))",
+                "train          Epoch   3:    20%|█████                    | 5/25 [00:01<00:04,  4.71ba/s, "
+                "loss/train/total=2.3100]",
                 _COMPOSER + "progress_bar_logger.py",
             ),
             Line(
                 "train ",
                 r"\btrain +\d+%\|[^|]*\| (?P<step>\d+)/\d+ \[[^\],]*, *[\d.?]+(?:ba/s|s/ba|(?P<restored>it/s|s/it))",
-                "train                         30%|███████▌                 | 300/1000 [01:03<02:28,  4.71ba/s, loss/train/total=2.3100]",
+                "train                         30%|███████▌                 | 300/1000 [01:03<02:28,  4.71ba/s, "
+                "loss/train/total=2.3100]",
                 _COMPOSER + "progress_bar_logger.py",
             ),
             Line(
@@ -331,7 +345,8 @@ PRESETS: Tuple[Preset, ...] = (
             Line(
                 "completed ",
                 r"\bcompleted (?:profiler activation/deactivation )?step: (?P<step>\d+), ",
-                "completed step: 300, seconds: 5.668, TFLOP/s/device: 134.909, Tokens/s/device: 8671.794, total_weights: 196608, loss: 2.310",
+                "completed step: 300, seconds: 5.668, TFLOP/s/device: 134.909, Tokens/s/device: 8671.794, "
+                "total_weights: 196608, loss: 2.310",
                 "MaxText e591f30cb, src/maxtext/common/metric_logger.py",
             ),
         ),
@@ -347,8 +362,8 @@ PRESETS: Tuple[Preset, ...] = (
             Line(
                 "Training epoch ",
                 r"\bTraining epoch \d+, iteration [^|]*\|.* global_step: (?P<step>\d+)\b",
-                "Training epoch 0, iteration 300/999 | lr: 0.0003 | global_batch_size: 512 | global_step: 300 | reduced_train_loss: 2.31 "
-                "| train_step_timing in s: 0.812 | consumed_samples: 154112",
+                "Training epoch 0, iteration 300/999 | lr: 0.0003 | global_batch_size: 512 | global_step: 300 | "
+                "reduced_train_loss: 2.31 | train_step_timing in s: 0.812 | consumed_samples: 154112",
                 "NeMo 2.6.0rc0, nemo/lightning/pytorch/callbacks/progress_printer.py",
             ),
         ),

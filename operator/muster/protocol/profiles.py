@@ -108,8 +108,9 @@ _CPU_GANG = ((4 * KIB, 50), (MIB, 10))
 GANG_NODES = {"cpu": 64, "cuda": 256}
 """By device, the largest gang that is measured as a whole: beyond that to meet takes longer than the deadline allows.
 
-gloo connects each process with each other one: 64 processes met within 1.1 s on two cores, 32 within 0.8; and each sum crosses
-the network 2 (n - 1) times in turn. For NCCL it is 2,048 ranks that meet through one store; that was not measured."""
+gloo connects each process with each other one: 64 processes met within 1.1 s on two cores, 32 within 0.8; and each sum
+crosses the network 2 (n - 1) times in turn. For NCCL it is 2,048 ranks that meet through one store; that was not
+measured."""
 _PAIR = {"cpu": _CPU_PAIR, "cuda": _GPU_PAIR}
 _WIDE = {"cpu": _CPU_PAIR, "cuda": _GPU_WIDE}
 _DEADLINES = {"cpu": 20.0, "cuda": 30.0}
@@ -205,5 +206,6 @@ PROFILES: Dict[str, Profile] = {
 
 
 def is_for_slot(model: str) -> bool:
-    """Whether a GPU of this product name is a board for a PCIe slot: what it reaches beside others, NVLink does not carry."""
+    """Whether a GPU of this product name is a board for a PCIe slot: what it reaches beside others, NVLink does not
+    carry."""
     return _FOR_SLOTS.search(model) is not None

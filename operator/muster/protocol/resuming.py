@@ -1,7 +1,8 @@
-"""How frameworks are told to go on from one certain checkpoint: one table of presets, for who starts ranks and for who tells people.
+"""How frameworks are told to go on from one certain checkpoint: one table of presets, for who starts ranks and for who
+tells people.
 
-A preset is words that end the command of a start which goes on, or a file that the framework reads by itself. Words come last, where
-the last of several counts: argparse, tyro, OmegaConf. `$(NAME)` in them is resolved as in the command.
+A preset is words that end the command of a start which goes on, or a file that the framework reads by itself. Words
+come last, where the last of several counts: argparse, tyro, OmegaConf. `$(NAME)` in them is resolved as in the command.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ class Preset(NamedTuple):
         programs: last parts of a command's words, as patterns, by which Auto knows the framework; () = only by name.
         shows: some word of the command has to begin so, too, for Auto.
         pointer: the file in spec.checkpoint.directory that names the checkpoint's directory, and is written; "" = none.
-        link: the link in spec.checkpoint.directory that the framework may follow in place of the words: where there is one it is made
-            to lead to the checkpoint; "" = none.
-        tracker: the file in spec.checkpoint.directory that the framework reads besides, and ends by where no number is in it: it is
-            mended then; "" = none.
+        link: the link in spec.checkpoint.directory that the framework may follow in place of the words: where there is
+            one it is made to lead to the checkpoint; "" = none.
+        tracker: the file in spec.checkpoint.directory that the framework reads besides, and ends by where no number is
+            in it: it is mended then; "" = none.
         urls: schemes of the URLs that it loads from, or ANY; () = from file systems only.
         files_only: formats that it loads from file systems only, whatever it does with others.
-        alone: the ending of a file that the program takes for all its options, where nothing stands beside it; "" = none.
+        alone: the ending of a file that the program takes for all its options, where nothing stands beside it; "" =
+            none.
         needs: what people have to know, "" = nothing.
         source: project, file.
         recipe: the folder of examples/ that names it and that `make recipes` runs, "" = it was not run with Muster.
@@ -101,8 +103,8 @@ PRESETS: Tuple[Preset, ...] = (
         "transformers, training_args.py; examples/pytorch",
         programs=_HUGGING_FACE_EXAMPLES,
         alone=".json",  # hf_argparser.py: `len(sys.argv) == 2 and sys.argv[1].endswith(".json")`
-        needs="the script has to read `TrainingArguments`, and to pass `training_args.resume_from_checkpoint` on to `train`: the Trainer "
-        "does not do it by itself. The examples do",
+        needs="the script has to read `TrainingArguments`, and to pass `training_args.resume_from_checkpoint` on to "
+        "`train`: the Trainer does not do it by itself. The examples do",
         recipe="hf-trainer",
     ),
     Preset(
@@ -112,8 +114,8 @@ PRESETS: Tuple[Preset, ...] = (
         _BY_PATH,
         "accelerate, examples/by_feature/checkpointing.py; transformers, run_*_no_trainer.py",
         programs=("run_*_no_trainer.py",),
-        needs="the script has to give the option to `load_state`, as Accelerate's examples do. Those of diffusers take the last part of "
-        "the path alone, below `--output_dir`",
+        needs="the script has to give the option to `load_state`, as Accelerate's examples do. Those of diffusers "
+        "take the last part of the path alone, below `--output_dir`",
         recipe="accelerate",
     ),
     Preset(
@@ -135,8 +137,8 @@ PRESETS: Tuple[Preset, ...] = (
         programs=("pretrain_*.py",),
         tracker="latest_checkpointed_iteration.txt",
         urls=("msc",),
-        needs="where its tracker file holds no number (a save over it was cut short) Megatron-LM would end with code 0 all the same: the "
-        "launcher writes the step into it then. `--ckpt-step 0` counts as none",
+        needs="where its tracker file holds no number (a save over it was cut short) Megatron-LM would end with code "
+        "0 all the same: the launcher writes the step into it then. `--ckpt-step 0` counts as none",
     ),
     Preset(
         "TorchTitan",
@@ -146,7 +148,10 @@ PRESETS: Tuple[Preset, ...] = (
         "torchtitan, components/checkpointer/base.py (load); docs/checkpoint.md",
         programs=("torchtitan.train", "torchtitan.train.py"),
         shows="--checkpoint.",
-        needs="for Auto the command has to have an option `--checkpoint.…`, because versions differ in what they call them",
+        needs=(
+            "for Auto the command has to have an option `--checkpoint.…`, because versions differ in what they call "
+            "them"
+        ),
     ),
     Preset(
         "Torchtune",
@@ -154,7 +159,10 @@ PRESETS: Tuple[Preset, ...] = (
         (("resume_from_checkpoint=True",),),
         None,
         "torchtune, training/checkpointing/_utils.py",
-        needs="it takes the newest epoch in its `output_dir` by itself, and the files that `checkpointer.checkpoint_files` names",
+        needs=(
+            "it takes the newest epoch in its `output_dir` by itself, and the files that "
+            "`checkpointer.checkpoint_files` names"
+        ),
     ),
     Preset(
         "Composer",
@@ -164,9 +172,9 @@ PRESETS: Tuple[Preset, ...] = (
         "llm-foundry, command_utils/train.py; composer, trainer/trainer.py",
         link="latest-rank0.pt",
         urls=("s3", "gs", "oci"),
-        needs="programs that read OmegaConf's `key=value`, as llm-foundry does; another one passes `MUSTER_RESUME_PATH` to "
-        "`Trainer(load_path=...)`. With `autoresume` Composer goes on from what the link `latest-rank0.pt` leads to instead: where there is "
-        "one, the launcher lets it lead to the checkpoint",
+        needs="programs that read OmegaConf's `key=value`, as llm-foundry does; another one passes "
+        "`MUSTER_RESUME_PATH` to `Trainer(load_path=...)`. With `autoresume` Composer goes on from what the link "
+        "`latest-rank0.pt` leads to instead: where there is one, the launcher lets it lead to the checkpoint",
     ),
     Preset(
         "MaxText",
@@ -185,8 +193,8 @@ PRESETS: Tuple[Preset, ...] = (
         (("resume.resume_from_path=" + PATH,),),
         "NeMo 2, nemo/lightning/resume.py (AutoResume)",
         urls=("msc",),
-        needs="programs of NeMo-Run (`nemo llm pretrain`). With `resume.resume_if_exists=True` it takes its own newest by itself, and the "
-        "path only where there is none",
+        needs="programs of NeMo-Run (`nemo llm pretrain`). With `resume.resume_if_exists=True` it takes its own "
+        "newest by itself, and the path only where there is none",
     ),
     Preset(
         "DeepSpeed",
@@ -205,8 +213,8 @@ PRESETS: Tuple[Preset, ...] = (
         None,
         "dlrover, trainer/torch/flash_checkpoint/full_ckpt_engine.py",
         pointer="dlrover_latest.txt",
-        needs="the program has to call `load_checkpoint` without a path. What lies in the memory of a node is newer to it: it is lost with "
-        "the ranks here",
+        needs="the program has to call `load_checkpoint` without a path. What lies in the memory of a node is newer "
+        "to it: it is lost with the ranks here",
     ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}
@@ -268,7 +276,8 @@ def _is_certain(preset: Preset, command: Sequence[str]) -> bool:
 
 
 def added(name: str, command: Sequence[str], path: str, directory: str) -> Added:
-    """What the preset of this name adds to a command that shall go on from a path; a name that nobody knows adds nothing."""
+    """What the preset of this name adds to a command that shall go on from a path; a name that nobody knows adds
+    nothing."""
     preset = BY_NAME.get(name)
     if preset is None or not path:
         return Added(())
@@ -343,8 +352,9 @@ def problem(name: str, format: str, path: str, directory: str) -> str:  # noqa: 
     if preset.elsewhere is not None or is_own(path, directory):
         return ""
     return (
-        "spec.checkpoint.resumePreset: %s goes on only from what lies in its own directory, and %s is not in %s. Copy the checkpoint there, "
-        "or set resumePreset to Off and let the program read MUSTER_RESUME_PATH" % (name, path, directory)
+        "spec.checkpoint.resumePreset: %s goes on only from what lies in its own directory, and %s is not in %s. "
+        "Copy the checkpoint there, or set resumePreset to Off and let the program read MUSTER_RESUME_PATH"
+        % (name, path, directory)
     )
 
 
@@ -366,13 +376,13 @@ def _unloadable(preset: Preset, format: str, place: str) -> str:  # noqa: A002
     else:
         why = "loads only from %s" % " or ".join(["a file system", *("%s://" % known for known in preset.urls)])
     return (
-        "spec.checkpoint.resumePreset: %s %s, and this is %s. Set it to Off, and let the program fetch what MUSTER_RESUME_PATH names"
-        % (preset.name, why, place)
+        "spec.checkpoint.resumePreset: %s %s, and this is %s. Set it to Off, and let the program fetch "
+        "what MUSTER_RESUME_PATH names" % (preset.name, why, place)
     )
 
 
 def is_own(path: str, directory: str) -> bool:
-    """Whether a checkpoint is one of spec.checkpoint.directory, where launchers look: in it, not deeper, or that itself."""
+    """Whether a checkpoint is one of spec.checkpoint.directory, where launchers look: in it, not deeper, or itself."""
     path = absolute(path)
     return bool(directory) and absolute(directory) in (path, above(path))
 

@@ -1,8 +1,9 @@
-"""Reads the commands of a shell's line, without running any: words, quotation, comments, documents within (`<<EOF`), one after another.
+"""Reads the commands of a shell's line, without running any: words, quotation, comments, documents within (`<<EOF`),
+one after another.
 
-It reads on where a shell would not (a quotation mark that nothing closes is a letter), and each part of the text a bounded number of
-times: lines come from users, and are read where jobs are decided. What is more than plain commands is passed over word by word.
-Source: POSIX.1-2017, Shell Command Language, sections 2.2, 2.3 and 2.7.4.
+It reads on where a shell would not (a quotation mark that nothing closes is a letter), and each part of the text a
+bounded number of times: lines come from users, and are read where jobs are decided. What is more than plain commands is
+passed over word by word. Source: POSIX.1-2017, Shell Command Language, sections 2.2, 2.3 and 2.7.4.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _RESOLVED = r"\$\$?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _RESOLVED_OF_OLD = "`[^`]*`"
 _TOKEN = re.compile(
     r"(?P<blank>[ \t\r\f\v]+)|(?P<joint>\\\n)|(?P<line>\n)"
-    r"|(?P<document><<(?P<tabs>-?)[ \t]*(?:'(?P<single_end>[^'\n]+)'|\"(?P<double_end>[^\"\n]+)\"|\\?(?P<plain_end>[\w.!@%+/-]+)))"
+    r"|(?P<document><<(?P<tabs>-?)[ "
+    r"\t]*(?:'(?P<single_end>[^'\n]+)'|\"(?P<double_end>[^\"\n]+)\"|\\?(?P<plain_end>[\w.!@%+/-]+)))"
     r"|(?P<redirection><<<|[<>]&|&>|[<>]\||[<>])|(?P<end>[;&|()]+)"
     r"|'(?P<single>[^']*)'|\$'(?P<escaped>(?:[^'\\]|\\.)*)'"
     rf'|"(?P<double>(?:[^"\\$]|\\.|{_RESOLVED}|\$(?!\$?\())*)"|"(?P<simple>(?:[^"\\]|\\.)*)"'
@@ -86,7 +88,8 @@ def commands(line: str) -> Iterator[Tuple[str, ...]]:
 
 
 def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
-    """The commands with the values of those variables that the line itself sets, to one text each; others stand as they are."""
+    """The commands with the values of those variables that the line itself sets, to one text each; others stand as they
+    are."""
     listed = list(found)
     values: Dict[str, Optional[str]] = {}
     for words in listed:

@@ -1,4 +1,5 @@
-"""Programs that start a process for each GPU of a node by themselves, recognised in a command, also behind others and in a shell's line.
+"""Programs that start a process for each GPU of a node by themselves, recognised in a command, also behind others and
+in a shell's line.
 
 Sources: torch.distributed.run (options and PET_ variables), accelerate/commands/launch.py, composer/cli/launcher.py,
 deepspeed/launcher/runner.py, lightning/fabric/cli.py, torchtune/_cli/run.py.
@@ -100,7 +101,8 @@ def starter_of(command: Sequence[str]) -> str:
 
 
 def started(command: Sequence[str]) -> Tuple[str, ...]:
-    """The command from the first program on that starts processes, without what stands before it; () where there is none."""
+    """The command from the first program on that starts processes, without what stands before it; () where there is
+    none."""
     for place, word in enumerate(command):
         name = _last_part((word,))
         if name in _NAMES and _DOING.get(name) in (None, "".join(command[place + 1 : place + 2])):
@@ -136,7 +138,8 @@ def _named(listed: Iterable[Sequence[str]]) -> Tuple[str, ...]:
 
 
 def shell_line(command: Sequence[str]) -> Optional[str]:
-    """The line that a shell runs, also behind another program; None: it runs none. No words that follow are passed to it."""
+    """The line that a shell runs, also behind another program; None: it runs none. No words that follow are passed to
+    it."""
     for place, word in enumerate(command):
         if _last_part((word,)) in SHELLS:
             return _line(command[place + 1 :])
@@ -171,7 +174,8 @@ def _within(line: str) -> Tuple[Tuple[str, ...], ...]:
 
 
 def _started_in_shell(words: Sequence[str]) -> Tuple[str, ...]:
-    """As `started`, for a command of a shell's line: many another one has such a name in it (`pip install deepspeed`)."""
+    """As `started`, for a command of a shell's line: many another one has such a name in it (`pip install
+    deepspeed`)."""
     words = words[_before(words) :]
     name = _last_part(words[:1])
     if PYTHON.match(name) and "pip" in words[1:4]:
@@ -190,7 +194,8 @@ def _before(words: Sequence[str]) -> int:
 
 
 def option(command: Sequence[str], *names: str) -> Optional[str]:
-    """The value of the first of these options that is given, written `--a=1` or `--a 1`; "" for one that has none; None: not given."""
+    """The value of the first of these options that is given, written `--a=1` or `--a 1`; "" for one that has none;
+    None: not given."""
     for place in range(program_at(command)):  # what follows are the options of that program
         name, sign, value = command[place].partition("=")
         if name.replace("_", "-") in names:
@@ -199,7 +204,8 @@ def option(command: Sequence[str], *names: str) -> Optional[str]:
 
 
 def program_at(command: Sequence[str]) -> int:
-    """The place of the program that a starter is given, behind all of the starter's own options; the command's length where none is seen.
+    """The place of the program that a starter is given, behind all of the starter's own options; the command's length
+    where none is seen.
 
     Of torchrun all options are known. Of the others a program is what ends in .py, or follows --module.
     """

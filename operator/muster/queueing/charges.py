@@ -1,8 +1,9 @@
 """What a reservation that comes to nothing costs: the place in the queue.
 
 A gang whose pods do not come to be has kept its nodes from everybody, and before that what was reserved for it. So that
-nobody can do that over and over, its job then stands behind all others for a while, whatever its age and priority. Where
-many jobs of a namespace do it, all jobs of that namespace stand behind those of the others: a job can be made anew.
+nobody can do that over and over, its job then stands behind all others for a while, whatever its age and priority.
+Where many jobs of a namespace do it, all jobs of that namespace stand behind those of the others: a job can be made
+anew.
 """
 
 from collections.abc import Mapping
@@ -51,8 +52,8 @@ class Charges:
     def charge(self, namespace: str, job_uid: str, now: float) -> None:
         """A reservation of the job came to nothing.
 
-        What happens while the job or its namespace stands behind the others already is not counted: it took nothing from
-        them. A day after the last pause all is forgotten.
+        What happens while the job or its namespace stands behind the others already is not counted: it took nothing
+        from them. A day after the last pause all is forgotten.
         """
         self._forget(now)
         jobs, whole = self._jobs.get(namespace, {}), self._namespaces.get(namespace)

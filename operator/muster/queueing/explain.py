@@ -53,8 +53,8 @@ def message(job: TrainingJob, turn: Turn) -> str:
         rest += "; it stands behind all other jobs for now, because it held nodes and its pods did not come to run"
     if turn.payer is Payer.NAMESPACE:
         rest += (
-            f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its jobs held "
-            "nodes and their pods did not come to run"
+            f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
+            "jobs held nodes and their pods did not come to run"
         )
     return cut(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
 

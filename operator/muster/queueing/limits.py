@@ -1,7 +1,7 @@
 """How many nodes each namespace may still get in one plan.
 
-Within a namespace's limit the queue's order is strict: what is left of it is kept for the job that comes first, or small
-jobs would use up for ever what a large one of the same namespace waits for.
+Within a namespace's limit the queue's order is strict: what is left of it is kept for the job that comes first, or
+small jobs would use up for ever what a large one of the same namespace waits for.
 """
 
 from collections import Counter, defaultdict

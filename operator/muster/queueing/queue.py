@@ -7,7 +7,8 @@ everything back for the first in the queue (the fleet would idle for a job that 
 
 How long a reservation can last: nobody behind takes nodes of the best domain, so the count of free nodes that decides
 which domain is the best never falls while the job is first, and grows whenever the choice moves to a domain of more
-nodes. A choice that stays is empty once its running jobs have ended, and a domain is chosen only if it can hold the job.
+nodes. A choice that stays is empty once its running jobs have ended, and a domain is chosen only if it can hold the
+job.
 """
 
 from collections import Counter
@@ -101,7 +102,8 @@ def plan_steps(
         charged: as in `order`.
 
     Yields:
-        Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn. What is `Placed` does not overlap, so that all of them may take their nodes.
+        Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn.
+        What is `Placed` does not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting, charged)
     desk = _Desk(fleet, Limits(limits, held), Quotas(fleet, quotas), {} if reserved is None else reserved)
@@ -181,8 +183,9 @@ class _Desk:
         alone = len(waiting_for) == 1 and not OTHERS & waiting_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
-            f"needs {nodes(job.needs, more(job.needs, job.size))}: {len(free)} {are(len(free))} free for it{inside}, but "
-            f"{part(waiting_for.total(), len(free))} reserved for {listed(waiting_for)}, {after_it(1 if alone else 2)}"
+            f"needs {nodes(job.needs, more(job.needs, job.size))}: {len(free)} {are(len(free))} free for it{inside}, "
+            f"but {part(waiting_for.total(), len(free))} reserved for {listed(waiting_for)}, "
+            f"{after_it(1 if alone else 2)}"
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for))
 

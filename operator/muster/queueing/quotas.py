@@ -1,8 +1,8 @@
 """Which ResourceQuotas leave a waiting job no room, for one plan.
 
-A quota counts pods when they are created, which is after a gang has taken its nodes. So the plan asks first: a job whose
-pods would be refused takes no node and keeps none from others. Accelerators count by node, because a worker holds its
-node whole, whatever part of it its pod asks for.
+A quota counts pods when they are created, which is after a gang has taken its nodes. So the plan asks first: a job
+whose pods would be refused takes no node and keeps none from others. Accelerators count by node, because a worker holds
+its node whole, whatever part of it its pod asks for.
 """
 
 import math

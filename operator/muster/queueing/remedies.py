@@ -209,8 +209,8 @@ def _repair(refused: RefusedNodes) -> str:
     return remedy(count, why.subject) if remedy is not None else ""
 
 
-# From the number of nodes and the subject of the refusal. Too few accelerators are missing on purpose: nodes do not grow
-# them.
+# From the number of nodes and the subject of the refusal. Too few accelerators are missing on purpose: nodes do not
+# grow them.
 _REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
     RefusalKind.CORDONED: lambda count, _: f"uncordon {nodes(count)}",
     RefusalKind.NOT_READY: lambda count, _: f"bring back {nodes(count)} that {are(count)} not ready",
@@ -227,7 +227,8 @@ _REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
         f"set binding Scheduler for {nodes(count)} in FleetPolicy, or leave {what} out of spec.template"
     ),
     RefusalKind.KEPT_FOR_ACCELERATORS: lambda count, _: (
-        f"set spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default, for {nodes(count)} with accelerators"
+        f"set spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default, for {nodes(count)} "
+        "with accelerators"
     ),
     RefusalKind.AVOIDED_BY_SPEC: lambda count, _: f"take {nodes(count)} out of spec.placement.avoidNodes",
     RefusalKind.AVOIDED_AFTER_FAILURE: lambda count, _: (

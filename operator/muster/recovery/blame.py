@@ -37,8 +37,8 @@ CLASSES = {
     Kind.NODE_LOST: FaultClass.INFRASTRUCTURE,
     Kind.NODE_UNHEALTHY: FaultClass.HARDWARE,
 }
-# What a sick node does to a program that is well. Other kinds name their cause: memory that is used up, a command that is
-# not in the image, or what is no doing of the job's anyway.
+# What a sick node does to a program that is well. Other kinds name their cause: memory that is used up, a command that
+# is not in the image, or what is no doing of the job's anyway.
 OF_A_SICK_NODE = frozenset(
     {Kind.RANK_FAILED, Kind.CORRUPTION, Kind.POD_ENDED, Kind.HANG, Kind.START_HANG, Kind.RECLAIM_SLOW}
 )
@@ -75,8 +75,8 @@ _OUTSIDE = frozenset(_RANKING[: _RANKING.index(Kind.LAUNCHER_SILENT)]) - {Kind.P
 
 
 def culprit(failures: Sequence[Failure]) -> Failure:
-    """The failure that the others most likely follow from; ties within the error bound go to a sick node, then to what a
-    signal from outside has ended, then to the lowest index.
+    """The failure that the others most likely follow from; ties within the error bound go to a sick node, then to what
+    a signal from outside has ended, then to the lowest index.
 
     What was ended by its own exception before pods were deleted does not follow from that.
     """
@@ -106,7 +106,8 @@ def gathering_seconds(failures: Sequence[Failure]) -> float:
 
 
 def goes_before(failure: Failure, incident: GangIncident) -> bool:
-    """Whether a failure that is seen later is what an incident follows from: a node or a pod was lost, and a rank fell over it."""
+    """Whether a failure that is seen later is what an incident follows from: a node or a pod was lost, and a rank fell
+    over it."""
     if incident.settled or incident.reason != Kind.RANK_FAILED or incident.fault_class is not FaultClass.UNKNOWN:
         return False
     if is_killed(incident.exit_code, incident.signal) and incident.index != failure.index:

@@ -1,4 +1,5 @@
-"""What ranks say of their own results: that they are wrong, from which step on, and how far back checkpoints are suspect.
+"""What ranks say of their own results: that they are wrong, from which step on, and how far back checkpoints are
+suspect.
 
 A rank tells it by a line in its progress file, or by its exit code. It is a tenant's word: it ends his own attempt, is
 charged to him, and sends his job back. Whether a node is bad nobody but Muster's own tests says. Pure.
@@ -61,8 +62,8 @@ def words(world: JobWorld) -> tuple[Word, ...]:
 
 
 def failure(world: JobWorld, worker_view: WorkerView) -> Failure | None:
-    """The same of one worker, as a failure: the ranks are stopped and start again. It moves as any rank that fails does: where
-    its node is known to be sick, for which nobody took its word."""
+    """The same of one worker, as a failure: the ranks are stopped and start again. It moves as any rank that fails
+    does: where its node is known to be sick, for which nobody took its word."""
     word = _of_pod(world, worker_view.pod.uid if worker_view.pod else "")
     if word is None:
         return None

@@ -29,7 +29,8 @@ COMMAND_NOT_FOUND = re.compile(
 )
 
 
-# How the launcher ends when the image's Python will not do, and what its last line is then (muster.node.launcher.__main__).
+# How the launcher ends when the image's Python will not do, and what its last line is then
+# (muster.node.launcher.__main__).
 UNFIT_PYTHON_CODE = 78
 UNFIT_PYTHON = re.compile(r"muster: ([^\n]*Python[^\n]*)\s*$")
 PYTHON_REMEDY = (
@@ -70,7 +71,10 @@ def pod_ended(worker_view: WorkerView, *, managed: bool) -> Failure | None:
     if container.terminated_reason in NOT_SEEN:
         return failure_of(worker_view, Kind.CONTAINER_LOST, Level.POD, _how_it_was_lost(worker_view, pod, container))
     kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
-    message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
+    message = (
+        f"container {container.name} of pod {pod.name} ended with code {container.exit_code} "
+        f"({container.terminated_reason})"
+    )
     printed = container.terminated_message if container.exit_code else ""
     ended = failure_of(worker_view, kind, Level.POD, message)
     killed = is_killed(container.exit_code, None)
@@ -139,7 +143,8 @@ def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
 
 
 def fenced(world: JobWorld, attempt: int) -> WorkerView | None:
-    """A worker whose launcher ended its ranks in this attempt because it heard nothing from Muster, as far as any tells."""
+    """A worker whose launcher ended its ranks in this attempt because it heard nothing from Muster, as far as any
+    tells."""
     for worker_view in world.worker_views:
         view = worker_view.launcher
         if view is not None and (attempt, True) in (
@@ -151,7 +156,8 @@ def fenced(world: JobWorld, attempt: int) -> WorkerView | None:
 
 
 def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
-    """How many ranks of a worker failed in an attempt, not because another one was lost, as far as its launcher tells."""
+    """How many ranks of a worker failed in an attempt, not because another one was lost, as far as its launcher
+    tells."""
     view = world.by_index[index].launcher
     if view is None or attempt not in (view.attempt, view.previous_attempt):
         return 0
@@ -160,8 +166,8 @@ def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
 
 
 def rank_failed(ranks: tuple[RankView, ...], worker_view: WorkerView, node_fault: str) -> Failure | None:
-    """The rank of a worker that failed first, as its launcher reports; of those that fell together one that is no victim,
-    and of these one that was killed."""
+    """The rank of a worker that failed first, as its launcher reports; of those that fell together one that is no
+    victim, and of these one that was killed."""
     failed = [rank for rank in ranks if _failed(rank)]
     if not failed:
         return None

@@ -50,10 +50,10 @@ class Failure:
         dated: of a pod that is deleted: it was seen before, so that the deletion is no older than this.
         victim: its last lines say that it lost a peer.
         killed: a signal from outside ended it, or what it ran.
-        node_fault: what is wrong with its node; "" if nothing is known. The worker moves if there is another node, whatever the
-            level.
-        suspected: failures of jobs have followed its node, which proves nothing. The worker moves if there is another node,
+        node_fault: what is wrong with its node; "" if nothing is known. The worker moves if there is another node,
             whatever the level.
+        suspected: failures of jobs have followed its node, which proves nothing. The worker moves if there is another
+            node, whatever the level.
         if_free: `level` only where there is another node; else the ranks restart in place.
         printed: what the rank or the container printed last, as it is: for people by `exits.message_of` alone.
     """

@@ -19,8 +19,8 @@ from muster.world.views import FRESH_SECONDS, LauncherView
 
 
 def find(world: JobWorld) -> list[Failure]:
-    """All failures of the current attempt's members, at most one for each member, and what those who have left say of their
-    results."""
+    """All failures of the current attempt's members, at most one for each member, and what those who have left say of
+    their results."""
     gang = world.gang
     if gang is None:
         return []
@@ -54,9 +54,9 @@ def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Fai
 
 
 def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
-    """The failure as that of its node, where that is known to be sick (Degraded or worse), whether or not it is held by the
-    breaker or left to others: then it moves if there is another. It moves, too, but pays for it, where failures of jobs have
-    followed the node: perhaps it is that."""
+    """The failure as that of its node, where that is known to be sick (Degraded or worse), whether or not it is held by
+    the breaker or left to others: then it moves if there is another. It moves, too, but pays for it, where failures of
+    jobs have followed the node: perhaps it is that."""
     node_fault, doubt = world.fleet.node_fault(failure.node), world.fleet.doubt_of(failure.node)
     if failure.node_fault or failure.kind not in OF_A_SICK_NODE:
         return failure
@@ -69,7 +69,8 @@ def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
 
 
 def _dated(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Failure) -> Failure:
-    """The deletion of a pod with its age; what a rank of that pod did by itself was before it, as the launcher ends the others.
+    """The deletion of a pod with its age; what a rank of that pod did by itself was before it, as the launcher ends the
+    others.
 
     Of a pod that this process has only seen on its way out nothing says for how long it is.
     """
@@ -157,8 +158,8 @@ def runs_behind(gang: Gang, launcher: LauncherView) -> bool:
 def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     """Nobody has finished a step for longer than the user allows.
 
-    A step needs all, so those who are heard suffice; and where others fell silent with the last step, that is looked into
-    first.
+    A step needs all, so those who are heard suffice; and where others fell silent with the last step, that is looked
+    into first.
     """
     progress, go = world.job.spec.progress, gang.spec.start
     if go is None:
@@ -195,7 +196,8 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
 
 
 def _someone_fell_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
-    """Whether a worker whose ranks ran was last heard when the last step was finished, so long ago, or has only begun to speak again.
+    """Whether a worker whose ranks ran was last heard when the last step was finished, so long ago, or has only begun
+    to speak again.
 
     His node may have frozen: then the steps of the others stand still through no fault of the program.
     """

@@ -1,10 +1,10 @@
 """Which node a job's failures have followed, as its own record tells. Pure.
 
-A record blames one node at most, and often none. What is explained is no node's doing: hardware that was seen to be sick
-(the node's agent has said so already), planned leaves, memory that is used up, whoever was ended from outside. A defect of
-the program shows on many nodes: where others failed by themselves at the same time the failure is left out, and where not
-more than half of what is left happened on one node, nobody is blamed. Failures in a row at the same step, on the same
-node, are one, the first of them: a program that crashes in place again and again says nothing more by it.
+A record blames one node at most, and often none. What is explained is no node's doing: hardware that was seen to be
+sick (the node's agent has said so already), planned leaves, memory that is used up, whoever was ended from outside. A
+defect of the program shows on many nodes: where others failed by themselves at the same time the failure is left out,
+and where not more than half of what is left happened on one node, nobody is blamed. Failures in a row at the same step,
+on the same node, are one, the first of them: a program that crashes in place again and again says nothing more by it.
 """
 
 from collections import Counter
@@ -52,7 +52,8 @@ class _Episode:
 
 
 def words_of(gang: Gang) -> tuple[str, tuple[JobWord, ...]]:
-    """The node that the job's failures have followed, and each of them, in their order; "" and none if they follow none."""
+    """The node that the job's failures have followed, and each of them, in their order; "" and none if they follow
+    none."""
     episodes = _episodes(gang)
     if not episodes:
         return "", ()
@@ -83,7 +84,8 @@ def name_of(gang: Gang) -> str:
 
 
 def facts_of(gang: Gang) -> Hashable:
-    """Equal for records of one job of which `words_of` makes the same; cheaper than that, because records change often."""
+    """Equal for records of one job of which `words_of` makes the same; cheaper than that, because records change
+    often."""
     if not gang.spec.incidents:
         return None
     saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1

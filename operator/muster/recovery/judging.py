@@ -1,4 +1,5 @@
-"""Who looks whether checkpoints are complete, when others are asked to, and after how long a start is for people to mend.
+"""Who looks whether checkpoints are complete, when others are asked to, and after how long a start is for people to
+mend.
 
 To judge one means many small reads of shared storage, so that a few of a gang do it. Pure.
 """
@@ -43,7 +44,8 @@ def _places(record: GangSpec) -> set[int]:
 
 
 def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | None:
-    """The record with other judges, where those there are come to no verdict; None while there is hope, or nobody else."""
+    """The record with other judges, where those there are come to no verdict; None while there is hope, or nobody
+    else."""
     if len(record.members) <= JUDGES or is_overdue(world, record, reason):
         return None
     if reason == NOT_LISTED:

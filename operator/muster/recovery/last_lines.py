@@ -1,8 +1,9 @@
 """Reads from the last lines of a rank why it ended: by itself, since it lost its peers, or because it was killed. Pure.
 
-A lost peer takes all others along within moments, and each prints what its library says of that. Such an exit is never the
-cause while there is another one. The tables are what libraries and launchers print, as tests/data/reports/last_lines has it with
-its sources. A connection to a service (a hub, an object store, a tracker) is none to a peer.
+A lost peer takes all others along within moments, and each prints what its library says of that. Such an exit is never
+the cause while there is another one. The tables are what libraries and launchers print, as
+tests/data/reports/last_lines has it with its sources. A connection to a service (a hub, an object store, a tracker) is
+none to a peer.
 """
 
 import re
@@ -47,7 +48,8 @@ _COMPLETION = r"Got completion from peer .*(?:status|error)[= ](?:IBV_WC_\w{1,32
 # What a library says only of a peer.
 _LOST_PEER = re.compile(
     # gloo
-    r"gloo/\S+:\d+\] .*(?:closed by peer|reset by peer|Broken pipe|Connection refused|Socket (?:unexpectedly )?closed|[Tt]imed? ?out)"
+    r"gloo/\S+:\d+\] .*(?:closed by peer|reset by peer|Broken pipe|Connection refused|Socket (?:unexpectedly "
+    r")?closed|[Tt]imed? ?out)"
     r"|Gloo connectFullMesh failed|Application timeout caused pair closure"
     # NCCL
     r"|ncclRemoteError|remote process exited or there was a network error|Connection closed by remote peer"
@@ -68,18 +70,22 @@ _LOST_PEER = re.compile(
     # JAX, XLA, TensorFlow
     r"|JAX distributed service detected fatal errors|indicates that (?:another|the remote) task (?:died|has failed)"
     r"|The tasks have crashed|Barrier (?:timed out|failed)|heartbeat timeout|connect with a different incarnation"
-    r"|\b(?:UNAVAILABLE|DEADLINE_EXCEEDED): |RPC failed with status = \"Unavailable: |threads to join the rendezvous, but not all"
+    r"|\b(?:UNAVAILABLE|DEADLINE_EXCEEDED): |RPC failed with status = \"Unavailable: |threads to join the "
+    r"rendezvous, but not all"
     # UCX, MPI, Horovod
-    r"|UCX +ERROR .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out)|Failed to resolve UCX endpoint"
+    r"|UCX +ERROR .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out)|Failed to "
+    r"resolve UCX endpoint"
     # The same where UCX ends the process for it: it names the file without a level.
     r"|^\[[\w.-]{1,253}:\d+ *(?::[^\]:]{1,32}){1,2}\] +\w+\.c:\d+ +(?:Fatal: )?(?:Send completion with error: )?"
     r"(?:(?:Transport|Receive-no-ready|transport|RNR) retry count(?:er)? exceeded"
     r"|Remote QP on |[Rr]emote operation error|Remote side aborted)"
     r"|MPI_ERR_PROC_FAILED|Communication error with rank \d|retry count between two MPI processes has been exceeded"
     r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
-    r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod has been shut down"
+    r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod "
+    r"has been shut down"
     # Ray
-    r"|because its (?:worker process|node|owner) has died|A worker died or was killed|[Tt]he worker died unexpectedly while"
+    r"|because its (?:worker process|node|owner) has died|A worker died or was killed|[Tt]he worker died "
+    r"unexpectedly while"
     r"|The object's owner has exited|All copies of \w{1,128} have been lost due to node failure"
 )
 # What every program says of a connection, to whomever it was.
@@ -88,10 +94,12 @@ _WORDS = (
     r"|Software caused connection abort|No route to host|Transport endpoint is not connected(?!: ['\"])"
 )
 _SOCKET = re.compile(
-    rf"{_WORDS}|\bConnection(?:Reset|Refused|Aborted)Error\b|\bBrokenPipeError\b|\bpeer closed(?: the connection)?\W*$|^EOFError$"
+    rf"{_WORDS}|\bConnection(?:Reset|Refused|Aborted)Error\b|\bBrokenPipeError\b|\bpeer closed(?: the "
+    r"connection)?\W*$|^EOFError$"
 )
-# An exception of a socket, or of PyTorch's first versions, which begins with such words. Where they stand within another text, or are
-# said by an exception of another library, they tell of what that text or library is about: a shard, a hub, a tracker.
+# An exception of a socket, or of PyTorch's first versions, which begins with such words. Where they stand within
+# another text, or are said by an exception of another library, they tell of what that text or library is about: a
+# shard, a hub, a tracker.
 _OF_A_SOCKET = re.compile(
     r"(?:Connection\w*|BrokenPipe|Timeout|EOF|OS|IO|Runtime)Error(?:$|: (?:\[Errno \d+\] |E[A-Z]+: )?"
     rf"(?:{_WORDS}|Connection(?:Reset|Refused|Aborted)Error\b|peer closed|connect\(\) timed out))"
@@ -106,7 +114,8 @@ _RETRIES = re.compile(r"\bretr(?:y|ies|ying)\b", re.IGNORECASE)
 _SERVICE = re.compile(
     r"https?://|HTTPS?Connection|\b(?:requests|urllib3|urllib|httpx|httpcore|aiohttp|botocore|google\.api_core|azure)\."
     r"|huggingface|wandb|mlflow|libcurl|\bredis\b|EndpointConnectionError|\bslurmstepd: "
-    r"|\b(?:psycopg2?|sqlalchemy|pymongo|pymysql|kafka|asyncpg|paramiko|tritonclient)\.|\b(?:gs|s3)://|CURL error|^details = \"|Unable to initialize backend"
+    r"|\b(?:psycopg2?|sqlalchemy|pymongo|pymysql|kafka|asyncpg|paramiko|tritonclient)\.|\b(?:gs|s3)://|CURL "
+    r"error|^details = \"|Unable to initialize backend"
 )
 _WARNS = re.compile(r"\[W\d{3,4} |.*\bNCCL INFO ")
 # Clients of services, wherever they stand among the frames of an exception.
@@ -121,13 +130,16 @@ _RANK = re.compile(
     r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w* pid=\d+[^)]*\) |ERROR \d\d-\d\d [\d:]{8} \[[^\]]*\] )+"
 )
 _ERROR = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "
+    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "  # noqa: E501
     rf"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*{_COMPLETION}(?:1|2|3|4|6|7|8)\b"
 )
-# glibc, of a heap or a stack that the program has broken: the cause where nothing else is told, for it may also break while a rank ends.
+# glibc, of a heap or a stack that the program has broken: the cause where nothing else is told, for it may also break
+# while a rank ends.
 _BROKEN_MEMORY = re.compile(
-    r"double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|\*\*\* stack smashing detected \*\*\*"
-    r"|(?:free|realloc|munmap_chunk|malloc\w*)\(\): (?:invalid|corrupted|unaligned|memory corruption|mismatching|unsorted|double free)"
+    r"double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|\*\*\* stack smashing detected "
+    r"\*\*\*"
+    r"|(?:free|realloc|munmap_chunk|malloc\w*)\(\): (?:invalid|corrupted|unaligned|memory "
+    r"corruption|mismatching|unsorted|double free)"
 )
 # They say that something has failed, and what it was stands before or behind them.
 _AROUND = re.compile(

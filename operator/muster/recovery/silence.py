@@ -87,7 +87,8 @@ def _patience_seconds(world: JobWorld) -> float:
     record = world.gang.spec if world.gang else None
     if record is None or world.silent_seconds < world.job.spec.recovery.unreachable_timeout_seconds:
         return 0.0
-    # The whole gang is silent. Where the fence file reaches its ranks the successor can wait for them; else they may train on.
+    # The whole gang is silent. Where the fence file reaches its ranks the successor can wait for them; else they may
+    # train on.
     if record.start is None or all(map(record.obeys_fence_file, record.members)):
         return 0.0
     return unproved_seconds(world) or WHOLE_GANG_SECONDS
@@ -122,7 +123,8 @@ def _never_heard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodV
 def _others_heard_seconds(world: JobWorld) -> float:
     """For how long some launcher of the gang has been heard without a break; a gang of one has no others to be heard.
 
-    When a leader that nobody could reach is reached again, one launcher is the first: the others are no later than it is.
+    When a leader that nobody could reach is reached again, one launcher is the first: the others are no later than it
+    is.
     """
     if len(world.worker_views) == 1:
         return math.inf

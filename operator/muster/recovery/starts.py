@@ -20,8 +20,8 @@ POD_START_SECONDS = 900.0
 STUCK_SECONDS = 45.0
 # From the go, or from the moment at which others have listed theirs.
 LAGGING_SECONDS = 120.0
-# A listing that does not fail, and does not come to an end either, is compared with the slowest of the others: so many times
-# as long it may take, within these bounds.
+# A listing that does not fail, and does not come to an end either, is compared with the slowest of the others: so many
+# times as long it may take, within these bounds.
 TIMES_AS_LONG = 10.0
 SLOW_LISTING_SECONDS = 600.0
 
@@ -57,13 +57,17 @@ def _start_timeout(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Fa
         other.phase == "Running" for other in world.pods.values()
     ):
         return None
-    message = f"pod {pod.name} has not started on {worker_view.member.node} within {POD_START_SECONDS / 60:.0f} min, others have"
+    message = (
+        f"pod {pod.name} has not started on {worker_view.member.node} within {POD_START_SECONDS / 60:.0f} min, "
+        "others have"
+    )
     return failure_of(worker_view, Kind.POD_START_TIMEOUT, Level.REPLACE, message)
 
 
 def barrier_failed(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """A worker that keeps the others waiting for the next start, though it is heard."""
-    # A leader that is new, or was cut off, has only just been able to tell the launcher; one that is idle has nothing to end.
+    # A leader that is new, or was cut off, has only just been able to tell the launcher; one that is idle has nothing
+    # to end.
     waited = min(world.attempt_age_seconds, world.leader_age_seconds, launcher.talking_age_seconds)
     unlisted = world.job.spec.checkpoint.directory and worker_view.index not in world.listed
     if launcher.heard_age_seconds >= FRESH_SECONDS:
@@ -146,5 +150,8 @@ def not_started(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: 
 def _stuck(gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure:
     still = max(0.0, launcher.loop_age_seconds - launcher.heard_age_seconds)
     done = f"has done nothing for {still:.0f} s" if still > STUCK_SECONDS else "does not come to start its ranks"
-    message = f"the launcher of worker {worker_view.index} reports, but {done} (a program on storage that is stalled?), and the gang waits"
+    message = (
+        f"the launcher of worker {worker_view.index} reports, but {done} (a program on storage that is stalled?), "
+        "and the gang waits"
+    )
     return failure_of(worker_view, Kind.LAUNCHER_STUCK, next_level(gang, worker_view, Kind.LAUNCHER_STUCK), message)

@@ -1,7 +1,7 @@
 """The closed forms that hold while failures are rare, and the best interval between checkpoints. Pure.
 
-Sources: ETTR as in "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (HPCA 2025, arXiv 2410.21680);
-the interval is Young's first-order one (1974) with Daly's correction (2006).
+Sources: ETTR as in "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (HPCA 2025, arXiv
+2410.21680); the interval is Young's first-order one (1974) with Daly's correction (2006).
 """
 
 import math
@@ -25,9 +25,9 @@ def recovery_seconds(plan: Plan, ways: Sequence[Way], shares: Sequence[float]) -
 def expected_ettr(plan: Plan, recovery: float) -> float:
     """Useful time of all time, between 0 and 1: to first order 1 - w/(D+w) - (D/2 + T)/M.
 
-    With M the gang's mean time between failures, D the interval, w the stall of a save, s until it is complete and T the
-    recovery: of a time to failure that is exponential, D e^(-s/M) / (e^((D+w)/M) - 1) is kept on average. No failure
-    strikes during a recovery, and nobody ever waits for a node.
+    With M the gang's mean time between failures, D the interval, w the stall of a save, s until it is complete and T
+    the recovery: of a time to failure that is exponential, D e^(-s/M) / (e^((D+w)/M) - 1) is kept on average. No
+    failure strikes during a recovery, and nobody ever waits for a node.
     """
     return ettr(plan.gang_mttf_seconds, plan.interval_seconds, plan.save_seconds, plan.durable_seconds, recovery)
 

@@ -1,7 +1,7 @@
 """One life of a gang: from failure to failure, without anything in between. Pure.
 
-While nothing fails, training and saving follow each other at a known pace, so that no time is spent on them: a life costs
-as much as it has failures. Each second of the gang is put on one account.
+While nothing fails, training and saving follow each other at a known pace, so that no time is spent on them: a life
+costs as much as it has failures. Each second of the gang is put on one account.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,8 @@ class Account:
         useful: training that was kept.
         saving: training stood still for a save.
         losses: what each cause has cost, by its place in the list.
-        own_budget_exhausted: the job's own failures have exhausted the default budget of restarts, and would have ended it.
+        own_budget_exhausted: the job's own failures have exhausted the default budget of restarts, and would have ended
+            it.
         nodes_budget_exhausted: the same of failures of nodes.
     """
 

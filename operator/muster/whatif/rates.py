@@ -37,8 +37,8 @@ LLAMA3 = Rates(
     name="llama3",
     source="Llama 3: 419 unexpected interruptions in 54 days on 16,384 H100",
     mttf_days=54 * 2048 / 419,
-    # The paper's table of causes, put together by how they show. A network port that is lost is seen by the node's agent;
-    # wrong results without any sign are taken for a crash at the moment at which they begin.
+    # The paper's table of causes, put together by how they show. A network port that is lost is seen by the node's
+    # agent; wrong results without any sign are taken for a crash at the moment at which they begin.
     causes=[
         Cause(name="GPU", share=148 + 19 + 17 + 6, how="Xid79"),  # faulty, SRAM, system processor, thermal
         Cause(name="HBM3 memory", share=72, how="Xid48"),

@@ -17,10 +17,11 @@ from muster.protocol.fence import fenced_after_seconds, marked_after_seconds, wa
 from muster.whatif.plan import Plan
 
 CRASH, HANG, SILENT = "Crash", "Hang", "Silent"
-# From the first word of a failure to the launchers' starting: one report, one decision, one answer. 0.3 s in a simulated gang
-# of four; among 1,024 a failed pod is back after 1.7 s, the pod's own start included (make bench-gang).
+# From the first word of a failure to the launchers' starting: one report, one decision, one answer. 0.3 s in a
+# simulated gang of four; among 1,024 a failed pod is back after 1.7 s, the pod's own start included (make bench-gang).
 DECIDE_SECONDS = POLL_SECONDS
-# From a sign on a node to the verdict: the agent looks about once a second, the operator needs less (make bench-health).
+# From a sign on a node to the verdict: the agent looks about once a second, the operator needs less (make
+# bench-health).
 EVIDENCE_SECONDS = 1.0
 _XID = re.compile(r"Xid(\d{1,9})")
 

@@ -1,6 +1,7 @@
 """When the gang's nodes fail, which, and of what, drawn before anything is decided.
 
-Each place of the gang has failures of its own. One that finds no node there strikes nothing: who is away cannot fail. The same failures strike every plan that is compared, so that plans differ by what they do and not by luck.
+Each place of the gang has failures of its own. One that finds no node there strikes nothing: who is away cannot fail.
+The same failures strike every plan that is compared, so that plans differ by what they do and not by luck.
 """
 
 import math

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from muster.protocol.checks import CheckAnswer, CheckGrant, CheckOrder, CheckReport
 
-# Checkers answer at least once in the time for which their polls are held: one that is silent for longer does not count.
+# Checkers answer at least once in the time for which their polls are held: one that is silent for longer does not
+# count.
 FRESH_SECONDS = 25.0
 
 
@@ -35,7 +36,8 @@ class CheckerView:
         return next((each for each in self.report.answers if each.order == order_id), None)
 
     def tested_gpus(self, asked: int | None) -> int:
-        """With how many GPUs a test was made that so many were asked for: all that there are are tested, and no fewer pass."""
+        """With how many GPUs a test was made that so many were asked for: all that there are are tested, and no fewer
+        pass."""
         return max(asked or 0, self.report.gpus)
 
     def knows(self, grant_id: str) -> bool:
@@ -67,7 +69,8 @@ class Standard:
         floor: below it a figure is bad whatever the history says; 0 where none is known.
         miss_share: of healthy figures.
         source: for people.
-        healthy: share of the middle below which hardly any healthy figure lies, however strict `ratio` is; 1 where that is not known.
+        healthy: share of the middle below which hardly any healthy figure lies, however strict `ratio` is; 1 where that
+            is not known.
     """
 
     probe: str

@@ -2,8 +2,8 @@
 
 One object for all decisions, kept up to date one change at a time, so that the cost of a decision does not grow with
 the fleet: what is derived from it (the placement's tree of free nodes) is kept beside it and told which nodes have
-changed since. A decision reads a snapshot, which never changes: what is inside the dicts here is replaced once a snapshot
-shares it, so that a snapshot is a copy of the dicts alone, one for all decisions until something changes.
+changed since. A decision reads a snapshot, which never changes: what is inside the dicts here is replaced once a
+snapshot shares it, so that a snapshot is a copy of the dicts alone, one for all decisions until something changes.
 """
 
 import copy
@@ -74,8 +74,8 @@ class Removal:
     Attributes:
         by: the source of the mark that says so.
         gone_by: when the machine goes at the latest; None: no time is known.
-        final: nobody takes it back, and the machine goes as soon as its pods are gone. False: whoever drains the node may
-            give up, as people do with a cordon.
+        final: nobody takes it back, and the machine goes as soon as its pods are gone. False: whoever drains the node
+            may give up, as people do with a cordon.
     """
 
     by: str
@@ -129,7 +129,8 @@ class Doubt:
     """What keeps a node from being the first choice, though it may be used.
 
     Attributes:
-        followed: when the newest failure of a job was that has followed it; None where something else speaks against it.
+        followed: when the newest failure of a job was that has followed it; None where something else speaks against
+            it.
         wants_check: several owners' failures have: a test that it passed before proves nothing any more.
     """
 
@@ -215,7 +216,8 @@ class Fleet:
         ailing: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
         doubted: Mapping[str, Doubt] = _NOTHING,  # type: ignore[assignment]
     ) -> "Fleet":
-        """A fleet as it is: nodes by name; holders, amounts used, exclusions, node faults and doubts by node; names by job uid."""
+        """A fleet as it is: nodes by name; holders, amounts used, exclusions, node faults and doubts by node; names by
+        job uid."""
         fleet = cls(policy, KnownAges(lease_age_seconds))
         fleet.names.update(names)
         fleet._excluded.update(excluded)
@@ -352,7 +354,8 @@ class Fleet:
         return self._excluded.get(node)
 
     def set_node_fault(self, node: str, what: str) -> bool:
-        """What is wrong with the node, "" if nothing, whether or not that keeps workers from it; True if that is news."""
+        """What is wrong with the node, "" if nothing, whether or not that keeps workers from it; True if that is
+        news."""
         before = self._ailing.get(node, "")
         if what != before:
             self._snapshot = None
@@ -418,7 +421,8 @@ class Fleet:
 
     @property
     def source(self) -> "Fleet":
-        """The fleet of which this is a snapshot, while it has not changed since: what is derived follows that one's changes."""
+        """The fleet of which this is a snapshot, while it has not changed since: what is derived follows that one's
+        changes."""
         origin = self._origin
         return origin if origin is not None and origin.version == self.version else self
 
@@ -480,14 +484,14 @@ def claim_of(
 ) -> tuple[str, Mapping[str, int]]:
     """Who holds a pod's node by it, as `Fleet.occupy` names holders, and what it uses there beside that.
 
-    A worker holds a node for its job where the job was given that node. Anybody can put our labels and any owner on a pod:
-    elsewhere it takes what it asks for, as everybody's pod does. With accelerators that is the whole node, because tests of a
-    node load all of its accelerators; other devices, CPU and memory count by their amounts.
+    A worker holds a node for its job where the job was given that node. Anybody can put our labels and any owner on a
+    pod: elsewhere it takes what it asks for, as everybody's pod does. With accelerators that is the whole node, because
+    tests of a node load all of its accelerators; other devices, CPU and memory count by their amounts.
 
     Args:
         accelerator: the fleet's extended resource for these.
-        node: where it is, None if that is not known. What a node does not have it does not give: kubelets take pods that
-            ask for unknown extended resources and leave these out, so anybody could hold any node by such a name.
+        node: where it is, None if that is not known. What a node does not have it does not give: kubelets take pods
+            that ask for unknown extended resources and leave these out, so anybody could hold any node by such a name.
         given: the nodes that the job's record names; None for a pod that is no worker of a job that there is.
     """
     whole = any(name == UNREADABLE or (is_accelerator(name, accelerator) and _has(node, name)) for name in pod.requests)
@@ -543,8 +547,8 @@ class Silence:
     def around(cls, namespace: str, silent: Mapping[str, int], total: Mapping[str, int]) -> "Silence":
         """The silence around the jobs of a namespace, from the counts of each.
 
-        One tenant can silence all of its own launchers. So that it holds up nobody else by that, silence is only as wide as
-        it is without those of any one other namespace.
+        One tenant can silence all of its own launchers. So that it holds up nobody else by that, silence is only as
+        wide as it is without those of any one other namespace.
         """
         everybody = cls(sum(silent.values()), sum(total.values()))
         others = (name for name, count in silent.items() if count and name != namespace)

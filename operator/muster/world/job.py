@@ -95,7 +95,8 @@ class WorkerView:
 
     @property
     def runs(self) -> bool:
-        """Whether the container that trains has begun, for certain: one beside it that has not keeps its pod Pending."""
+        """Whether the container that trains has begun, for certain: one beside it that has not keeps its pod
+        Pending."""
         if self.pod is None:
             return False
         return self.pod.phase != "Pending" or (self.container is not None and self.container.running)
@@ -161,13 +162,14 @@ class JobWorld:
         leader_age_seconds: for how long this process has been the leader.
         ahead_seconds: by how much the wall clock of this process is ahead of the API server's, as far as is known.
         attempt_age_seconds: for how long this process has seen the current attempt.
-        listing_age_seconds: for how long this process has seen the launchers asked to list the checkpoints as they are now, in
-            this attempt; infinite where nobody has told.
+        listing_age_seconds: for how long this process has seen the launchers asked to list the checkpoints as they are
+            now, in this attempt; infinite where nobody has told.
         go_age_seconds: for how long this process has seen the go of the current attempt; 0 before it.
         pod_ages: by uid, of pods that have not begun, or are on their way out; before the go of all.
-        unfenced_ages: by uid, for how many seconds this process has seen each unfenced worker of the record with its present proof.
-        removed_seconds: by uid, for how many seconds the kubelet of an unfenced worker's node has been heard without a break and was ready,
-            while the API server had no such pod or had it as ended: it ends what runs of it.
+        unfenced_ages: by uid, for how many seconds this process has seen each unfenced worker of the record with its
+            present proof.
+        removed_seconds: by uid, for how many seconds the kubelet of an unfenced worker's node has been heard without a
+            break and was ready, while the API server had no such pod or had it as ended: it ends what runs of it.
         checkers: what the checkers of the members' nodes last said, by node; before the go.
         standards: what healthy figures are, for the keys of these checkers.
         other: the job that spec.checkpoint.resumeFrom names, None where it names none.
@@ -276,7 +278,8 @@ class JobWorld:
 
     @cached_property
     def holding(self) -> Mapping[str, PodView]:
-        """Node -> of this job's pods there that have not ended the one of the lowest incarnation: it holds accelerators."""
+        """Node -> of this job's pods there that have not ended the one of the lowest incarnation: it holds
+        accelerators."""
         held: dict[str, PodView] = {}
         for pod in self.pods.values():
             if not pod.terminal and (pod.node not in held or pod.incarnation < held[pod.node].incarnation):
@@ -294,7 +297,8 @@ class JobWorld:
 
     @cached_property
     def listed(self) -> frozenset[int]:
-        """Workers that have told which checkpoints there are, for this attempt; of one who judges: and which is complete.
+        """Workers that have told which checkpoints there are, for this attempt; of one who judges: and which is
+        complete.
 
         What they looked at before the last unfenced worker was proved dead does not count.
         """

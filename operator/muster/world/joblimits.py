@@ -47,6 +47,7 @@ def too_many_nodes(job: TrainingJob, limits: JobLimits) -> str:
     if job.spec.nodes <= limits.nodes:
         return ""
     return (
-        f"spec.nodes is {job.spec.nodes}, and FleetPolicy default lets a job have {limits.nodes} at most (spec.jobLimits.nodes). "
-        "Delete the job and create it again with fewer, or ask the fleet's administrators to raise the limit."
+        f"spec.nodes is {job.spec.nodes}, and FleetPolicy default lets a job have {limits.nodes} at most "
+        "(spec.jobLimits.nodes). Delete the job and create it again with fewer, or ask the fleet's administrators "
+        "to raise the limit."
     )

@@ -159,7 +159,8 @@ def claim_of_pod(pod: Mapping[str, Any]) -> QuotaClaim:
 
 
 def _total(spec: Mapping[str, Any], parts: Iterable[str]) -> dict[str, int]:
-    """What the containers of a pod have in these parts of their resources, or the pod as a whole; later parts go first."""
+    """What the containers of a pod have in these parts of their resources, or the pod as a whole; later parts go
+    first."""
 
     def of(asker: Any) -> dict[str, int]:
         resources, found = _map(_map(asker).get("resources")), {}

@@ -1,7 +1,7 @@
 """Whether a Gang is the record of a job.
 
-Admission makes Gangs the operator's, where it is installed. Without it whoever may write Gangs in a namespace could take
-any node with one that was never committed, so a decision looks at each Gang's owner and size, too.
+Admission makes Gangs the operator's, where it is installed. Without it whoever may write Gangs in a namespace could
+take any node with one that was never committed, so a decision looks at each Gang's owner and size, too.
 """
 
 from typing import NamedTuple

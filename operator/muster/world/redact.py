@@ -1,8 +1,8 @@
 """Takes secrets out of what other people see: reports of defects, and the last lines of ranks in messages. Pure.
 
-By structure, where objects say what a value is: values of variables, inline options of volumes, annotations that hold whole
-manifests. By literal, where such a value turns up elsewhere (a log, an argument, a message). And by shape, where a text has what looks like
-a token, a key or a password. Rather too much than too little: names stay, values go.
+By structure, where objects say what a value is: values of variables, inline options of volumes, annotations that hold
+whole manifests. By literal, where such a value turns up elsewhere (a log, an argument, a message). And by shape, where
+a text has what looks like a token, a key or a password. Rather too much than too little: names stay, values go.
 """
 
 import re
@@ -24,9 +24,9 @@ _SECRET_KEYS = re.compile(
 # Forty hexadecimal digits that are no key: which program it was.
 _REVISIONS = frozenset({"gitCommit", "revision"})
 _REVISION = re.compile(r"[0-9a-f]{40}")
-# Of each pattern what may repeat is bounded, or begins only where nothing like it stands before: a hostile log costs no more than another.
-# A trainer's log is full of tokens that are none, and of small numbers of them.
-_NAMES = r"(?:token(?!s|iz)|secret|passw(?:or)?d|passphrase|(?:api|access|account|private)[-_]?key|credential|(?<![A-Za-z0-9])pwd(?!\s*[=:]\s*/))[\w.-]{0,64}"
+# Of each pattern what may repeat is bounded, or begins only where nothing like it stands before: a hostile log costs no
+# more than another. A trainer's log is full of tokens that are none, and of small numbers of them.
+_NAMES = r"(?:token(?!s|iz)|secret|passw(?:or)?d|passphrase|(?:api|access|account|private)[-_]?key|credential|(?<![A-Za-z0-9])pwd(?!\s*[=:]\s*/))[\w.-]{0,64}"  # noqa: E501
 # Of these a small number is one, too.
 _PASSWORDS = r"(?:passw(?:or)?d|passphrase|(?<![A-Za-z0-9])pwd(?!\s*[=:]\s*/))[\w.-]{0,64}"
 # Variables of a shell that are named so by habit: DB_PASS=..., MYSQL_PWD=..., NGC_API_AUTH=..., db_pass=...
@@ -53,7 +53,8 @@ _SHAPES = (
         re.compile(r"(?<![\w+.-])([a-z][a-z0-9+.-]{0,30}://)[^\s/:@\"']{0,256}:[^\s\"']{1,512}@", re.IGNORECASE),
         rf"\1{GONE}@",
     ),
-    # The same as an argument of curl and others, in a script or in what a shell traces. 1000:1000 is a container's user.
+    # The same as an argument of curl and others, in a script or in what a shell traces. 1000:1000 is a container's
+    # user.
     (
         re.compile(
             r"((?<![\w-])(?:-u|--user|--proxy-user)(?:\s{1,4}|=)[\"']?)(?!\d+:\d+\b)[^\s:\"']{1,256}:(?!//)[^\s\"']{1,512}"

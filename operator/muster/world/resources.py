@@ -74,7 +74,8 @@ def is_extended(name: str) -> bool:
 
 
 def is_accelerator(name: str, accelerator: str) -> bool:
-    """Whether a resource is the fleet's accelerator, a share of one (nvidia.com/gpu.shared) or a part (nvidia.com/mig-1g.5gb)."""
+    """Whether a resource is the fleet's accelerator, a share of one (nvidia.com/gpu.shared) or a part
+    (nvidia.com/mig-1g.5gb)."""
     domain = accelerator.partition("/")[0]
     return name == accelerator or name.startswith((f"{accelerator}.", f"{domain}/mig-"))
 

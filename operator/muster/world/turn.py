@@ -56,8 +56,8 @@ class Refusal:
 
     Attributes:
         message: the same in a few words.
-        subject: what it is about: the key of a taint, a resource, what only a scheduler can do, or the job that gets the
-            node; "" for kinds that need none.
+        subject: what it is about: the key of a taint, a resource, what only a scheduler can do, or the job that gets
+            the node; "" for kinds that need none.
     """
 
     kind: RefusalKind
@@ -95,7 +95,8 @@ class Shortfall:
         free: nodes that could be used now.
         refused: why the others cannot be used now; the most common first.
         holders: who has nodes that could be used otherwise, in words -> how many; most first, a few only.
-        domains: the best domains of the level, the fleet itself where no level is required; most free first, a few only.
+        domains: the best domains of the level, the fleet itself where no level is required; most free first, a few
+            only.
         ever: whether the request would fit if nothing else ran.
     """
 

@@ -1,7 +1,7 @@
 """A world as plain JSON and back, so that what was decided once can be decided again, elsewhere and later.
 
-The JSON follows the types of the world's fields: a field that a view, a record or the world itself gains is written and read
-without a word here. Only the fleet is written as its parts, since what is derived from them can be derived again.
+The JSON follows the types of the world's fields: a field that a view, a record or the world itself gains is written and
+read without a word here. Only the fleet is written as its parts, since what is derived from them can be derived again.
 """
 
 from dataclasses import MISSING, fields

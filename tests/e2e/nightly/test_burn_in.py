@@ -133,7 +133,8 @@ NOTHING_TO_TELL = {
 
 
 def test_every_query_of_dashboards_and_rules_finds_what_really_ran(bed: Bed, submit: Submit, tmp_path: Path) -> None:
-    """A gang that was tested loses a rank, a job waits, nodes are sick and tested by hand: a real Prometheus sees it all."""
+    """A gang that was tested loses a rank, a job waits, nodes are sick and tested by hand: a real Prometheus sees it
+    all."""
     with figures.watched(bed, tmp_path) as prometheus:
         wait_until("a scrape of each operator and agent", prometheus.reaches_all, 30)
         job = submit("figures", nodes=2, trainer=LONG, preflight=ANEW)

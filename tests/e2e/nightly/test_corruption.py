@@ -1,5 +1,5 @@
-"""A trainer that finds its own results wrong, on a node that gives wrong results: the node leaves, the training goes on from
-before, and its weights are those of a run in which nothing happened.
+"""A trainer that finds its own results wrong, on a node that gives wrong results: the node leaves, the training goes on
+from before, and its weights are those of a run in which nothing happened.
 
 The policy has no burn-in: that results were found wrong is reason enough to test.
 """

@@ -1,7 +1,7 @@
 """Racks that are cut off while they train on: this takes eight nodes.
 
-What is cut off keeps its storage, as it does where storage has a network of its own: nothing but Muster keeps two attempts
-from publishing over each other.
+What is cut off keeps its storage, as it does where storage has a network of its own: nothing but Muster keeps two
+attempts from publishing over each other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""CLUSTER=existing: the demo on a cluster of somebody else's, which is our own one seen through a foreign kubeconfig."""
+"""CLUSTER=existing: the demo on a cluster of somebody else's, which is our own one seen through a foreign
+kubeconfig."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sick nodes, on real nodes: seen by their agents, tainted, left, and used again when they are well.
 
-Each case starts with an empty window and memory. What an agent looks at is of files (testbed/faults.py); how soon it sees
-a fault is as in production, how soon a repaired node is trusted again is not.
+Each case starts with an empty window and memory. What an agent looks at is of files (testbed/faults.py); how soon it
+sees a fault is as in production, how soon a repaired node is trusted again is not.
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ def test_a_held_xid_79_costs_no_application_restart_and_the_job_moves_as_soon_as
         repaired = time.monotonic()
         moved = training.wait_training_again(held.attempt)
         print(
-            f"held XID 79: training elsewhere {time.monotonic() - repaired:.1f} s after a node was free and the budget let it"
+            f"held XID 79: training elsewhere {time.monotonic() - repaired:.1f} s after a node was free and the "
+            "budget let it"
         )
         assert set(moved.nodes) == {stays, taken}
         assert tainted(bed) == {sick}

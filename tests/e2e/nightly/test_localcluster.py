@@ -184,7 +184,8 @@ def in_pod_network(cluster: Cluster, node: str, name: str, script: str) -> subpr
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-# --- what runs ---------------------------------------------------------------------------------------------------------
+# --- what runs
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_nodes_carry_topology_and_gpus_and_identities_of_their_own(cluster: Cluster) -> None:
@@ -339,7 +340,8 @@ def test_processes_of_a_container_are_found_on_the_host(cluster: Cluster, pod: C
     wait_for_pod(cluster, name, restarts=1)
 
 
-# --- images ------------------------------------------------------------------------------------------------------------
+# --- images
+# ------------------------------------------------------------------------------------------------------------
 
 
 def write_image(folder: Path, name: str, content: bytes) -> Path:
@@ -383,7 +385,8 @@ def test_a_broken_archive_is_refused_with_its_name(cluster: Cluster, tmp_path: P
         cluster.load([archive], quiet)
 
 
-# --- faults ------------------------------------------------------------------------------------------------------------
+# --- faults
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_power_cut_is_silent_and_total_and_the_node_returns_as_itself(
@@ -479,7 +482,8 @@ def test_an_unknown_node_is_refused_by_naming_the_nodes(cluster: Cluster) -> Non
         cluster.power_off("node-9")
 
 
-# --- endings -----------------------------------------------------------------------------------------------------------
+# --- endings
+# -----------------------------------------------------------------------------------------------------------
 
 
 def start_command(*arguments: str) -> subprocess.Popen[bytes]:
@@ -573,7 +577,8 @@ def test_down_of_what_never_ran_is_no_error() -> None:
     assert traces_of(Cluster("never")) == []
 
 
-# --- the control plane alone -------------------------------------------------------------------------------------------
+# --- the control plane alone
+# -------------------------------------------------------------------------------------------
 
 
 def test_a_control_plane_keeps_its_data_over_a_restart(tmp_path: Path) -> None:

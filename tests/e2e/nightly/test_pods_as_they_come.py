@@ -1,4 +1,5 @@
-"""Pods as people have them, on real nodes: all that makes one hard at once, its node's network, an image without python3."""
+"""Pods as people have them, on real nodes: all that makes one hard at once, its node's network, an image without
+python3."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ NAMED = (
 
 
 def hard(pod: dict[str, Any]) -> None:
-    """A sidecar that never ends, one of Kubernetes' own, an init container, a class with processors of its own, any uid,
-    probes that never pass; the root file system is read-only as it is.
+    """A sidecar that never ends, one of Kubernetes' own, an init container, a class with processors of its own, any
+    uid, probes that never pass; the root file system is read-only as it is.
     """
     (trainer,) = pod["containers"]
     pod["securityContext"]["runAsUser"] = UID

@@ -1,7 +1,7 @@
 """The digest of the final weights is a witness: a correct resume gives the undisturbed one, every wrong one another.
 
-The demo and the recovery tests compare this digest. If it did not notice a lost optimizer state or a skipped batch, they
-would prove nothing. PyTorch is in the trainer's image, so the check runs there, in one pod.
+The demo and the recovery tests compare this digest. If it did not notice a lost optimizer state or a skipped batch,
+they would prove nothing. PyTorch is in the trainer's image, so the check runs there, in one pod.
 """
 
 import json

@@ -4,9 +4,10 @@ Rank 0 listens at MASTER_ADDR:MASTER_PORT. In each step every rank sends a numbe
 gets the sum back; a running hash of the sums are the "weights", so that a run with faults must end with the weights of
 one without. It fails like gloo does: at once when a connection is reset or closed, never when a peer is silent.
 
-Rank 0 saves `step-N` every few steps (and every rank, more often, to a disk of its node's own if there is one): assembled under a hidden name, the manifest renamed into it last, the directory
-renamed last of all. The state in it names the attempt and the rank that published it, and when (machine-wide monotonic
-clock), so that a test can prove that no old attempt published after a new one started.
+Rank 0 saves `step-N` every few steps (and every rank, more often, to a disk of its node's own if there is one):
+assembled under a hidden name, the manifest renamed into it last, the directory renamed last of all. The state in it
+names the attempt and the rank that published it, and when (machine-wide monotonic clock), so that a test can prove that
+no old attempt published after a new one started.
 
 Each rank appends its story to RUN_DIR/log-<rank>.jsonl. Standard library only.
 """
@@ -151,7 +152,8 @@ class Gang:
         return line
 
     def exchange(self, step, value, is_last=False):
-        """Sum of the values of all ranks, and whether rank 0 says that it is the last; returns when all have sent theirs."""
+        """Sum of the values of all ranks, and whether rank 0 says that it is the last; returns when all have sent
+        theirs."""
         if self._rank != 0:
             self._lines[0].send({"step": step, "value": value})
             answer = self._lines[0].receive()

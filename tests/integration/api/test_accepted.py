@@ -1,4 +1,5 @@
-"""What the API server makes of objects that are valid: defaults, the status subresource, updates, and what people see."""
+"""What the API server makes of objects that are valid: defaults, the status subresource, updates, and what people
+see."""
 
 import json
 from collections.abc import Callable

@@ -225,7 +225,8 @@ JOBS: dict[str, Case] = {
     "to resume from a name": one(
         "spec.checkpoint.resumeFrom",
         "latest",
-        "write a step, e.g. 5000, the absolute path or the URL of a checkpoint, another job, e.g. job/base@5000, or Scratch",
+        "write a step, e.g. 5000, the absolute path or the URL of a checkpoint, another job, e.g. job/base@5000, or "
+        "Scratch",
     ),
     "a burn-in that is text": one("spec.preflight", "Quick", "must be of type object"),
     "a profile that there is not": one("spec.preflight.profile", "Fast", SUPPORTED),

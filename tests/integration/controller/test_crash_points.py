@@ -1,7 +1,7 @@
 """The operator dies before and after every write of a job's life, one operator after the other; the end is the same.
 
-tests/integration/nightly/controller/test_crash_points.py has each point in a life of its own, and the points at which an
-Event or a routine status is written.
+tests/integration/nightly/controller/test_crash_points.py has each point in a life of its own, and the points at which
+an Event or a routine status is written.
 """
 
 from dataclasses import dataclass, replace

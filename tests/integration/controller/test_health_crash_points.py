@@ -1,7 +1,7 @@
 """The operator dies before each of the health keeper's writes, one after the other; the end is the same.
 
-A node's story has four parts, each of which one write of another client begins: another system's mark makes Muster write
-about the node first, the mark goes, the node's agent reports a fault, and the node comes back from a reboot.
+A node's story has four parts, each of which one write of another client begins: another system's mark makes Muster
+write about the node first, the mark goes, the node's agent reports a fault, and the node comes back from a reboot.
 tests/integration/nightly/controller/test_health_crash_points.py has each point in a story of its own.
 """
 

@@ -1,4 +1,5 @@
-"""Jobs that wait for nodes: whose turn it is, what they are told, and what becomes of gangs that come to a standstill."""
+"""Jobs that wait for nodes: whose turn it is, what they are told, and what becomes of gangs that come to a
+standstill."""
 
 import functools
 from collections import Counter

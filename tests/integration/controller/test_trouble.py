@@ -1,4 +1,5 @@
-"""Bad input and an API server in trouble: a clear condition soon, no storm of requests, and going on when it is over."""
+"""Bad input and an API server in trouble: a clear condition soon, no storm of requests, and going on when it is
+over."""
 
 import asyncio
 import contextlib

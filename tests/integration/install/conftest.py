@@ -124,7 +124,8 @@ class Replica:
         return [line for line in lines if line["event"] == event]
 
     def answers(self) -> tuple[int, str]:
-        """What a launcher without a token is told: the status, and the leader's address if it says that; 0 for nobody."""
+        """What a launcher without a token is told: the status, and the leader's address if it says that; 0 for
+        nobody."""
         trust = ssl.create_default_context()
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         url = f"https://{self.coordinator_address}{REPORT_PATH}"

@@ -1,4 +1,5 @@
-"""The agents of the installation: they run with the rights that they have, and a stolen token is good for one node only.
+"""The agents of the installation: they run with the rights that they have, and a stolen token is good for one node
+only.
 
 No kubelet runs their pods: the test binds them to their nodes, asks for the token that a kubelet would mount, and runs
 `python -m muster.node.agent` with it, or does with it what a thief would.

@@ -1,4 +1,5 @@
-"""One replica leads, the other is ready and takes over. tests/integration/nightly/install has the rarer ends of a leader."""
+"""One replica leads, the other is ready and takes over. tests/integration/nightly/install has the rarer ends of a
+leader."""
 
 from collections.abc import Callable
 from typing import Any

@@ -32,7 +32,8 @@ IMPLIED_BY_APPLY = {
 }
 # Asked for by the admission plugin OwnerReferencesPermissionEnforcement, which is on here, not by a request.
 ASKED_BY_ADMISSION = {("", "muster.dev", "trainingjobs/finalizers", "update")}
-# Used when the answer to a write is lost on its way, which nothing here brings about (tests/unit/controller/test_records.py).
+# Used when the answer to a write is lost on its way, which nothing here brings about
+# (tests/unit/controller/test_records.py).
 USED_WHEN_AN_ANSWER_IS_LOST = {("", "muster.dev", "gangs", "get")}
 # Used when a machine has been gone for long (tests/integration/controller/test_health.py).
 USED_AFTER_DAYS = {("", "muster.dev", "nodehealths", "delete")}
@@ -305,7 +306,8 @@ def _declared(manifests: str) -> Iterator[Right]:
 
 
 def _used(event: Any, declared: set[Right]) -> Iterator[Right]:
-    """The right by which a request was allowed: that of the namespace's Role where there is one, else the ClusterRole's."""
+    """The right by which a request was allowed: that of the namespace's Role where there is one, else the
+    ClusterRole's."""
     reference = event.get("objectRef")
     if reference is None:
         path = event["requestURI"].split("?")[0]

@@ -1,4 +1,5 @@
-"""The alerts, by Prometheus's own promtool: each fires when it should, and nothing fires beside it or before its time."""
+"""The alerts, by Prometheus's own promtool: each fires when it should, and nothing fires beside it or before its
+time."""
 
 import json
 import subprocess
@@ -355,8 +356,8 @@ def without_energy(rules: dict[str, Any]) -> dict[str, Any]:
 def test_the_power_of_a_job_is_that_of_the_nodes_that_it_holds(
     promtool: str, rules: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Two nodes of two GPUs: 400 W and 600 W by the counter in mJ, 300 W and 500 W by the gauge. From minute 20 on another job holds b, too.
-    From minute 40 on the job holds a node of 700 W by the counter of Muster's agent."""
+    """Two nodes of two GPUs: 400 W and 600 W by the counter in mJ, 300 W and 500 W by the gauge. From minute 20 on
+    another job holds b, too. From minute 40 on the job holds a node of 700 W by the counter of Muster's agent."""
     series = [
         (f'{GPU_COUNTER}{{gpu="0", UUID="x", Hostname="a", pod="p"}}', "0+24000000x100"),
         (f'{GPU_COUNTER}{{gpu="1", UUID="y", Hostname="a"}}', "0+36000000x100"),

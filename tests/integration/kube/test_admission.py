@@ -1,4 +1,5 @@
-"""What a real API server answers where admission says no, or cannot be asked: told apart by its words, whatever the code."""
+"""What a real API server answers where admission says no, or cannot be asked: told apart by its words, whatever the
+code."""
 
 import base64
 import ssl

@@ -12,7 +12,8 @@ from muster.kube.client import Client
 from muster.kube.errors import LeadershipLost
 from muster.kube.lease import LeaderLease
 
-# A machine that is busy for a minute renews in time, and what comes about within the tests' limit did not wait for its end.
+# A machine that is busy for a minute renews in time, and what comes about within the tests' limit did not wait for its
+# end.
 DURATION, DEADLINE, RETRY = 120.0, 80.0, 0.5
 # Where a lease has to run out. Such a test asks for an order, and holds however late anything happens.
 SHORT = (6.0, 4.0)
@@ -154,7 +155,7 @@ async def test_lost_answer_to_a_renewal_is_no_loss(
     await until(lambda: first.lease.leading)
     before = first.lease._object["metadata"]["resourceVersion"]
     network.freeze(requests=False)
-    while (await stored(client, namespace))["metadata"]["resourceVersion"] == before:  # noqa: ASYNC110 - a server's state
+    while (await stored(client, namespace))[("metadata")]["resourceVersion"] == before:  # noqa: ASYNC110 - a server's state
         await asyncio.sleep(0.01)
     network.cut()
     network.thaw()

@@ -1,4 +1,5 @@
-"""What an agent makes of a boot: a GPU or a port that was missing and still is stays evidence, and nobody is well before he was looked at."""
+"""What an agent makes of a boot: a GPU or a port that was missing and still is stays evidence, and nobody is well
+before he was looked at."""
 
 from typing import Any
 
@@ -112,7 +113,8 @@ def test_the_first_word_after_a_boot_tells_of_memory_and_fabric(
 
 
 def test_nobody_whom_an_old_line_has_out_is_well_before_nvml_has_answered(node: Any, run: Any) -> None:
-    """What the log told a day ago is evidence no more, and stands by the operator's record until the boot: a slow driver used to end that."""
+    """What the log told a day ago is evidence no more, and stands by the operator's record until the boot: a slow
+    driver used to end that."""
     finding = {"source": "agent", "reason": "Xid79", "severity": "Fatal", "subject": "GPU-1"}
     node.faults("hang_seconds=3600")
     agent = run(stored=stored(findings=[finding]), thresholds={"nvml.start_deadline": 1e9})
@@ -134,7 +136,8 @@ def test_a_driver_that_hangs_after_a_boot_is_told(node: Any, run: Any) -> None:
 
 
 def test_a_driver_that_is_not_loaded_yet_after_a_boot_proves_nothing(node: Any, run: Any) -> None:
-    """Found by simulated fleets: the agent was there before the driver, and a node with a GPU less came back for two minutes."""
+    """Found by simulated fleets: the agent was there before the driver, and a node with a GPU less came back for two
+    minutes."""
     node.faults("init_error=9")
     before = stored(7, seen=8, evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
     agent = run(stored=before, thresholds={"nvml.retry_period": 0.2, "nvml.unloaded": 3600.0})

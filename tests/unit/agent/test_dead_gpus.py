@@ -214,11 +214,12 @@ def test_an_old_driver_names_a_gpu_by_the_number_of_its_device_file(node: Any, r
 
 
 def test_a_gpu_that_was_dead_before_the_driver_came(node: Any, run: Any) -> None:
-    """Nothing else tells of it on a machine of which nobody knows how many it has: there is no XID, and NVML never saw it."""
+    """Nothing else tells of it on a machine of which nobody knows how many it has: there is no XID, and NVML never saw
+    it."""
     node.faults("count=7", "gpus=7")
     node.log(
-        "3,1,9000000,-;NVRM: The NVIDIA GPU 0000:17:00.0\\x0aNVRM: (PCI ID: 10de:2335) installed in this system has\\x0a"
-        "NVRM: fallen off the bus and is not responding to commands."
+        "3,1,9000000,-;NVRM: The NVIDIA GPU 0000:17:00.0\\x0aNVRM: (PCI ID: 10de:2335) installed in this system "
+        "has\\x0aNVRM: fallen off the bus and is not responding to commands."
     )
     found = run().wait_for(kinds.GPU_LOST)
     assert found["subject"] == "PCI:0000:17:00"

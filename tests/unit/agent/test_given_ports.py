@@ -1,4 +1,5 @@
-"""Ports and devices that other software starts and stops, and those of the node's own network: in sysfs trees made of files."""
+"""Ports and devices that other software starts and stops, and those of the node's own network: in sysfs trees made of
+files."""
 
 import shutil
 from pathlib import Path

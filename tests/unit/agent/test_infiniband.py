@@ -230,7 +230,10 @@ def test_the_clock_falls_back(source: str, slow: bool, node: Any) -> None:
 
 
 def test_the_kernel_says_why_the_clock_has_fallen_back(node: Any, run: Any) -> None:
-    why = "clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable because the skew is too large:"
+    why = (
+        "clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable because the skew is too "
+        "large:"
+    )
     path = node.folder / "sys/devices/system/clocksource/clocksource0"
     path.mkdir(parents=True)
     (path / "current_clocksource").write_text("tsc\n")
@@ -271,10 +274,15 @@ def device(node: Any, driver: str, *path: str) -> Path:
 
 # gpu-burn #1 (a port above a GPU, before its XID 79), and Linux, drivers/pci/pcie/dpc.c.
 OF_BRIDGES = {
-    "pcieport 0000:00:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, id=0010(Receiver ID)": True,
+    "pcieport 0000:00:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, id=0010(Receiver "
+    "ID)": True,
     "pcieport 0000:00:02.0: DPC: containment event, status:0x1f01 source:0x0000": True,
-    "pcieport 0000:00:02.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Requester ID)": False,
-    "pcieport 0000:00:03.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, id=0018(Receiver ID)": False,
+    (
+        "pcieport 0000:00:02.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Requester "
+        "ID)"
+    ): False,
+    "pcieport 0000:00:03.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, id=0018(Receiver "
+    "ID)": False,
 }
 
 
@@ -295,7 +303,10 @@ def test_a_bridge_above_a_gpu_takes_it_away(line: str, node: Any, run: Any) -> N
 
 
 def test_a_pcie_error_that_is_not_fatal_while_drivers_start(node: Any, run: Any) -> None:
-    line = "mlx5_core 0000:5e:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Receiver ID)"
+    line = (
+        "mlx5_core 0000:5e:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Receiver "
+        "ID)"
+    )
     node.log(f"3,77,12000000,-;{line}")
     agent = run(thresholds={"hardware.expires": 1e9})
     agent.wait_until_looking()

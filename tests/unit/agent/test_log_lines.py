@@ -1,4 +1,5 @@
-"""Whose a line of the kernel log is, and what it says of itself. What each line means: tests/unit/reports/test_kernel_lines.py."""
+"""Whose a line of the kernel log is, and what it says of itself. What each line means:
+tests/unit/reports/test_kernel_lines.py."""
 
 import pytest
 from hypothesis import given
@@ -57,7 +58,8 @@ def test_an_xid_of_nvlink_says_what_tells_it_apart(line: str, value: str) -> Non
     assert fact.value == value
 
 
-# Written by Linux 6.18 for programs of a user without any rights that had named themselves so: prctl(PR_SET_NAME), then a bad access.
+# Written by Linux 6.18 for programs of a user without any rights that had named themselves so: prctl(PR_SET_NAME), then
+# a bad access.
 _SEGFAULT = "[10499]: segfault at 0 ip 000055a0b2dc716a sp 00007ffc1d7a2f70 error 6 in a.out[116a,55a0b2dc7000+1000]"
 _OOM = " invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=1000"
 

@@ -1,7 +1,7 @@
 """Rates through the agent: NVML's and sysfs's samples in, evidence, writes and what the operator makes of it out.
 
-Days in a simulated clock: collectors, ledger and the writer's pace are the agent's own, and each sample comes as often as
-on a node. What the API server would be written is judged as the operator judges it.
+Days in a simulated clock: collectors, ledger and the writer's pace are the agent's own, and each sample comes as often
+as on a node. What the API server would be written is judged as the operator judges it.
 """
 
 from collections.abc import Callable

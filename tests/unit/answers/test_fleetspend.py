@@ -1,4 +1,5 @@
-"""What became of all GPU-hours: one sum over what jobs held and what no job held, by numbers that are worked out by hand."""
+"""What became of all GPU-hours: one sum over what jobs held and what no job held, by numbers that are worked out by
+hand."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -54,7 +55,8 @@ def test_all_gpu_hours_are_in_one_part_and_of_other_pods_nobody_knows() -> None:
 
 
 def test_what_nobody_knows_is_between_the_least_and_the_most() -> None:
-    """1,000 GPU-hours: 300 of a job without a checkpoint directory, 20 unseen, and 80 that jobs held and no account explains."""
+    """1,000 GPU-hours: 300 of a job without a checkpoint directory, 20 unseen, and 80 that jobs held and no account
+    explains."""
     job = HeldTime({"compute": 400 * 3600, "unknown": 100 * 3600}, 0.0, False, 2.0)
     blind = HeldTime({"compute": 290 * 3600, "starting": 10 * 3600}, 0.0, True, 2.0)
     amounts = {"held": 880 * GPU_HOUR, "unseen": 20 * GPU_HOUR, "free": 100 * GPU_HOUR}

@@ -5,7 +5,8 @@ from bench.writes import write_counts, writes_between
 
 def line(verb: str, resource: str, value: float, subresource: str = "", dry_run: str = "", code: str = "200") -> str:
     labels = f'code="{code}",component="apiserver",dry_run="{dry_run}",group="",resource="{resource}"'
-    return f'apiserver_request_total{{{labels},scope="resource",subresource="{subresource}",verb="{verb}",version="v1"}} {value}\n'
+    labels += f',scope="resource",subresource="{subresource}",verb="{verb}",version="v1"'
+    return f"apiserver_request_total{{{labels}}} {value}\n"
 
 
 def test_writes_are_summed_over_codes_by_verb_and_resource():

@@ -38,7 +38,8 @@ def set_grad_enabled(enabled):
 def get_num_threads():
     return 1
 """
-# Every probe of a CPU profile at once; an all-reduce meets its partners through the coordinator, and may be told to go on for ever.
+# Every probe of a CPU profile at once; an all-reduce meets its partners through the coordinator, and may be told to go
+# on for ever.
 HOOK = """
 import os, select, socket, time
 from muster.node.checker.probes import catalog, nvml, outcome
@@ -51,7 +52,8 @@ def probe(**figures):
 
 def reduce(worker):
     order = worker.order
-    sizes = [{"bytes": size, "best_bus_gb_per_s": 2.5, "segments": 5000, "segments_again": 5} for size, _ in order["sizes"]]
+    figures = {"best_bus_gb_per_s": 2.5, "segments": 5000, "segments_again": 5}
+    sizes = [{"bytes": size, **figures} for size, _ in order["sizes"]]
     found = {"backend": "gloo", "world": worker.crew * order["nodes"], "sizes": sizes}
     if order["nodes"] == 1:
         return found

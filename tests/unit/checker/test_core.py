@@ -475,8 +475,8 @@ WORDS = st.text(max_size=8) | st.sampled_from(
 NUMBERS = st.integers(-3, 3) | st.sampled_from([65_536, 2**53, -(2**70)])
 SECONDS = st.floats(-LONGEST_SECONDS, LONGEST_SECONDS)
 ORDERS = st.builds(
-    CheckOrder, id=WORDS, kind=WORDS, profile=WORDS, gpus=st.none() | NUMBERS, namespace=WORDS, round=NUMBERS, peer=WORDS,
-    master_address=WORDS, master_port=NUMBERS, node_rank=NUMBERS, nodes=NUMBERS,
+    CheckOrder, id=WORDS, kind=WORDS, profile=WORDS, gpus=st.none() | NUMBERS, namespace=WORDS, round=NUMBERS,
+    peer=WORDS, master_address=WORDS, master_port=NUMBERS, node_rank=NUMBERS, nodes=NUMBERS,
 )  # fmt: skip
 GRANTS = st.builds(CheckGrant, id=WORDS, profile=WORDS)
 DIRECTIVES = st.builds(

@@ -1,4 +1,5 @@
-"""An object store in memory, as the packages of fsspec show one: names, sizes, the store's own times, and what tells versions apart."""
+"""An object store in memory, as the packages of fsspec show one: names, sizes, the store's own times, and what tells
+versions apart."""
 
 from __future__ import annotations
 

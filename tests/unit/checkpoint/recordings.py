@@ -1,4 +1,5 @@
-"""Checkpoints that frameworks wrote, as `data/*.tar.xz`: the files of one save in the order in which they were finished.
+"""Checkpoints that frameworks wrote, as `data/*.tar.xz`: the files of one save in the order in which they were
+finished.
 
 They are played into a file system in memory: as far as the writer had come at some moment, or torn at random.
 """

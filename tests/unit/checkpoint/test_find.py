@@ -64,7 +64,9 @@ def test_a_file_that_does_not_exist(tmp_path):
     [
         {"step": "5"}, {"step": True}, {"step": -1}, {"step": None}, {"files": None}, {"files": ["a"]},
         {"files": [{"path": "shards/model.bin"}]}, {"files": [{"path": "shards/model.bin", "bytes": 10.0}]},
-        {"files": [{"path": "../step-5/shards/model.bin", "bytes": 10}]}, {"files": [{"path": "/etc/passwd", "bytes": 1}]},
+        {(
+            "files"
+        ): [{"path": "../step-5/shards/model.bin", "bytes": 10}]}, {"files": [{"path": "/etc/passwd", "bytes": 1}]},
         {"files": [{"path": "", "bytes": 10}]},
     ],
     ids=str,
@@ -367,7 +369,8 @@ def test_a_metric_in_a_name_is_no_step(tmp_path):
 
 
 class TestTrainerWithShardedRanks:
-    """`checkpoint-40` of Hugging Face's Trainer with FSDP: each part is a DCP, and the Trainer's state is written last."""
+    """`checkpoint-40` of Hugging Face's Trainer with FSDP: each part is a DCP, and the Trainer's state is written
+    last."""
 
     @pytest.fixture
     def saved(self, tmp_path):

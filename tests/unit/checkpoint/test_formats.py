@@ -99,12 +99,14 @@ MEGATRON_LEGACY = [
 
 
 def deepspeed(**told: object) -> bytes:
-    """What deepspeed/runtime/engine.py has in the model's states (_save_checkpoint, _save_moe_checkpoint), as far as it counts here."""
+    """What deepspeed/runtime/engine.py has in the model's states (_save_checkpoint, _save_moe_checkpoint), as far as it
+    counts here."""
     return archive({"module": None, **told, "global_steps": 1, "ds_version": "0.14.2"})
 
 
 def pipeline(tag: str) -> Written:
-    """Two stages, two tensor ranks: each stage its layers, of which 1 and 4 have no state, then the states of its ranks."""
+    """Two stages, two tensor ranks: each stage its layers, of which 1 and 4 have no state, then the states of its
+    ranks."""
     stages = [(0, 2), (3, 5)]
     layers = [(layer, tensor) for stage in stages for layer in stage for tensor in range(2)]
     shapes = [[{f"{layer}.weight": 1 for layer in stage}] for stage in stages for _ in range(2)]
@@ -124,7 +126,8 @@ def pipeline(tag: str) -> Written:
 
 
 def experts(tag: str) -> Written:
-    """Two layers with four and two experts on two ranks, without ZeRO: each rank its experts and its optimizer, then the rest."""
+    """Two layers with four and two experts on two ranks, without ZeRO: each rank its experts and its optimizer, then
+    the rest."""
     files = []
     for rank in range(2):
         mine = [(0, 2 * rank), (0, 2 * rank + 1), (1, rank)]
@@ -139,7 +142,8 @@ def experts(tag: str) -> Written:
 
 
 def universal(tag: str) -> Written:
-    """The order of deepspeed/checkpoint/ds_to_universal.py: parameters, the optimizer's state, the copied model's states."""
+    """The order of deepspeed/checkpoint/ds_to_universal.py: parameters, the optimizer's state, the copied model's
+    states."""
     names = [(name, kept) for name in ("embed.weight", "layers.0.weight") for kept in ("fp32", "exp_avg", "exp_avg_sq")]
     files = [(f"{tag}/zero/{name}/{kept}.pt", archive({"param": 1})) for name, kept in names]
     states = deepspeed(optimizer=None, dp_world_size=2, mp_world_size=2)
@@ -148,7 +152,8 @@ def universal(tag: str) -> Written:
 
 
 def lightning_deepspeed(name: str) -> Written:
-    """What a run with `strategy="deepspeed"` leaves: the files of DeepSpeed's own recording, under Lightning's names."""
+    """What a run with `strategy="deepspeed"` leaves: the files of DeepSpeed's own recording, under Lightning's
+    names."""
     files = only(recorded("deepspeed-0.19-zero2"), "global_step1/")
     renamed = [(path.replace("global_step1/", f"{name}/checkpoint/"), content) for path, content in files]
     return [*renamed, (f"{name}/latest", b"checkpoint")]
@@ -463,7 +468,8 @@ class TestDoubt:
         assert trap() == "", "what is there and not known to be torn may be a user's choice"
 
     def test_a_first_save_that_was_cut_short_and_is_named_is_a_trap(self) -> None:
-        """DeepSpeed's rank 0 writes `latest` when its own files are there, and each start would fail to load what it names."""
+        """DeepSpeed's rank 0 writes `latest` when its own files are there, and each start would fail to load what it
+        names."""
         written = SAVES["DeepSpeed, ZeRO 2, two ranks"].written
         files = InMemory([item for item in written if "zero_pp_rank_1" not in item[0]])
 
@@ -475,7 +481,8 @@ class TestDoubt:
         assert trap() == "", "it begins from scratch"
         files.put("latest", b"global_step1")
         assert trap() == (
-            "latest names global_step1, which is not complete: DeepSpeed would fail to load it. Remove latest, and it begins from scratch"
+            "latest names global_step1, which is not complete: DeepSpeed would fail to load it. Remove latest, and "
+            "it begins from scratch"
         )
         files = InMemory([item for item in written if "optim_states" not in item[0]])
         files.put("latest", b"global_step1")
@@ -544,7 +551,8 @@ class TestHuggingFace:
         assert "model.safetensors is newer" in told(files)
 
     def test_that_dlrovers_agents_write_after_the_state(self) -> None:
-        """`FlashCkptTrainer` writes the tensors to memory and `trainer_state.json` at once; agents write the rest minutes later."""
+        """`FlashCkptTrainer` writes the tensors to memory and `trainer_state.json` at once; agents write the rest
+        minutes later."""
         files = InMemory(self.WRITTEN)
         state = files.times[f"{ROOT}/checkpoint-1/trainer_state.json"]
         for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state_0.pth", "rng_state_1.pth"):
@@ -689,7 +697,8 @@ class TestMegatron:
         assert [(one.step, one.format) for one in finder.find()] == [(500, "Megatron")]
 
     def test_torch_dist_without_its_last_file_is_none_of_the_others(self) -> None:
-        """The tracker may have passed it, and the first file of what all ranks have in common is there, or a part of `.metadata`."""
+        """The tracker may have passed it, and the first file of what all ranks have in common is there, or a part of
+        `.metadata`."""
         for written in (megatron("iter_0000500/")[:-1], dcp("iter_0000500/", "exp_avg common_state/shard_0_1")):
             files = InMemory([*written, ("latest_checkpointed_iteration.txt", b"600")])
             assert complete(files) == []

@@ -1,4 +1,5 @@
-"""Saves on a real file system, with what no file system in memory has: links, pipes, names of any bytes, lengths without content."""
+"""Saves on a real file system, with what no file system in memory has: links, pipes, names of any bytes, lengths
+without content."""
 
 from __future__ import annotations
 

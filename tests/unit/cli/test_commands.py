@@ -220,8 +220,8 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
     [
         (
             Unreachable(0, "Unreachable", "no answer to GET /x from the API server at https://h:1: refused"),
-            "no answer from the API server of context prod (https://h:1: refused): is the cluster up and reachable from "
-            "here? kubectl config get-contexts lists others for --context",
+            "no answer from the API server of context prod (https://h:1: refused): is the cluster up and reachable "
+            "from here? kubectl config get-contexts lists others for --context",
         ),
         (
             Unauthorized(401, "Unauthorized", "Unauthorized"),
@@ -234,8 +234,9 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
         ),
         (
             forbidden("trainingjobs", "muster.dev", 'in the namespace "team-a"'),
-            'trainingjobs is forbidden: User "bob" cannot list resource "trainingjobs" in API group "muster.dev" in the '
-            'namespace "team-a": ask for ClusterRole muster-view in this namespace (the cluster\'s roles view, edit and '
+            'trainingjobs is forbidden: User "bob" cannot list resource "trainingjobs" in API group "muster.dev" in '
+            'the namespace "team-a": ask for ClusterRole muster-view in this namespace (the cluster\'s roles view, '
+            "edit and "
             "admin have it), or give another one with -n",
         ),
         (

@@ -1,4 +1,5 @@
-"""`report --fleet`: figures are sums over jobs, each counted once; what is an estimate is told; nothing that others wrote is markup."""
+"""`report --fleet`: figures are sums over jobs, each counted once; what is an estimate is told; nothing that others
+wrote is markup."""
 
 import html.parser
 import json
@@ -494,7 +495,8 @@ def test_what_the_fleets_accelerators_did_is_told_with_how_much_of_it_was_idle()
 
 
 def test_what_failed_jobs_cost_and_the_share_of_all_spend_that_became_progress() -> None:
-    """400 GPU-hours in March: a Succeeded job of 192 (640,000 of 691,200 s in steps), a Failed one of half the size, idle nodes."""
+    """400 GPU-hours in March: a Succeeded job of 192 (640,000 of 691,200 s in steps), a Failed one of half the size,
+    idle nodes."""
     failed = a_spec(
         2,
         state="Failed",

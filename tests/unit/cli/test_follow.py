@@ -1,4 +1,5 @@
-"""`logs --follow`: each line once, also where a connection breaks, and also of the pod that takes a lost one's place."""
+"""`logs --follow`: each line once, also where a connection breaks, and also of the pod that takes a lost one's
+place."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -13,8 +13,8 @@ from muster.kube.errors import Forbidden, Invalid, Unreachable
 
 Run = Callable[..., Result]
 LOG = (
-    "muster: attempt 1: ranks 2 to 3 of 4 starting, from scratch\nstep 1\nmuster: attempt 1: rank 3 exited with code 1\n"
-    "muster: attempt 2: ranks 2 to 3 of 4 starting, resuming from /c/1\n\x1b[31mred\x1b[0m\r10%\r20%\nstep 2\n"
+    "muster: attempt 1: ranks 2 to 3 of 4 starting, from scratch\nstep 1\nmuster: attempt 1: rank 3 exited with code "
+    "1\nmuster: attempt 2: ranks 2 to 3 of 4 starting, resuming from /c/1\n\x1b[31mred\x1b[0m\r10%\r20%\nstep 2\n"
 )
 INCIDENT = {
     "attempt": 1,

@@ -1,4 +1,5 @@
-"""`kubectl muster page`: whose page, which kubectl, and how it ends; the kubectl here is a script that says what a test wants."""
+"""`kubectl muster page`: whose page, which kubectl, and how it ends; the kubectl here is a script that says what a test
+wants."""
 
 import json
 import os
@@ -44,8 +45,9 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         folder.mkdir()
         program = folder / "kubectl"
         program.write_text(
-            f"#!{sys.executable}\nimport json, os, sys\nfrom pathlib import Path\n"
-            f"Path({str(seen)!r}).write_text(json.dumps([os.getpid(), sys.argv[1:], os.environ.get('KUBECONFIG')]))\n{does}\n"
+            f"#!{sys.executable}\nimport json, os, sys\nfrom pathlib import "
+            f"Path\nPath({str(seen)!r}).write_text(json.dumps([os.getpid(), sys.argv[1:], "
+            f"os.environ.get('KUBECONFIG')]))\n{does}\n"
         )
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", str(folder))

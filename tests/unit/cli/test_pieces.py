@@ -90,7 +90,10 @@ FILES: dict[str, Any] = {
                 "incidents": [
                     {"message": "rank 3 was ended by SIGKILL", "signal": 9},
                     {
-                        "message": "rank 1 exited with code 1; its last lines: Traceback: | ConnectionError: gpu-ams1-18 at 192.0.2.8",
+                        "message": (
+                            "rank 1 exited with code 1; its last lines: Traceback: | ConnectionError: gpu-ams1-18 at "
+                            "192.0.2.8"
+                        ),
                         "exitCode": 1,
                     },
                 ]

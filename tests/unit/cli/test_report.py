@@ -80,7 +80,8 @@ def test_the_buckets_are_the_wall_clock_and_are_weighed_by_accelerators() -> Non
 
 
 def test_each_incident_has_what_it_took_and_with_a_price_what_that_cost() -> None:
-    """Three minutes until the first step and ten of lost work, of 16 accelerators; the second one lasts until the next."""
+    """Three minutes until the first step and ten of lost work, of 16 accelerators; the second one lasts until the
+    next."""
     later = {**INCIDENT, "attempt": 2, "faultTime": "2026-01-05T00:00:00Z", "time": "2026-01-05T00:00:05Z"}
     unknown = {key: value for key, value in later.items() if key not in ("resumedTime", "lostSeconds")}
     last = {**unknown, "attempt": 3, "faultTime": "2026-01-05T01:00:00Z", "time": "2026-01-05T01:00:05Z"}
@@ -261,7 +262,8 @@ def test_no_interval_is_advised_in_which_a_save_would_not_be_complete() -> None:
         pytest.param(
             {"tokensPerGpuSecond": 4166, "gflopsPerGpu": 200_000},
             {},
-            "the program prints 200 and spec.throughput says 175 TFLOP/s for each GPU: check parameters or flopsPerToken",
+            "the program prints 200 and spec.throughput says 175 TFLOP/s for each GPU: check parameters or "
+            "flopsPerToken",
             id="attention",
         ),
         pytest.param(
@@ -450,7 +452,8 @@ EXAMPLE = [
 
 
 def the_example() -> Any:
-    """Sixteen H200 of 520 W, metered for 97 of the 99 hours in which ranks ran or may have; 54,000 steps of 2^20 tokens."""
+    """Sixteen H200 of 520 W, metered for 97 of the 99 hours in which ranks ran or may have; 54,000 steps of 2^20
+    tokens."""
     metered = 97 * HOUR * 16
     body = a_job(
         incidents=EXAMPLE,
@@ -486,7 +489,8 @@ def test_the_example_of_the_documentation_is_what_is_printed_and_its_sums_hold(p
     block = page.partition("$ kubectl muster report team-a/llama\n")[2].partition("\nEvery moment")[0]
     text = printed(lambda console: render(console, found), width=150)
     assert [line.split() for line in block.splitlines()] == [line.split() for line in text.splitlines()], text
-    # By hand: 54,000 * 2^20 tokens in 90 hours, and in 1,440 of 1,584 GPU-hours; 2.50 EUR and 1,000 steps to a checkpoint.
+    # By hand: 54,000 * 2^20 tokens in 90 hours, and in 1,440 of 1,584 GPU-hours; 2.50 EUR and 1,000 steps to a
+    # checkpoint.
     tokens = 56_623_104_000
     assert found.made.tokens_per_second == pytest.approx(tokens / 324_000)
     assert found.made.mfu == pytest.approx(tokens * 42e9 / (1440 * 3600 * 989e12))

@@ -102,13 +102,14 @@ def test_what_muster_would_not_allow_is_noted(command: Command) -> None:
     [
         (
             ("--checkpoint-minutes", "1", "--save-seconds", "120"),
-            "--checkpoint-minutes 1 is less than --save-seconds 120: more time goes into saving than into training; give "
-            "--checkpoint-minutes 2 or more (Young/Daly says 2h32m), or a shorter --save-seconds",
+            "--checkpoint-minutes 1 is less than --save-seconds 120: more time goes into saving than into training; "
+            "give --checkpoint-minutes 2 or more (Young/Daly says 2h32m), or a shorter --save-seconds",
         ),
         (
             ("--durable-seconds", "1000"),
-            "--checkpoint-minutes 10 is less than --durable-seconds 1000: a save waits until the one before is complete, so "
-            "that one comes every 16m40s; give --checkpoint-minutes 16.67 or more, or a shorter --durable-seconds",
+            "--checkpoint-minutes 10 is less than --durable-seconds 1000: a save waits until the one before is "
+            "complete, so that one comes every 16m40s; give --checkpoint-minutes 16.67 or more, or a shorter "
+            "--durable-seconds",
         ),
     ],
 )
@@ -133,8 +134,8 @@ def test_times_that_do_not_go_together_are_noted_with_both_names(
         (("--nodes", "4", "--days", "0.001"), "--days: give a number from 0.01 to 3650, not 0.001"),
         (
             ("--nodes", "4", "--checkpoint-minutes", "0.08", "--step-seconds", "5"),
-            "--checkpoint-minutes: 0.08 min are less than a step takes (--step-seconds 5), and checkpoints are saved between "
-            "steps: give 0.09 or more, or shorter --step-seconds",
+            "--checkpoint-minutes: 0.08 min are less than a step takes (--step-seconds 5), and checkpoints are saved "
+            "between steps: give 0.09 or more, or shorter --step-seconds",
         ),
         (("--nodes", "4", "--days", "1e9"), "--days"),
         (("--nodes", "4", "--lives", "1"), "--lives"),

@@ -24,8 +24,8 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 class Api:
-    """Answers every write with what was sent, a patch of a status with what has become of the status; `refuse` maps a verb to
-    the error that it meets instead.
+    """Answers every write with what was sent, a patch of a status with what has become of the status; `refuse` maps a
+    verb to the error that it meets instead.
     """
 
     def __init__(self, clock: Clock) -> None:

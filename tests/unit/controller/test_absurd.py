@@ -1,4 +1,5 @@
-"""Objects that the API server accepts and nobody should write: each is told what is wrong with it, and harms no other."""
+"""Objects that the API server accepts and nobody should write: each is told what is wrong with it, and harms no
+other."""
 
 import asyncio
 import contextlib

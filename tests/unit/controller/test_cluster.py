@@ -966,7 +966,8 @@ def test_a_job_replaced_while_nobody_watched_leaves_nothing_behind(scene: Any, m
 
 
 class TestAReservationThatIsNotUsed:
-    """A job has nodes, its pods do not come to be, and somebody deletes or suspends it before it would give them back."""
+    """A job has nodes, its pods do not come to be, and somebody deletes or suspends it before it would give them
+    back."""
 
     @pytest.fixture
     def charged(self, scene: Any) -> list[tuple[str, str]]:

@@ -1,4 +1,5 @@
-"""Who counts what the fleet's accelerators do: read once, written now and then, and never in the way of anything else."""
+"""Who counts what the fleet's accelerators do: read once, written now and then, and never in the way of anything
+else."""
 
 import json
 from datetime import datetime, timedelta

@@ -45,7 +45,8 @@ OTHER = {"key": "example.org/reserved", "effect": "NoSchedule"}
 
 
 class ApiServer:
-    """Nodes and NodeHealths; every write is shown to the watcher, as a watch would. `holds` and `fails` are asked first."""
+    """Nodes and NodeHealths; every write is shown to the watcher, as a watch would. `holds` and `fails` are asked
+    first."""
 
     def __init__(self) -> None:
         self.answers = Answers(lambda: 0.0)

@@ -542,7 +542,7 @@ async def test_nonsense_in_the_history_and_in_the_note_harms_nobody(new: Any, se
         "nonsense": {"metadata": {"name": "nonsense"}, "spec": {"end": "yesterday"}},
         "empty": {"metadata": {"name": "empty"}},
     }
-    for data in ("", "AAAA", packed([{"jobUid": 5}, {}, {"jobUid": "../../x", "namespace": "a"}])):  # type: ignore[list-item]
+    for data in ("", ("AAAA"), packed([{"jobUid": 5}, {}, {"jobUid": "../../x", "namespace": "a"}])):  # type: ignore[list-item]
         server.note = {"binaryData": {"jobs": data}}
         process = new(server)
         process.sees(job())

@@ -1,4 +1,5 @@
-"""The figures of jobs: what their status tells and nothing else, an end to how many have them, and a scrape that stays cheap."""
+"""The figures of jobs: what their status tells and nothing else, an end to how many have them, and a scrape that stays
+cheap."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,5 @@
-"""What the keeper of node health makes of jobs' failures: from the records that the operator has, to placement and Events."""
+"""What the keeper of node health makes of jobs' failures: from the records that the operator has, to placement and
+Events."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -293,7 +294,8 @@ async def test_a_record_that_changes_and_says_nothing_new_has_no_node_judged(
 
 
 async def test_an_owner_who_fails_everywhere_costs_little_too() -> None:
-    """500 jobs of one owner, each on a node of its own: he is not heard, and each further failure is looked at quickly."""
+    """500 jobs of one owner, each on a node of its own: he is not heard, and each further failure is looked at
+    quickly."""
     jobs = Jobs()
     jobs.policy()
     jobs.add(*(f"n{i}" for i in range(600)))

@@ -1,4 +1,5 @@
-"""The running sum of what namespaces hold: right after any change, and not worked out again for what has not changed."""
+"""The running sum of what namespaces hold: right after any change, and not worked out again for what has not
+changed."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,5 @@
-"""Acting: how much at once, what is left out because it stands already, how soon after a refusal, how often a status."""
+"""Acting: how much at once, what is left out because it stands already, how soon after a refusal, how often a
+status."""
 
 import asyncio
 import json
@@ -320,7 +321,8 @@ async def test_a_status_is_written_over_none_but_the_one_that_was_read(statuses:
 async def test_what_has_vanished_from_a_map_within_the_status_vanishes_from_the_object(
     statuses: Statuses, scene: Any
 ) -> None:
-    """A merge patch leaves what it does not name: a step that the training once resumed from would stand there for ever."""
+    """A merge patch leaves what it does not name: a step that the training once resumed from would stand there for
+    ever."""
     found = {"attempt": 1, "time": "2026-01-31T12:00:00Z", "reason": "ReplayMismatch", "foundAt": 9}
     times = {"creationTime": "2026-01-31T12:00:00Z", "countedUntil": "2026-01-31T12:00:10Z"}
 

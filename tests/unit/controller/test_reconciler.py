@@ -159,7 +159,8 @@ async def test_while_the_watch_lags_a_conflict_is_tried_again_less_and_less(
 async def test_a_conflict_that_comes_again_is_not_hurried_by_what_waits_in_between(
     loop: Loop, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by a life: a job that was gone took its turn, lost it to the conflict, and was promised it again, 45 times a second."""
+    """Found by a life: a job that was gone took its turn, lost it to the conflict, and was promised it again, 45 times
+    a second."""
     monkeypatch.setattr(reconciler, "RETRY_FIRST_SECONDS", 0.01)
     monkeypatch.setattr(reconciler, "CONFLICT_LIMIT_SECONDS", 1000.0)
     tries = []

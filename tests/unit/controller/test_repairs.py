@@ -1,4 +1,5 @@
-"""The keeper of RepairRequests with the keeper of health, over an API server that is played: from a fault to a proved return."""
+"""The keeper of RepairRequests with the keeper of health, over an API server that is played: from a fault to a proved
+return."""
 
 import asyncio
 import json
@@ -389,7 +390,8 @@ def is_out(shop: Shop) -> bool:
 
 
 class Life:
-    """One node's life, of whatever anybody may do in whatever order; what must never be is looked at after each step."""
+    """One node's life, of whatever anybody may do in whatever order; what must never be is looked at after each
+    step."""
 
     def __init__(self) -> None:
         self.shop = Shop()
@@ -513,7 +515,8 @@ STEPS = (
 
 
 def live_through(steps: list[str]) -> None:
-    """Let these steps happen one after the other; no job is or comes where a repair is in progress, and all of it ends."""
+    """Let these steps happen one after the other; no job is or comes where a repair is in progress, and all of it
+    ends."""
 
     async def lived() -> None:
         life = Life()

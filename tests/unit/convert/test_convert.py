@@ -1,4 +1,5 @@
-"""Jobs of other systems, of the kinds that their projects document, as TrainingJobs: what they become, and what is said of it."""
+"""Jobs of other systems, of the kinds that their projects document, as TrainingJobs: what they become, and what is said
+of it."""
 
 import copy
 import json
@@ -337,8 +338,8 @@ def test_what_a_script_says_of_meeting_is_told_in_one_line() -> None:
     assert found is not None
     told = [note for note in found.notes.check if "out of the script" in note]
     assert told == [
-        "--nnodes, --master_addr, --node_rank: take them out of the script: nodes find each other by the PET_ variables, which Muster sets "
-        "at each start"
+        "--nnodes, --master_addr, --node_rank: take them out of the script: nodes find each other by the PET_ "
+        "variables, which Muster sets at each start"
     ]
 
 

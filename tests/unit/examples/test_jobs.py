@@ -1,4 +1,5 @@
-"""The examples that are manifests alone: a job of each, how it is launched, how it goes on, and how its steps are read."""
+"""The examples that are manifests alone: a job of each, how it is launched, how it goes on, and how its steps are
+read."""
 
 import ast
 import dataclasses

@@ -1,4 +1,5 @@
-"""examples/reference has every field of FleetPolicy and TrainingJob with a comment; the manifests in docs/ have no other."""
+"""examples/reference has every field of FleetPolicy and TrainingJob with a comment; the manifests in docs/ have no
+other."""
 
 import re
 import textwrap

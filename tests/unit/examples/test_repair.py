@@ -1,4 +1,5 @@
-"""examples/repair: what it takes on, what it says of it, and that it does so once, over an API server that is played."""
+"""examples/repair: what it takes on, what it says of it, and that it does so once, over an API server that is
+played."""
 
 import importlib.util
 import stat

@@ -246,7 +246,8 @@ class TestAPartOfAGang:
         ] == [(Proof.FENCE, left)]
 
     def test_nor_from_before_the_steps_of_an_attempt_that_is_being_ended(self) -> None:
-        """The next one has just been committed: who has not heard of it finishes steps, and complains of one for long."""
+        """The next one has just been committed: who has not heard of it finishes steps, and complains of one for
+        long."""
         here = trains().node("n1", ready=False).lease("n1", 60.0)
         here.all(running(1, 7, step_age_seconds=0.3, silent_peers={1: 60.0}))
         here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))

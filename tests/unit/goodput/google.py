@@ -1,6 +1,7 @@
 """What ml-goodput-measurement, Google's library, makes of event logs, into tests/fixtures/ml-goodput.json.
 
-The product does not depend on it: this module is run by hand with a Python that has the library, and the tests compare what was kept.
+The product does not depend on it: this module is run by hand with a Python that has the library, and the tests compare
+what was kept.
 
     python3 -m venv V && V/bin/pip install ml-goodput-measurement==0.2.3
     PYTHONPATH=. V/bin/python -m tests.unit.goodput.google

@@ -589,7 +589,8 @@ def test_a_program_that_goes_back_to_before_its_start_takes_back_the_work_of_bef
 def test_steps_are_taken_back_once_where_a_start_goes_on_from_a_checkpoint_of_those_that_the_program_took_back() -> (
     None
 ):
-    """It went back from 42 to 20, was started with the checkpoint of 40 that it had made before, and goes back to 10."""
+    """It went back from 42 to 20, was started with the checkpoint of 40 that it had made before, and goes back to
+    10."""
     made = [
         Segment(after_step=0, step=20, gpus=GPUS, milliseconds={"compute": 20_000}),
         Segment(after_step=40, step=60, gpus=GPUS, milliseconds={"compute": 20_000}),
@@ -626,7 +627,8 @@ def test_one_rank_of_three_that_says_it_has_gone_back_is_not_believed() -> None:
 
 
 def test_a_program_that_found_its_own_checkpoint_after_a_long_load_has_made_no_steps_before_it() -> None:
-    """It loads for 3,000 s, goes on after step 2,000 by itself, makes ten steps of a second each, and begins anew from nothing."""
+    """It loads for 3,000 s, goes on after step 2,000 by itself, makes ten steps of a second each, and begins anew from
+    nothing."""
     scene = trains(now=3100, first_step=2001, step=2010)
     view = running(
         1,
@@ -711,7 +713,8 @@ def test_the_wait_of_the_first_step_takes_nothing_from_the_others(tmp_path: Path
 
 @pytest.mark.parametrize(("step", "first"), [(100, 210_000), (101, 210_000), (0, None), (5000, None)])
 def test_a_checkpoint_saved_just_before_a_crash_is_the_first_one(step: int, first: int | None) -> None:
-    """The job began with nothing and made 101 steps; the listing after the crash at 160 s, not a report before it, found the checkpoint."""
+    """The job began with nothing and made 101 steps; the listing after the crash at 160 s, not a report before it,
+    found the checkpoint."""
     scene = trains(now=160, step=101)
     scene.record = broken(scene)
     assert account_of(scene.record).first_checkpoint_milliseconds is None
@@ -765,7 +768,8 @@ def test_the_first_checkpoint_is_known_when_it_is_listed_and_not_a_step_later(la
 
 
 def test_a_leader_whose_clock_is_behind_at_the_end_counts_all_steps() -> None:
-    """58 of 150 steps are in the figures when another leader follows, whose clock is two minutes behind, and sees the end."""
+    """58 of 150 steps are in the figures when another leader follows, whose clock is two minutes behind, and sees the
+    end."""
     scene = trains(now=118, step=58)
     before = told(scene.world(), step=58, saved=None, ended=False, succeeded=False)
     assert before is not None

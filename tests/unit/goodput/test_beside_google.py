@@ -1,7 +1,7 @@
 """The account beside what Google's ml-goodput-measurement makes of the same event logs: equal where both mean the same.
 
-What the library answered is kept in tests/fixtures/ml-goodput.json; google.py in this folder asks it anew. docs/goodput.md lists what is
-different, and each difference is a figure here.
+What the library answered is kept in tests/fixtures/ml-goodput.json; google.py in this folder asks it anew.
+docs/goodput.md lists what is different, and each difference is a figure here.
 """
 
 import json
@@ -27,7 +27,8 @@ def life_of(row: dict[str, Any]) -> list[Attempt]:
 
 
 def replayed(life: list[Attempt]) -> tuple[Account, list[GangIncident]]:
-    """The same log through the fold: each attempt gets its go when its ranks start, and ends when its failure is seen."""
+    """The same log through the fold: each attempt gets its go when its ranks start, and ends when its failure is
+    seen."""
     job = a_job(nodes=1)
     job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"creation_timestamp": at(0)})})
     record: GangSpec | None = None
@@ -114,7 +115,8 @@ def test_productive_wasted_and_start_are_the_same_where_steps_take_alike(row: di
     exact = pytest.approx(0, abs=ROUNDED * 2 * len(life))
     assert account.amount(Bucket.COMPUTE) - google["productive"] == exact
     assert account.amount(Bucket.LOST_WORK) - broken_off(life) - google["wasted"] == exact
-    # From the last step's start to the next start of the job: the step that was broken off, what nobody saw yet, and the rest.
+    # From the last step's start to the next start of the job: the step that was broken off, what nobody saw yet, and
+    # the rest.
     recovery = sum(then.start - before.finished[-1] for before, then in pairwise(life))
     assert recovery == google["recovery"]
     before_steps = sum(attempt.first - attempt.start for attempt in life)
@@ -144,7 +146,8 @@ def test_where_steps_differ_the_first_counts_as_the_median_and_a_cut_by_its_shar
     exact = 2 * len(life) + 2
     assert account.amount(Bucket.COMPUTE) == pytest.approx(ours, abs=exact)
     assert account.amount(Bucket.LOST_WORK) - broken_off(life) == pytest.approx(wasted, abs=exact)
-    # All in all it is little, but where one step alone stays: theirs has nothing to compare it with, and counts its start, too.
+    # All in all it is little, but where one step alone stays: theirs has nothing to compare it with, and counts its
+    # start, too.
     assert account.amount(Bucket.COMPUTE) + single == pytest.approx(google["productive"], rel=0.03)
 
 

@@ -128,7 +128,8 @@ def test_more_time_than_the_job_has_held_is_no_energy_of_it() -> None:
 
 
 def test_a_job_of_minutes_has_no_energy_by_means_of_minutes() -> None:
-    """One GPU of 700 W for ten minutes is 420 kJ, and the rules have 357 kJ; time in the queue does not make it longer."""
+    """One GPU of 700 W for ten minutes is 420 kJ, and the rules have 357 kJ; time in the queue does not make it
+    longer."""
     short = Goodput(
         creation_time=TIME,
         counted_until=TIME,

@@ -142,7 +142,8 @@ def test_the_slowest_loader_speaks_for_the_gang_and_who_waits_for_it_is_not_comm
 
 
 def test_seconds_become_the_nearest_millisecond() -> None:
-    """Differences of a launcher's clock are a little less than what they are called: 25 steps of 40 ms are no 975 ms."""
+    """Differences of a launcher's clock are a little less than what they are called: 25 steps of 40 ms are no 975
+    ms."""
     step_seconds = (1001.0 - 1000.0) / 25 - 1e-9
     assert milliseconds(step_seconds) * 25 == 1000
     assert [milliseconds(seconds) for seconds in (0.0396, 0.0004, 0.0006, None)] == [40, 0, 1, 0]

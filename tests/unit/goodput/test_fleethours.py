@@ -170,7 +170,8 @@ histories = st.lists(events, max_size=60)
 @settings(max_examples=50, deadline=None)
 @given(histories)
 def test_whatever_happens_no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]]]) -> None:
-    """Leaders that come and go, clocks that step (four times as many in tests/unit/nightly/goodput/test_fleethours.py)."""
+    """Leaders that come and go, clocks that step (four times as many in
+    tests/unit/nightly/goodput/test_fleethours.py)."""
     no_second_is_there_twice(history)
 
 

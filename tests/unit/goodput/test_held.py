@@ -36,7 +36,8 @@ def test_a_nodes_accelerators_are_written_at_placement(asked: int, gpus: int) ->
 
 @pytest.mark.parametrize("asked", [1, 0])
 def test_two_whole_nodes_for_an_hour_are_sixteen_gpu_hours(asked: int) -> None:
-    """Nodes of eight, of which the job asks for one, or for none: 61 minutes and 7 seconds, and both nodes are gone by then."""
+    """Nodes of eight, of which the job asks for one, or for none: 61 minutes and 7 seconds, and both nodes are gone by
+    then."""
     scene, spec = placed(asked)
     assert spec.account is not None
     scene.record, scene.nodes, scene.seconds = spec, {}, 30 + 3667

@@ -1,8 +1,9 @@
-"""Random histories of one job, with an operator that dies anywhere, leaders whose clocks differ, and launchers that lie.
+"""Random histories of one job, with an operator that dies anywhere, leaders whose clocks differ, and launchers that
+lie.
 
-Whatever happens: all buckets together are the time that the account tells of, no bucket is negative, nothing that was counted
-is taken back or counted twice, and no more is counted than the clocks have ever shown. Where all ranks but one tell the truth
-the steps that count are exactly those that were made and not lost.
+Whatever happens: all buckets together are the time that the account tells of, no bucket is negative, nothing that was
+counted is taken back or counted twice, and no more is counted than the clocks have ever shown. Where all ranks but one
+tell the truth the steps that count are exactly those that were made and not lost.
 """
 
 import math

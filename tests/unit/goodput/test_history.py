@@ -1,4 +1,5 @@
-"""What is kept of a job that has ended: every second of it, in few enough bytes, whatever the job did and was called."""
+"""What is kept of a job that has ended: every second of it, in few enough bytes, whatever the job did and was
+called."""
 
 import json
 from typing import Any

@@ -1,4 +1,5 @@
-"""Attempts that print a single line before they end: what they have made follows from the pace in that line, else it is unknown."""
+"""Attempts that print a single line before they end: what they have made follows from the pace in that line, else it is
+unknown."""
 
 import io
 from typing import Any
@@ -20,8 +21,8 @@ from muster.node.launcher.printed import Reader
 ATTEMPTS, STEPS, INTERVAL = 3, 199, 100
 LOADS_SECONDS, BETWEEN_SECONDS = 10, 11
 MEGATRON = (
-    " [2026-08-22 10:00:00.123456] iteration {step:8d}/    1000 | consumed samples:        76800 | elapsed time per iteration "
-    "(ms): 1000.0 | learning rate: 1.500000E-04 | global batch size:   256 | lm loss: 2.310000E+00 |"
+    " [2026-08-22 10:00:00.123456] iteration {step:8d}/    1000 | consumed samples:        76800 | elapsed time per "
+    "iteration (ms): 1000.0 | learning rate: 1.500000E-04 | global batch size:   256 | lm loss: 2.310000E+00 |"
 )
 TITAN = (
     "step: {step}  loss:  2.31000  grad_norm:  0.8100  memory: 44.21GiB(55.90%)  tps: 100  tflops: 411.20  mfu: 41.58%"
@@ -32,7 +33,8 @@ DEEPSPEED = (
 
 
 def attempt(record: GangSpec, number: int, line: str, **throughput: int) -> tuple[Scene, int]:
-    """An attempt that goes on from a checkpoint 100 steps after the one before and makes 199 steps of a second, one line in a hundred."""
+    """An attempt that goes on from a checkpoint 100 steps after the one before and makes 199 steps of a second, one
+    line in a hundred."""
     begun = 50 + (number - 1) * (LOADS_SECONDS + STEPS + BETWEEN_SECONDS)
     ends = begun + LOADS_SECONDS + STEPS
     scene = Scene(a_job(checkpoint={"directory": "/ckpt"}, throughput=throughput), seconds=ends).fleet().gang().pods()

@@ -1,4 +1,5 @@
-"""The phase that is still open: closed at the moment of reading, into its bucket, with the accelerators that are held."""
+"""The phase that is still open: closed at the moment of reading, into its bucket, with the accelerators that are
+held."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

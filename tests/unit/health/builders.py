@@ -37,7 +37,8 @@ def after(seconds: float) -> datetime:
 
 
 def budgets(window: int = 100, out: int = 100, domain: int = 100, others: int = 100) -> list[dict[str, Any]]:
-    """`spec.health.budgets` in percent, divided as the default divides them: four fifths for what is not certain, three for one cause."""
+    """`spec.health.budgets` in percent, divided as the default divides them: four fifths for what is not certain, three
+    for one cause."""
     found: list[dict[str, Any]] = []
     for percent, more in ((window, {"windowSeconds": 600}), (out, {})):
         if percent < 100:

@@ -113,8 +113,8 @@ class TestManyAtOnce:
         assert len(fleet.tainted) == 18
         _, rulings, _, _ = fleet.step(after(60 * 60 * 120))
         assert {r.why for r in rulings.values() if r.act is Act.HOLD} == {
-            "of the 100 nodes of the pool no more than 18 may be out for agent/IbPortDown (24 for all that is not certain): "
-            "somebody has to look"
+            "of the 100 nodes of the pool no more than 18 may be out for agent/IbPortDown (24 for all that is not "
+            "certain): somebody has to look"
         }
         assert breaker.held == 82
         assert breaker.next_try is None

@@ -1,4 +1,5 @@
-"""docs/node-health.md has the tables of the code: each row, and no other. `python tests/unit/health/test_docs.py` prints them."""
+"""docs/node-health.md has the tables of the code: each row, and no other. `python tests/unit/health/test_docs.py`
+prints them."""
 
 import re
 from collections import defaultdict
@@ -58,8 +59,8 @@ def codes(table: Mapping[int, ErrorCode]) -> Iterator[str]:
     for row, several in groups.items():
         then = f", then {row.then.value}" if row.then else ""
         yield (
-            f"| {ranges(several)} | {row.meaning} | {row.fault.value} | {row.severity.value} | {row.action.value}{then} | "
-            f"{often(row.often)} | {row.source} |"
+            f"| {ranges(several)} | {row.meaning} | {row.fault.value} | {row.severity.value} | "
+            f"{row.action.value}{then} | {often(row.often)} | {row.source} |"
         )
 
 

@@ -103,7 +103,8 @@ def test_a_disk_of_the_node_still_does(subject: str) -> None:
 
 @pytest.mark.parametrize(("subject", "stands"), [("dm-0", True), ("nvme0n1p1", True), ("/var", False)])
 def test_a_file_system_that_only_the_log_tells_of_stands_until_a_boot(subject: str, stands: bool) -> None:
-    """XFS that has shut down is writable by its mount; the line was gone after a day, and the node came back with it."""
+    """XFS that has shut down is writable by its mount; the line was gone after a day, and the node came back with
+    it."""
     sign = sign_of(evidence("ReadOnlyFilesystem", subject=subject), after(0))
     assert (sign.clears is Clears.BOOT) is stands
     kept = latched(sign.finding(), after(2 * 86400))

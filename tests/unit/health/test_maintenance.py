@@ -1,4 +1,5 @@
-"""Maintenance windows: what they mean for a node at each moment, what they ask of its return, and what is told of them."""
+"""Maintenance windows: what they mean for a node at each moment, what they ask of its return, and what is told of
+them."""
 
 import json
 from collections.abc import Sequence

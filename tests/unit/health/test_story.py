@@ -126,15 +126,15 @@ def offender() -> Stored:
         pytest.param(
             held_back,
             ["IbPortDown: mlx5_3/1: a port of the network is down: state DOWN.", "To do: look at the machine"],
-            "given work only where no other node is left; running jobs stay: the budget of 1 node in 600 s for what is not "
-            "certain is used up (2 of the 10 nodes of the pool for everything)",
+            "given work only where no other node is left; running jobs stay: the budget of 1 node in 600 s for what "
+            "is not certain is used up (2 of the 10 nodes of the pool for everything)",
             id="held back",
         ),
         pytest.param(
             repaired_by_others,
             ["NvidiaFabricError: AcceleratedHardwareReady: GPU 3 is not", "It comes back when eks is done with it."],
-            "excluded from placement; its jobs leave it after their next checkpoint; eks repairs it, so that Muster does "
-            "not taint it",
+            "excluded from placement; its jobs leave it after their next checkpoint; eks repairs it, so that Muster "
+            "does not taint it",
             id="repaired by others",
         ),
         pytest.param(

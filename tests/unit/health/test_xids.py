@@ -86,7 +86,10 @@ def test_154_is_followed(words: str, severity: int, action: int) -> None:
 
 @pytest.mark.parametrize("value", range(12))
 def test_154_weighs_what_the_field_weighs_whatever_its_name_is(value: int) -> None:
-    line = f"Xid (PCI:0000:18:00): 154, GPU recovery action changed from 0x4 (Drain and Reset) to 0x{value:x} (Of A New Driver)"
+    line = (
+        f"Xid (PCI:0000:18:00): 154, GPU recovery action changed from 0x4 (Drain and Reset) to 0x{value:x} (Of A New "
+        "Driver)"
+    )
     asked = sign_of(evidence("Xid", 154, message=line), after(0))
     field = sign_of(evidence("RecoveryAction", value), after(0))
     assert (asked.severity, asked.action) == (field.severity, field.action)

@@ -1,4 +1,5 @@
-"""The life of the coordinator's certificates: at no moment does a launcher with a mounted bundle distrust the server."""
+"""The life of the coordinator's certificates: at no moment does a launcher with a mounted bundle distrust the
+server."""
 
 import asyncio
 import base64
@@ -181,7 +182,8 @@ def test_other_names_or_another_authority_renew_the_serving_certificate() -> Non
 
 @pytest.mark.parametrize("step", [DAY, 10 * DAY])
 def test_authority_changes_without_a_moment_of_distrust(leaders: Leaders, step: timedelta) -> None:
-    """For two years and a half: the bundle that was mounted a step ago trusts the serving certificate of today, and back."""
+    """For two years and a half: the bundle that was mounted a step ago trusts the serving certificate of today, and
+    back."""
     current = leaders.ensure()
     authorities: set[bytes] = set()
     while leaders.now < START + 900 * DAY:

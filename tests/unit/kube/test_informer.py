@@ -214,7 +214,7 @@ async def test_not_synced_before_the_first_whole_list(monkeypatch: pytest.Monkey
 
     script = Watched(UNAVAILABLE, page(5, pod("a", 1), more="t1"), page(5, pod("b", 2)))
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
-    made: Informer[Any] = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta))  # type: ignore[arg-type]
+    made: Informer[Any] = Informer(script, Kind("test", ("/pods"), decode.pod, decode.flat_meta))  # type: ignore[arg-type]
     task = asyncio.create_task(made.run())
     await asyncio.wait_for(script.over.wait(), 60)
     task.cancel()

@@ -10,8 +10,9 @@ OPERATOR = Path(__file__).resolve().parents[3] / "operator"
 
 def test_the_client_loads_its_part_and_no_other() -> None:
     code = (
-        "import json, sys, muster.kube.client; from muster.kube import library; library.part('client.rest'); library.part('config');"
-        "print(json.dumps([n for n in sys.modules if n.split('.')[0] in ('kubernetes', 'requests')]))"
+        "import json, sys, muster.kube.client; from muster.kube import library; library.part('client.rest'); "
+        "library.part('config');print(json.dumps([n for n in sys.modules if n.split('.')[0] in ('kubernetes', "
+        "'requests')]))"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], cwd=OPERATOR, check=True, capture_output=True, text=True, timeout=60

@@ -215,7 +215,8 @@ class ScriptedCoordinator:
             raise AssertionError(f"{error}; the last report: {self.latest}") from None
 
     def wait_for_any(self, predicate: Callable[[Report], Any], what: str = "a report") -> Report:
-        """The first report that the watched launcher has sent for which the predicate holds, be it the newest or not."""
+        """The first report that the watched launcher has sent for which the predicate holds, be it the newest or
+        not."""
 
         def find() -> Report | None:
             with self.changed:

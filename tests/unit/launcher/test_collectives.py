@@ -1,4 +1,5 @@
-"""Which library of collectives ranks have loaded: read out of a file that a process below has mapped, by a child that may hang."""
+"""Which library of collectives ranks have loaded: read out of a file that a process below has mapped, by a child that
+may hang."""
 
 import os
 import struct
@@ -67,8 +68,8 @@ def loaded(tmp_path: Path) -> Iterator[Path]:
     """A process two below this one that has mapped what it was given."""
     path = a_library(tmp_path / "libnccl.so.2", TOLD)
     inner = (
-        f"import mmap, time\nfile = open({str(path)!r}, 'rb')\nmapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)\n"
-        "print(1, flush=True)\ntime.sleep(600)"
+        f"import mmap, time\nfile = open({str(path)!r}, 'rb')\nmapped = mmap.mmap(file.fileno(), 0, "
+        "prot=mmap.PROT_READ)\nprint(1, flush=True)\ntime.sleep(600)"
     )
     outer = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {inner!r}])"
     with subprocess.Popen([sys.executable, "-c", outer], stdout=subprocess.PIPE, start_new_session=True) as process:

@@ -1,4 +1,5 @@
-"""What the accelerators have used, as the driver's counters tell: a child that answers, hangs, dies, or has no driver."""
+"""What the accelerators have used, as the driver's counters tell: a child that answers, hangs, dies, or has no
+driver."""
 
 import io
 import json

@@ -1,7 +1,8 @@
 """Steps in what frameworks print, by their presets, and none in what looks like it.
 
-Those of Lightning and Composer, maxtext_run.log and maxtext_resumed.log are what trainings have printed (printed/record_programs.py); hugging_face.log is recorded with the
-framework's calls (printed/record.py); the others are re-created from the sources that the table names, with numbers of our own.
+Those of Lightning and Composer, maxtext_run.log and maxtext_resumed.log are what trainings have printed
+(printed/record_programs.py); hugging_face.log is recorded with the framework's calls (printed/record.py); the others
+are re-created from the sources that the table names, with numbers of our own.
 """
 
 from __future__ import annotations
@@ -314,7 +315,10 @@ def trainer():
     """A program that prints a log, and then stays."""
 
     def make(name: str, then: str = "") -> str:
-        return f"import os, sys, time\nsys.stdout.buffer.write(open({str(LOGS / name)!r}, 'rb').read() + b'\\n')\nsys.stdout.flush()\n{then}\ntime.sleep(600)"
+        return (
+            f"import os, sys, time\nsys.stdout.buffer.write(open({str(LOGS / name)!r}, 'rb').read() + "
+            f"b'\\n')\nsys.stdout.flush()\n{then}\ntime.sleep(600)"
+        )
 
     return make
 
@@ -335,7 +339,8 @@ def test_what_a_trainers_timers_print_is_told_as_if_it_had_written_it(coordinato
     lines = b"".join(line for step in (100, 200, 300) for line in (megatron(step) + b"\n", waits, speaks))
     (tmp_path / "timers.log").write_bytes(lines)
     run_python(
-        f"import sys, time\nsys.stdout.buffer.write(open({str(tmp_path / 'timers.log')!r}, 'rb').read())\nsys.stdout.flush()\ntime.sleep(600)",
+        f"import sys, time\nsys.stdout.buffer.write(open({str(tmp_path / 'timers.log')!r}, "
+        "'rb').read())\nsys.stdout.flush()\ntime.sleep(600)",
         MUSTER_PROGRESS_PRESET=AUTO,
     )
     coordinator.run(1)

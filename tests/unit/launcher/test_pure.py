@@ -157,9 +157,8 @@ def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
     assert file.read() == [1]
     with path.open("ab") as stream:
         stream.write(
-            b': 2, "loss": 1.5}\n\nnonsense\n{"step": 99999999999999999999}\n{"step": "3"}\n{"step": true}\n{"step": -4}\n'
-            + b"[" * 99999
-            + b"\n"
+            b': 2, "loss": 1.5}\n\nnonsense\n{"step": 99999999999999999999}\n{"step": "3"}\n{"step": true}\n{"step": '
+            b"-4}\n" + b"[" * 99999 + b"\n"
         )
     assert [file.read(), file.read()] == [[2], []]
     assert file.ignored_lines == 6

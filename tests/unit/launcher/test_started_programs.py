@@ -1,7 +1,8 @@
-"""Each row of the contract's table of commands, run by a real launcher: what the program on the second of two nodes is given.
+"""Each row of the contract's table of commands, run by a real launcher: what the program on the second of two nodes is
+given.
 
-In the place of torchrun and the others stand programs that print their arguments and their environment: what they make of them is
-theirs, and is in their own documents.
+In the place of torchrun and the others stand programs that print their arguments and their environment: what they make
+of them is theirs, and is in their own documents.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ ROWS = [
     ),
     Row(
         "`fabric",
-        "fabric run --num-nodes=$(NNODES) --node-rank=$(NODE_RANK) --main-address=$(MASTER_ADDR) --main-port=$(MASTER_PORT) "
-        "--devices=8 train.py",
+        "fabric run --num-nodes=$(NNODES) --node-rank=$(NODE_RANK) --main-address=$(MASTER_ADDR) "
+        "--main-port=$(MASTER_PORT) --devices=8 train.py",
         {},
         (
             "run",

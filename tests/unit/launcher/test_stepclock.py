@@ -143,7 +143,8 @@ def test_lines_that_are_read_together_count_as_alike() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 40), st.one_of(st.none(), st.integers(3, 60))), min_size=1, max_size=12))
 def test_what_is_left_are_the_steps_that_were_not_taken_back(history: list[tuple[int, int | None]]) -> None:
-    """A program that makes some steps, goes back (or does not), and so on; after each fall it makes enough to be believed."""
+    """A program that makes some steps, goes back (or does not), and so on; after each fall it makes enough to be
+    believed."""
     clock, step, now, lost, seconds = StepClock(), 100, 0.0, 0, 0.0
     kept = [(100, 0.0)]
     clock.note(100, 0.0)

@@ -340,7 +340,7 @@ def test_a_checker_that_falls_silent_late_is_waited_for_like_any_other() -> None
 def test_nodes_with_long_names_are_tested_in_pairs() -> None:
     scene = Scene(a_job(nodes=2)).gang(go=False)
     names = [f"{'x' * 240}-{i}" for i in range(2)]
-    members = [m.model_copy(update={"node": name}) for m, name in zip(scene.record.members, names, strict=True)]  # type: ignore[union-attr]
+    members = [m.model_copy(update={("node"): name}) for m, name in zip(scene.record.members, names, strict=True)]  # type: ignore[union-attr]
     scene.record = scene.record.model_copy(update={"members": members})  # type: ignore[union-attr]
     for name in names:
         scene.node(name)
@@ -915,7 +915,7 @@ def test_nobody_can_have_others_tested_without_end() -> None:
 def test_in_plain_mode_nobody_is_tested_where_old_ranks_may_run() -> None:
     scene = Scene(a_job(nodes=2, launch={"mode": "Plain"}, checkpoint={})).fleet(3).gang(2, go=False)
     scene.fleet_changes["policy"] = policy()
-    scene.record = scene.record.model_copy(update={"unfenced_workers": [an_unfenced_worker("old", 60.0)]})  # type: ignore[union-attr]
+    scene.record = scene.record.model_copy(update={("unfenced_workers"): [an_unfenced_worker("old", 60.0)]})  # type: ignore[union-attr]
     found = Play.of(scene)
     orders = {node: checks.orders for node, checks in (found.decide().checks or {}).items()}
     assert not orders.get("n0")
@@ -1003,7 +1003,7 @@ def until_it_begins(found: Play) -> None:
     """Up to the moment at which all have the order for the whole gang."""
     for _ in range(100):
         found.decide()
-        if all(found.checkers[f"n{i}"].next and found.checkers[f"n{i}"].next.id == GANG_RUN for i in range(4)):  # type: ignore[union-attr]
+        if all(found.checkers[(f"n{i}")].next and found.checkers[f"n{i}"].next.id == GANG_RUN for i in range(4)):  # type: ignore[union-attr]
             return
         found.answer()
     raise AssertionError("no all-reduce of the whole gang")

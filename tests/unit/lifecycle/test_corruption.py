@@ -166,7 +166,7 @@ class TestTheWord:
             checkpoint=Resume(step=20, path="/checkpoints/step-20"),
         )
         here.record = here.record.model_copy(  # type: ignore[union-attr]
-            update={"members": [m.model_copy(update={"pod_uid": here.uid(m.index)}) for m in here.record.members]}  # type: ignore[union-attr]
+            update={("members"): [m.model_copy(update={("pod_uid"): here.uid(m.index)}) for m in here.record.members]}  # type: ignore[union-attr]
         )
         said = RankView(1, alive=False, exit_code=1, corruption=NON_FINITE_LOSS, found_at=15)
         here.all(idle(2, checkpoints=seen(20, 10))).launcher(
@@ -229,7 +229,8 @@ class TestTheWord:
         assert spec.incidents[-1].fault_class in (FaultClass.APPLICATION, FaultClass.UNKNOWN)
 
     def test_a_word_of_a_job_that_was_suspended_meanwhile_counts(self) -> None:
-        """Its checkpoint was there, its nodes were given back; then the ranks that were told to end have found it wrong."""
+        """Its checkpoint was there, its nodes were given back; then the ranks that were told to end have found it
+        wrong."""
         here = scene()
         here.job = a_job(suspend=True)
         here.record = committed(decide(here.world(), SETTINGS))

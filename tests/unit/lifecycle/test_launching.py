@@ -131,7 +131,10 @@ def test_a_torchrun_that_would_not_meet_the_others_is_told_by_its_option(
 
 
 def test_options_that_a_line_keeps_in_a_variable_are_looked_into() -> None:
-    line = "NODES=1\nDISTRIBUTED_ARGS=(\n  --nproc_per_node 8\n  --nnodes $NODES\n)\ntorchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py"
+    line = (
+        "NODES=1\nDISTRIBUTED_ARGS=(\n  --nproc_per_node 8\n  --nnodes $NODES\n)\ntorchrun ${DISTRIBUTED_ARGS[@]} "
+        "pretrain_gpt.py"
+    )
     assert said("bash", "-c", line, nodes=2).startswith("torchrun --nnodes=1 counts in place of what Muster sets")
 
 
@@ -163,7 +166,8 @@ def test_who_a_node_is_cannot_be_written_out(command: str, named: str, remedy: s
 def test_a_rank_that_a_line_takes_from_the_pods_name_is_told(rank: str) -> None:
     told = said("bash", "-c", f"export NODE={rank}; composer -n 8 --node_rank $NODE train.py", nodes=2)
     assert told == (
-        f"{rank} is no rank: a pod's name ends with how often it was made anew; where the line takes it for the node's, write $NODE_RANK"
+        f"{rank} is no rank: a pod's name ends with how often it was made anew; where the line takes it for the "
+        "node's, write $NODE_RANK"
     )
     assert said("bash", "-c", "echo $(hostname) on $HOSTNAME | tee log; composer -n 8 train.py", nodes=2) == ""
 

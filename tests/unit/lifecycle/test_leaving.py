@@ -1,4 +1,5 @@
-"""By which stable reason a job leaves nodes: by what is known of them, never by what their names or messages happen to say."""
+"""By which stable reason a job leaves nodes: by what is known of them, never by what their names or messages happen to
+say."""
 
 import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, running

@@ -70,8 +70,8 @@ def test_the_newest_that_all_hold_and_that_others_hold_more_is_told() -> None:
     assert isinstance(found, Start)
     assert found.resume == Resume(step=140, path="/local/step-140")
     assert found.warning == (
-        "the parts of checkpoint 150 on the nodes' own disks (/local/step-150) are not used: worker 1 on n1 does not hold its "
-        "whole part of that save; 10 steps are trained again"
+        "the parts of checkpoint 150 on the nodes' own disks (/local/step-150) are not used: worker 1 on n1 does not "
+        "hold its whole part of that save; 10 steps are trained again"
     )
 
 
@@ -97,16 +97,17 @@ def test_what_one_node_lacks_does_not_count(third: Any) -> None:
 def test_why_and_how_much_is_told() -> None:
     _, told = begun(scene((OURS,), (OURS,), {"local_attempt": 1, "local_error": "no answer from /local"}))
     assert told == (
-        "attempt 2 starts from checkpoint 100 (/checkpoints/step-100), found in spec.checkpoint.directory; the parts of checkpoint "
-        "140 on the nodes' own disks (/local/step-140) are not used: worker 2 on n2: no answer from /local; 40 steps are trained again"
+        "attempt 2 starts from checkpoint 100 (/checkpoints/step-100), found in spec.checkpoint.directory; the parts "
+        "of checkpoint 140 on the nodes' own disks (/local/step-140) are not used: worker 2 on n2: no answer from "
+        "/local; 40 steps are trained again"
     )
 
 
 def test_where_nobody_else_holds_more_a_disk_that_could_not_be_looked_at_is_named() -> None:
     _, told = begun(scene({"local_attempt": 1, "local_error": "no answer from /local"}, (), ()))
     assert told == (
-        "attempt 2 starts from checkpoint 100 (/checkpoints/step-100), found in spec.checkpoint.directory; what worker 0 on n0 "
-        "holds on its node's own disk does not count: no answer from /local"
+        "attempt 2 starts from checkpoint 100 (/checkpoints/step-100), found in spec.checkpoint.directory; what "
+        "worker 0 on n0 holds on its node's own disk does not count: no answer from /local"
     )
 
 

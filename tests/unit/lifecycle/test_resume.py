@@ -1,4 +1,5 @@
-"""Where a start resumes: never behind what anybody has seen, never from scratch unasked, elsewhere only where a person asks."""
+"""Where a start resumes: never behind what anybody has seen, never from scratch unasked, elsewhere only where a person
+asks."""
 
 from dataclasses import replace
 from typing import Any
@@ -471,7 +472,8 @@ class TestAnotherJob:
 
 
 class TestWhatPeopleWereToldOf:
-    """The status remembers for a leader that has heard nobody; a start has weighed what it told, and that is over then."""
+    """The status remembers for a leader that has heard nobody; a start has weighed what it told, and that is over
+    then."""
 
     def told(self, step: int, here: Scene) -> Scene:
         told = CheckpointStatus(step=step, path=f"/checkpoints/{step}", time=at(0.0))
@@ -516,7 +518,8 @@ class TestWhatPeopleWereToldOf:
 
 
 class TestAnotherHistory:
-    """What was there beyond the step that a person asked for is known by step and time of writing, not by time alone."""
+    """What was there beyond the step that a person asked for is known by step and time of writing, not by time
+    alone."""
 
     HOUR = 3600 * SECOND
     FUTURE = 10 * HOUR

@@ -830,7 +830,7 @@ class TestPlain:
 
     def test_it_gives_up_after_three_restarts(self) -> None:
         theatre = Theatre()
-        play = theatre.submit(self.job(), fails=lambda _attempt, step: (1, 3, "no") if step == 3 else None)  # type: ignore[arg-type]
+        play = theatre.submit(self.job(), fails=lambda _attempt, step: (1, 3, ("no")) if step == 3 else None)  # type: ignore[arg-type]
         end = theatre.finish(play)
         assert (end.result, end.reason) == (CompletionResult.FAILED, "ApplicationRestartsExhausted")
         assert len(incidents(play)) == 4

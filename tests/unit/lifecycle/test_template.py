@@ -115,7 +115,8 @@ def test_what_would_cost_the_queue_too_much_is_refused_by_name_with_a_remedy(wha
 
 
 def test_the_costliest_template_costs_a_plan_some_times_what_an_ordinary_one_does() -> None:
-    """A thousand nodes of which each has labels of its own, and a job that compares as much as it may: ten times as much."""
+    """A thousand nodes of which each has labels of its own, and a job that compares as much as it may: ten times as
+    much."""
     values = [f"some-long-value-of-a-label-{n}" for n in range(16)]
     each = [{"key": f"k{n}", "operator": "NotIn", "values": values} for n in range(64)]
     tolerations = [{"key": f"t{n}", "operator": "Exists"} for n in range(64)]

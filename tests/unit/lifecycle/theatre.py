@@ -392,7 +392,8 @@ class Theatre:
                 self._terminate(pod, "Failed", 255, "Unknown")
 
     def partition(self, node: str, on: bool = True, keeps_storage: bool = False) -> None:
-        """Nothing gets into the node or out of it, but to and from storage where it keeps that; what runs there goes on."""
+        """Nothing gets into the node or out of it, but to and from storage where it keeps that; what runs there goes
+        on."""
         self.machines[node].partitioned, self.machines[node].keeps_storage = on, keeps_storage
 
     def darken(self, node: str, on: bool = True) -> None:

@@ -20,9 +20,8 @@ def test_a_port_is_given_once_though_nobody_listens_there_yet(monkeypatch: pytes
 
 def test_another_process_is_not_given_it_and_may_have_it_when_ours_has_ended() -> None:
     script = (
-        "import random, sys\nfrom localcluster.controlplane import free_port\n"
-        "drawn = iter([int(sys.argv[1]), *range(int(sys.argv[1]) + 1, 40000)])\nrandom.randrange = lambda *_: next(drawn)\n"
-        "print(free_port())\n"
+        "import random, sys\nfrom localcluster.controlplane import free_port\ndrawn = iter([int(sys.argv[1]), "
+        "*range(int(sys.argv[1]) + 1, 40000)])\nrandom.randrange = lambda *_: next(drawn)\nprint(free_port())\n"
     )
 
     def other_process(port: int) -> int:

@@ -1,4 +1,5 @@
-"""An image written by hand is one that every reader of OCI archives accepts; a cloned store shares only what is fixed."""
+"""An image written by hand is one that every reader of OCI archives accepts; a cloned store shares only what is
+fixed."""
 
 from __future__ import annotations
 

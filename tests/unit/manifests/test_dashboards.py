@@ -1,7 +1,7 @@
 """The dashboards are what their table says, what Grafana's types allow, and name only what there is.
 
-grafana.schema.json is those types; it says where they are from. What a type does not say (places that overlap, ids that are there
-twice, queries without a source) is looked at beside it.
+grafana.schema.json is those types; it says where they are from. What a type does not say (places that overlap, ids that
+are there twice, queries without a source) is looked at beside it.
 """
 
 import json

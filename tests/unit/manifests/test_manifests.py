@@ -1,4 +1,5 @@
-"""What an installation must keep to, whoever edits it: least rights, Pod Security restricted, names that the code uses."""
+"""What an installation must keep to, whoever edits it: least rights, Pod Security restricted, names that the code
+uses."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The page in this process: a fleet written straight into its copies, and an API server that knows tokens and rights."""
+"""The page in this process: a fleet written straight into its copies, and an API server that knows tokens and
+rights."""
 
 import asyncio
 import contextlib

@@ -162,7 +162,8 @@ class Held:
 async def several(
     fleet: Fleet, address: str, asked: list[tuple[str, str]], held: Held, first: str, room: int
 ) -> list[int]:
-    """The answers to all of these, for so many of whom there is room, while somebody who was known before looks, also when he has to be asked about anew."""
+    """The answers to all of these, for so many of whom there is room, while somebody who was known before looks, also
+    when he has to be asked about anew."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def status(path: str, token: str) -> int:

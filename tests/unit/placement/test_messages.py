@@ -52,8 +52,8 @@ def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPl
             BUSY,
             ask(4, required="rack"),
             "TopologyUnsatisfied",
-            "needs 4 free nodes in one rack: best is b1/r2 with 3 of 4; 5 of the fleet's 8 are free and suitable (2 in use "
-            "by default/llama, 1 in use by default/small). To start now, delete the job and create it without "
+            "needs 4 free nodes in one rack: best is b1/r2 with 3 of 4; 5 of the fleet's 8 are free and suitable (2 "
+            "in use by default/llama, 1 in use by default/small). To start now, delete the job and create it without "
             "spec.placement.required, or with fewer nodes.",
             id="not in one rack",
         ),
@@ -61,8 +61,8 @@ def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPl
             TWO_USED,
             ask(6, segment_size=2),
             "TopologyUnsatisfied",
-            f"needs 6 free nodes, {SIDE_BY_SIDE}: there is room for 2 of 3 such segments; 6 of the fleet's 8 are free and "
-            "suitable (2 in use by default/llama). To start now, delete the job and create it without "
+            f"needs 6 free nodes, {SIDE_BY_SIDE}: there is room for 2 of 3 such segments; 6 of the fleet's 8 are "
+            "free and suitable (2 in use by default/llama). To start now, delete the job and create it without "
             "spec.placement.segmentSize, or with fewer nodes.",
             id="not in segments",
         ),
@@ -77,16 +77,16 @@ def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPl
             held("b1/r1:2 b1/r2:2", llama="b1-r1-0"),
             ask(3, required="rack"),
             "NeverFits",
-            "needs 3 nodes in one rack: even b1/r2 has only 2 suitable, whatever else runs; 4 of the fleet's 4 nodes are "
-            "suitable",
+            "needs 3 nodes in one rack: even b1/r2 has only 2 suitable, whatever else runs; 4 of the fleet's 4 nodes "
+            "are suitable",
             id="too small racks",
         ),
         pytest.param(
             tree("b1/r1:3 b1/r2:3"),
             ask(6, segment_size=6),
             "NeverFits",
-            "needs 6 nodes, 6 at a time in one domain of the innermost level: too few of the fleet's 6 suitable nodes are "
-            "side by side, whatever else runs",
+            "needs 6 nodes, 6 at a time in one domain of the innermost level: too few of the fleet's 6 suitable "
+            "nodes are side by side, whatever else runs",
             id="too small racks for a segment",
         ),
         pytest.param(
@@ -115,16 +115,16 @@ def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPl
             tree("b1/r1:2 b2/r2:3"),
             ask(1, required="block", kept=("b1-r1-0", "b1-r1-1")),
             "TopologyUnsatisfied",
-            "needs 1 more free node in one block: there is none in the block of its other nodes; 3 of the fleet's 5 are "
-            "free and suitable (2 already used by this job)",
+            "needs 1 more free node in one block: there is none in the block of its other nodes; 3 of the fleet's 5 "
+            "are free and suitable (2 already used by this job)",
             id="the block of the others is full",
         ),
         pytest.param(
             tree("b1/r1:2 b2/r2:3"),
             ask(1, segment_size=2, kept=("b1-r1-0", "b1-r1-1"), broken=(Broken(1, ("b1-r1-0",)),)),
             "TopologyUnsatisfied",
-            f"needs 1 more free node, {SIDE_BY_SIDE}: a segment cannot be mended beside the nodes that it keeps; 3 of the "
-            "fleet's 5 are free and suitable (2 already used by this job)",
+            f"needs 1 more free node, {SIDE_BY_SIDE}: a segment cannot be mended beside the nodes that it keeps; 3 "
+            "of the fleet's 5 are free and suitable (2 already used by this job)",
             id="a segment that cannot be mended",
         ),
         pytest.param(
@@ -157,9 +157,9 @@ def test_long_lists_are_cut() -> None:
     fleet = held("b1/r1:20", **{f"job{n:02}": f"b1-r1-{n}" for n in range(12)})
     found = answer(fleet, ask(20))
     assert found.message == (
-        "needs 20 nodes: 8 of the fleet's 20 are free and suitable (4 in use by others, 1 in use by default/job00, 1 in "
-        "use by default/job01, 1 in use by default/job02, 1 in use by default/job03, 1 in use by default/job04, 3 for 3 "
-        "more reasons)"
+        "needs 20 nodes: 8 of the fleet's 20 are free and suitable (4 in use by others, 1 in use by default/job00, 1 "
+        "in use by default/job01, 1 in use by default/job02, 1 in use by default/job03, 1 in use by default/job04, 3 "
+        "for 3 more reasons)"
     )
     assert found.shortfall is not None
     assert len(found.shortfall.holders) == 8

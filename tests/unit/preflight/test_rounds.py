@@ -249,7 +249,8 @@ def test_nobody_is_blamed_without_two_proven_witnesses(members: list[Member], se
 
 @pytest.mark.parametrize("first", [True, False])
 def test_what_one_end_alone_sees_counts_whoever_is_the_slower(first: bool) -> None:
-    """Of packets that are lost on their way to a node its partner counts those that are sent again, and the node none."""
+    """Of packets that are lost on their way to a node its partner counts those that are sent again, and the node
+    none."""
     lossy = PairOutcome(1, "a", "b", How.RESULT, gbps=1.0, transport="TCP")
     partner = replace(lossy, gbps=1.2, retransmits=16.0)
     (one,) = merged((lossy, partner) if first else (partner, lossy))

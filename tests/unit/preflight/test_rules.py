@@ -1,4 +1,5 @@
-"""A small part of `make bench-burnin-rules`: some hundred random gangs with fixed seeds, with bounds that a broken rule misses."""
+"""A small part of `make bench-burnin-rules`: some hundred random gangs with fixed seeds, with bounds that a broken rule
+misses."""
 
 import pytest
 from bench.burnin_rules import CASES, GOALS, NOISES, Case, campaign

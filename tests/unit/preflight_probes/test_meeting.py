@@ -1,4 +1,5 @@
-"""Where the processes of an all-reduce find each other: what one puts the others get, and what is too much is refused."""
+"""Where the processes of an all-reduce find each other: what one puts the others get, and what is too much is
+refused."""
 
 import base64
 import hashlib

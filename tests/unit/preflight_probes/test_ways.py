@@ -1,4 +1,5 @@
-"""Whether the first node of a pair reaches the second one: what is told where it does, does not, or cannot be looked at."""
+"""Whether the first node of a pair reaches the second one: what is told where it does, does not, or cannot be looked
+at."""
 
 import socket
 from collections.abc import Callable

@@ -53,9 +53,9 @@ class Outcome:
 
         The free nodes of the domain that is best for the first job are reserved for it. While the choice stays, nothing
         starts there, so the domain is empty after LONGEST ticks and the job starts. With one domain that is all. The
-        choice goes elsewhere only to more free nodes than there have been in any choice before, or to as many in a domain
-        of an earlier name. So no pair of (count of free nodes that is too small, domain) comes twice. For segments every
-        count can be too small, up to the nodes of the domain.
+        choice goes elsewhere only to more free nodes than there have been in any choice before, or to as many in a
+        domain of an earlier name. So no pair of (count of free nodes that is too small, domain) comes twice. For
+        segments every count can be too small, up to the nodes of the domain.
         """
         domains, job = self.able[name], self.jobs[name]
         too_small = job.nodes if job.waiting.request.segment_size == 1 else max(domains)

@@ -259,8 +259,8 @@ REMEDIES = [
         of(),
         over(fits=False, shortfall=short(16, 10, 64)),
         [
-            "raise the limit of namespace team-a from 64 to 80 or wait until its jobs release 16 nodes; that alone does not "
-            "suffice",
+            "raise the limit of namespace team-a from 64 to 80 or wait until its jobs release 16 nodes; that alone "
+            "does not suffice",
             "6 more nodes that it can use",
         ],
         id="over the limit, and too few nodes",
@@ -284,8 +284,8 @@ REMEDIES = [
         of(80, segment_size=10),
         over(held=60, needs=80, size=80, fits=False, shortfall=short(80, 4, 90)),
         [
-            "raise the limit of namespace team-a from 64 to 140, or to 80 and wait until its jobs release 60 nodes; that "
-            "alone does not suffice",
+            "raise the limit of namespace team-a from 64 to 140, or to 80 and wait until its jobs release 60 nodes; "
+            "that alone does not suffice",
             f"lower spec.nodes to 60 {AGAIN}",
         ],
         id="larger than the limit, which others use",
@@ -536,6 +536,6 @@ def test_what_a_plan_says_of_a_limit_is_explained() -> None:
     jobs = queue(wants("first", 3, namespace="team-a"), wants("mine", 4, namespace="team-a"))
     answer = answers(tree("b1/r1:12"), jobs, {"team-a": 8}, {"team-a": 2})["mine"]
     assert explain.message(of(4), Turn(2, 2, answer)) == (
-        "needs 4 nodes: namespace team-a holds 5 of the 8 that its limit allows; would help: raise the limit of namespace "
-        "team-a from 8 to 9 or wait until its jobs release 1 node; number 2 of 2 in the queue"
+        "needs 4 nodes: namespace team-a holds 5 of the 8 that its limit allows; would help: raise the limit of "
+        "namespace team-a from 8 to 9 or wait until its jobs release 1 node; number 2 of 2 in the queue"
     )

@@ -171,14 +171,15 @@ def test_smaller_jobs_go_ahead_on_nodes_that_the_first_cannot_use() -> None:
         pytest.param(
             "b1/r1:4+2",
             [wants("big", 6), wants("small", 2)],
-            "needs 2 nodes: 4 are free for it, but all of them are reserved for default/big, which is before it in the queue",
+            "needs 2 nodes: 4 are free for it, but all of them are reserved for default/big, which is before it in "
+            "the queue",
             id="for one",
         ),
         pytest.param(
             "b1/r1:3+1 b2/r1:2+2",
             [wants("big", 4, required="block"), wants("other", 4, required="block"), wants("small", 5)],
-            "needs 5 nodes: 5 are free for it, but all of them are reserved for default/big (3) and default/other (2), which "
-            "are before it in the queue",
+            "needs 5 nodes: 5 are free for it, but all of them are reserved for default/big (3) and default/other "
+            "(2), which are before it in the queue",
             id="for two",
         ),
         pytest.param(
@@ -193,14 +194,15 @@ def test_smaller_jobs_go_ahead_on_nodes_that_the_first_cannot_use() -> None:
         pytest.param(
             "b1/r1:3+1 b2/r1:2+2",
             [wants("big", 4, required="block"), wants("small", 3)],
-            "needs 3 nodes: 5 are free for it, but 3 of them are reserved for default/big, which is before it in the queue",
+            "needs 3 nodes: 5 are free for it, but 3 of them are reserved for default/big, which is before it in the "
+            "queue",
             id="a part",
         ),
         pytest.param(
             "b1/r1:3+1 b2/r1:2+2",
             [wants("big", 4, required="block"), wants("small", 3, required="rack")],
-            "needs 3 nodes: 3 are free for it in one rack, but all of them are reserved for default/big, which is before it "
-            "in the queue",
+            "needs 3 nodes: 3 are free for it in one rack, but all of them are reserved for default/big, which is "
+            "before it in the queue",
             id="in one domain",
         ),
     ],
@@ -315,8 +317,8 @@ def test_a_job_that_waits_for_nodes_keeps_its_part_of_the_limit() -> None:
         pytest.param(
             [wants("a", 1, replacement=True, kept=tuple(f"b1-r1-{n}" for n in range(9)), **A)],
             9,
-            "needs 1 more node: namespace team-a may hold 8 at most, so it never fits under this limit: with those that "
-            "it keeps it would hold 10",
+            "needs 1 more node: namespace team-a may hold 8 at most, so it never fits under this limit: with those "
+            "that it keeps it would hold 10",
             id="a replacement, never",
         ),
     ],

@@ -219,7 +219,8 @@ def test_the_message_names_quota_resource_amounts_and_what_to_do() -> None:
     turn, job = Turn(1, 1, found["a"]), a_job("a", nodes=8)
     assert explain.message(job, turn) == (
         f"needs 8 nodes: ResourceQuota gpus of namespace default leaves too little room for {GPUS}: hard 8, used 0, "
-        f"needed 64 (a worker holds its node whole, 8 each); would help: raise {GPUS} of ResourceQuota gpus from 8 to 64"
+        f"needed 64 (a worker holds its node whole, 8 each); would help: raise {GPUS} of ResourceQuota gpus from 8 "
+        "to 64"
     )
     shown = explain.waiting(job, turn, at(0))
     assert (shown.needs, shown.position) == (8, 1)

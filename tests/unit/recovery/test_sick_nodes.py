@@ -1,4 +1,5 @@
-"""A crash on a node that is known to be sick costs the user nothing, whatever the breaker or another system makes of the node."""
+"""A crash on a node that is known to be sick costs the user nothing, whatever the breaker or another system makes of
+the node."""
 
 from dataclasses import replace
 from typing import Any

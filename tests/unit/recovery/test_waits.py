@@ -1,4 +1,5 @@
-"""No wait is endless: what keeps a gang waiting has a deadline and a next step. And what hides behind a pod that still runs."""
+"""No wait is endless: what keeps a gang waiting has a deadline and a next step. And what hides behind a pod that still
+runs."""
 
 from dataclasses import replace
 from typing import Any
@@ -343,7 +344,8 @@ class TestARankOnASickNode:
 
 
 class TestClocksThatDiffer:
-    """The API server, the kubelets and the operator each have their own; only what this process has seen itself counts."""
+    """The API server, the kubelets and the operator each have their own; only what this process has seen itself
+    counts."""
 
     def late(self, seen: float) -> Scene:
         here = waiting().pod(1, phase="Pending", containers=(), created=at(0.0))

@@ -1,7 +1,7 @@
 """Loads tests/data/reports: what programs of other people print and write, each with its source and right value.
 
-A folder is a sort of report, a file one report: `source`, what it means, and `cases`, each with an `input` and its `right` value. Each sort
-has one table test beside this module, so that adding a report is adding a file.
+A folder is a sort of report, a file one report: `source`, what it means, and `cases`, each with an `input` and its
+`right` value. Each sort has one table test beside this module, so that adding a report is adding a file.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """tests/data/reports/answers: what the API server's refusals, and those of what stands in front of it, are told as.
 
-`input` has the `codes` with which the answer comes, and `message` and `reason` of its Status, or its `body`. `right` names the `error` of
-muster.kube.errors, and the `reason` that a job waits with where its template is refused so.
+`input` has the `codes` with which the answer comes, and `message` and `reason` of its Status, or its `body`. `right`
+names the `error` of muster.kube.errors, and the `reason` that a job waits with where its template is refused so.
 """
 
 import json

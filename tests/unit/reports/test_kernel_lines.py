@@ -1,7 +1,8 @@
-"""tests/data/reports/kernel: every line, with every prefix that Linux 5.4 and later give it, through filter and patterns.
+"""tests/data/reports/kernel: every line, with every prefix that Linux 5.4 and later give it, through filter and
+patterns.
 
-`input` is one message, of several lines if need be. `right` is `nothing`, or the evidence that comes of it: kind, device, code where it has
-one, and what it weighs.
+`input` is one message, of several lines if need be. `right` is `nothing`, or the evidence that comes of it: kind,
+device, code where it has one, and what it weighs.
 """
 
 from collections.abc import Callable, Iterator

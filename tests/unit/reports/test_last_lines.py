@@ -1,7 +1,8 @@
 """tests/data/reports/last_lines: why a rank ended, by its last lines.
 
-`right` is `LostPeer`, `Killed`, `Own`, or `Unknown` where nothing in it says: that counts as the program's own. Besides an input,
-`exitCode` (1 where neither is given) or `signal` says how the rank ended; `from` names the thread that a case is from.
+`right` is `LostPeer`, `Killed`, `Own`, or `Unknown` where nothing in it says: that counts as the program's own. Besides
+an input, `exitCode` (1 where neither is given) or `signal` says how the rank ended; `from` names the thread that a case
+is from.
 """
 
 import pytest

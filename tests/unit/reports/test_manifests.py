@@ -1,7 +1,8 @@
 """tests/data/reports/manifests: jobs as people write them, and what `convert` and the API make of them.
 
-`input` is a file as kubectl reads it. Of a job of another system `right` is `becomes`, fields of the spec that `convert` makes of it, or
-`refused`, words of the refusal. Of a TrainingJob it is `accepted`, or `refused` with words of the API server, which integration tests ask.
+`input` is a file as kubectl reads it. Of a job of another system `right` is `becomes`, fields of the spec that
+`convert` makes of it, or `refused`, words of the refusal. Of a TrainingJob it is `accepted`, or `refused` with words of
+the API server, which integration tests ask.
 """
 
 from typing import Any

@@ -5,8 +5,8 @@
 - `nothing`: the node is used as before;
 - `othersFirst`: it is used after others;
 - `noNewWork`: a worker whose template tolerates nothing is not placed there, and workers that are there stay;
-- `takenAwayBy`: workers leave at their next checkpoint; by the source of the mark, or by `cordon`. `withinSeconds`: of now, where a time is
-  known. `final`: nobody takes it back, so that a job without another node stops and waits.
+- `takenAwayBy`: workers leave at their next checkpoint; by the source of the mark, or by `cordon`. `withinSeconds`: of
+  now, where a time is known. `final`: nobody takes it back, so that a job without another node stops and waits.
 """
 
 import json

@@ -1,8 +1,9 @@
 """tests/data/reports/printed: lines of trainers, and the steps in them.
 
-`input` is what one rank prints. `right` is `nothing`, or the `preset` that reads it, the new `steps`, and the newest `loss`, `tokens`
-(of an accelerator in a second), `stepSeconds`, `tflops` and `mfu` where they are printed; `inputWaitSeconds` and `communicationSeconds` are
-what its steps have spent on these in all. Besides an input, `resumed` is the step of the checkpoint that it went on from.
+`input` is what one rank prints. `right` is `nothing`, or the `preset` that reads it, the new `steps`, and the newest
+`loss`, `tokens` (of an accelerator in a second), `stepSeconds`, `tflops` and `mfu` where they are printed;
+`inputWaitSeconds` and `communicationSeconds` are what its steps have spent on these in all. Besides an input, `resumed`
+is the step of the checkpoint that it went on from.
 """
 
 import pytest

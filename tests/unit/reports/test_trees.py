@@ -7,8 +7,8 @@
 - `{unrecognized: path}`: it is of no format, and one listing says so with its path
 - `nothing`: none of it is a checkpoint, and nothing is said
 
-Besides an input, `dispensable` is a pattern of files that the framework does without when it loads: without any other one, or with its
-last byte missing, a complete checkpoint is incomplete.
+Besides an input, `dispensable` is a pattern of files that the framework does without when it loads: without any other
+one, or with its last byte missing, a complete checkpoint is incomplete.
 """
 
 from __future__ import annotations

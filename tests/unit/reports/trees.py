@@ -1,14 +1,16 @@
-"""Makes the files of a tree in tests/data/reports/trees, and what is left of it when a save, a copy or a removal was cut short.
+"""Makes the files of a tree in tests/data/reports/trees, and what is left of it when a save, a copy or a removal was
+cut short.
 
 A tree has the files of one checkpoint directory in the order in which they are finished, each with what is in it:
 
-- a number: so many bytes of whatever files of this name have: tensors with a header in `.safetensors`, an archive of `torch.save` in
-  `.pt`, `.pth`, `.bin`, `.pkl` and `.ckpt`
+- a number: so many bytes of whatever files of this name have: tensors with a header in `.safetensors`, an archive of
+  `torch.save` in `.pt`, `.pth`, `.bin`, `.pkl` and `.ckpt`
 - a text
 - `state: {...}`: what `torch.save` wrote; a mapping `args` in it becomes a namespace
 - `json: {...}`
 - `index: [names]`: an index of weights that names these files
-- `dcp: [names]`: what DCP calls tensors and values, and as its shards those beside it; or `dcp: {names: [...], shards: {name: bytes}}`
+- `dcp: [names]`: what DCP calls tensors and values, and as its shards those beside it; or `dcp: {names: [...], shards:
+  {name: bytes}}`
 
 `{0..3}` in a name stands for a file of each number.
 """

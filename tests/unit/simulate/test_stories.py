@@ -1,8 +1,8 @@
 """Stories that once showed a defect. Played again, they violate nothing.
 
-Each is a file in stories/: a seed, faults, and what was violated. tests/unit/nightly/simulate/defects.py puts the defect
-back, and the story shows it. Each purpose and object of a life draws from a stream of its own, so that a change of the
-sources moves what it touches, and nothing else.
+Each is a file in stories/: a seed, faults, and what was violated. tests/unit/nightly/simulate/defects.py puts the
+defect back, and the story shows it. Each purpose and object of a life draws from a stream of its own, so that a change
+of the sources moves what it touches, and nothing else.
 """
 
 from pathlib import Path

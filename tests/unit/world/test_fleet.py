@@ -170,7 +170,7 @@ def test_a_snapshot_is_the_fleet_of_its_moment_for_ever(
     fleet.drop_node("n2")
     fleet.set_policy(FleetPolicySpec.model_validate({"topology": {"levels": []}}))
     assert picture(taken) == expected
-    assert {**picture(fleet.snapshot(KnownAges({}))), "ages": []} == {**picture(fleet), "ages": []}  # type: ignore[dict-item]
+    assert {**picture(fleet.snapshot(KnownAges({}))), ("ages"): []} == {**picture(fleet), "ages": []}  # type: ignore[dict-item]
 
 
 def test_a_snapshot_shares_what_is_derived_until_the_fleet_changes() -> None:

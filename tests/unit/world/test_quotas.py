@@ -63,7 +63,7 @@ USAGE = [
         {"cpu": 6000, "requests.cpu": 6000, "limits.cpu": 6000},
         id="the pod as a whole goes before its containers",
     ),
-    pytest.param(pod(container(requests={"cpu": "many"}), None, "x"), {}, id="what is no quantity is absent"),  # type: ignore[arg-type]
+    pytest.param(pod(container(requests={"cpu": ("many")}), None, "x"), {}, id="what is no quantity is absent"),  # type: ignore[arg-type]
 ]
 
 

@@ -1,4 +1,5 @@
-"""The shipped agent on a simulated machine: its loop, ledger and pace as they are; only what waits and what asks is replaced."""
+"""The shipped agent on a simulated machine: its loop, ledger and pace as they are; only what waits and what asks is
+replaced."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -79,8 +80,8 @@ class AtOnce(Apart[Any]):
 
 
 class Ports(Sampler):
-    """Looks when it is asked for what has been seen, instead of in a thread. A machine whose ports were well and have not changed
-    is not looked at again: it would say the same."""
+    """Looks when it is asked for what has been seen, instead of in a thread. A machine whose ports were well and have
+    not changed is not looked at again: it would say the same."""
 
     def __init__(self, looks: Iterable[Look], machine: Machine, now: Callable[[], float]) -> None:
         super().__init__(looks, lambda: None)
@@ -244,7 +245,8 @@ class NodeAgent(Agent):
         self.wrote.start()
 
     def look(self) -> None:
-        """Everything that is due, now. What was quiet since the last look was looked at meanwhile, with the same answers."""
+        """Everything that is due, now. What was quiet since the last look was looked at meanwhile, with the same
+        answers."""
         now = self._monotonic()
         if self._is_at_rest and not self.surprised:
             self._looks_in_vain(now)
@@ -269,8 +271,8 @@ class NodeAgent(Agent):
         self._is_at_rest = self._has_nothing_left()
 
     def _has_nothing_left(self) -> bool:
-        """Whether it has looked at everything since something last happened and nothing is kept, waited for or to be told: as
-        long as nothing happens, each look ends as this one did.
+        """Whether it has looked at everything since something last happened and nothing is kept, waited for or to be
+        told: as long as nothing happens, each look ends as this one did.
         """
         ledger, machine, now = self._ledger, self.machine, self._monotonic()
         if len(ledger) or ledger._bad_since or machine.hangs or machine.events:  # noqa: SLF001 - what may yet become evidence

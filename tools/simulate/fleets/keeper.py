@@ -1,7 +1,7 @@
 """The operator's part: hands the shipped engine what is known, and keeps what it answers. Decides nothing itself.
 
-`muster.health.engine` is the loop, as in the operator. What is decided is put on record and in force at once, without an API
-server, and read from the records when another operator takes over.
+`muster.health.engine` is the loop, as in the operator. What is decided is put on record and in force at once, without
+an API server, and read from the records when another operator takes over.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,8 @@ Told = Callable[[Order, float], None]
 
 @dataclass(slots=True)
 class Missed:
-    """An agent's Pod that is not Ready: since when, and since when there is this Pod. Seconds; `paused`: the node is not Ready."""
+    """An agent's Pod that is not Ready: since when, and since when there is this Pod. Seconds; `paused`: the node is
+    not Ready."""
 
     since: float
     pod_since: float

@@ -1,7 +1,9 @@
-"""One fleet over a month: what happens to its machines, drawn from published rates, and what the shipped rules make of it.
+"""One fleet over a month: what happens to its machines, drawn from published rates, and what the shipped rules make of
+it.
 
-The simulator knows what is broken; agents and rules are told only what a real machine would show. Quiet time is skipped: an agent is turned
-when its machine changes, and after that at moments that lie closer than its thresholds do, until everything has settled.
+The simulator knows what is broken; agents and rules are told only what a real machine would show. Quiet time is
+skipped: an agent is turned when its machine changes, and after that at moments that lie closer than its thresholds do,
+until everything has settled.
 """
 
 import contextlib
@@ -595,7 +597,8 @@ class Life:
                 self._changed(name, _LINES_SETTLE)
 
     def _fabric_restarts(self) -> None:
-        """By the rack, as a roll-out does; each is away for half a minute, one in fifty for longer than registration takes."""
+        """By the rack, as a roll-out does; each is away for half a minute, one in fifty for longer than registration
+        takes."""
         names = self._some_pool(links=True)
         for number, name in enumerate(names):
             away = self._draw.uniform(150.0, 200.0) if self._draw.random() < 0.02 else self._draw.uniform(20.0, 60.0)
@@ -783,7 +786,8 @@ class Life:
         if effect != before:
             self._note(
                 name,
-                f"RULES {verdict.state} {verdict.reason}: {order.ruling.act} {effect}{' ' + order.ruling.why if order.ruling.why else ''}",
+                f"RULES {verdict.state} {verdict.reason}: {order.ruling.act} "
+                f"{effect}{' ' + order.ruling.why if order.ruling.why else ''}",
             )
         if order.ruling.act is Act.HOLD:
             self.outcome.held += 1
@@ -821,7 +825,10 @@ class Life:
                     continue
                 self.outcome.returned[node_fault.kind] += 1
                 if node_fault.kind not in rates.INTERMITTENT:
-                    what = f"it is given work again with {node_fault.kind}, which is there since {_clock(node_fault.since)}"
+                    what = (
+                        f"it is given work again with {node_fault.kind}, which is there since "
+                        f"{_clock(node_fault.since)}"
+                    )
                     self._violated("return", name, what)
 
     def _count(self, name: str) -> None:

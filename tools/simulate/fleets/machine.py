@@ -13,10 +13,15 @@ LINES = {
     13: "13, pid=4711, name=python, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 0): Out Of Range Address",
     31: "31, pid=4711, name=python, Ch 00000008, intr 10000000. MMU Fault: ENGINE GRAPHICS faulted @ 0x7f12_80000000",
     43: "43, pid=4711, name=python, Ch 00000008",
-    48: "48, pid=4711, name=python, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer",
+    48: (
+        "48, pid=4711, name=python, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer"
+    ),
     63: "63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
     64: "64, pid='<unknown>', name=<unknown>, Row Remapper: Error initializing row remapper: no spare rows",
-    74: "74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 3(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)",
+    74: (
+        "74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 3(0x0, 0x0, 0x10000, 0x0, 0x0, "
+        "0x0, 0x0)"
+    ),
     79: "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
     94: "94, pid=4711, name=python, Contained: CE User Channel (0x9). RST: No, D-RST: No",
     95: "95, pid=4711, name=python, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",

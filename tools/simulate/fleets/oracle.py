@@ -1,7 +1,9 @@
-"""What a fleet must never show, told from the truth: the budget as the documentation promises it, counted anew with whole numbers.
+"""What a fleet must never show, told from the truth: the budget as the documentation promises it, counted anew with
+whole numbers.
 
-The promise for a pool of n nodes (docs/node-health.md, "The breaker"): so many percent, rounded up; four fifths of these percent, and
-at least one node less, for what is not certain; where that leaves none, the certain has one node more; three fifths for one cause.
+The promise for a pool of n nodes (docs/node-health.md, "The breaker"): so many percent, rounded up; four fifths of
+these percent, and at least one node less, for what is not certain; where that leaves none, the certain has one node
+more; three fifths for one cause.
 """
 
 from collections import defaultdict, deque

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 FAILURES = (1.13, 2.13, 2.3, 2.34, 3.79, 6.50)
-"""Nebius, CoreWeave 2025, Meta FT-HSDP, Meta RSC-2, Llama 3, Meta RSC-1: failures in 1,000 node-days; a fleet has one of them."""
+"""Nebius, CoreWeave 2025, Meta FT-HSDP, Meta RSC-2, Llama 3, Meta RSC-1: failures in 1,000 node-days; a fleet has one
+of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ WRONG_MARK = 0.1
 
 # In a fleet and a month.
 SOURCE_RELEASE = 0.5
-"""A release of another monitor marks a whole pool (NVSentinel #1629: 77 healthy nodes after one crash): how often is an assumption."""
+"""A release of another monitor marks a whole pool (NVSentinel #1629: 77 healthy nodes after one crash): how often is an
+assumption."""
 LABEL_ON_ALL = 0.2
 """Somebody labels a whole pool: an assumption."""
 STORAGE_BLIPS = 2.0
@@ -80,7 +82,8 @@ OPERATOR_RESTARTS = 6.0
 """Roll-outs, evictions, leader changes: an assumption."""
 
 FAST_SECONDS, SLOW_SECONDS = 12 * 60.0, 2.2 * 3600.0
-"""Until somebody has reset or rebooted a node, half of them sooner: by Nebius's machinery, and "Story of two GPUs" (SC'25)."""
+"""Until somebody has reset or rebooted a node, half of them sooner: by Nebius's machinery, and "Story of two GPUs"
+(SC'25)."""
 INSPECT_SECONDS, REPLACE_SECONDS = 4 * 3600.0, 24 * 3600.0
 """Likewise for who looks and who brings a part: assumptions."""
 IN_VAIN = 0.05

@@ -56,7 +56,8 @@ class Sum:
 
     @property
     def returned_share(self) -> float:
-        """Of the faults that stand and that took a node out: how often it was given work again while the fault was there."""
+        """Of the faults that stand and that took a node out: how often it was given work again while the fault was
+        there."""
         seen = sum(count for kind, count in self.seen.items() if kind not in rates.INTERMITTENT)
         back = sum(count for kind, count in self.returned.items() if kind not in rates.INTERMITTENT)
         return back / seen if seen else 0.0
@@ -154,10 +155,10 @@ def line(outcome: Outcome) -> str:
     healthy = max(outcome.healthy_seconds, 1.0)
     goals = Counter(violation.goal for violation in outcome.violations)
     return (
-        f"seed {outcome.plan.seed:4} {outcome.plan.nodes:5} nodes {sum(outcome.faults.values()):4} faults {outcome.taken:5} taken  "
-        f"returned {sum(outcome.returned.values()):2}  healthy out {outcome.healthy_out_seconds / healthy:.3%} held "
-        f"{outcome.healthy_held_seconds / healthy:.3%}  certain {len(every):3}, most {max(every, default=0.0):.1f} s  "
-        f"alarms {outcome.alarms}  broken {dict(goals) or '-'}"
+        f"seed {outcome.plan.seed:4} {outcome.plan.nodes:5} nodes {sum(outcome.faults.values()):4} faults "
+        f"{outcome.taken:5} taken  returned {sum(outcome.returned.values()):2}  healthy out "
+        f"{outcome.healthy_out_seconds / healthy:.3%} held {outcome.healthy_held_seconds / healthy:.3%}  certain "
+        f"{len(every):3}, most {max(every, default=0.0):.1f} s  alarms {outcome.alarms}  broken {dict(goals) or '-'}"
     )
 
 

@@ -1,6 +1,8 @@
-"""Says which checkpoints a framework can load: load.py FRAMEWORK, with a JSON list of paths on stdin and one of booleans on stdout.
+"""Says which checkpoints a framework can load: load.py FRAMEWORK, with a JSON list of paths on stdin and one of
+booleans on stdout.
 
-Each is loaded as whoever goes on from it does, in one process, and where the program writes known values they have to be those.
+Each is loaded as whoever goes on from it does, in one process, and where the program writes known values they have to
+be those.
 """
 
 # mypy: ignore-errors
@@ -42,7 +44,9 @@ def hugging_face(path):
     row = torch.zeros(16, dtype=torch.long)
     config = GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=64, n_positions=32, bos_token_id=0, eos_token_id=0)
     arguments = TrainingArguments(
-        tempfile.mkdtemp(), max_steps=step_of(path) + 1, save_strategy="no", per_device_train_batch_size=4, use_cpu=True,
+        tempfile.mkdtemp(), max_steps=step_of(path) + 1, save_strategy=(
+            "no"
+        ), per_device_train_batch_size=4, use_cpu=True,
         report_to=[], disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
     trainer = Trainer(GPT2LMHeadModel(config), arguments, train_dataset=[{"input_ids": row, "labels": row}] * 64)
@@ -105,7 +109,9 @@ def lightning(path):
             return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
     trainer = Trainer(
-        accelerator="cpu", max_steps=step_of(path) + 1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        accelerator=(
+            "cpu"
+        ), max_steps=step_of(path) + 1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
         default_root_dir="/tmp",
     )  # fmt: skip
     trainer.fit(Net(), torch.utils.data.DataLoader(range(64), batch_size=1), ckpt_path=path)

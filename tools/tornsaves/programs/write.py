@@ -1,4 +1,5 @@
-"""Saves a few times as one framework does: write.py FRAMEWORK DIRECTORY SAVES [RANK]. Without a rank it starts all of them."""
+"""Saves a few times as one framework does: write.py FRAMEWORK DIRECTORY SAVES [RANK]. Without a rank it starts all of
+them."""
 
 # mypy: ignore-errors
 import os

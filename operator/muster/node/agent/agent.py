@@ -42,7 +42,8 @@ _DRAIN_PAUSE_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 1.0
 _ALIVE_SECONDS = 15.0
 _REACH_PAUSE = 20.0
-"""Times as long as it took: a GPU that is dead may hold each try up for seconds, and the others are not looked at then."""
+"""Times as long as it took: a GPU that is dead may hold each try up for seconds, and the others are not looked at
+then."""
 _CONFIRM_SECONDS = 5.0
 _COME_UP = (kinds.IB_PORT_DOWN, kinds.FRONT_END_DOWN, kinds.NVLINK_DOWN, kinds.FABRIC_STATE, kinds.FABRIC_MANAGER)
 """What may be bad for a while after a boot, and proves nothing until it is over."""
@@ -379,7 +380,8 @@ class Agent:
         self._nvml_errors[batch] = f"NVML answers errors: {called}" if called else ""
 
     def _nvml_answered(self, batch: str, now: Clock) -> None:
-        """Whether GPUs are there is no complete look: that takes their memory, links and fabric, too, and the InfoROM once."""
+        """Whether GPUs are there is no complete look: that takes their memory, links and fabric, too, and the InfoROM
+        once."""
         self._nvml_seen[batch] = now.mono
         if self._nvml_seen.keys() >= {"fast", "normal", "slow"}:
             self._looks.seen(NVML, min(self._nvml_seen["fast"], self._nvml_seen["normal"]))
@@ -532,9 +534,10 @@ class Agent:
     def _knows_enough(self) -> bool:
         """Whether it is time for the first word: it replaces what an earlier agent has written.
 
-        After a boot that is everything that was known against the node, so that all of it has to be seen first: a driver that is
-        slow to start proves nothing, nor do ports that are still coming up. A driver that hangs or fails is an answer, and weighs
-        itself. Where nothing stood against the node, it waits for a while only, or for something to say.
+        After a boot that is everything that was known against the node, so that all of it has to be seen first: a
+        driver that is slow to start proves nothing, nor do ports that are still coming up. A driver that hangs or fails
+        is an answer, and weighs itself. Where nothing stood against the node, it waits for a while only, or for
+        something to say.
         """
         if self._told is not None:
             return True

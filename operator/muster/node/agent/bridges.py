@@ -1,7 +1,7 @@
 """Which PCIe bridges stand above GPUs and the network cards of jobs: a fatal error there takes away what is below.
 
-Read from sysfs, where the path of a device goes through all bridges above it. What was once seen is kept for the boot, because a
-device whose port was contained is gone from there when its line is read.
+Read from sysfs, where the path of a device goes through all bridges above it. What was once seen is kept for the boot,
+because a device whose port was contained is gone from there when its line is read.
 """
 
 import os

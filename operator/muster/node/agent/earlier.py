@@ -1,7 +1,8 @@
-"""What an earlier agent has written of this machine, and what of it still counts: in the same boot all, after a boot what there was.
+"""What an earlier agent has written of this machine, and what of it still counts: in the same boot all, after a boot
+what there was.
 
-A machine does not lose a GPU or a port of its network by booting: how many it has had is kept by its hardware (the mainboard's
-UUID), until a human releases the node with fewer. What cannot be understood is left out.
+A machine does not lose a GPU or a port of its network by booting: how many it has had is kept by its hardware (the
+mainboard's UUID), until a human releases the node with fewer. What cannot be understood is left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,8 +26,8 @@ class Earlier:
 
     Attributes:
         another_boot: an agent has written in another boot than this one.
-        stood: something stood against the node in another boot than this one: evidence, whoever wrote it, or what the operator has
-            on record, e.g. of a line of the log that is too old to be evidence.
+        stood: something stood against the node in another boot than this one: evidence, whoever wrote it, or what the
+            operator has on record, e.g. of a line of the log that is too old to be evidence.
         of_this_boot: its evidence of this boot.
         of_the_boot_before: its evidence of the same machine in another boot, as far as no human has released it.
         gpus: the most GPUs that the machine has had.
@@ -36,8 +37,8 @@ class Earlier:
         ports: the most ports that were up at once.
         port_names: the names of those, as they were then.
         front_end: ports and devices of the node's own network that were missed in this boot.
-        resets_watched_since: seconds after the boot: since then agents see resets of GPUs; 0: since the boot; None: none did in
-            this boot before this one.
+        resets_watched_since: seconds after the boot: since then agents see resets of GPUs; 0: since the boot; None:
+            none did in this boot before this one.
     """
 
     another_boot: bool

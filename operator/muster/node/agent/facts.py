@@ -1,4 +1,5 @@
-"""What collectors tell the ledger: a `Signal` says whether something is bad now, an `Incident` that something happened."""
+"""What collectors tell the ledger: a `Signal` says whether something is bad now, an `Incident` that something
+happened."""
 
 from dataclasses import dataclass
 

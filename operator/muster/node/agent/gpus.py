@@ -1,4 +1,5 @@
-"""What NVML's answers say about the GPUs: pure but for the memory of counters and of what has been seen in this boot."""
+"""What NVML's answers say about the GPUs: pure but for the memory of counters and of what has been seen in this
+boot."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -40,7 +41,8 @@ _LINKS_OF_MODEL = (
     ("B200", 18),
     ("B300", 18),
 )
-"""NVLinks of what is sold on boards that use them all (NVIDIA's data sheets); `H200 NVL` and others are bridged at will."""
+"""NVLinks of what is sold on boards that use them all (NVIDIA's data sheets); `H200 NVL` and others are bridged at
+will."""
 _BRIDGED = ("NVL", "PCIe")
 _MOST_SAID = 256
 
@@ -234,7 +236,8 @@ class Gpus:
                 yield Signal(kinds.RECOVERY_ACTION, subject, action != 0, action, shown, "0", text, clear_seconds=clear)
 
     def has_no_driver(self, started: Mapping[str, Any]) -> bool:
-        """Whether a `start` has seen that there is nothing to see: no driver, or a library that fails where no GPU ever was."""
+        """Whether a `start` has seen that there is nothing to see: no driver, or a library that fails where no GPU ever
+        was."""
         error = started.get("init_error")
         return error in _NO_DRIVER or (error is not None and self.expected == 0)
 
@@ -284,7 +287,9 @@ class Gpus:
                         subject,
                         bad=True,
                         value=f"NVML error {error}",
-                        message=f"NVML answers every call about GPU {index} by error {error}, and those about others not",
+                        message=(
+                            f"NVML answers every call about GPU {index} by error {error}, and those about others not"
+                        ),
                         sustain_seconds=self._thresholds["gpu.unreachable"],
                     )
                 continue

@@ -1,7 +1,7 @@
 """GPUs about which a call of NVML does not come back: they are left out, so that the others are looked at.
 
-A batch asks all GPUs one after the other, so that one of them can hide all. Once may be the machine's slowness; the one at which a
-second batch hangs, before it has answered the like, is left out for a while, longer each time.
+A batch asks all GPUs one after the other, so that one of them can hide all. Once may be the machine's slowness; the one
+at which a second batch hangs, before it has answered the like, is left out for a while, longer each time.
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,12 @@
 """InfiniBand, RoCE and EFA ports, from sysfs.
 
-A port counts by its name once it has been up in this boot: an unplugged one is no fault. Of before the boot only their number
-is known, because names follow the order in which the kernel finds the cards: with one less all others may have other names.
+A port counts by its name once it has been up in this boot: an unplugged one is no fault. Of before the boot only their
+number is known, because names follow the order in which the kernel finds the cards: with one less all others may have
+other names.
 
-What other software starts and stops on purpose is no fault: a port whose interface is switched off or in a pod's network namespace, a
-device in another RDMA namespace or given to a virtual machine. The port of the node's own network carries no training.
+What other software starts and stops on purpose is no fault: a port whose interface is switched off or in a pod's
+network namespace, a device in another RDMA namespace or given to a virtual machine. The port of the node's own network
+carries no training.
 """
 
 import os
@@ -198,7 +200,8 @@ class InfiniBand:
         )
 
     def _watch_link(self, port: Port) -> None:
-        """Count that a port has lost its link. An interface that is switched off looks so for a moment, so that the next look decides."""
+        """Count that a port has lost its link. An interface that is switched off looks so for a moment, so that the
+        next look decides."""
         if port.name in self._fell:
             self._fell.discard(port.name)
             self._downs[port.name] += not port.released
@@ -214,7 +217,8 @@ class InfiniBand:
     def _node_s_own(self, ports: list[Port]) -> frozenset[str]:
         """Ports of the node's own network: they carry a default route, and the ports that do not are more.
 
-        A port that is down keeps what it was, because its routes may have gone with its link; so does one whose device is gone.
+        A port that is down keeps what it was, because its routes may have gone with its link; so does one whose device
+        is gone.
         """
         now = {port.name for port in ports}
         before = self._front_end | self._adopted_own
@@ -253,7 +257,9 @@ class InfiniBand:
             port.name,
             bool(port.off),
             value=f"{port.off} is switched off" if port.off else "",
-            message=f"the interface {port.off} of port {port.name} is switched off: no job can use the port until it is on",
+            message=(
+                f"the interface {port.off} of port {port.name} is switched off: no job can use the port until it is on"
+            ),
             sustain_seconds=self._thresholds["infiniband.off"],
         )
 
@@ -301,7 +307,8 @@ class InfiniBand:
             )
 
     def _count_signal(self, ports: list[Port], gone: Collection[str], taken: Collection[str]) -> Iterator[Signal]:
-        """Fewer than there should be. Those that are missed by name are told of as such, unless the number is configured."""
+        """Fewer than there should be. Those that are missed by name are told of as such, unless the number is
+        configured."""
         names = tuple(sorted(port.name for port in ports if port.up))
         self.up_names, self.up = names, (up := len(names))
         self.seen = max(self.seen, up)
@@ -396,8 +403,8 @@ class InfiniBand:
         )
 
     def _flap(self, name: str, downs: float, mono: float) -> Signal:
-        """Down too often, until it has not been down for as long as that is counted. Ports that do not count it themselves (Ethernet's)
-        are watched."""
+        """Down too often, until it has not been down for as long as that is counted. Ports that do not count it
+        themselves (Ethernet's) are watched."""
         window = self._thresholds["infiniband.flap_window"]
         most = self._thresholds["infiniband.flaps"]
         seen = float(self._downs[name])
@@ -417,7 +424,8 @@ class InfiniBand:
     # What is read of one device: by threads of their own.
 
     def _devices(self) -> list[str]:
-        """All but virtual functions and the like: they belong to who uses them, and go into the network namespace of a pod."""
+        """All but virtual functions and the like: they belong to who uses them, and go into the network namespace of a
+        pod."""
         names = _names(self._root)[:_MAX_PORTS]
         return [name for name in names if not self._handed.is_made_by_software(name)]
 

@@ -1,8 +1,9 @@
 """What other software does with the network devices of a node, from sysfs and procfs.
 
-A device can be given to a pod or a virtual machine, and its interface switched off: all of that is done on purpose, and none of it is a
-fault. A device in an RDMA namespace of its own is not in `class/infiniband` of the host, and still in `infiniband_verbs`, a class without
-namespaces (drivers/infiniband/core/uverbs_main.c). One that a virtual machine has is bound to a driver that hands it out.
+A device can be given to a pod or a virtual machine, and its interface switched off: all of that is done on purpose, and
+none of it is a fault. A device in an RDMA namespace of its own is not in `class/infiniband` of the host, and still in
+`infiniband_verbs`, a class without namespaces (drivers/infiniband/core/uverbs_main.c). One that a virtual machine has
+is bound to a driver that hands it out.
 """
 
 import os
@@ -19,7 +20,8 @@ _MELLANOX = "0x15b3"
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _SUBFUNCTION = re.compile(r"\.sf\.\d+$")
 _UPLINK = re.compile(r"p\d+|")
-"""Names that a port has in its card; those of the representors of virtual functions go on (`pf0vf3`). Most cards have none."""
+"""Names that a port has in its card; those of the representors of virtual functions go on (`pf0vf3`). Most cards have
+none."""
 _UP, _RTF_UP, _RTF_REJECT = 0x1, 0x1, 0x200
 _MOST_BYTES, _MOST_NAMES, _MOST_LAYERS = 1024 * 1024, 4096, 8
 
@@ -40,7 +42,8 @@ class Handed:
         return _is_made_by_software(place)
 
     def in_namespaces(self) -> dict[str, str]:
-        """PCI addresses of the devices in RDMA namespaces that are not the host's, by their names there; virtual functions left aside."""
+        """PCI addresses of the devices in RDMA namespaces that are not the host's, by their names there; virtual
+        functions left aside."""
         here = set(_names(self._sysfs / "class/infiniband"))
         found = {}
         for entry in _names(self._sysfs / _VERBS):
@@ -51,7 +54,8 @@ class Handed:
         return found
 
     def is_among(self, device: str, elsewhere: Mapping[str, str]) -> bool:
-        """Whether a device that has vanished is one of those of `in_namespaces`: a pod may have given it another name."""
+        """Whether a device that has vanished is one of those of `in_namespaces`: a pod may have given it another
+        name."""
         address = self._addresses.get(device)
         return device in elsewhere if address is None else address in elsewhere.values()
 
@@ -61,14 +65,15 @@ class Handed:
         return address is not None and _is_handed_out(self._sysfs / _PCI / address)
 
     def is_without_driver(self, device: str) -> bool:
-        """Whether a device that has vanished is on the bus still, and has no driver: the kernel itself takes none away."""
+        """Whether a device that has vanished is on the bus still, and has no driver: the kernel itself takes none
+        away."""
         address = self._addresses.get(device)
         place = self._sysfs / _PCI / (address or "")
         return address is not None and place.exists() and not _target(place / "driver")
 
     def unknown(self, taken: Collection[str]) -> int:
-        """How many devices are elsewhere that have not been here: in namespaces, or network cards of Mellanox with programs or virtual
-        machines. `taken`: those that have been."""
+        """How many devices are elsewhere that have not been here: in namespaces, or network cards of Mellanox with
+        programs or virtual machines. `taken`: those that have been."""
         known = set(self._addresses.values())
         elsewhere = sum(name not in taken and address not in known for name, address in self.in_namespaces().items())
         return elsewhere + sum(
@@ -88,7 +93,8 @@ class NodeNetwork:
         self._net = sysfs / _NET
         self._proc = proc
         self.interfaces: frozenset[str] = frozenset()
-        """They and what they are made of: the ports of a bond, the interface below a VLAN. Empty: nothing is known now."""
+        """They and what they are made of: the ports of a bond, the interface below a VLAN. Empty: nothing is known
+        now."""
         self.looks = 0
 
     def look(self) -> None:
@@ -113,7 +119,8 @@ def interfaces_of(sysfs: Path, device: str) -> list[str]:
 
 
 def without_representors(sysfs: Path, interfaces: Iterable[str]) -> list[str]:
-    """Of these interfaces those of a port itself. Reading that waits for whoever configures the network: not for each look."""
+    """Of these interfaces those of a port itself. Reading that waits for whoever configures the network: not for each
+    look."""
     return [name for name in interfaces if _UPLINK.fullmatch(_word(sysfs / _NET / name / "phys_port_name"))]
 
 

@@ -1,11 +1,12 @@
 """The lines of the kernel log that are evidence: one row for each message of the kernel or of a driver.
 
-A row's pattern has to match from the first character of a message. `words` are what the cheap filter looks for, and `log_lines` tries a
-pattern only on a message that has one of the row's words: a line that the filter drops cannot be one that a pattern knows. Each row has its
-lines, with their sources and near misses, in tests/data/reports/kernel/<name>.yaml.
+A row's pattern has to match from the first character of a message. `words` are what the cheap filter looks for, and
+`log_lines` tries a pattern only on a message that has one of the row's words: a line that the filter drops cannot be
+one that a pattern knows. Each row has its lines, with their sources and near misses, in
+tests/data/reports/kernel/<name>.yaml.
 
-A message of several lines has line feeds between them. Some kernels write each of them as a record of its own: `begins` then matches what
-has come so far, and `goes_on` the next line.
+A message of several lines has line feeds between them. Some kernels write each of them as a record of its own: `begins`
+then matches what has come so far, and `goes_on` the next line.
 
 What each kind weighs is said in `muster.health.kinds` and nowhere else.
 """
@@ -76,13 +77,14 @@ def _lines(
 
 
 _NVIDIA = (
-    # The driver numbers XIDs from 1; 0 was seen from clock events and says nothing. Of a MIG instance the line names instance and compute
-    # instance, too: `(PCI:0000:01:00 GPU-I:05 GPU-CI:00)`.
+    # The driver numbers XIDs from 1; 0 was seen from clock events and says nothing. Of a MIG instance the line names
+    # instance and compute instance, too: `(PCI:0000:01:00 GPU-I:05 GPU-CI:00)`.
     _row(
         "nvidia-xid",
         kinds.XID,
         "NVRM: ",
-        r"NVRM: Xid \((?:PCI:)?(?P<gpu>[0-9a-fA-F:.]{1,32})(?: GPU-I:\w{1,8})?(?: GPU-CI:\w{1,8})?\): (?P<code>0*[1-9]\d{0,5})\b",
+        r"NVRM: Xid \((?:PCI:)?(?P<gpu>[0-9a-fA-F:.]{1,32})(?: GPU-I:\w{1,8})?(?: GPU-CI:\w{1,8})?\): "
+        r"(?P<code>0*[1-9]\d{0,5})\b",
     ),
     _row(
         "nvidia-init",
@@ -95,13 +97,15 @@ _NVIDIA = (
         "nvidia-init-by-minor",
         kinds.GPU_INIT,
         "NVRM: ",
-        r"NVRM: rm_init_adapter(?: failed for device bearing minor number (?P<device>\d{1,3})\b|\((?P<device2>\d{1,3})\) failed)",
+        r"NVRM: rm_init_adapter(?: failed for device bearing minor number "
+        r"(?P<device>\d{1,3})\b|\((?P<device2>\d{1,3})\) failed)",
     ),
     _lines(
         "nvidia-bar",
         kinds.GPU_INIT,
         ("NVRM: ",),
-        rf"NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR\d is \d+M @ 0x[0-9a-f]+ \(PCI:(?P<gpu>{_PCI})\)",
+        r"NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR\d is \d+M @ 0x[0-9a-f]+ "
+        rf"\(PCI:(?P<gpu>{_PCI})\)",
         r"NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\s*$",
         r"NVRM: BAR\d is ",
     ),
@@ -128,18 +132,22 @@ _NVIDIA = (
         r"NVRM: (?:knvlinkDiscoverPostRxDetLinks_\w{1,32}: Getting peer\d+(?:'s)? postRxDetLinkMask failed"
         r"|knvlinkUpdatePostRxDetectLinkMask_\w{1,32}: Failed to update Rx Detect Link mask)",
     ),
-    # Of one error the driver prints up to four lines with its number; those with "Severity" and "Data" belong to the first.
+    # Of one error the driver prints up to four lines with its number; those with "Severity" and "Data" belong to the
+    # first.
     _row(
         "nvidia-sxid",
         kinds.SXID,
         "SXid (",
-        r"(?P<device>nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]{1,32}\): (?P<code>\d{1,6})\b(?!, (?:Severity -?\d|Data \{))"
+        r"(?P<device>nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]{1,32}\): (?P<code>\d{1,6})\b(?!, (?:Severity "
+        r"-?\d|Data \{))"
         r"(?:, (?P<value>Fatal|Non-fatal)\b)?",
     ),
 )
 
 _PCIE = (
-    _row("aer-gpu-fatal", kinds.AER_FATAL, _AER_WORDS, rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): {_AER}{_UNCORRECTED} \(Fatal\)"),
+    _row((
+        "aer-gpu-fatal"
+    ), kinds.AER_FATAL, _AER_WORDS, rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): {_AER}{_UNCORRECTED} \(Fatal\)"),
     _row("aer-gpu", kinds.AER_UNCORRECTED, (*_AER_WORDS, "aer_uncor_severity"),
          rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): (?:{_AER}{_UNCORRECTED}|{_AER_OF_FIRMWARE})"),
     _row("aer-gpu-corrected", kinds.AER_CORRECTED, _AER_WORDS,
@@ -152,10 +160,12 @@ _PCIE = (
          rf"(?:{_NETWORK_DRIVER}) (?P<device>{_PCI}): {_AER}Correct(?:ed|able)\b"),
     # Disks and bridges correct themselves all the time: only what could not be corrected counts.
     _row("aer-elsewhere", kinds.AER_ELSEWHERE, (*_AER_WORDS, "aer_uncor_severity"),
-         rf"(?!(?:{_GPU_DRIVER}|{_NETWORK_DRIVER}) )[\w-]{{1,32}} (?P<device>{_PCI}): (?:{_AER}{_UNCORRECTED}(?: \((?P<value>Fatal|Non-Fatal)\))?|{_AER_OF_FIRMWARE})"),
+         rf"(?!(?:{_GPU_DRIVER}|{_NETWORK_DRIVER}) )[\w-]{{1,32}} (?P<device>{_PCI}): (?:{_AER}{_UNCORRECTED}(?: "
+         rf"\((?P<value>Fatal|Non-Fatal)\))?|{_AER_OF_FIRMWARE})"),
     _row("dpc", kinds.AER_ELSEWHERE, "DPC: containment event",
          rf"pcieport (?P<device>{_PCI}): DPC: containment event", CONTAINED),
-    # The device is not named. What it takes away says so itself; a display adapter that is set up wrongly does this, too.
+    # The device is not named. What it takes away says so itself; a display adapter that is set up wrongly does this,
+    # too.
     _row("nmi-of-a-bus", kinds.AER_ELSEWHERE, ("NMI: PCI system error", "NMI: IOCK error"),
          r"NMI: (?:PCI system error \(SERR\)|IOCK error \(debug interrupt\?\)) for reason [0-9a-f]{2} on CPU \d"),
 )  # fmt: skip
@@ -167,33 +177,43 @@ _NETWORK = (
         kinds.NIC_ERROR,
         "mlx5_core",
         r"mlx5_core (?P<device>[0-9a-fA-F:.]{5,32}?):?(?: \S{1,32}:)? (?!(?:AER: )?PCIe Bus Error)[^\n]*?"
-        r"(?:health poll failed|handling bad device here|health recovery (?:failed|flow aborted)|health compromised|unrecoverable|firmware internal error"
-        r"|(?<!-)\b[Ff]atal\b|timeout\. Will cause a leak of a command resource|cmd.{0,40}timeout|PCI slot is unavailable"
-        r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|ACCESS_REG.{0,40}failed(?!, status bad operation)|TX timeout (?:detected|on queue: )"
-        r"|Error cqe on cqn|mlx5_(?:load|init)_one failed with error code|Firmware over \d+ MS in \S+ ?\S* state, aborting)",
+        r"(?:health poll failed|handling bad device here|health recovery (?:failed|flow aborted)|health "
+        r"compromised|unrecoverable|firmware internal error"
+        r"|(?<!-)\b[Ff]atal\b|timeout\. Will cause a leak of a command resource|cmd.{0,40}timeout|PCI slot is "
+        r"unavailable"
+        r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|ACCESS_REG.{0,40}failed(?!, "
+        r"status bad operation)|TX timeout (?:detected|on queue: )"
+        r"|Error cqe on cqn|mlx5_(?:load|init)_one failed with error code|Firmware over \d+ MS in \S+ ?\S* state, "
+        r"aborting)",
     ),
     _row("netdev-watchdog", kinds.NIC_ERROR, "NETDEV WATCHDOG",
          r"NETDEV WATCHDOG: (?P<device>(?!CPU: )\S{1,32}) \(\S{0,32}\): transmit queue \d+ timed out"),
     # Since Linux 6.10 driver, address and name come before it.
     _row("netdev-watchdog-cpu", kinds.NIC_ERROR, "NETDEV WATCHDOG",
-         r"(?:[\w-]{1,32} \S{1,40} )?(?P<device>[\w.@-]{1,32}): NETDEV WATCHDOG: CPU: \d+: transmit queue \d+ timed out"),
+         r"(?:[\w-]{1,32} \S{1,40} )?(?P<device>[\w.@-]{1,32}): NETDEV WATCHDOG: CPU: \d+: transmit queue \d+ timed "
+         r"out"),
     _row("bnxt", kinds.NIC_ERROR, "bnxt_en",
-         rf"bnxt_en (?P<device>{_PCI})(?: [^:\n]{{1,48}})?: (?:TX timeout detected, starting reset task|Fatal firmware reset event"
+         rf"bnxt_en (?P<device>{_PCI})(?: [^:\n]{{1,48}})?: (?:TX timeout detected, starting reset task|Fatal "
+         r"firmware reset event"
          r"|Firmware fatal reset event|Error \(timeout: \d+\) msg )"),
     _row("ena", kinds.NIC_ERROR, "ena ",
-         rf"ena (?P<device>{_PCI})(?: \S{{1,32}})?: (?:Keep alive watchdog timeout|The number of lost tx completions is above"
+         rf"ena (?P<device>{_PCI})(?: \S{{1,32}})?: (?:Keep alive watchdog timeout|The number of lost tx completions "
+         r"is above"
          r"|Lost TX completions are above)"),
     _row("efa", kinds.NIC_ERROR, ("for admin cmd", "Wait for completion (polling) timeout"),
          rf"efa (?P<device>{_PCI})(?: \S{{1,32}})?: (?:The device didn't send any completion for admin cmd"
          r"|The device sent a completion but the driver didn't receive a\w* MSI-X interrupt for admin cmd"
          r"|Wait for completion \(polling\) timeout)"),
     _row("irdma", kinds.NIC_ERROR, ("HMC Error", "critical PE Error", "PE Push Error"),
-         rf"(?:ice|irdma|i40e) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:HMC Error|critical PE Error, GLPE_CRITERR|PE Push Error)"),
+         rf"(?:ice|irdma|i40e) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:HMC Error|critical PE Error, GLPE_CRITERR|PE "
+         r"Push Error)"),
     _row("ice", kinds.NIC_ERROR, ("tx_timeout recovery unsuccessful", "Rebuild failed, unload and reload"),
-         rf"ice (?P<device>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout recovery unsuccessful|Rebuild failed, unload and reload driver)"),
+         rf"ice (?P<device>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout recovery unsuccessful|Rebuild failed, unload and "
+         r"reload driver)"),
 )  # fmt: skip
 
-# block/blk-core.c prints its own word for each status. Linux 5.4 to 5.15 put the function's name before it, older ones another.
+# block/blk-core.c prints its own word for each status. Linux 5.4 to 5.15 put the function's name before it, older ones
+# another.
 _BLOCK = r"(?:blk_update_request: |print_req_error: )?"
 _BLOCK_WORDS = (" error, dev ",)
 
@@ -219,20 +239,27 @@ _BLOCK_DEVICES = (
     ),
     # Another driver's interrupt came late ("completion polled"): nothing failed.
     _row("nvme", kinds.DISK_ERROR, "nvme",
-         r"nvme (?P<device>nvme\d+): (?:I/O [^\n]{0,120}?timeout(?!, completion polled)|controller is down|Device not ready"
+         r"nvme (?P<device>nvme\d+): (?:I/O [^\n]{0,120}?timeout(?!, completion polled)|controller is down|Device "
+         r"not ready"
          r"|Disabling device after|Removing after|IO queues (?:lost|not created)|Abort status.{0,16}0x[1-9])"),
     _row("nvme-media", kinds.DISK_ERROR, "nvme",
-         r"(?P<device>nvme\d+(?:c\d+)?n\d+): [^\n]{1,60} @ LBA \d+, \d+ blocks, [^\n]{1,80}\(sct 0x2 / sc 0x[0-9a-f]+\)"),
+         r"(?P<device>nvme\d+(?:c\d+)?n\d+): [^\n]{1,60} @ LBA \d+, \d+ blocks, [^\n]{1,80}\(sct 0x2 / sc "
+         r"0x[0-9a-f]+\)"),
     _row("nvme-path", kinds.DISK_ERROR, "nvme",
          r"block (?P<device>nvme\d+n\d+): no available path - failing I/O"),
     _row("md", kinds.DISK_ERROR, ("Disk failure on", "unrecoverable I/O", "read error not correctable"),
          rf"md/\S{{1,32}} ?(?:Disk failure on {_DISK}|(?P<device2>[\w.-]{{1,64}}): unrecoverable I/O (?:read )?error"
          r"|read error not correctable \(sector \d+ on (?P<device3>[\w.-]{1,64})\))"),
-    _row("writeback", kinds.DISK_ERROR, "writeback error on ", rf"(?:XFS \({_DISK}\)|(?P<device2>[\w.-]{{1,64}})): writeback error on (?:inode \d+, offset \d+, )?sector \d+"),
+    _row((
+        "writeback"
+    ), kinds.DISK_ERROR, "writeback error on ", (
+        rf"(?:XFS \({_DISK}\)|(?P<device2>[\w.-]{{1,64}})): writeback error on (?:inode \d+, offset \d+, )?sector \d+"
+    )),
 )  # fmt: skip
 
 _FILE_SYSTEMS = (
-    # "read-only compatible features" and the like refuse a mount, and what is shut down by a user's own call is no fault.
+    # "read-only compatible features" and the like refuse a mount, and what is shut down by a user's own call is no
+    # fault.
     _row("xfs-shutdown", kinds.READ_ONLY_FILESYSTEM,
          "XFS (",
          rf"{_XFS}(?!User initiated)(?:[^\n]{{0,240}}[Ss]hutting down filesystem|Filesystem has been shut down due to"
@@ -240,22 +267,28 @@ _FILE_SYSTEMS = (
     _row("xfs-error", kinds.DISK_ERROR, "XFS (",
          rf"{_XFS}(?:metadata I/O error|Metadata (?:CRC error|corruption) detected at|Internal error \S"
          r"|Corruption detected\. Unmount and run xfs_repair)"),
-    _row("ext4-read-only", kinds.READ_ONLY_FILESYSTEM, ("Remounting filesystem read-only", "Aborting journal on device"),
+    _row((
+        "ext4-read-only"
+    ), kinds.READ_ONLY_FILESYSTEM, ("Remounting filesystem read-only", "Aborting journal on device"),
          rf"(?:EXT[234]|F2FS)-fs \({_DISK}\): Remounting filesystem read-only"
          r"|Aborting journal on device (?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.\s*$"),
     _row("ext4-error", kinds.DISK_ERROR, "EXT4-fs", rf"EXT4-fs error \(device {_DISK}\)"),
     _row("ext4-write", kinds.DISK_ERROR, "EXT4-fs",
          rf"EXT4-fs warning \(device {_DISK}\): ext4_end_bio:\d+: I/O error (?!3 )-?\d+ writing to inode"
-         r"|EXT4-fs \((?P<device2>[\w.-]{1,64})\): (?:previous )?(?:I/O error while writing superblock|I/O error to superblock detected"
+         r"|EXT4-fs \((?P<device2>[\w.-]{1,64})\): (?:previous )?(?:I/O error while writing superblock|I/O error to "
+         r"superblock detected"
          r"|failed to convert unwritten extents to written extents -- potential data loss!"
          r"|Delayed block allocation failed for inode [^\n]{1,120} with error (?!28\b|30\b)\d+)"),
     _row("jbd2", kinds.DISK_ERROR, "JBD2: ",
          r"JBD2: (?:Detected IO errors while flushing file data on (?P<device>[\w.-]{1,64}?)(?:-\d+)?\s*$"
-         r"|(?:Error -\d+ detected when updating journal superblock|I/O error when updating journal superblock|previous I/O error is detected for journal superblock update) for (?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.?\s*$)"),
+         r"|(?:Error -\d+ detected when updating journal superblock|I/O error when updating journal "
+         r"superblock|previous I/O error is detected for journal superblock update) for "
+         r"(?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.?\s*$)"),
     _row("btrfs-read-only", kinds.READ_ONLY_FILESYSTEM, "BTRFS",
          rf"BTRFS:? \w{{0,8}} ?{_BTRFS}: (?:forced readonly|Remounting filesystem read-only)"),
     _row("btrfs-error", kinds.DISK_ERROR, "BTRFS",
-         rf"BTRFS:? \w{{1,8}} {_BTRFS}:? (?:in \S{{1,64}}:\d+: errno=-(?!28\b|30\b)\d+|csum failed root |error writing primary super block"
+         rf"BTRFS:? \w{{1,8}} {_BTRFS}:? (?:in \S{{1,64}}:\d+: errno=-(?!28\b|30\b)\d+|csum failed root |error "
+         r"writing primary super block"
          r"|checksum verify failed on )"
          r"|BTRFS error \(device (?P<device2>[\w.-]{1,64})(?::? state \w{1,8})?\): bdev \S+ errs: wr "),
     _row("f2fs", kinds.READ_ONLY_FILESYSTEM, "Stopped filesystem due to reason",
@@ -263,29 +296,38 @@ _FILE_SYSTEMS = (
     _row("nfs", kinds.NETWORK_DISK_ERROR, "not responding",
          r"(?:nfs|lockd|NFS): server (?P<device>\S{1,120}) not responding, (?:still trying|timed out)"),
     _row("lustre", kinds.NETWORK_DISK_ERROR, ("was lost; in progress operations", "This client was evicted by"),
-         r"Lustre(?:Error)?: (?:[\d:-]{1,24}: )?(?:\S{1,120}: Connection to (?P<device>\S{1,64}) \(at \S{1,64}\) was lost; in progress operations"
+         r"Lustre(?:Error)?: (?:[\d:-]{1,24}: )?(?:\S{1,120}: Connection to (?P<device>\S{1,64}) \(at \S{1,64}\) was "
+         r"lost; in progress operations"
          r"|\S{1,120}: This client was evicted by (?P<device2>[\w.-]{1,64}); in progress operations)"),
 )  # fmt: skip
 
 _HOST = (
-    _row("mce-uncorrected", kinds.HOST_UNCORRECTED, "[Hardware Error]: ", rf"{_MCE}(?P<device>Bank \d+): [2367abef][0-9a-f]{{14,15}}\b"),
+    _row((
+        "mce-uncorrected"
+    ), kinds.HOST_UNCORRECTED, "[Hardware Error]: ", rf"{_MCE}(?P<device>Bank \d+): [2367abef][0-9a-f]{{14,15}}\b"),
     _row("mce-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
          rf"{_MCE}Bank \d+: [014589cd][0-9a-f]{{14,15}}\b|mce: \[Hardware Error\]: Machine check events logged"),
     _row("memory-failure", kinds.HOST_UNCORRECTED, ("Memory failure: 0x", "Uncorrected hardware memory error"),
-         r"Memory failure: 0x[0-9a-f]+: (?:recovery action for |(?:Sending SIGBUS to|Killing) [^\n]{1,40} due to hardware memory corruption)"
+         r"Memory failure: 0x[0-9a-f]+: (?:recovery action for |(?:Sending SIGBUS to|Killing) [^\n]{1,40} due to "
+         r"hardware memory corruption)"
          r"|mce: Uncorrected hardware memory error"),
     _row("amd-uncorrected", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
-         r"\[Hardware Error\]: (?:Uncorrected, software (?:restartable|containable) error|System Fatal error|Deferred error, no action"
+         r"\[Hardware Error\]: (?:Uncorrected, software (?:restartable|containable) error|System Fatal "
+         r"error|Deferred error, no action"
          r"|CPU:\d+ \([0-9a-f:]+\) MC\d+_STATUS\[(?:Over|-)\|UE\|)"),
     _row("amd-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
-         r"\[Hardware Error\]: (?:Corrected error, no action required|CPU:\d+ \([0-9a-f:]+\) MC\d+_STATUS\[(?:Over|-)\|CE\|)"),
+         r"\[Hardware Error\]: (?:Corrected error, no action required|CPU:\d+ \([0-9a-f:]+\) "
+         r"MC\d+_STATUS\[(?:Over|-)\|CE\|)"),
     _row("edac-uncorrected", kinds.HOST_UNCORRECTED, "EDAC MC", r"EDAC (?P<device>MC\d+): \d+ UE [^\n]{0,200}? ?on \S"),
     _row("edac-corrected", kinds.HOST_CORRECTED, "EDAC MC", r"EDAC (?P<device>MC\d+): \d+ CE [^\n]{0,200}? ?on \S"),
     # Without the number in braces it is what the firmware has kept from the boot before (drivers/acpi/apei/bert.c).
-    _row("ghes-fatal", kinds.HOST_UNCORRECTED, "[Hardware Error]: ", r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
+    _row((
+        "ghes-fatal"
+    ), kinds.HOST_UNCORRECTED, "[Hardware Error]: ", r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
     _row("ghes-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
          r"\{\d+\}\[Hardware Error\]: ? ?event severity: corrected"),
-    # From a recoverable error the system goes on, but it was not corrected. Of one of PCIe the line of its device says so itself.
+    # From a recoverable error the system goes on, but it was not corrected. Of one of PCIe the line of its device says
+    # so itself.
     _lines(
         "ghes-uncorrected",
         kinds.HOST_UNCORRECTED,
@@ -295,14 +337,21 @@ _HOST = (
         _GHES_UNCORRECTED,
         rf"{_GHES}(?:fru_id|fru_text|section_type): ",
     ),
-    _row("arm64-serror", kinds.HOST_UNCORRECTED, "SError Interrupt on CPU", r"SError Interrupt on CPU\d+, code 0x[0-9a-f]+"),
+    _row((
+        "arm64-serror"
+    ), kinds.HOST_UNCORRECTED, "SError Interrupt on CPU", r"SError Interrupt on CPU\d+, code 0x[0-9a-f]+"),
     _row("panic-of-hardware", kinds.HOST_UNCORRECTED, "Kernel panic - not syncing",
-         r"Kernel panic - not syncing: (?:(?:Fatal (?:local )?|Uncorrected |Unrecoverable )?[Mm]achine [Cc]heck|Fatal hardware error"
+         r"Kernel panic - not syncing: (?:(?:Fatal (?:local )?|Uncorrected |Unrecoverable )?[Mm]achine "
+         r"[Cc]heck|Fatal hardware error"
          r"|Asynchronous SError Interrupt|Timeout synchronizing machine check over CPUs"
-         r"|Timeout: (?:Not all CPUs entered broadcast exception handler|(?:Subject|Monarch) CPUs? [^\n]{1,40}machine check)"
-         r"|Too many (?:consecutive )?machine checks |Failed kernel mode recovery|CPU context corrupt|NMI IOCK error: Not continuing"
+         r"|Timeout: (?:Not all CPUs entered broadcast exception handler|(?:Subject|Monarch) CPUs? "
+         r"[^\n]{1,40}machine check)"
+         r"|Too many (?:consecutive )?machine checks |Failed kernel mode recovery|CPU context corrupt|NMI IOCK "
+         r"error: Not continuing"
          r"|UE [^\n]{0,200}? ?on \S)"),
-    _row("thermal", kinds.HOST_THERMAL, ("above threshold, cpu clock", "critical temperature reached", "HARDWARE PROTECTION"),
+    _row((
+        "thermal"
+    ), kinds.HOST_THERMAL, ("above threshold, cpu clock", "critical temperature reached", "HARDWARE PROTECTION"),
          r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold, cpu clock (?:is )?throttled"
          r"|thermal thermal_zone\d+: (?:\S{1,32}: )?critical temperature reached|reboot: HARDWARE PROTECTION shutdown"),
     _row("clock", kinds.CLOCK_SOURCE, "Marking ",
@@ -317,18 +366,23 @@ _KERNEL = (
          r"(?:rcu: )?INFO: rcu\w* .{0,40}detected (?:expedited )?stall"),
     _row("oops", kinds.KERNEL_HANG, "[#",
          r"(?:Internal error: |general protection fault.{0,40})?Oops(?: -)?:? [^\n]{1,160}\[#\d"
-         r"|(?:general protection fault|double fault|invalid opcode|divide error|stack segment|int3|alignment check)\b[^\n]{0,120}"
+         r"|(?:general protection fault|double fault|invalid opcode|divide error|stack segment|int3|alignment "
+         r"check)\b[^\n]{0,120}"
          r": [0-9a-f]{4} \[#\d|Internal error: [^\n]{0,120}: [0-9a-f]{8,16} \[#\d"),
     _row("bad-access", kinds.KERNEL_HANG, ("BUG: ", "Unable to handle kernel"),
          r"BUG: unable to handle (?:page fault for address|kernel )|BUG: kernel NULL pointer dereference"
          r"|Unable to handle kernel [^\n]{1,60} at virtual address [0-9a-f]{8}"),
     _row("kernel-bug", kinds.KERNEL_HANG, ("kernel BUG at", "BUG: ", "LBUG"),
-         r"kernel BUG at \S{1,200}:\d|LustreError: [\d:]{3,24}\([^)\n]{1,120}\(\)\) LBUG|BUG: (?:Bad (?:page (?:state|map|cache) in process|rss-counter state)|non-zero pgtables_bytes on freeing mm|scheduling while atomic: "
+         r"kernel BUG at \S{1,200}:\d|LustreError: [\d:]{3,24}\([^)\n]{1,120}\(\)\) LBUG|BUG: (?:Bad (?:page "
+         r"(?:state|map|cache) in process|rss-counter state)|non-zero pgtables_bytes on freeing mm|scheduling while "
+         r"atomic: "
          r"|(?:TASK )?stack guard page was hit|KASAN: \S{1,40} in |spinlock bad magic on)"),
     _row("unregister-netdevice", kinds.KERNEL_HANG, "unregister_netdevice", r"unregister_netdevice: waiting for "),
     _row("panic", kinds.KERNEL_HANG, "Kernel panic - not syncing", "Kernel panic - not syncing: "),
     # A task waits for storage, as a rule, and that can be a server of a tenant's own.
-    _row("hung-task", kinds.TASK_HANG, "INFO: ", r"INFO: task [^\n]{1,80}blocked (?:in I/O wait )?for more than \d+ seconds"),
+    _row((
+        "hung-task"
+    ), kinds.TASK_HANG, "INFO: ", r"INFO: task [^\n]{1,80}blocked (?:in I/O wait )?for more than \d+ seconds"),
 )  # fmt: skip
 
 KERNEL_LINES: tuple[KernelLine, ...] = (

@@ -146,7 +146,8 @@ QUIET = frozenset(
         ENERGY_COUNTER,
     }
 )
-"""Rates, and what does no more than warn: that it comes and goes is told like a count, a few times in an hour at most."""
+"""Rates, and what does no more than warn: that it comes and goes is told like a count, a few times in an hour at
+most."""
 
 APPLICATION_XIDS = frozenset({8, 13, 31, 43, 45, 68, 109})
 """XIDs that a program can cause by itself: the first to go when there is no room."""

@@ -20,14 +20,16 @@ _SUBJECT, _VALUE, _MESSAGE, _CODE = 128, 128, 512, 2**31 - 1
 
 _MOST_VARIANTS = 8
 _CLOCKS_SECONDS = 120.0
-"""By so much the clocks may differ that tell of what was before this agent: the log's, and the wall clock of what is stored."""
+"""By so much the clocks may differ that tell of what was before this agent: the log's, and the wall clock of what is
+stored."""
 _BACK_SECONDS = 3600.0
 """What comes so soon after it had gone has come back."""
 _LONGEST_CLEAR_SECONDS = 3600.0
 _RESET_VALUE = re.compile(r"(\d{1,12}\.\d{3}) s after the boot")
 
 _Key = tuple[str, str, int, str]
-"""Kind, subject, code, and of incidents the value: an error that says to be fatal is not the one that says it was not."""
+"""Kind, subject, code, and of incidents the value: an error that says to be fatal is not the one that says it was
+not."""
 
 
 @dataclass(slots=True)
@@ -98,8 +100,8 @@ class Ledger:
         self._known_until = 0.0
         self._resets: dict[str, float] = {}
         self.watched_since: float | None = None
-        """Since when (monotonic) resets of GPUs have been seen by this agent and those before it; None: not known yet. What
-        is older expires: it may have been repaired and nobody saw it."""
+        """Since when (monotonic) resets of GPUs have been seen by this agent and those before it; None: not known yet.
+        What is older expires: it may have been repaired and nobody saw it."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -180,8 +182,8 @@ class Ledger:
                 self.reset(entry.subject, min(last, entry.good_since), now)
 
     def _patience(self, key: _Key, entry: Entry, signal: Signal) -> tuple[int, float]:
-        """How often it has come back lately, and for how long it must be good to be gone: what comes and goes all the time is
-        neither well each time nor worth a write each time."""
+        """How often it has come back lately, and for how long it must be good to be gone: what comes and goes all the
+        time is neither well each time nor worth a write each time."""
         times, went = self._gone.get(key, (0, float("-inf")))
         if entry.first.mono - went >= _BACK_SECONDS:
             times = 0
@@ -271,7 +273,8 @@ class Ledger:
                 entry.expires_seconds = None
 
     def reset(self, subject: str, mono: float, now: Clock) -> None:
-        """A GPU was reset, not before then: what needed it and is not newer is over. That it was, stands in this boot."""
+        """A GPU was reset, not before then: what needed it and is not newer is over. That it was, stands in this
+        boot."""
         subject = clean(subject, _SUBJECT)
         if mono <= self._resets.get(subject, float("-inf")):
             return
@@ -357,7 +360,8 @@ class Ledger:
         self._resets[entry.subject] = max(mono, self._resets.get(entry.subject, mono))
 
     def remember(self, before: Iterable[Stored], until: float) -> None:
-        """What stood against the node before it was booted: until then (monotonic) the same counts at once, and has not to last anew."""
+        """What stood against the node before it was booted: until then (monotonic) the same counts at once, and has not
+        to last anew."""
         self._known_before = frozenset(item.kind for item in before)
         self._known_until = until
 

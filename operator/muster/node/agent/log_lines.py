@@ -4,9 +4,9 @@ A line counts only if the kernel wrote it. Records of /dev/kmsg say who wrote th
 facility 0), and in plain text a pattern must stand at the very beginning of the message. A process that prints
 "NVRM: Xid" to some log is no evidence.
 
-Some lines of the kernel's own begin with the name of a process, which is that process's to choose (prctl(PR_SET_NAME), 15 bytes): one that
-calls itself `EDAC MC0: 1 UE ` and crashes would have the kernel say so. What begins with a name is no evidence, and patterns go on beyond
-what fits into one.
+Some lines of the kernel's own begin with the name of a process, which is that process's to choose (prctl(PR_SET_NAME),
+15 bytes): one that calls itself `EDAC MC0: 1 UE ` and crashes would have the kernel say so. What begins with a name is
+no evidence, and patterns go on beyond what fits into one.
 """
 
 import re
@@ -18,10 +18,12 @@ from muster.node.agent.kernel_lines import CONTAINED, KERNEL_LINES, KernelLine
 
 _MAX_LINE = 1024
 _KMSG = re.compile(r"(\d{1,6}),\d+,(\d{1,18}),[^;]{0,256};")
-# Of Linux, with and without a stamp and the caller's id (CONFIG_PRINTK_TIME, CONFIG_PRINTK_CALLER), from the console, dmesg (also with
+# Of Linux, with and without a stamp and the caller's id (CONFIG_PRINTK_TIME, CONFIG_PRINTK_CALLER), from the console,
+# dmesg (also with
 # --ctime, --time-format=iso and --decode), the journal and syslog, whose program must be the kernel.
 _STAMP = (
-    r"(?:\[ *\d+\.\d+\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+    r"(?:\[ *\d+\.\d+\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]|[A-Z][a-z]{2} [ \d]\d "
+    r"\d\d:\d\d:\d\d(?:\.\d+)?"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
 )
 _PLAIN = re.compile(
@@ -29,11 +31,12 @@ _PLAIN = re.compile(
     rf"(?:{_STAMP} ?)?(?:\[ *[TC]\d+\] ?)?"
 )
 _LINUX_PRIORITY_BITS = 3
-# arch/x86/mm/fault.c and its like, mm/oom_kill.c, mm/page_alloc.c, fs/drop_caches.c, kernel/signal.c, kernel/exit.c. /dev/kmsg writes a
-# byte that cannot be printed as \xNN.
+# arch/x86/mm/fault.c and its like, mm/oom_kill.c, mm/page_alloc.c, fs/drop_caches.c, kernel/signal.c, kernel/exit.c.
+# /dev/kmsg writes a byte that cannot be printed as \xNN.
 _NAMED = re.compile(
     r"(?:\\x[0-9a-f]{2}|[^\\]){1,15}"
-    r"(?:\[\d{1,10}\]: | invoked oom-killer: |: page allocation failure|: Corrupted page table| \(\d{1,10}\)[: ]|/\d{1,10}: potentially )"
+    r"(?:\[\d{1,10}\]: | invoked oom-killer: |: page allocation failure|: Corrupted page table| \(\d{1,10}\)[: "
+    r"]|/\d{1,10}: potentially )"
 )
 
 _WORDS = tuple(dict.fromkeys(word for row in KERNEL_LINES for word in row.words))
@@ -78,8 +81,8 @@ def is_worth_a_look(line: str) -> bool:
 
 
 def split(line: str) -> tuple[str, float | None] | None:
-    r"""The message of a line, its own lines separated by \n, and when it was written in seconds since boot if it says so; None: not the
-    kernel's."""
+    r"""The message of a line, its own lines separated by \n, and when it was written in seconds since boot if it says
+    so; None: not the kernel's."""
     record = _KMSG.match(line)
     if record is not None:
         if int(record[1]) >> _LINUX_PRIORITY_BITS != 0:
@@ -146,7 +149,8 @@ def _fact(row: KernelLine, found: re.Match[str], message: str) -> LogFact | None
 
 
 def recovery_taken_back(fact: LogFact) -> bool | None:
-    """Whether the driver asked for a reset or a boot, now that it asks for nothing any more; None: the line is no such word."""
+    """Whether the driver asked for a reset or a boot, now that it asks for nothing any more; None: the line is no such
+    word."""
     if fact.kind != kinds.XID or fact.code != kinds.RECOVERY_XID:
         return None
     found = _TAKEN_BACK.search(fact.message)

@@ -1,7 +1,7 @@
 """Whether the agent sees: when each part of the node was last looked at and answered.
 
-An agent that runs and sees nothing is worse than none, because nobody misses it: its Pod is Ready only while all parts were seen
-lately. A look that was answered by errors alone is none.
+An agent that runs and sees nothing is worse than none, because nobody misses it: its Pod is Ready only while all parts
+were seen lately. A look that was answered by errors alone is none.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""The machine itself: its boot, its identity, its filesystems and the fabric manager. Files only, nothing that can hang."""
+"""The machine itself: its boot, its identity, its filesystems and the fabric manager. Files only, nothing that can
+hang."""
 
 import os
 from collections.abc import Iterator

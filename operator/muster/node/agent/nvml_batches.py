@@ -18,8 +18,8 @@ MAX_GPUS = 64
 
 # NVML return codes.
 _ABSENT = frozenset({2, 3, 6, 7, 13, 25, 26})
-"""Invalid argument (an id that this driver does not know), not supported, not found, too small, no such function, struct
-of another version, deprecated."""
+"""Invalid argument (an id that this driver does not know), not supported, not found, too small, no such function,
+struct of another version, deprecated."""
 _LOST, _RESET_REQUIRED, _CORRUPTED_INFOROM = 15, 16, 14
 SICK = frozenset({_LOST, _RESET_REQUIRED})
 _PROVES_NOTHING = frozenset({"nvmlDeviceGetUUID"})

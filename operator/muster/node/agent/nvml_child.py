@@ -1,8 +1,8 @@
 """The process that calls NVML: a call may hang for ever, and only a process can be killed.
 
 `python -m muster.node.agent.nvml_child` reads names of batches from stdin, a line each, and writes one line of JSON per
-batch to stdout. A thread waits for events and writes those as they come, another says at which GPU a batch is held up. It
-ends with its parent.
+batch to stdout. A thread waits for events and writes those as they come, another says at which GPU a batch is held up.
+It ends with its parent.
 """
 
 import ctypes

@@ -1,4 +1,5 @@
-"""Looks at something again and again from a thread of its own: reading a dead network card's sysfs can take a minute."""
+"""Looks at something again and again from a thread of its own: reading a dead network card's sysfs can take a
+minute."""
 
 import threading
 import time

@@ -44,10 +44,11 @@ class Settings:
     expected_ports: int | None
     """MUSTER_EXPECTED_IB_PORTS: how many InfiniBand ports must be up; by default those that were up in this boot."""
     node_addresses: frozenset[str]
-    """HOST_IPS (the downward API's status.hostIPs), and the pod's default gateway: from where the kubelet's probes come."""
+    """HOST_IPS (the downward API's status.hostIPs), and the pod's default gateway: from where the kubelet's probes
+    come."""
     listen: tuple[str, int]
-    """MUSTER_LISTEN: `address:port` of /healthz, /readyz and /metrics; 127.0.0.1:9475 by default. `[::1]:9475` is of IPv6,
-    `:9475` all addresses of both kinds, port 0 any port."""
+    """MUSTER_LISTEN: `address:port` of /healthz, /readyz and /metrics; 127.0.0.1:9475 by default. `[::1]:9475` is of
+    IPv6, `:9475` all addresses of both kinds, port 0 any port."""
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:

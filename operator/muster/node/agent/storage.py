@@ -1,13 +1,15 @@
 """Whether a disk is behind a network, or a thin volume: what fails there is shared, or full, and no fault of the node.
 
-A thin volume fails when its pool is full, which is whoever wrote it, on each node at once where all do. A disk below it that fails says so
-itself, under its own name.
+A thin volume fails when its pool is full, which is whoever wrote it, on each node at once where all do. A disk below it
+that fails says so itself, under its own name.
 
-A disk behind a network that is away vanishes from sysfs, and its lines go on: what a disk was is kept until another one has its name.
+A disk behind a network that is away vanishes from sysfs, and its lines go on: what a disk was is kept until another one
+has its name.
 
-Read from sysfs, by what the kernel documents: the path of an iSCSI disk goes through its session, that of a Fibre Channel
-disk through the remote port, an NVMe controller names its transport, and the virtual disks of clouds their model. What
-cannot be read is taken for the node's own: a fault that is missed shows again, but a local disk that is never believed does not.
+Read from sysfs, by what the kernel documents: the path of an iSCSI disk goes through its session, that of a Fibre
+Channel disk through the remote port, an NVMe controller names its transport, and the virtual disks of clouds their
+model. What cannot be read is taken for the node's own: a fault that is missed shows again, but a local disk that is
+never believed does not.
 """
 
 import math
@@ -18,8 +20,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _NETWORK_PATH = re.compile(r"/session\d+/|/rport-|/nvme-fabrics/|/(?:rbd|nbd|drbd)\d")
-# Azure's by SCSI, as the udev rules of github.com/Azure/azure-vm-utils know them: that with the system, by the controller of the first
-# generation or as the first of the first controller (its second is the machine's own), and the data disks at the others.
+# Azure's by SCSI, as the udev rules of github.com/Azure/azure-vm-utils know them: that with the system, by the
+# controller of the first generation or as the first of the first controller (its second is the machine's own), and the
+# data disks at the others.
 _AZURE_PATH = re.compile(
     r"/VMBUS:\d+/(?:00000000-0000-|f8b3781[bcd]-1e82-4818-a1c3-63d806ec15bb/|f8b3781a-1e82-4818-a1c3-63d806ec15bb/(?:[^/]+/)*\d+:\d+:\d+:0/)"
 )
@@ -29,7 +32,8 @@ _CLOUD_MODELS = ("Amazon Elastic Block Store", "nvme_card-pd", "PersistentDisk",
 """Models that clouds give to what is no disk of the machine: Amazon's, Google's, Azure's and Oracle's."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _THIN_POOL = "-tpool"
-"""How the device mapper's UUID of a pool ends that LVM has made (lib/activate/dev_manager.c); its thin volumes lie on that."""
+"""How the device mapper's UUID of a pool ends that LVM has made (lib/activate/dev_manager.c); its thin volumes lie on
+that."""
 _SUBSYSTEM = re.compile(r"/nvme-subsystem/[^/]+/[^/]+/")
 """Where a namespace is that several controllers reach, by nvme-core's own multipath; their names are beside it."""
 _MAX_DEPTH = 4
@@ -78,7 +82,8 @@ class Disks:
         return gone
 
     def is_shared(self, device: str) -> bool:
-        """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stack is, if any part of it is."""
+        """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stack is, if any
+        part of it is."""
         if _NAME.fullmatch(device) is None:
             return False
         if device in self._shared or _controller(device) in self._shared:

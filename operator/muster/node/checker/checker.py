@@ -1,6 +1,7 @@
 """The process around the core: it owns the zygote, the two files and the loop that does what is due.
 
-The loop must run in a thread that lives as long as the process: the kernel ends the zygote with the thread that started it.
+The loop must run in a thread that lives as long as the process: the kernel ends the zygote with the thread that started
+it.
 """
 
 from __future__ import annotations

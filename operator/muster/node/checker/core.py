@@ -1,9 +1,9 @@
 """What a checker does and says: a state machine that knows no thread, socket or clock.
 
-Whoever drives it tells it what has happened (a directive, an answer of the zygote, its end) and asks `actions` for what is
-due; `wake_at` is when that may change by itself. The directive is declared state: all orders of a burn-in, one run after
-the other; what has an answer keeps it as long as it is listed, what is not listed any more is given up at once. One probe
-at a time, and nobody's GPUs for an operator that is not heard any more.
+Whoever drives it tells it what has happened (a directive, an answer of the zygote, its end) and asks `actions` for what
+is due; `wake_at` is when that may change by itself. The directive is declared state: all orders of a burn-in, one run
+after the other; what has an answer keeps it as long as it is listed, what is not listed any more is given up at once.
+One probe at a time, and nobody's GPUs for an operator that is not heard any more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """When to speak to the coordinator, and what each of two lines does about trouble. Pure: times are handed in.
 
-One line polls: its answer is held until the directive changes, and its directives alone count, so that none is overtaken by
-an older one. The other speaks of news while the first one is being held, and of the beginning of a test where it has been
-silent for long: its connection is open then when the answer is there, for which a whole gang may wait.
+One line polls: its answer is held until the directive changes, and its directives alone count, so that none is
+overtaken by an older one. The other speaks of news while the first one is being held, and of the beginning of a test
+where it has been silent for long: its connection is open then when the answer is there, for which a whole gang may
+wait.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _ANSWER_SECONDS = 5.0  # beyond the time that the answer may be held
 _LONGEST_HOLD_SECONDS = 20.0  # a checker gives up when it has heard nothing for a minute
 _SHORTEST_PACE_SECONDS = 0.05
 _LONGEST_PACE_SECONDS = 20.0
-# To begin what the directive says, before the next poll tells. At random: a whole gang is told at the same moment, and those who
-# have not heard yet are not to wait behind the polls of those who have.
+# To begin what the directive says, before the next poll tells. At random: a whole gang is told at the same moment, and
+# those who have not heard yet are not to wait behind the polls of those who have.
 _SETTLE_SECONDS = 0.05, 0.5
 _COLD_SECONDS = 60.0  # without a word: the coordinator closes connections that are idle for 75 s
 _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 2.0

@@ -17,8 +17,8 @@ class Settings:
     """The checker's settings; beside each the variable that sets it."""
 
     endpoint: Endpoint
-    """MUSTER_COORDINATOR: `https://host:port`, required; MUSTER_COORDINATOR_NAME: the name in its certificate, by default
-    that host; MUSTER_TOKEN_FILE and MUSTER_CA_FILE: required, read again when they change."""
+    """MUSTER_COORDINATOR: `https://host:port`, required; MUSTER_COORDINATOR_NAME: the name in its certificate, by
+    default that host; MUSTER_TOKEN_FILE and MUSTER_CA_FILE: required, read again when they change."""
     address: str
     """MUSTER_ADDRESS: where checkers of other nodes reach this one (the downward API's status.hostIP). Required."""
     run_directory: str

@@ -1,4 +1,5 @@
-"""From what the zygote answers to what the coordinator is told: names of limits, the worst device's figure, words. Pure.
+"""From what the zygote answers to what the coordinator is told: names of limits, the worst device's figure, words.
+Pure.
 
 `how` is a muster.preflight.outcomes.How, which this Python may be too old to import; tests hold the two together.
 """
@@ -95,7 +96,8 @@ FIGURES: Dict[str, Tuple[Figure, ...]] = {
 """By probe: what limits and histories know it as. What fails is told under the first of its names."""
 
 
-# Inside one node nobody else is waited for: an all-reduce there that comes to no end within its time is late like any other probe.
+# Inside one node nobody else is waited for: an all-reduce there that comes to no end within its time is late like any
+# other probe.
 _LATE = frozenset({outcome.NO_TIME, outcome.NO_RESULT, outcome.COULD_NOT_CONNECT})
 
 
@@ -173,7 +175,8 @@ def _of_device(part: Mapping[str, Any], device: str, message: str) -> str:
 
 
 def fingerprint_of(parts: Sequence[Mapping[str, Any]]) -> str:
-    """What the node's devices have all computed, behind what others need to have in common with them to owe the same bits.
+    """What the node's devices have all computed, behind what others need to have in common with them to owe the same
+    bits.
 
     "" where there is none, or where the devices are of several kinds.
     """
@@ -287,8 +290,8 @@ def _network(name: str, ethernet: bool) -> str:
 
 
 def overall(probes: Sequence[ProbeReport]) -> str:
-    """What a node order is called as a whole: the hang, else what was found, else that it was late, else what kept it from
-    finding out."""
+    """What a node order is called as a whole: the hang, else what was found, else that it was late, else what kept it
+    from finding out."""
     hows = {probe.outcome for probe in probes}
     if NO_RESULT in hows:
         return NO_RESULT

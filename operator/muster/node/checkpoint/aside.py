@@ -1,10 +1,11 @@
 """Moves directories out of the way that a trainer could take for its newest checkpoint, and that are none.
 
-What a save that was cut short has left has a higher number than the checkpoint that a start goes on from. A trainer that
-looks for its newest itself takes that one. Where the job asks for it such directories are moved, never deleted, into one
-directory beside them whose name begins with a dot, so that neither scanners nor frameworks look into it.
+What a save that was cut short has left has a higher number than the checkpoint that a start goes on from. A trainer
+that looks for its newest itself takes that one. Where the job asks for it such directories are moved, never deleted,
+into one directory beside them whose name begins with a dot, so that neither scanners nor frameworks look into it.
 
-Nothing may write into the directory meanwhile: whoever calls has to know that no rank is alive, and that none will start.
+Nothing may write into the directory meanwhile: whoever calls has to know that no rank is alive, and that none will
+start.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def misleading(names: List[str], chosen: str) -> List[str]:
     """Of these names those that are called as the chosen checkpoint is, with a higher step; the highest first.
 
     Args:
-        chosen: the name of the checkpoint that is gone on from. Numbers may differ, and nothing else: what lies beside the
-            checkpoints (logs, exports) is called otherwise.
+        chosen: the name of the checkpoint that is gone on from. Numbers may differ, and nothing else: what lies beside
+            the checkpoints (logs, exports) is called otherwise.
     """
     step = step_in_name(chosen)
     if step is None:
@@ -79,10 +80,11 @@ def move_aside(
     sign: Callable[[], None] = no_sign,
     finder_of: Callable[..., Finder] = Finder,
 ) -> Moved:
-    """Move what is not complete, or of a history that does not count, and has a higher step than the checkpoint at `path`.
+    """Move what is not complete, or of a history that does not count, and has a higher step than the checkpoint at
+    `path`.
 
-    What cannot be seen whole, and weights without an optimizer, stay. Done again it moves what is left: each directory is moved
-    by one rename, within one file system.
+    What cannot be seen whole, and weights without an optimizer, stay. Done again it moves what is left: each directory
+    is moved by one rename, within one file system.
 
     Args:
         directory: spec.checkpoint.directory.
@@ -137,8 +139,8 @@ def _is_misleading(
     """Whether no complete checkpoint is in it.
 
     Args:
-        parts: what the checkpoint that is gone on from has in it is called: the same in this one is a part, whole or not, and
-            no checkpoint by itself.
+        parts: what the checkpoint that is gone on from has in it is called: the same in this one is a part, whole or
+            not, and no checkpoint by itself.
     """
 
     def counts(one: str) -> bool:

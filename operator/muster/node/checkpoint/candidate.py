@@ -9,8 +9,8 @@ from muster.node.checkpoint.listing import File, Files
 from muster.node.checkpoint.untrusted_json import MAX_BYTES
 from muster.protocol.checkpoint_names import joined
 
-# Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves over
-# an older checkpoint begins later: it was used since, or the training went back behind it.
+# Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves
+# over an older checkpoint begins later: it was used since, or the training went back behind it.
 CLOCKS_DIFFER_NS = 2_000_000_000
 _MAX_REMEMBERED = 65536  # files; what is found in most is a word or nothing
 
@@ -24,8 +24,8 @@ def ask_rule(rule: Callable[[], T]) -> T:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a file is not what it should be. Any other error of a rule becomes one: a single file must not end the
-            listing of all others.
+        ValueError: a file is not what it should be. Any other error of a rule becomes one: a single file must not end
+            the listing of all others.
     """
     try:
         return rule()
@@ -36,7 +36,8 @@ def ask_rule(rule: Callable[[], T]) -> T:
 
 
 class Reading:
-    """Reads files for candidates, and remembers what was found in them for as long as their size and time stay the same."""
+    """Reads files for candidates, and remembers what was found in them for as long as their size and time stay the
+    same."""
 
     def __init__(self, files: Files, sign: Callable[[], None]) -> None:
         self.files = files
@@ -44,7 +45,8 @@ class Reading:
         self._found: Dict[Tuple[str, object], Tuple[File, Union[object, ValueError]]] = {}
 
     def remembered(self, path: str, file: File, compute: Callable[[], T], what: object) -> T:
-        """What `compute` finds in a file, or the ValueError that it raised; asked again only where the file has changed."""
+        """What `compute` finds in a file, or the ValueError that it raised; asked again only where the file has
+        changed."""
         known = self._found.get((path, what))
         if known is None or known[0] != file:
             if len(self._found) > _MAX_REMEMBERED:

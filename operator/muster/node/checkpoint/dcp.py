@@ -65,7 +65,8 @@ def shard_sizes(metadata: bytes, sign: Callable[[], None] = lambda: None) -> Dic
         raise
     except Exception as error:
         # The readers of pickletools let all kinds of errors through (ValueError, struct.error, IndexError,
-        # UnicodeDecodeError ...); whatever it is, the file is not a whole pickle. Their texts repeat what is in the file.
+        # UnicodeDecodeError ...); whatever it is, the file is not a whole pickle. Their texts repeat what is in the
+        # file.
         raise MetadataError("not a whole pickle") from error
     if not walk.sizes:
         raise MetadataError("it names no shard")
@@ -232,7 +233,8 @@ def _up_to(count: int, pattern: bytes) -> bytes:
 
 
 def _whole_piece(gets: Dict[bytes, str]) -> Optional[Pattern[bytes]]:
-    """The three fields one after the other, each name by reference, and the shard's likewise or spelled out and memoized."""
+    """The three fields one after the other, each name by reference, and the shard's likewise or spelled out and
+    memoized."""
     names = [[re.escape(get) for get, name in gets.items() if name == field] for field in _FIELDS]
     if not all(names):
         return None

@@ -41,25 +41,28 @@ _LESS = "files that were in it are gone: it is being removed, or was until somet
 DOUBT_SECONDS = 60.0  # while a save is under way, something newer is not complete, and a pointer not written yet
 TOO_MANY_FILES = "too many files"
 _STRANGE = (
-    "%s is a link to another file system and is not followed: whether all workers see the same there is not known. Let the checkpoints "
-    "lie in %s itself, or name their directory in spec.checkpoint.directory"
+    "%s is a link to another file system and is not followed: whether all workers see the same there is not known. "
+    "Let the checkpoints lie in %s itself, or name their directory in spec.checkpoint.directory"
 )
 _DEEPER = (
-    "no checkpoint lies in %s itself, and %s (%s) is deeper, where none is looked for: name its directory in spec.checkpoint.directory. "
-    "Where each rank saves to a directory of its own, nothing tells whether all have: let all save to one"
+    "no checkpoint lies in %s itself, and %s (%s) is deeper, where none is looked for: name its directory in "
+    "spec.checkpoint.directory. Where each rank saves to a directory of its own, nothing tells whether all have: let "
+    "all save to one"
 )
 _DEEPER_UNRECOGNIZED = (
-    "no checkpoint lies in %s itself. %s is deeper, where none is looked for, and is of no format that Muster knows, or was not finished: "
-    "name its directory in spec.checkpoint.directory, and in spec.checkpoint.pattern what the program writes"
+    "no checkpoint lies in %s itself. %s is deeper, where none is looked for, and is of no format that Muster knows, "
+    "or was not finished: name its directory in spec.checkpoint.directory, and in spec.checkpoint.pattern what the "
+    "program writes"
 )
 _UNRECOGNIZED = (
-    "%s is of no format that Muster knows, or was not finished: it does not count%s. If the program has finished it, name in "
-    "spec.checkpoint.pattern what it writes (state-{step}.pt, run_{step}/DONE), or let it write muster-checkpoint.json last"
+    "%s is of no format that Muster knows, or was not finished: it does not count%s. If the program has finished it, "
+    "name in spec.checkpoint.pattern what it writes (state-{step}.pt, run_{step}/DONE), or let it write "
+    "muster-checkpoint.json last"
 )
 _UNRECOGNIZED_SECONDS = 600.0  # as long as NoCheckpointSeen takes
 _STEPLESS = (
-    "%s is a checkpoint (%s), and nothing tells its step: it does not count. Save to a directory with the step in its name, or let the "
-    "program write muster-checkpoint.json last"
+    "%s is a checkpoint (%s), and nothing tells its step: it does not count. Save to a directory with the step in "
+    "its name, or let the program write muster-checkpoint.json last"
 )
 _MAX_UNRECOGNIZED = 8  # directories of which none is known
 # Endings of the files that programs keep weights in.
@@ -333,8 +336,9 @@ class Finder:
     ) -> str:
         """What has been doubtful for so long that no save under way explains it; "" = nothing.
 
-        A start gets the message about what is of no format at once, because no save is under way then, and later listings repeat it.
-        While ranks run, that message comes later than the others: the first save of a run may take long.
+        A start gets the message about what is of no format at once, because no save is under way then, and later
+        listings repeat it. While ranks run, that message comes later than the others: the first save of a run may take
+        long.
         """
         newest = complete[0].step if complete else -1
         newer = [one for one in torn if one.step > newest]
@@ -389,7 +393,8 @@ class Finder:
         return any(self._holds_weights(os.path.join(path, name), depth - 1) for name in inner.directories[:_MAX_DEEPER])
 
     def _deeper(self, thorough: bool) -> str:
-        """What lies in directories of this one, where nobody looks for checkpoints; "" = nothing. Looked for now and then."""
+        """What lies in directories of this one, where nobody looks for checkpoints; "" = nothing. Looked for now and
+        then."""
         if self._now() < self._deeper_until and not thorough:
             return self._deeper_seen
         self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
@@ -457,7 +462,8 @@ class Finder:
             return ""
 
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
-        """Directories that may hold a checkpoint, and whether they are among those that are looked at from the newest on."""
+        """Directories that may hold a checkpoint, and whether they are among those that are looked at from the newest
+        on."""
         try:
             directories, files, strange = self._children(how)
         except FileNotFoundError:
@@ -510,7 +516,8 @@ class Finder:
         return False
 
     def _is_single_or_stray(self, name: str) -> bool:
-        """Whether a file may be a checkpoint by itself. One of no format that has weights by its name is noted for the message."""
+        """Whether a file may be a checkpoint by itself. One of no format that has weights by its name is noted for the
+        message."""
         if self._is_single(name):
             return True
         if (
@@ -542,7 +549,8 @@ class Finder:
             seen = self._note_stamp(search, path)
             if seen is not None and how.branch is not None and not how.branch.has(*seen.checkpoint.stamp):
                 continue
-            # What proves to be no checkpoint is passed over until there is one: samples, profiles and the like may be many.
+            # What proves to be no checkpoint is passed over until there is one: samples, profiles and the like may be
+            # many.
             search.passed += counts and seen is None
             search.examined += counts and (seen is not None or with_step > 0 or search.passed >= most_passed)
             if seen is None:
@@ -595,7 +603,8 @@ class Finder:
         return None
 
     def _likely(self, path: str, name: str, itself: str) -> Iterator[Tuple[Format, str]]:
-        """Formats that it may be of, each with a marker: what it was before while no name in it has changed, then all."""
+        """Formats that it may be of, each with a marker: what it was before while no name in it has changed, then
+        all."""
         known = self._kinds.get(path)
         if known is not None and known.directory_stamp == itself:
             yield known.format, known.marker

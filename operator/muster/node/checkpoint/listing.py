@@ -104,8 +104,8 @@ class Files:
     def free_bytes(self, directory: str) -> Optional[int]:
         """What may still be written below it; None: nobody knows, as in a store.
 
-        A quota that the file system does not tell of does not count. Waits for as long as the file system does, so only a
-        thread of its own may ask.
+        A quota that the file system does not tell of does not count. Waits for as long as the file system does, so only
+        a thread of its own may ask.
         """
         try:
             found = os.statvfs(directory)
@@ -285,7 +285,8 @@ class _Followed(NamedTuple):
 
 
 def _followed(directory: str, name: str, is_wanted: Callable[[str], bool]) -> Optional[_Followed]:
-    """The directory, or file that is wanted, at the end of a link; None: nothing, what is there by its own name, or round."""
+    """The directory, or file that is wanted, at the end of a link; None: nothing, what is there by its own name, or
+    round."""
     path = os.path.join(directory, name)
     try:
         status = os.stat(path)

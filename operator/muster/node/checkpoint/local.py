@@ -1,9 +1,10 @@
 """Checkpoints on a node's own disk: which of them this node holds whole, and which attempt has saved them.
 
-Such a checkpoint is worth something only where every node holds its share of the very same save, and a disk keeps what was there
-before: after going back the same step is saved anew, and a node may have had another rank. So each launcher keeps a small file
-beside them, `.muster-<gang>`, with a line for each attempt: since when, by this disk's own clock, and as which share of the gang. It
-is written while no rank is alive here, after the look; whatever lies there by then was saved earlier. Nothing of it is deleted.
+Such a checkpoint is worth something only where every node holds its share of the very same save, and a disk keeps what
+was there before: after going back the same step is saved anew, and a node may have had another rank. So each launcher
+keeps a small file beside them, `.muster-<gang>`, with a line for each attempt: since when, by this disk's own clock,
+and as which share of the gang. It is written while no rank is alive here, after the look; whatever lies there by then
+was saved earlier. Nothing of it is deleted.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def held(
     sign: Callable[[], None] = no_sign,
     formats: Sequence[Format] = FORMATS,
 ) -> Tuple[List[Held], str]:
-    """What is there, the highest step first, and why the next attempt's saves will not be told from these ("" = they will).
+    """What is there, the highest step first, and why the next attempt's saves will not be told from these ("" = they
+    will).
 
     No rank may be alive that writes there: nothing has to be looked at twice then.
 

@@ -1,10 +1,11 @@
 """Files that tell a framework which checkpoint is its newest, and what it would make of them: pure over what they say.
 
-Megatron-LM goes on from what `latest_checkpointed_iteration.txt` names. It writes that in place; where it finds it empty it
-ends with code 0, where there is none it begins anew, and where it says `release` with the weights that lie there (megatron/training/checkpointing.py, `read_metadata`). DeepSpeed
-does the same with `latest`, or `latest_universal` (deepspeed/runtime/engine.py, `load_checkpoint`), Composer with a link (`autoresume`), DLRover with a
-file of its own (full_ckpt_engine.py, `_load_from_storage`), verl (verl/utils/checkpoint/checkpoint_manager.py, `find_latest_ckpt_path`) and SkyRL
-(skyrl/train/trainer.py, `load_checkpoints`) with one of a number.
+Megatron-LM goes on from what `latest_checkpointed_iteration.txt` names. It writes that in place; where it finds it
+empty it ends with code 0, where there is none it begins anew, and where it says `release` with the weights that lie
+there (megatron/training/checkpointing.py, `read_metadata`). DeepSpeed does the same with `latest`, or
+`latest_universal` (deepspeed/runtime/engine.py, `load_checkpoint`), Composer with a link (`autoresume`), DLRover with a
+file of its own (full_ckpt_engine.py, `_load_from_storage`), verl (verl/utils/checkpoint/checkpoint_manager.py,
+`find_latest_ckpt_path`) and SkyRL (skyrl/train/trainer.py, `load_checkpoints`) with one of a number.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ def pointer_problem(
         complete: checkpoints that were found complete, the newest first.
         is_whole: whether there is something of this name that is not known to be torn.
         torn: checkpoints that were cut short; such a one is the first that was saved, where none is complete.
-        is_own: whether it lies in the directory. A link may lead to any file of the container: no message repeats what is in it.
+        is_own: whether it lies in the directory. A link may lead to any file of the container: no message repeats what
+            is in it.
     """
     own = list(filter(pointer.is_for, complete))
     if not own:
@@ -195,7 +197,8 @@ def pointer_problem(
 
 
 def _of_a_first_save(pointer: Pointer, said: Optional[str], torn: Sequence[Checkpoint]) -> Optional[Problem]:
-    """The same where there is none to go on from: DeepSpeed's rank 0 may have written `latest` when the others were cut short."""
+    """The same where there is none to go on from: DeepSpeed's rank 0 may have written `latest` when the others were cut
+    short."""
     target = pointer.target((said or "").strip())
     names = {os.path.basename(one.path) for one in filter(pointer.is_for, torn)}
     if target not in names:

@@ -1,12 +1,12 @@
 """Checkpoints in an object store, or wherever else a URL leads: seen through the fsspec of the user's own image.
 
 A store has no directories: what is listed is grouped by the slashes in the names, and an object that is there is there
-whole. What one look has listed is kept until the next one begins, so that a look costs one request for the directory, and
-one for each checkpoint and thousand objects in it. Times are the store's own; where one second holds two versions of an
-object, its ETag or generation tells them apart.
+whole. What one look has listed is kept until the next one begins, so that a look costs one request for the directory,
+and one for each checkpoint and thousand objects in it. Times are the store's own; where one second holds two versions
+of an object, its ETag or generation tells them apart.
 
-Whatever the user's packages raise becomes a StorageError that says what to mend: a listing that failed is never taken for an
-empty one.
+Whatever the user's packages raise becomes a StorageError that says what to mend: a listing that failed is never taken
+for an empty one.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def digest(listing: Listing) -> str:
 def saving_ns(listing: Listing) -> int:
     """From the end of the first of its files to the end of the last one: what can be seen of a save when it is over.
 
-    A file that was copied with its time, such as a tokenizer's, is older than the save. So time counts back from the last
-    file as long as no two lie further apart than files of one save do.
+    A file that was copied with its time, such as a tokenizer's, is older than the save. So time counts back from the
+    last file as long as no two lie further apart than files of one save do.
     """
     times = [file.modified_ns for file in listing.files.values()]
     if not times or max(times) - min(times) <= _ONE_SAVE_NS:

@@ -1,8 +1,8 @@
 """Whether single files are whole, as far as their own form tells: PyTorch's `torch.save` and `.safetensors`.
 
-`torch.save` writes a zip archive from its beginning to its end, and what makes it one stands at the end. A `.safetensors`
-file begins with a header that says how long the rest is. Nothing is unpickled: of the values in an archive only those
-are read whose key stands before them as a string.
+`torch.save` writes a zip archive from its beginning to its end, and what makes it one stands at the end. A
+`.safetensors` file begins with a header that says how long the rest is. Nothing is unpickled: of the values in an
+archive only those are read whose key stands before them as a string.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`run.pyz [--] COMMAND...` supervises ranks, `--scan DIR` looks for checkpoints, `--tree DIR` prints the names and sizes
-of what lies there.
+"""`run.pyz [--] COMMAND...` supervises ranks, `--scan DIR` looks for checkpoints, `--tree DIR` prints the names and
+sizes of what lies there.
 
 Everything is imported late, so that an old Python or one without `ssl` gets a sentence instead of a traceback, and a
 scan does not load what it does not need.

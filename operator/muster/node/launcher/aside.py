@@ -1,7 +1,7 @@
 """Has directories moved aside that could be taken for newer checkpoints: by a child, since storage may hang for ever.
 
-Only while no rank of the gang can be alive, and by one worker, as the coordinator's order says; the start of the ranks waits
-for the answer. So it is told as done only once no child is left that could still move anything.
+Only while no rank of the gang can be alive, and by one worker, as the coordinator's order says; the start of the ranks
+waits for the answer. So it is told as done only once no child is left that could still move anything.
 """
 
 from __future__ import annotations

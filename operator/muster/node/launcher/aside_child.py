@@ -1,7 +1,7 @@
 """The other end of `aside.py`: moves directories aside once, for the line of JSON on stdin, and tells what it has done.
 
-In: `{"path", "branch": [step, sinceNs, excluded, frozen] or null}`. Out, on lines: `{"sign": true}`, a sign of life; last
-`{"moved": for people, "error"}`.
+In: `{"path", "branch": [step, sinceNs, excluded, frozen] or null}`. Out, on lines: `{"sign": true}`, a sign of life;
+last `{"moved": for people, "error"}`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Which library of collectives the ranks of this worker have loaded (NCCL, RCCL), and in which version: it is in no image's digest alone.
+"""Which library of collectives the ranks of this worker have loaded (NCCL, RCCL), and in which version: it is in no
+image's digest alone.
 
-Looked for once in each attempt, when its first step is finished, by a child that may hang; what it does not tell is not known, and
-nothing waits for it. A worker without an accelerator has no such child.
+Looked for once in each attempt, when its first step is finished, by a child that may hang; what it does not tell is not
+known, and nothing waits for it. A worker without an accelerator has no such child.
 """
 
 from __future__ import annotations

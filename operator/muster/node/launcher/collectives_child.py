@@ -1,7 +1,8 @@
-"""Looks which library of collectives the processes below a launcher have mapped, and reads its version out of the file: by a child.
+"""Looks which library of collectives the processes below a launcher have mapped, and reads its version out of the file:
+by a child.
 
-Memory maps of a process that is stuck in the kernel may hang, and so may the file's storage. NCCL and RCCL name their version in their
-constants ("NCCL version 2.21.5+cuda12.4"); PyTorch may have them in a file of its own.
+Memory maps of a process that is stuck in the kernel may hang, and so may the file's storage. NCCL and RCCL name their
+version in their constants ("NCCL version 2.21.5+cuda12.4"); PyTorch may have them in a file of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _PROGBITS, _WRITE, _ALLOC, _EXECUTE = 1, 1, 2, 4
 
 
 def version_below(launcher: int, proc: str = "/proc") -> str:
-    """The name and version of the library that a process below this one has loaded, e.g. `NCCL 2.21.5+cuda12.4`; "" = none."""
+    """The name and version of the library that a process below this one has loaded, e.g. `NCCL 2.21.5+cuda12.4`; "" =
+    none."""
     paths = set()
     for pid in _below(launcher, proc):
         paths.update(_mapped(os.path.join(proc, str(pid), "maps")))

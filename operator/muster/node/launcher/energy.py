@@ -1,7 +1,7 @@
 """How much energy the accelerators of this worker have used while its ranks ran, as the driver's own counters tell.
 
-Asked now and then by a child that may hang; what it does not tell is not known, and nothing waits for it. A worker without an
-NVIDIA driver has no such child.
+Asked now and then by a child that may hang; what it does not tell is not known, and nothing waits for it. A worker
+without an NVIDIA driver has no such child.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Asks the NVIDIA driver how much energy the accelerators of this container have used: by a child, since a driver may hang.
+"""Asks the NVIDIA driver how much energy the accelerators of this container have used: by a child, since a driver may
+hang.
 
 It reads nothing else, and opens no context on any GPU: what is asked are counters that go on by themselves.
 """

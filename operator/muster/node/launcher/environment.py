@@ -136,8 +136,8 @@ def rank_environment(
 ) -> Dict[str, str]:
     """The environment of one rank: what the container has, torchrun's and JAX's variables, and the trainer contract.
 
-    Muster's are the rank, the nodes, the master and the contract (muster.protocol.contract). What else it sets gives way
-    to the container's own: PET_NPROC_PER_NODE above all, which tells a torchrun how many processes to start.
+    Muster's are the rank, the nodes, the master and the contract (muster.protocol.contract). What else it sets gives
+    way to the container's own: PET_NPROC_PER_NODE above all, which tells a torchrun how many processes to start.
     """
     per_node = directive.processes_per_node
     rank = directive.node_rank * per_node + local_rank

@@ -1,6 +1,7 @@
 """One question to a child that ends with its answer, by the coordinator's order: for storage, which may hang for ever.
 
-The order says what is asked and by which number; it is told as done only once no child is left that could still do anything.
+The order says what is asked and by which number; it is told as done only once no child is left that could still do
+anything.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Errand:
             order: that counts now; None: none.
 
         Returns:
-            Whether a child has answered or failed to, or could not be started. One that was ended because something else
-            is asked now has not failed.
+            Whether a child has answered or failed to, or could not be started. One that was ended because something
+            else is asked now has not failed.
         """
         has_ended = False
         if self._child is not None:

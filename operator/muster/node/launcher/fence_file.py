@@ -4,13 +4,13 @@ A gang that is cut off as a whole misses nobody, so no fence ends it. But it nee
 its successor says that it comes: it writes its attempt before it starts, and waits. Whoever trains without his
 coordinator reads the fence file, and ends his ranks when a later attempt stands there, or when it cannot be read.
 
-That is proof only where both see the same directory, and a volume that is missing in one pod looks like an empty directory.
-So whoever writes the first fence file gives it an identity, a random name, which all who write later ones keep. Each launcher
-tells the identity that it has read: where it is the same the directory is. Every attempt is written, whether or not it has
-anything to wait for, so that its launchers have something to read.
+That is proof only where both see the same directory, and a volume that is missing in one pod looks like an empty
+directory. So whoever writes the first fence file gives it an identity, a random name, which all who write later ones
+keep. Each launcher tells the identity that it has read: where it is the same the directory is. Every attempt is
+written, whether or not it has anything to wait for, so that its launchers have something to read.
 
-Storage may hang for ever, so a small process looks, asked by a thread, and is killed when it has not answered after a time.
-One in the D state cannot be killed; no second one is sent after it.
+Storage may hang for ever, so a small process looks, asked by a thread, and is killed when it has not answered after a
+time. One in the D state cannot be killed; no second one is sent after it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from muster.protocol.checkpoint_names import is_url
 SILENT_SECONDS = 5.0  # without the coordinator, before the fence file is asked
 PERIOD_SECONDS = 5.0
 DEADLINE_SECONDS = 10.0
-# An attempt is looked for when it is about to start, then ever more seldom until it is seen: directories are shown late.
+# An attempt is looked for when it is about to start, then ever more seldom until it is seen: directories are shown
+# late.
 FIRST_SEEK_SECONDS = 1.0
 LAST_SEEK_SECONDS = 320.0
 _MAX_ANSWER_BYTES = 64 * 1024
@@ -46,8 +47,8 @@ class Standing:
 
 
 class Storage:
-    """The file behind a thin port: one look at a time, by a process that is kept, since to start one takes seconds where
-    processors are busy.
+    """The file behind a thin port: one look at a time, by a process that is kept, since to start one takes seconds
+    where processors are busy.
     """
 
     def __init__(self, path: str, wake: Callable[[], None]) -> None:

@@ -1,4 +1,5 @@
-"""The other end of `fence_file.py`: reads or writes the fence file for each line of JSON, and prints what stands there as another."""
+"""The other end of `fence_file.py`: reads or writes the fence file for each line of JSON, and prints what stands there
+as another."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ def read_fence_file(path: str, makes: bool = False) -> str:
     """`{"attempt", "id", "error"}`; attempt 0 and identity "" where no fence file is.
 
     Args:
-        makes: the directory, if it is not there: before its first checkpoint a job may have none, and its first attempt has
-            to be told like any other. Later that would hide that a file system is gone.
+        makes: the directory, if it is not there: before its first checkpoint a job may have none, and its first attempt
+            has to be told like any other. Later that would hide that a file system is gone.
     """
     try:
         if makes:
@@ -60,7 +61,8 @@ def _answer(attempt: int, identity: str, error: str = "") -> str:
 
 
 def _standing(path: str) -> Tuple[int, str]:
-    """The attempt in the fence file, 0 if there is none, and its identity, "" in one that a launcher of old has written.
+    """The attempt in the fence file, 0 if there is none, and its identity, "" in one that a launcher of old has
+    written.
 
     Raises:
         OSError: the directory is not there or cannot be read.

@@ -98,7 +98,8 @@ class Host:
         return time.monotonic()
 
     def wait(self, descriptors: Sequence[Optional[int]], timeout_seconds: float) -> Set[int]:
-        """Until one of the descriptors can be read, somebody calls `wake`, a signal comes, or so long; returns which woke it."""
+        """Until one of the descriptors can be read, somebody calls `wake`, a signal comes, or so long; returns which
+        woke it."""
         poller = select.poll()
         for descriptor in (self.wake.descriptor, *descriptors):
             if descriptor is not None:

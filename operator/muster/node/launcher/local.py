@@ -1,7 +1,7 @@
 """Has a child look for checkpoints on this node's own disk before each start, since a disk may hang for ever.
 
-While no rank is alive here, and anew where the coordinator asks for another listing. A disk that does not answer holds no start: the
-job goes on from its shared checkpoints then, and says so.
+While no rank is alive here, and anew where the coordinator asks for another listing. A disk that does not answer holds
+no start: the job goes on from its shared checkpoints then, and says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The other end of `local.py`: looks at a node's own disk once, for the line of JSON on stdin, and tells what is there.
 
-In: `{"gang", "attempt", "share"}`. Out, on lines: `{"sign": true}`, a sign of life; last `{"held": [[step, path, attempt, format]],
-"error"}`.
+In: `{"gang", "attempt", "share"}`. Out, on lines: `{"sign": true}`, a sign of life; last `{"held": [[step, path,
+attempt, format]], "error"}`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Looks for steps in the ranks' output, in a child process: a pattern that takes for ever stops only the child.
 
-Any pattern is somebody's: one like `(a+)+$` takes years for some lines, and while the regular expression engine works no
-thread of its process does, a launcher's fence among them. So the child ends itself when a line takes too long
+Any pattern is somebody's: one like `(a+)+$` takes years for some lines, and while the regular expression engine works
+no thread of its process does, a launcher's fence among them. So the child ends itself when a line takes too long
 (`match_child.py`), and after a few of these the pattern is given up and people are told.
 
 Output that comes faster than it is looked through is left out, the oldest first.
@@ -31,7 +31,8 @@ _MAX_ANSWER_BYTES = 64 * 1024
 
 
 class Printed:
-    """What a rank has printed and nobody has looked through yet, and the steps in what was. Filled by output threads."""
+    """What a rank has printed and nobody has looked through yet, and the steps in what was. Filled by output
+    threads."""
 
     def __init__(self, resumed_step: int = 0) -> None:
         """Of a rank that went on from the checkpoint of this step, 0 = from none."""
@@ -85,7 +86,8 @@ class Printed:
         figures: Mapping[str, float],
         seconds: Mapping[str, float],
     ) -> None:
-        """These were found in lines that were taken. Of seconds before its first step only the names count: that time is part of the start."""
+        """These were found in lines that were taken. Of seconds before its first step only the names count: that time
+        is part of the start."""
         self._has_steps |= bool(steps)
         for name, more in seconds.items():
             so_far = self.seconds.get(name, 0.0) + (more if self._has_steps else 0.0)

@@ -66,7 +66,8 @@ class Peers:
         """The ranks of an attempt start here, or with 0 there are none any more: forget old silence and news.
 
         Args:
-            told_at: when the report was sent that was answered with the go; whoever never answers counts as silent since.
+            told_at: when the report was sent that was answered with the go; whoever never answers counts as silent
+                since.
         """
         self._running = attempt
         self.broken_at = None
@@ -81,7 +82,8 @@ class Peers:
     def watch(self, peers: Tuple[Peer, ...], count: int, now: float) -> None:
         """Ping these from now on.
 
-        Within an attempt none is forgotten: a coordinator that is new knows fewer, and silence must go on counting, be it
+        Within an attempt none is forgotten: a coordinator that is new knows fewer, and silence must go on counting, be
+            it
         at another address.
 
         Args:
@@ -102,7 +104,8 @@ class Peers:
         self._next_ping_at = now
 
     def silent_seconds(self, now: float) -> List[float]:
-        """For how long each neighbour cannot be said to answer; one that never did, or of whom nobody has told, since the go.
+        """For how long each neighbour cannot be said to answer; one that never did, or of whom nobody has told, since
+        the go.
 
         A coordinator that is new cannot tell of one that is cut off from it. It gets no answer here either, and whoever
         judges by its complaint counts on it that silence between two is noticed by both.

@@ -1,7 +1,8 @@
-"""Steps in what a framework prints, by its preset (muster.protocol.presets): the part that runs in the child of `matcher.py`.
+"""Steps in what a framework prints, by its preset (muster.protocol.presets): the part that runs in the child of
+`matcher.py`.
 
-Without the name of a preset all that are distinct count: those that print together, as Hugging Face's Trainer and DeepSpeed do,
-number their steps alike. Those that are not distinct are only noticed.
+Without the name of a preset all that are distinct count: those that print together, as Hugging Face's Trainer and
+DeepSpeed do, number their steps alike. Those that are not distinct are only noticed.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ def _figures(one: _Compiled, text: str) -> Dict[str, float]:
 
 
 def _seconds(one: _Compiled, rank: _Rank, text: str) -> Dict[str, float]:
-    """What the steps have spent otherwise than computing that this line tells of; 0 of those up to the first line: that is start."""
+    """What the steps have spent otherwise than computing that this line tells of; 0 of those up to the first line: that
+    is start."""
     seconds: Dict[str, float] = {}
     for timer, pattern in one.timers:
         found = pattern.search(text) if timer.holds in text else None
@@ -214,8 +216,9 @@ def _number(found: Match[str], rank: _Rank) -> Optional[int]:
 def _before_the_epoch(rank: _Rank, batch: int) -> Optional[int]:
     """Steps before the epoch in whose middle the rank went on, from the first batch that it prints; None: nobody knows.
 
-    In the first epoch batches are steps. A later one is not longer than the steps before it, and the first batch that is
-    printed is the next step, or one of the next where not every one is printed: then steps are told too low until the epoch ends.
+    In the first epoch batches are steps. A later one is not longer than the steps before it, and the first batch that
+    is printed is the next step, or one of the next where not every one is printed: then steps are told too low until
+    the epoch ends.
     """
     if rank.before is None and rank.resumed_step and batch:
         rank.before = 0 if batch > rank.resumed_step else rank.resumed_step + 1 - batch

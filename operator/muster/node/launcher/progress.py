@@ -163,7 +163,8 @@ def _is_step(number: Any) -> bool:
 
 
 def _is_duration(seconds: Any) -> bool:
-    """Whether this is a number of seconds that something can have taken; JSON as Python reads it has NaN and Infinity."""
+    """Whether this is a number of seconds that something can have taken; JSON as Python reads it has NaN and
+    Infinity."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return False
     return 0 <= seconds <= LONGEST_SECONDS and math.isfinite(seconds)

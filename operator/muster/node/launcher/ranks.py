@@ -332,7 +332,8 @@ def _start(
 
 
 def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSError]:
-    """Let the framework's own file name the checkpoint, where it goes by that or would end by it; what stands in the way of it.
+    """Let the framework's own file name the checkpoint, where it goes by that or would end by it; what stands in the
+    way of it.
 
     Each node does so before its ranks start, so that none reads what was there before: all write the same.
     """
@@ -388,7 +389,8 @@ def _leads_to(path: str) -> Optional[str]:
 
 
 def _said(path: str) -> Optional[str]:
-    """What is in such a file, without what is around it; None: there is none; "": it is no regular file, and is replaced."""
+    """What is in such a file, without what is around it; None: there is none; "": it is no regular file, and is
+    replaced."""
     try:
         return THIS_MACHINE.part(path, 0, _MAX_POINTER_BYTES).decode("utf-8", "replace").strip()
     except FileNotFoundError:

@@ -7,10 +7,10 @@ answer is held, and when the poll is overdue. Thousands of launchers talk to one
 nothing new costs it as much as one that does. Trouble of any kind (refused, timeout, 401, 503, an unreadable answer)
 changes nothing but the time of the next try.
 
-Whoever drives it asks `next_action` for each line, does it, and says how it went. A replica that does not lead names the
-one that does, and the launcher follows, by its address; when nobody answers there it asks the Service again. While the
-one that is named stays silent the lines look in different places: the first tries that address and whoever the Service
-gives, the other stays with a replica that is there and may lead next.
+Whoever drives it asks `next_action` for each line, does it, and says how it went. A replica that does not lead names
+the one that does, and the launcher follows, by its address; when nobody answers there it asks the Service again. While
+the one that is named stays silent the lines look in different places: the first tries that address and whoever the
+Service gives, the other stays with a replica that is there and may lead next.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What saving costs the training of these ranks: how long a checkpoint holds up its steps, and when it is there to go on from.
+"""What saving costs the training of these ranks: how long a checkpoint holds up its steps, and when it is there to go
+on from.
 
-Trainers number checkpoints by their steps, mostly. Where they count saves or epochs instead, nothing is known: the steps have
-gone on by more than one interval between checkpoints then.
+Trainers number checkpoints by their steps, mostly. Where they count saves or epochs instead, nothing is known: the
+steps have gone on by more than one interval between checkpoints then.
 """
 
 from __future__ import annotations

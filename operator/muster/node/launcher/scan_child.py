@@ -1,10 +1,13 @@
 """The other end of `scanner.py`: looks into a directory as it is asked to, and tells what it finds while it goes on.
 
 One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
-"judges": true, "stamps": false, "branch": [step, sinceNs, excluded, frozen] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
-`{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
-"checkpoints": [{"step", "path", "writtenNs", "judged", "format", "sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done",
-"looks", "note", "doubt", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError", "errorKind", "elsewhereErrorKind": of muster.protocol.checkpoints.ERROR_KINDS}`. A scan is over once it is done, or has an error.
+"judges": true, "stamps": false, "branch": [step, sinceNs, excluded, frozen] or null, "wish": "", "wishDirectory": ""}`,
+which ends a scan under way. Out: `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next
+child; and the answer so far: `{"scan": 7, "checkpoints": [{"step", "path", "writtenNs", "judged", "format",
+"sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done", "looks", "note", "doubt",
+"trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError",
+"errorKind", "elsewhereErrorKind": of muster.protocol.checkpoints.ERROR_KINDS}`. A scan is over once it is done, or has
+an error.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ def finder_of(directory: str, pattern: str = "") -> Finder:
 
 
 def files_at(directory: str) -> Files:
-    """What sees a directory, or what is below a URL. Only a URL needs more than the standard library, and more time to begin."""
+    """What sees a directory, or what is below a URL. Only a URL needs more than the standard library, and more time to
+    begin."""
     if not is_url(directory):
         return THIS_MACHINE
     from muster.node.checkpoint.store import Store
@@ -90,7 +94,8 @@ def scan_on_request(directory: str, pattern: str) -> None:
 
 
 def collect_seldom() -> None:
-    """A look at many files makes as many objects that stay: Python's search for cycles would go through all of them again and again."""
+    """A look at many files makes as many objects that stay: Python's search for cycles would go through all of them
+    again and again."""
     gc.set_threshold(100_000, 20, 20)
 
 
@@ -142,7 +147,8 @@ class Looks:
         now: seconds by a clock that only goes on.
         files_at: what sees the directory, or another one that is asked for.
         aside: calls what may never end.
-        pattern: of the job's own checkpoints. Another directory may be another job's: there it counts beside all that are known.
+        pattern: of the job's own checkpoints. Another directory may be another job's: there it counts beside all that
+            are known.
     """
 
     def __init__(

@@ -6,9 +6,9 @@ that gives none for the length of the deadline is killed. A process in the D sta
 sent after it.
 
 Many workers share one file system. While ranks run only a few of a gang scan, and a scan that looked at many files is
-followed by a longer pause. An object store is asked more seldom still, by a child that sees the packages of the image; after
-each scan of it that failed the pause is longer, and what was told last stays. The same holds while the directory that a person
-asks to go on from is in a store, wherever the job's own is.
+followed by a longer pause. An object store is asked more seldom still, by a child that sees the packages of the image;
+after each scan of it that failed the pause is longer, and what was told last stays. The same holds while the directory
+that a person asks to go on from is in a store, wherever the job's own is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _MAX_HANDED_ON_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice tha
 LOOKS_PER_SECOND = 30.0  # at files and directories, by each worker that scans while ranks run
 _LONGEST_PAUSE_SECONDS = 30.0
 _TOLD_FAILURES = 3  # of a store while ranks run: one that answers now and then is well
-# A store is asked by few and seldom: it charges for each request, and one that is throttling is not helped by more of them.
+# A store is asked by few and seldom: it charges for each request, and one that is throttling is not helped by more of
+# them.
 _STORE_PERIOD_SECONDS = 10.0
 _STORE_DEADLINE_SECONDS = 60.0  # the packages of the image are imported, and try again themselves
 _STORE_LONGEST_PAUSE_SECONDS = 60.0
@@ -162,7 +163,8 @@ class Scanner:
         return None
 
     def scan_last(self) -> int:
-        """The ranks have ended well: scan once more, thoroughly; returns the scan's number, 0 where this worker scans nothing."""
+        """The ranks have ended well: scan once more, thoroughly; returns the scan's number, 0 where this worker scans
+        nothing."""
         if not self._directory or not self._judges:
             return 0
         self._wanted = True

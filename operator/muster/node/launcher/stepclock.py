@@ -1,8 +1,10 @@
-"""How far one rank has come, from the steps that it tells one after the other: some of them may be wrong, and a program may go back.
+"""How far one rank has come, from the steps that it tells one after the other: some of them may be wrong, and a program
+may go back.
 
-A number that does not go on from those before is believed once those that follow bear it out: then it was a leap, or the program
-has gone back by itself, as trainers do after a spike of the loss, and what it had made beyond is lost. A single stray number
-changes nothing. What begins with 1 again is another count (of an epoch, of an evaluation) and no step of the training.
+A number that does not go on from those before is believed once those that follow bear it out: then it was a leap, or
+the program has gone back by itself, as trainers do after a spike of the loss, and what it had made beyond is lost. A
+single stray number changes nothing. What begins with 1 again is another count (of an epoch, of an evaluation) and no
+step of the training.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class _Before(NamedTuple):
 
 
 class StepClock:
-    """The newest step of one rank, when it was seen, the usual time of a step, and what the rank has taken back by itself.
+    """The newest step of one rank, when it was seen, the usual time of a step, and what the rank has taken back by
+    itself.
 
     Attributes:
         step: the newest that is believed.
@@ -143,7 +146,8 @@ class StepClock:
         self._median = self._p90 = None
 
     def _decide(self) -> None:
-        """The doubtful lines bear each other out: what was believed was a leap too short, stray, or is taken back now."""
+        """The doubtful lines bear each other out: what was believed was a leap too short, stray, or is taken back
+        now."""
         first = self._doubtful[0]
         if first.step < (self.step or 0):
             stray = self._stray(first.step)
@@ -156,7 +160,8 @@ class StepClock:
             self._believe(*line)
 
     def _stray(self, step: int) -> int:
-        """How many of the lines that were believed last are nowhere near this one, which goes on from those before them."""
+        """How many of the lines that were believed last are nowhere near this one, which goes on from those before
+        them."""
         for count in range(1, 1 + min(_MOST_STRAY, len(self._trail))):
             place = len(self._trail) - count
             before = self._trail[place - 1].step if place else None
@@ -203,7 +208,8 @@ class StepClock:
         return begin.at + (end.at - begin.at) * (step - begin.step) / (end.step - begin.step)
 
     def _was_another_count(self, step: int) -> bool:
-        """Whether this goes on from where the program was before it was taken to have gone back, and not from where it is."""
+        """Whether this goes on from where the program was before it was taken to have gone back, and not from where it
+        is."""
         top = self._before.trail[-1].step if self._before is not None else 0
         return 0 < step - top <= _FEW_STEPS < step - (self.step or 0)
 

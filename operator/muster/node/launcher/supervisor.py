@@ -66,7 +66,8 @@ class LocalGang:
             here on the fence counts, however long the answer took.
         obeys_fence_file: the coordinator may count on it, since it was told that the fence file is read here.
         served_fence_seconds: as the coordinator has told it for this attempt; 0 = it has not.
-        last_scan: number of the scan that was begun once all ranks had ended well, 0 = there is none; None: they have not ended.
+        last_scan: number of the scan that was begun once all ranks had ended well, 0 = there is none; None: they have
+            not ended.
         ended_at: when they had.
     """
 
@@ -175,7 +176,8 @@ class Supervisor:
         return math.inf if moment is None else moment
 
     def hear(self) -> bool:
-        """Answer the neighbours, and ask them: where nothing else has happened that is all; returns whether a turn is due."""
+        """Answer the neighbours, and ask them: where nothing else has happened that is all; returns whether a turn is
+        due."""
         return self._peers.turn(self._now())
 
     def turn(self) -> Optional[int]:

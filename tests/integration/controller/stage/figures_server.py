@@ -1,7 +1,8 @@
-"""A second process for Prometheus to scrape, beside the operator of a test: what takes days or sick machines, told by hand.
+"""A second process for Prometheus to scrape, beside the operator of a test: what takes days or sick machines, told by
+hand.
 
-Everything goes through what is shipped: the classes that keep rows of jobs, saves and offenders, the client library's metrics as the
-code registers them, and the agent's method that says its figures. Every second all of it grows.
+Everything goes through what is shipped: the classes that keep rows of jobs, saves and offenders, the client library's
+metrics as the code registers them, and the agent's method that says its figures. Every second all of it grows.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""One test's whole world: a namespace with jobs, nodes with their hand, an installation of operators; and how to wait."""
+"""One test's whole world: a namespace with jobs, nodes with their hand, an installation of operators; and how to
+wait."""
 
 import asyncio
 import contextlib

@@ -189,7 +189,8 @@ S3 = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def s3(image: Path, server: int, tmp_path: Path) -> Iterator[S3]:
-    """`s3("put_object", Bucket=..., Key=..., Body=bytes)`: one call of S3, by a client of its own, straight to the server."""
+    """`s3("put_object", Bucket=..., Key=..., Body=bytes)`: one call of S3, by a client of its own, straight to the
+    server."""
     environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server}"}
     with (
         (tmp_path / "writer.log").open("w") as errors,

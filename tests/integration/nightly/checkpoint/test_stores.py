@@ -1,4 +1,5 @@
-"""The launcher's child with real packages before a real S3 server: half-done uploads, throttling, credentials, silence."""
+"""The launcher's child with real packages before a real S3 server: half-done uploads, throttling, credentials,
+silence."""
 
 from __future__ import annotations
 
@@ -207,7 +208,10 @@ def test_credentials_are_told_as_what_people_have_to_mend(
     between.answers = answers
     result = scanners(f"s3://{bucket}/run-7").again(thorough=True)
     assert (result.attempt, result.checkpoints) == (0, ())
-    text = f"unverified: s3://{bucket}/run-7: the store refuses the worker container's credentials, or there are none ({word}"
+    text = (
+        f"unverified: s3://{bucket}/run-7: the store refuses the worker container's credentials, or there are none "
+        f"({word}"
+    )
     assert result.error.startswith(text)
     assert "Give it some that may list and read there" in result.error
 

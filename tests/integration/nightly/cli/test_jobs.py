@@ -1,5 +1,5 @@
-"""What a user is told of one job, one node and all jobs, by a real API server that refuses what it refuses; logs come from a kubelet
-that the test plays."""
+"""What a user is told of one job, one node and all jobs, by a real API server that refuses what it refuses; logs come
+from a kubelet that the test plays."""
 
 import json
 import os
@@ -29,8 +29,8 @@ from localcluster.controlplane import ControlPlane
 EVIL = "a\x1b]0;title\x07\u202er\x9b31m"
 RAW = {"\x1b", "\x07", "\u202e", "\x9b"}
 LOG = (
-    "muster: attempt 1: rank 1 of 2 starting, from scratch\nstep 1\npassword=hunter2hunter2\n"
-    f"{EVIL}\nmuster: attempt 1: rank 1 exited with code 1\nmuster: attempt 2: rank 1 of 2 starting, from scratch\nstep 2\n"
+    f"muster: attempt 1: rank 1 of 2 starting, from scratch\nstep 1\npassword=hunter2hunter2\n{EVIL}\nmuster: "
+    "attempt 1: rank 1 exited with code 1\nmuster: attempt 2: rank 1 of 2 starting, from scratch\nstep 2\n"
 )
 
 

@@ -1,4 +1,5 @@
-"""The energy of a job's nodes out of a real Prometheus: counters of a DCGM exporter, through the shipped rules, to what `report` asks."""
+"""The energy of a job's nodes out of a real Prometheus: counters of a DCGM exporter, through the shipped rules, to what
+`report` asks."""
 
 import contextlib
 import subprocess
@@ -32,7 +33,8 @@ def a_counter(node: str, gpu: int, watts: int) -> tuple[str, list[float]]:
 
 
 def scraped() -> str:
-    """Two hours as OpenMetrics: a job that holds two nodes of two GPUs and one of one from 00:10 to 01:10, and a node of others."""
+    """Two hours as OpenMetrics: a job that holds two nodes of two GPUs and one of one from 00:10 to 01:10, and a node
+    of others."""
     counters = [a_counter("a", 0, 400), a_counter("a", 1, 600), a_counter("others", 0, 700)]
     agents = [('muster_gpu_energy_joules_total{gpu="GPU-c",node="c"}', [700.0 * EVERY * at for at in range(SAMPLES)])]
     gauges = [
@@ -119,7 +121,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def test_the_energy_of_a_job_is_that_of_its_nodes_while_it_held_them(prometheus: str) -> None:
-    """1,000 W by counters that begin anew at 01:00, 700 W by the agent and 800 W by gauges, for an hour of five GPUs."""
+    """1,000 W by counters that begin anew at 01:00, 700 W by the agent and 800 W by gauges, for an hour of five
+    GPUs."""
     found = await metered_energy(
         prometheus, "ns", "llama", BEGIN + timedelta(minutes=10), BEGIN + timedelta(minutes=70)
     )

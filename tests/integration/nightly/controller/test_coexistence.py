@@ -1,7 +1,7 @@
 """Other systems repair nodes, too: Muster does not fight them, whoever was first.
 
-Each system's keys come and go in the order in which it documents them, one write at a time. What Muster writes to the node
-meanwhile is counted, the job moves once, and no mark of anybody else is touched.
+Each system's keys come and go in the order in which it documents them, one write at a time. What Muster writes to the
+node meanwhile is counted, the job moves once, and no mark of anybody else is touched.
 """
 
 import functools

@@ -1,4 +1,5 @@
-"""What a start and a recovery cost the API server, so that nobody makes them dearer by accident; -s shows the figures."""
+"""What a start and a recovery cost the API server, so that nobody makes them dearer by accident; -s shows the
+figures."""
 
 import os
 import time

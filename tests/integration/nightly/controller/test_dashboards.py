@@ -1,8 +1,9 @@
-"""Every query of every dashboard, put to a real Prometheus that scrapes a real operator with a real job, and the recording rules.
+"""Every query of every dashboard, put to a real Prometheus that scrapes a real operator with a real job, and the
+recording rules.
 
-What does not happen within a test's time (a breaker that holds, a day's burn-in, GPUs) is told to the same classes by hand, in a
-second process that Prometheus scrapes beside the operator; the node agent's figures come out of the agent's own method. Both
-jobs' pages are asked: what holds for a job that trains is asked of the operator's.
+What does not happen within a test's time (a breaker that holds, a day's burn-in, GPUs) is told to the same classes by
+hand, in a second process that Prometheus scrapes beside the operator; the node agent's figures come out of the agent's
+own method. Both jobs' pages are asked: what holds for a job that trains is asked of the operator's.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ DEADLINE_SECONDS = 90.0
 BY_HAND = {"namespace": "by-hand", "job_name": "waits"}
 # Of the job's page, what a job that is well has no series of; the one that is told by hand has.
 OF_TROUBLE = {"Waits for", "Concerns", "Alerts that fire"}
-# What scripted launchers cannot tell: checkpoints that have files. Their job has no spec.throughput, and their nodes no agents.
+# What scripted launchers cannot tell: checkpoints that have files. Their job has no spec.throughput, and their nodes no
+# agents.
 NOT_SCRIPTED = {
     *("What a save takes", "Size and room"),
     *("Tokens a second", "MFU", "Cost of a million tokens", "Power of its nodes' GPUs"),

@@ -1,8 +1,8 @@
 """The operator is killed before and after each of the health keeper's writes; a fresh one comes to the same end.
 
-The points are named as in test_crash_points.py. A node's story has four parts, each of which one write of somebody else's
-begins: another system's mark makes Muster write about it first, the mark goes, its agent reports a fault, and it comes back
-from a reboot.
+The points are named as in test_crash_points.py. A node's story has four parts, each of which one write of somebody
+else's begins: another system's mark makes Muster write about it first, the mark goes, its agent reports a fault, and it
+comes back from a reboot.
 """
 
 import functools

@@ -1,4 +1,5 @@
-"""Maintenance windows on a real API server: jobs leave in time after a checkpoint, and nodes come back when they are proved."""
+"""Maintenance windows on a real API server: jobs leave in time after a checkpoint, and nodes come back when they are
+proved."""
 
 import functools
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,5 @@
-"""From a fault to a proved return: the operator asks, examples/repair does it with the rights of the role muster-repair."""
+"""From a fault to a proved return: the operator asks, examples/repair does it with the rights of the role
+muster-repair."""
 
 import asyncio
 import contextlib

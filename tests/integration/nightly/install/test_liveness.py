@@ -17,7 +17,8 @@ from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.informer import READ_TIMEOUT_SECONDS
 
-# Informers do not hear again all at once when the API server is back; this is more than lies between the first and the last.
+# Informers do not hear again all at once when the API server is back; this is more than lies between the first and the
+# last.
 STALE_SECONDS = 12.0
 AWAY_SECONDS = 6.0
 

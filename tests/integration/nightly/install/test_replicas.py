@@ -94,7 +94,8 @@ def test_a_leader_without_an_api_server_ends_and_the_next_one_waits_for_it(
 
 
 def _pair_with_a_restart(installation: Any, wait_until: Callable[..., Any]) -> tuple[Any, Any]:
-    """Leader and standby after a restart of the API server that a leader has to survive: a busy machine's may take longer."""
+    """Leader and standby after a restart of the API server that a leader has to survive: a busy machine's may take
+    longer."""
     for _ in range(RESTARTS):
         leader, standby = pair(installation, wait_until)
         began = time.monotonic()

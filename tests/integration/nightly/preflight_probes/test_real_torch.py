@@ -1,6 +1,7 @@
 """The probes with a real torch, on this machine's CPU: Debian's, out of the image of the example trainer.
 
-Faults are made outside the product: a `sitecustomize` in the zygote's environment (tools/testbed) changes what it answers.
+Faults are made outside the product: a `sitecustomize` in the zygote's environment (tools/testbed) changes what it
+answers.
 """
 
 import contextlib
@@ -261,7 +262,10 @@ def test_a_node_that_takes_or_makes_no_connections_fails_whoever_of_the_two_is_f
             return [answer["outcome"] for answer in relay.receive(120)]
 
         assert [ended(first, 21031 + first) for first in (0, 1)] == [["Done", "Done"]] * 2
-        wall_of = "table inet t { chain c { type filter hook %s priority 0; iifname != lo oifname != lo tcp dport 21000-28999 %s; }; }"
+        wall_of = (
+            "table inet t { chain c { type filter hook %s priority 0; iifname != lo oifname != lo tcp dport "
+            "21000-28999 %s; }; }"
+        )
         for number, fault in enumerate((("input", "drop"), ("input", "reject"), ("output", "reject"))):
             wall = ["ip", "netns", "exec", two_hosts[1], "nft"]
             subprocess.run([*wall, wall_of % fault], check=True)

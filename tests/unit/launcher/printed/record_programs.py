@@ -1,6 +1,7 @@
 """Records what small trainings of whole frameworks print, on one processor: `python record_programs.py NAME`.
 
-Each function says what it needs beside torch, and runs in an environment of its own. What they print goes to NAME.log as it is.
+Each function says what it needs beside torch, and runs in an environment of its own. What they print goes to NAME.log
+as it is.
 """
 
 # mypy: disable-error-code="import-not-found"

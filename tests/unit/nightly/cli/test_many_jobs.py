@@ -17,7 +17,8 @@ from muster.cli.top import screen
 
 
 def test_500_jobs_are_made_into_a_screen_without_a_wait() -> None:
-    """A quarter of a second here, beside the time of the API server; the bound is for what grows with the square of the jobs."""
+    """A quarter of a second here, beside the time of the API server; the bound is for what grows with the square of the
+    jobs."""
     many = [incident(attempt=index, message="x" * 1000) for index in range(16)]
     data = [json.dumps(named(f"job-{index:03}", incidents=many)) for index in range(500)]
     began = time.process_time()

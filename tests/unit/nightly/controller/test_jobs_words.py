@@ -7,7 +7,8 @@ from tests.unit.counting import CountedWork
 
 
 async def test_five_hundred_jobs_on_a_large_fleet_cost_little() -> None:
-    """16,384 nodes; each job's record changes as it does when a failure comes, and only the nodes concerned are judged."""
+    """16,384 nodes; each job's record changes as it does when a failure comes, and only the nodes concerned are
+    judged."""
     jobs = Jobs()
     jobs.policy()
     nodes = [f"n{i}" for i in range(16384)]

@@ -1,4 +1,5 @@
-"""Rounds of mutated inputs beside a healthy job: twelve fixed ones, and FUZZ_SECONDS of new ones (MUSTER_SEED repeats one)."""
+"""Rounds of mutated inputs beside a healthy job: twelve fixed ones, and FUZZ_SECONDS of new ones (MUSTER_SEED repeats
+one)."""
 
 import itertools
 import os

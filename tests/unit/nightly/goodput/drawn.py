@@ -1,4 +1,5 @@
-"""Draws plans of jobs and turns each into a history: a plan is short, so that a failing one can be shrunk and printed."""
+"""Draws plans of jobs and turns each into a history: a plan is short, so that a failing one can be shrunk and
+printed."""
 
 from __future__ import annotations
 
@@ -235,7 +236,8 @@ class _Writer:
         return lines, now
 
     def waited(self, step: int, took: int, waits: list[Wait], rng: random.Random) -> tuple[int, list[Wait]]:
-        """A step that waits: the loader of the first node is the slowest, and the others wait for it in a collective."""
+        """A step that waits: the loader of the first node is the slowest, and the others wait for it in a
+        collective."""
         longest, talk = took * rng.randint(0, 30) // 100, took * rng.randint(0, 20) // 100
         save = 3000 if self.plan.save_every and step % self.plan.save_every == 0 else 0
         found = []

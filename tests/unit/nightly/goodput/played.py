@@ -1,4 +1,5 @@
-"""Plays a history to the shipped code by its own inputs: lines of programs, launchers' reports, records, the job's status.
+"""Plays a history to the shipped code by its own inputs: lines of programs, launchers' reports, records, the job's
+status.
 
 Each launcher has a clock of its own, and so has each leader. What the program prints goes through `StepClock` and
 `ProgressFile`, then as a report into the `Hub`; each commit and each status is what the operator makes of it.
@@ -311,7 +312,8 @@ class Player:
     def saved(self) -> int | None:
         """The newest complete checkpoint that is known."""
         known = [save for attempt in self.history.attempts for save in attempt.saves if save.known <= self.now]
-        # What lies beyond the step of a later start does not count, and there is none: a start goes on from the newest one.
+        # What lies beyond the step of a later start does not count, and there is none: a start goes on from the newest
+        # one.
         return max((save.step for save in known), default=None)
 
     def start(self, attempt: Attempt) -> None:

@@ -1,8 +1,8 @@
 """A reference for the figures of a job, written from docs/goodput.md alone: it imports nothing of Muster.
 
-A history says what truly happened, in milliseconds of one perfect clock. `figures` reckons what the documentation promises
-for it, with fractions, so that no rounding of the shipped code can hide in it. Where the shipped code differs, one of three
-is wrong: the code, this file, or the sentence that it was written from.
+A history says what truly happened, in milliseconds of one perfect clock. `figures` reckons what the documentation
+promises for it, with fractions, so that no rounding of the shipped code can hide in it. Where the shipped code differs,
+one of three is wrong: the code, this file, or the sentence that it was written from.
 """
 
 from __future__ import annotations
@@ -224,7 +224,8 @@ class _Ledger:
             self.add(bucket, free, gpus)
 
     def count_gap(self, begin: int, end: int) -> None:
-        """Count the time from the end of an attempt until the next one has all its nodes: `requeued` goes before `reclaim`."""
+        """Count the time from the end of an attempt until the next one has all its nodes: `requeued` goes before
+        `reclaim`."""
         self.add_between("requeued" if self.has_run else "queued", begin, end)
 
     def count_attempt(self, number: int, attempt: Attempt) -> None:
@@ -288,7 +289,8 @@ class _Ledger:
             self.stretches = [_Stretch(begin, second.step, both, second.gpus, first.timed or second.timed), *others]
 
     def without_steps(self, attempt: Attempt, start: str, gpus: int) -> None:
-        """Count an attempt of which no step was seen: up to the fault it is start, as long as nobody can think that it trains."""
+        """Count an attempt of which no step was seen: up to the fault it is start, as long as nobody can think that it
+        trains."""
         seen_before = any(each.lines for each in self.history.attempts[: self.history.attempts.index(attempt)])
         too_long = attempt.seen - attempt.started >= UNSEEN_MILLISECONDS and not seen_before
         if attempt.ran and (too_long or attempt.end is End.SUCCESS):
@@ -350,7 +352,8 @@ class _Ledger:
 def goes_on_from(history: History, attempt: Attempt, before: bool) -> int | None:
     """Step after which an attempt goes on, as far as Muster can know it; None: nothing is taken back.
 
-    Where no checkpoint is known the first line says it: as many steps before it as lines lie apart. A lone line does not
+    Where no checkpoint is known the first line says it: as many steps before it as lines lie apart. A lone line does
+        not
     say it. Where steps were made before it is taken for the next one of those, else the program has begun with step 1.
     """
     if not attempt.ran:

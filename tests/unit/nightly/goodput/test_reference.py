@@ -59,8 +59,8 @@ def differences(plan: Plan, folder: Path) -> dict[str, str]:
 def _slack(plan: Plan) -> int:
     """Milliseconds by which a bucket may differ.
 
-    A step's time is a whole number of milliseconds, and counts for the steps of a first line and of the two lines that an
-    end may break off. A rank that finishes later changes it, too. Each cut rounds.
+    A step's time is a whole number of milliseconds, and counts for the steps of a first line and of the two lines that
+    an end may break off. A rank that finishes later changes it, too. Each cut rounds.
     """
     return len(plan.attempts) * (3 + 3 * plan.stride * (1 + 2 * plan.lag) // 2)
 
@@ -157,7 +157,8 @@ def _worth(wanted: Figures, made: Any, ms: int, gpus: int) -> Iterator[tuple[str
 
 
 def _under_clocks_that_disagree(plan: Plan, wanted: Figures, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """What holds although leaders do not agree on the time: the sums (the player holds them), steps, failures, and no more progress."""
+    """What holds although leaders do not agree on the time: the sums (the player holds them), steps, failures, and no
+    more progress."""
     goodput = outcome.goodput
     yield from _same("failures", (wanted.failures, wanted.failed_starts), (goodput.failures, goodput.failed_starts))
     ms = _slack(plan)

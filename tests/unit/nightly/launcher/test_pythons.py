@@ -1,4 +1,5 @@
-"""Launcher and checker on each Python from 3.8 on: a type checker looks at them with 3.11's grammar and library alone."""
+"""Launcher and checker on each Python from 3.8 on: a type checker looks at them with 3.11's grammar and library
+alone."""
 
 from __future__ import annotations
 

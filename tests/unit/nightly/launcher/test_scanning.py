@@ -1,4 +1,5 @@
-"""What a save costs, in the seconds of real ranks. The gate has how it is worked out (tests/unit/launcher/test_saves.py)."""
+"""What a save costs, in the seconds of real ranks. The gate has how it is worked out
+(tests/unit/launcher/test_saves.py)."""
 
 from __future__ import annotations
 

@@ -224,7 +224,8 @@ async def test_on_a_phone_nothing_is_cut_and_each_job_tells_its_state_and_why(ta
             await tab.until("document.querySelectorAll('#one .strip i').length > 0")
         assert await tab.run("document.documentElement.scrollWidth <= innerWidth")
         hidden = """[...document.querySelectorAll("#rows td, #one .ends span, #one dd")].filter((each) => {
-          const box = each.getBoundingClientRect(); return box.width && (box.right > innerWidth || box.left < 0); }).length"""
+          const box = each.getBoundingClientRect();
+          return box.width && (box.right > innerWidth || box.left < 0); }).length"""
         assert await tab.run(hidden) == 0
         await tab.photograph(PICTURES / ("phone.png" if place == "#/" else "phone-job.png"))
     tree = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
@@ -270,14 +271,18 @@ async def test_four_thousand_nodes_are_drawn_and_walked_without_stutter(tab: Tab
     await sign_in(tab)
     await tab.until("document.querySelectorAll('.node').length === 4096")
     # A look at which nothing has changed, and one at which every node has.
-    again = "(async () => { await new Promise((done) => setTimeout(done, 50)); return document.getElementById('map').dataset.drawnMilliseconds })()"
+    again = (
+        "(async () => { await new Promise((done) => setTimeout(done, 50)); return "
+        "document.getElementById('map').dataset.drawnMilliseconds })()"
+    )
     first = float(await tab.run(again))
     await tab.run("document.querySelector('.node[tabindex=\"0\"]').focus()")
     steps = """(async () => {
       const took = [];
       for (let step = 0; step < 20; step++) {
         const begin = performance.now();
-        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: step % 2 ? "ArrowRight" : "ArrowDown", bubbles: true}));
+        const key = step % 2 ? "ArrowRight" : "ArrowDown";
+        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
         document.body.offsetHeight;
         took.push(performance.now() - begin);
       }

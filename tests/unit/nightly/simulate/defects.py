@@ -201,7 +201,8 @@ def _unbound_is_nowhere(patch: Patch) -> None:
 
 
 def _marker_is_enough(patch: Patch) -> None:
-    """Found by a life: a checkpoint that has lost a file is waited for as long as somebody who does not judge lists it."""
+    """Found by a life: a checkpoint that has lost a file is waited for as long as somebody who does not judge lists
+    it."""
     patch.setattr(resume, "_is_torn", lambda *_: False)
 
 
@@ -211,8 +212,8 @@ def _listed_before(patch: Patch) -> None:
 
 
 def _torn_hide(patch: Patch) -> None:
-    """Found by a life: the eight newest are torn, and the whole ones before them, for which a listing has no room, count for
-    nothing."""
+    """Found by a life: the eight newest are torn, and the whole ones before them, for which a listing has no room,
+    count for nothing."""
     patch.setattr(resume, "_may_see", lambda keys, key: key in keys)
 
 

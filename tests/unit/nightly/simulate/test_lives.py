@@ -202,7 +202,8 @@ def test_a_plain_pod_that_comes_to_run_when_its_record_has_gone_on_is_of_the_att
     first: list[str] = []
 
     def interrupt(resource: str, _before: Object | None, after: Object | None) -> None:
-        """The first node is closed until the record has gone on, and whoever wrote that dies before he deletes the pod."""
+        """The first node is closed until the record has gone on, and whoever wrote that dies before he deletes the
+        pod."""
         if resource == "pods" and after is not None and not first:
             first.append(_pinned_to(after))
             life.agenda.after(0.0, lambda: life.server.change("nodes", "", first[0], {"spec": {"unschedulable": True}}))

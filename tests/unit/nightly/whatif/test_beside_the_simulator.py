@@ -1,4 +1,5 @@
-"""What-if beside the full simulation, in which the shipped operator and launchers play: the same failures, the same cost."""
+"""What-if beside the full simulation, in which the shipped operator and launchers play: the same failures, the same
+cost."""
 
 import random
 from contextlib import suppress

@@ -1,7 +1,7 @@
 """Silent corruption: the same sums again and again must give the same bits, here and on every device of the same kind.
 
-Results stay on the device; a fingerprint of 16 bytes leaves it. Faults depend on the data (the same product 200 times is
-one test), hence several types, sizes and seeds. That this finds all bad devices nobody claims: the effects of real
+Results stay on the device; a fingerprint of 16 bytes leaves it. Faults depend on the data (the same product 200 times
+is one test), hence several types, sizes and seeds. That this finds all bad devices nobody claims: the effects of real
 ones differ by device and by operation (arXiv 2502.12340).
 """
 

@@ -21,7 +21,10 @@ def count_devices(worker: Worker) -> Dict[str, Any]:
     if library is None and files:
         raise ProblemError(UNFIT, "there are %d GPUs under /dev, but no libnvidia-ml.so.1 for this container" % files)
     if library is None and worker.order.get("expected"):
-        text = "this container sees no driver, where %d GPUs are expected: is NVIDIA's container runtime the node's default?"
+        text = (
+            "this container sees no driver, where %d GPUs are expected: is NVIDIA's container runtime the node's "
+            "default?"
+        )
         raise ProblemError(UNFIT, text % worker.order["expected"])
     gpus = nvml.look_at_all(library) if library is not None else []
     expected = worker.order.get("expected")

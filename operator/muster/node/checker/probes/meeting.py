@@ -1,11 +1,11 @@
 """Where the processes of an all-reduce between nodes find each other: through the coordinator, and not at an open port.
 
-A process puts what gloo or NCCL wants the others to know, addresses and ids, in lines to its zygote. The checker tells it
-to the coordinator in its report, by TLS and with its own token; the coordinator hands it to the checkers that have the same
-order, and the zygote writes what has come into a file of the order's own folder, which its processes read.
+A process puts what gloo or NCCL wants the others to know, addresses and ids, in lines to its zygote. The checker tells
+it to the coordinator in its report, by TLS and with its own token; the coordinator hands it to the checkers that have
+the same order, and the zygote writes what has come into a file of the order's own folder, which its processes read.
 
-torch asks for a store with `set`, `get`, `wait`, `check` and `add`. A number that several add to is the sum of what each has
-added, so that nobody has to be asked for it.
+torch asks for a store with `set`, `get`, `wait`, `check` and `add`. A number that several add to is the sum of what
+each has added, so that nobody has to be asked for it.
 """
 
 from __future__ import annotations

@@ -116,7 +116,8 @@ def run(
 
 
 def in_time(answer: Mapping[str, Any], profile: Profile, cut: bool) -> Dict[str, Any]:
-    """The answer of a probe, or that it had no time: to be ended at the profile's end, before its own deadline, proves nothing.
+    """The answer of a probe, or that it had no time: to be ended at the profile's end, before its own deadline, proves
+    nothing.
 
     Args:
         cut: whether it had less time than its own deadline.

@@ -13,8 +13,8 @@ FLOOD_BYTES = 64 * 1024 * 1024
 _KEPT_BYTES = 2048
 _MAX_LINE_BYTES = 4096
 _MAX_TRANSPORTS = 16
-# "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA", "via NET/IB/0(1)/GDRDMA/Shared" (by the card of another rank),
-# "via NET/AWS Libfabric/3/GDRDMA", "via P2P/CUMEM/read", "via P2P/indirect/1[1]", "via SHM/direct/direct".
+# "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA", "via NET/IB/0(1)/GDRDMA/Shared" (by the card of another
+# rank), "via NET/AWS Libfabric/3/GDRDMA", "via P2P/CUMEM/read", "via P2P/indirect/1[1]", "via SHM/direct/direct".
 _VIA = re.compile(rb"NCCL INFO .*\bvia ([A-Z][A-Z0-9]+)(?:/([A-Za-z_][A-Za-z0-9_ ]*))?([^\n]*)")
 _DIRECT = b"/GDRDMA"
 # "NCCL INFO Using network IB": said once, also where no channel needs it.

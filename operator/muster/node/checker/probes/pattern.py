@@ -1,4 +1,5 @@
-"""The pattern test: free memory is filled, all of it, and only then compared, so that cells that share an address show."""
+"""The pattern test: free memory is filled, all of it, and only then compared, so that cells that share an address
+show."""
 
 from __future__ import annotations
 

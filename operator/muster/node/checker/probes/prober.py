@@ -28,8 +28,8 @@ class Prober:
     """A running zygote.
 
     Attributes:
-        ready: what it said when torch was imported: `import_seconds`, `pid`, and `key` with the versions of torch, CUDA,
-            NCCL and the probes; None before that.
+        ready: what it said when torch was imported: `import_seconds`, `pid`, and `key` with the versions of torch,
+            CUDA, NCCL and the probes; None before that.
     """
 
     def __init__(self, command: Sequence[str] = COMMAND, environment: Optional[Mapping[str, str]] = None) -> None:

@@ -40,10 +40,11 @@ CONNECTED = (GROUP, REDUCE, LEAVE)
 def all_reduce(worker: Worker) -> Dict[str, Any]:
     """Rates of all-reduces by size.
 
-    `sizes`: [bytes, repeats]; `nodes` and `node_rank`; for more than one node `master`, an address of node rank 0, by which the
-    interface is found, and `port`, at which two nodes connect to each other once (ways.py); `meeting` is the file through which
-    they find each other (meeting.py). `wait_seconds` bounds each wait of gloo (not the whole: data that trickle in never
-    end it); `rendezvous` is a file of this node's own where it is alone.
+    `sizes`: [bytes, repeats]; `nodes` and `node_rank`; for more than one node `master`, an address of node rank 0, by
+        which the
+    interface is found, and `port`, at which two nodes connect to each other once (ways.py); `meeting` is the file
+    through which they find each other (meeting.py). `wait_seconds` bounds each wait of gloo (not the whole: data that
+    trickle in never end it); `rendezvous` is a file of this node's own where it is alone.
     """
     order = worker.order
     phase = CONNECT

@@ -1,9 +1,10 @@
 """Whether each node of a pair reaches the other one.
 
-gloo and NCCL connect in one direction, as ranks have it. A node that takes no connections would pass with every node that it
-connects to itself, and with the others it would look like a bad link. So each node listens on the order's port, at the
-address by which it reaches the other, and connects to it, once; the kernel answers, and nothing is read. Both ends learn what
-came of it from the first sum (reduce.py). Where another process has the port of a node, nothing is tried there.
+gloo and NCCL connect in one direction, as ranks have it. A node that takes no connections would pass with every node
+that it connects to itself, and with the others it would look like a bad link. So each node listens on the order's port,
+at the address by which it reaches the other, and connects to it, once; the kernel answers, and nothing is read. Both
+ends learn what came of it from the first sum (reduce.py). Where another process has the port of a node, nothing is
+tried there.
 """
 
 from __future__ import annotations

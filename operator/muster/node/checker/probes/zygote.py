@@ -1,12 +1,14 @@
-"""Imports torch once and forks a crew of processes per probe, one for each device: `python -m muster.node.checker.probes.zygote`.
+"""Imports torch once and forks a crew of processes per probe, one for each device: `python -m
+muster.node.checker.probes.zygote`.
 
 Orders come as lines of JSON on stdin, answers go out as lines of JSON on stdout; it ends when stdin does, and with it
 whatever it has forked. Importing takes 4 to 8 CPU seconds, forking 0.03 s. It never touches CUDA itself: a process that
 has a context cannot be forked into ones that want their own.
 
 Nothing here waits for a probe: one thread polls pipes, enforces deadlines from outside (the time limit of gloo bounds a
-wait, not a test: data that trickle in never end it; an endless kernel ends by SIGKILL alone) and kills whole groups, since
-a forgotten descendant keeps the GPU's memory. An order is answered once its crew is gone and its GPUs are free again.
+wait, not a test: data that trickle in never end it; an endless kernel ends by SIGKILL alone) and kills whole groups,
+since a forgotten descendant keeps the GPU's memory. An order is answered once its crew is gone and its GPUs are free
+again.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ _FREE_SECONDS = 15.0
 """For GPUs to be free again, 5.2 s with 32 GiB of pinned memory."""
 _FREE_DEADLINE_SECONDS = _FREE_SECONDS + 5.0
 _PR_SET_PDEATHSIG = 1
-# Before torch is imported. The workspace makes cuBLAS repeat its sums in the same order; one thread for a process leaves
-# the others theirs; NVML and CUDA count by bus alike.
+# Before torch is imported. The workspace makes cuBLAS repeat its sums in the same order; one thread for a process
+# leaves the others theirs; NVML and CUDA count by bus alike.
 _ENVIRONMENT = {
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -288,7 +290,8 @@ class Zygote:
         self._crews[order.order_id] = crew
 
     def _pass_on(self, crew: Crew) -> None:
-        """What processes have put: to each other on this node, and to whoever gave the order for those on other nodes."""
+        """What processes have put: to each other on this node, and to whoever gave the order for those on other
+        nodes."""
         new = [put for member in crew.members for put in member.puts]
         if not new or crew.parts is not None:
             return

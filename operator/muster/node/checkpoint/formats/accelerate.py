@@ -1,9 +1,9 @@
 """Accelerate's `save_state`: weights, optimizers, schedulers, and last the random states of each rank.
 
-Order and names: accelerate/accelerator.py (`save_state`), accelerate/checkpointing.py (`save_accelerator_state`). What a
-program registers for itself is written after that. How much of each kind there has to be only the save before tells. A rank whose random
-states are missing or torn goes on with a warning (`load_accelerator_state`), so those of others are not looked at.
-`checkpoint_I` counts saves; its number is taken for the step, as Accelerate itself knows none.
+Order and names: accelerate/accelerator.py (`save_state`), accelerate/checkpointing.py (`save_accelerator_state`). What
+a program registers for itself is written after that. How much of each kind there has to be only the save before tells.
+A rank whose random states are missing or torn goes on with a warning (`load_accelerator_state`), so those of others are
+not looked at. `checkpoint_I` counts saves; its number is taken for the step, as Accelerate itself knows none.
 """
 
 from __future__ import annotations
@@ -115,7 +115,15 @@ ACCELERATE = Format(
         written_by="Accelerate's `save_state`",
         place="`checkpoint_7/`, or any directory with `random_states_0.pkl`",
         step="the name; in `checkpoint_7` it is the number of the save, as Accelerate knows no step",
-        complete="weights (without Accelerate's own any `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, `*.ckpt` that a hook saves, as diffusers' `unet/diffusion_pytorch_model.safetensors`) and optimizer are there and all files whole, sharded parts, DeepSpeed's and Megatron-LM's as theirs, files of ranks (`pytorch_model_fsdp_0_rank1.bin`) for all that have random states, and none of them newer than `random_states_0.pkl`, which is whole; `custom_checkpoint_*.pkl` numbered without a gap. Random states of other ranks are not missed. Of `checkpoint_7`: and of optimizers, schedulers, scaler, samplers, data loaders and `custom_checkpoint_*.pkl` as many as `checkpoint_6` has, where that is there",
+        complete=(
+            "weights (without Accelerate's own any `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, `*.ckpt` that a hook "
+            "saves, as diffusers' `unet/diffusion_pytorch_model.safetensors`) and optimizer are there and all files "
+            "whole, sharded parts, DeepSpeed's and Megatron-LM's as theirs, files of ranks "
+            "(`pytorch_model_fsdp_0_rank1.bin`) for all that have random states, and none of them newer than "
+            "`random_states_0.pkl`, which is whole; `custom_checkpoint_*.pkl` numbered without a gap. Random states "
+            "of other ranks are not missed. Of `checkpoint_7`: and of optimizers, schedulers, scaler, samplers, data "
+            "loaders and `custom_checkpoint_*.pkl` as many as `checkpoint_6` has, where that is there"
+        ),
     ),
     (STATES_NAME,),
     _problem,

@@ -54,20 +54,22 @@ class Format:
 
     Attributes:
         name: as people are told it.
-        markers: the first of these files that is there makes a directory one of these. Its time is when the checkpoint was
-            written, so it is one that is written late and once.
+        markers: the first of these files that is there makes a directory one of these. Its time is when the checkpoint
+            was written, so it is one that is written late and once.
         problem: why not all of it is there, or nobody can go on from it; "" = complete. Asked with all files listed.
         step: that it holds, None: not known; asked before anything was listed but the marker.
-        claims: whether a directory of this name may be one; without markers: a file. Asked of every name, of which there may be a
-            million that are none: what is cheap to see comes first.
-        unless: names of files beside the marker that another framework writes: with one of them it is not of this format.
+        claims: whether a directory of this name may be one; without markers: a file. Asked of every name, of which
+            there may be a million that are none: what is cheap to see comes first.
+        unless: names of files beside the marker that another framework writes: with one of them it is not of this
+            format.
         beside: by the name, a file outside of it on which it depends (`../latest`); "" = none.
         hides_step: whether no number in a name of this kind orders it among others: its step is in the file alone.
-        made_of: the format of what people make such a one of: beside that one, of the same step, it does not count. "" = none.
-        settles: it has no marker that is there whole or not at all: it is complete once two looks, SETTLE_SECONDS apart,
-            have found the same files.
-        is_open: nothing in it names all files that belong to it, or tells how many these are: it is not complete once there is less
-            of it than there was, and nothing newer.
+        made_of: the format of what people make such a one of: beside that one, of the same step, it does not count. ""
+            = none.
+        settles: it has no marker that is there whole or not at all: it is complete once two looks, SETTLE_SECONDS
+            apart, have found the same files.
+        is_open: nothing in it names all files that belong to it, or tells how many these are: it is not complete once
+            there is less of it than there was, and nothing newer.
         depth: of directories within one another whose files belong to it, itself included.
     """
 

@@ -102,8 +102,8 @@ def _is_each(there: Set[int], ranks: int) -> bool:
 def _layers_problem(candidate: Candidate) -> str:
     """Why not all layers of a PipelineModule are there; "" = they are, as far as anything tells, or it is none.
 
-    A layer without a state has no file, so numbers may be missing. Each has one for all ranks of the other axes, and each whose
-    parameters are named has one.
+    A layer without a state has no file, so numbers may be missing. Each has one for all ranks of the other axes, and
+    each whose parameters are named has one.
     """
     layers: Dict[int, Set[str]] = {}
     for match in filter(None, map(_LAYER.match, candidate.files)):
@@ -144,8 +144,8 @@ def _experts_problem(candidate: Candidate, told: Sequence[int], model_ranks: int
 def _experts_optimizers_problem(candidate: Candidate, told: Sequence[int], model_ranks: int) -> str:
     """The same of the optimizers, which without ZeRO each rank that has experts of its own writes.
 
-    How many ranks these are is not told, but that their number divides that of the experts of some layer, and how many the save
-    has that `latest` names.
+    How many ranks these are is not told, but that their number divides that of the experts of some layer, and how many
+    the save has that `latest` names.
     """
     found, before = _ranks(candidate, _EXPERTS_OPTIMIZER), _before(candidate)
     for model_rank in range(model_ranks):
@@ -219,7 +219,11 @@ DEEPSPEED = Format(
         written_by="DeepSpeed, ZeRO 0 to 3",
         place="`global_step500/`, or any tag",
         step="the tag, where it says `step`; else `global_steps` in the model's states",
-        complete="files of all ranks are there and whole: as many as `dp_world_size` and `mp_world_size` in the model's states say; each layer of a `PipelineModule` for each rank that has a part of it, and those of each parameter that is named; each expert that `num_experts` counts",
+        complete=(
+            "files of all ranks are there and whole: as many as `dp_world_size` and `mp_world_size` in the model's "
+            "states say; each layer of a `PipelineModule` for each rank that has a part of it, and those of each "
+            "parameter that is named; each expert that `num_experts` counts"
+        ),
     ),
     MARKERS,
     tag_problem,
@@ -232,7 +236,11 @@ DEEPSPEED_UNIVERSAL = Format(
         written_by="DeepSpeed's `ds_to_universal.py`",
         place="`global_step500_universal/`, or any other name with `universal`, with `zero/optimizer_state.pt` in it",
         step="the tag, where it says `step`; else `global_steps` in the model's states",
-        complete="each directory below `zero/` has the same files, all of them whole, and model states of all `mp_world_size` ranks are there. Beside the directory that it was made of, of the same step, it is passed over: only a program that is told so loads it (`load_universal`)",
+        complete=(
+            "each directory below `zero/` has the same files, all of them whole, and model states of all "
+            "`mp_world_size` ranks are there. Beside the directory that it was made of, of the same step, it is "
+            "passed over: only a program that is told so loads it (`load_universal`)"
+        ),
     ),
     (_UNIVERSAL_STATE,),
     _universal_problem,

@@ -1,9 +1,10 @@
 """DLRover's flash checkpoint: `500/rank_0.pt`, and `dlrover_latest.txt` beside it, written once all shards are on disk.
 
 dlrover/python/elastic_agent/torch/ckpt_saver.py (`CommonDirCheckpointSaver`); what is read,
-dlrover/trainer/torch/flash_checkpoint/full_ckpt_engine.py. Agents write them from memory, while training goes on and after it has
-died. What they write for Megatron-LM, DeepSpeed and FSDP lies as these let it lie, and is judged so. How many shards there
-are is written nowhere: the file names the step for which they were counted, and an older step has to have as many as that.
+dlrover/trainer/torch/flash_checkpoint/full_ckpt_engine.py. Agents write them from memory, while training goes on and
+after it has died. What they write for Megatron-LM, DeepSpeed and FSDP lies as these let it lie, and is judged so. How
+many shards there are is written nowhere: the file names the step for which they were counted, and an older step has to
+have as many as that.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ DLROVER = Format(
         written_by="DLRover's flash checkpoint. What it saves for Megatron-LM, DeepSpeed or FSDP is found as theirs",
         place="`500/rank_0.pt`",
         step="the name",
-        complete="`dlrover_latest.txt` names this step or a later one and is not older than its files, which are whole, numbered without a "
-        "gap, and as many as that later one has. Of the one that it names a last shard that was removed later is not missed",
+        complete="`dlrover_latest.txt` names this step or a later one and is not older than its files, which are "
+        "whole, numbered without a gap, and as many as that later one has. Of the one that it names a last shard "
+        "that was removed later is not missed",
     ),
     ("rank_0.pt",),
     _problem,

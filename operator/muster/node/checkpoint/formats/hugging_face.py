@@ -1,9 +1,9 @@
 """Hugging Face's Trainer: `checkpoint-N/`, where `trainer_state.json` is written last by the first rank.
 
-Order and names: transformers/trainer.py (`_save_checkpoint`); of DLRover's FlashCkptTrainer, whose agents write the tensors later,
-dlrover/trainer/torch/flash_checkpoint/hf_trainer.py. Other ranks may still write their random states then, which
-it does without when it loads; what it does not do without is asked for here. With `save_only_model` it would go on with a
-new optimizer, without a word.
+Order and names: transformers/trainer.py (`_save_checkpoint`); of DLRover's FlashCkptTrainer, whose agents write the
+tensors later, dlrover/trainer/torch/flash_checkpoint/hf_trainer.py. Other ranks may still write their random states
+then, which it does without when it loads; what it does not do without is asked for here. With `save_only_model` it
+would go on with a new optimizer, without a word.
 """
 
 from __future__ import annotations
@@ -103,7 +103,14 @@ HUGGING_FACE = Format(
         written_by="Hugging Face's Trainer: one rank, DDP, FSDP, DeepSpeed; DLRover's",
         place="`checkpoint-500/`, without PaddleNLP's `scheduler.pdparams`",
         step="`global_step` in `trainer_state.json`, which is that of the name",
-        complete="weights (where the program saves them itself, under any name), optimizer and scheduler are there and whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of its own or not, random states numbered without a gap, `trainer_state.json` (with DLRover's trainer `dlrover_latest.txt`, which names this step or a later one) not older than they are; no `checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` names a whole directory of it. `save_only_model` leaves weights only",
+        complete=(
+            "weights (where the program saves them itself, under any name), optimizer and scheduler are there and "
+            "whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of "
+            "its own or not, random states numbered without a gap, `trainer_state.json` (with DLRover's trainer "
+            "`dlrover_latest.txt`, which names this step or a later one) not older than they are; no "
+            "`checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` "
+            "names a whole directory of it. `save_only_model` leaves weights only"
+        ),
     ),
     (STATE_NAME,),
     _problem,

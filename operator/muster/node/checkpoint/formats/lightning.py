@@ -1,9 +1,9 @@
 """PyTorch Lightning: one file `epoch=E-step=S.ckpt`, or where ranks are sharded a directory of that name.
 
-The file is made elsewhere and moved here (lightning/fabric/utilities/cloud_io.py, `_atomic_save`). That is a copy where the
-other place is on another disk, so its end is looked at. In a directory `meta.pt` is written after the shards
-(lightning/pytorch/strategies/fsdp.py and model_parallel.py, `save_checkpoint`). With DeepSpeed the directory is what that calls its own, with
-`checkpoint` for a tag.
+The file is made elsewhere and moved here (lightning/fabric/utilities/cloud_io.py, `_atomic_save`). That is a copy where
+the other place is on another disk, so its end is looked at. In a directory `meta.pt` is written after the shards
+(lightning/pytorch/strategies/fsdp.py and model_parallel.py, `save_checkpoint`). With DeepSpeed the directory is what
+that calls its own, with `checkpoint` for a tag.
 """
 
 from __future__ import annotations
@@ -120,7 +120,10 @@ LIGHTNING_DEEPSPEED = Format(
     "LightningDeepSpeed",
     Words(
         written_by='PyTorch Lightning, Fabric, with `strategy="deepspeed"`',
-        place="a directory `epoch=0-step=500.ckpt/` with `checkpoint/mp_rank_00_model_states.pt`, or `checkpoint/zero_pp_rank_0_mp_rank_00_model_states.pt`",
+        place=(
+            "a directory `epoch=0-step=500.ckpt/` with `checkpoint/mp_rank_00_model_states.pt`, or "
+            "`checkpoint/zero_pp_rank_0_mp_rank_00_model_states.pt`"
+        ),
         step="the same, with that file",
         complete="`checkpoint/` is a whole directory of `DeepSpeed`, and `latest` names it",
     ),

@@ -1,10 +1,12 @@
-"""Megatron-LM: `iter_0000500/`, distributed (`torch_dist`), plain DCP (`torch_dcp`, `fsdp_dtensor`) or of old (`mp_rank_*/`).
+"""Megatron-LM: `iter_0000500/`, distributed (`torch_dist`), plain DCP (`torch_dcp`, `fsdp_dtensor`) or of old
+(`mp_rank_*/`).
 
-Distributed ones end with `metadata.json`, written once all ranks are done (megatron/core/dist_checkpointing/serialization.py,
-`save`); `common.pt`, which not every version has, is written first. The others have nothing of that kind: the tracker beside them is
-written last, and names the newest (megatron/training/checkpointing.py, `save_checkpoint`). NeMo 2 keeps one in `weights/`, ms-swift in a
-directory of its own with the tracker in it, Accelerate in its save.
-NeMo puts `<name>-unfinished` beside a checkpoint while it is written or removed.
+Distributed ones end with `metadata.json`, written once all ranks are done
+(megatron/core/dist_checkpointing/serialization.py, `save`); `common.pt`, which not every version has, is written first.
+The others have nothing of that kind: the tracker beside them is written last, and names the newest
+(megatron/training/checkpointing.py, `save_checkpoint`). NeMo 2 keeps one in `weights/`, ms-swift in a directory of its
+own with the tracker in it, Accelerate in its save. NeMo puts `<name>-unfinished` beside a checkpoint while it is
+written or removed.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ class _Run(NamedTuple):
     """What the first rank's file tells: megatron/training/checkpointing.py, generate_state_dict and save_checkpoint.
 
     Attributes:
-        sizes: how many ranks there were in each direction that has more than one, the tensor's first, by which the directories
-            are named (get_checkpoint_name); nothing where it does not tell.
+        sizes: how many ranks there were in each direction that has more than one, the tensor's first, by which the
+            directories are named (get_checkpoint_name); nothing where it does not tell.
         has_optimizer: what an optimizer keeps is in it, or in a file beside it.
         is_distributed: it is in the file beside it.
     """
@@ -211,7 +213,11 @@ MEGATRON_DCP = Format(
         written_by="Megatron-LM and Megatron Bridge, `--ckpt-format torch_dcp` or `fsdp_dtensor`",
         place="`iter_0000500/.metadata` without `metadata.json`",
         step="the name",
-        complete="a whole `TorchDCP`, and `latest_checkpointed_iteration.txt` names this iteration or a later one. What has `common.pt`, or `common_state` in `.metadata`, is a `torch_dist` that was cut short. With `--no-save-optim` it holds weights only",
+        complete=(
+            "a whole `TorchDCP`, and `latest_checkpointed_iteration.txt` names this iteration or a later one. What "
+            "has `common.pt`, or `common_state` in `.metadata`, is a `torch_dist` that was cut short. With "
+            "`--no-save-optim` it holds weights only"
+        ),
     ),
     (METADATA_NAME,),
     _dcp_problem,
@@ -224,7 +230,11 @@ MEGATRON_LEGACY = Format(
         written_by="Megatron-LM, `--ckpt-format torch`",
         place="`iter_0000500/mp_rank_*/`",
         step="the name",
-        complete="of as many ranks as the arguments in `model_optim_rng.pt` say that file is there and whole, and so is `distrib_optim.pt` where they say so or any has it; `latest_checkpointed_iteration.txt` names this iteration or a later one. With `--no-save-optim` it holds weights only",
+        complete=(
+            "of as many ranks as the arguments in `model_optim_rng.pt` say that file is there and whole, and so is "
+            "`distrib_optim.pt` where they say so or any has it; `latest_checkpointed_iteration.txt` names this "
+            "iteration or a later one. With `--no-save-optim` it holds weights only"
+        ),
     ),
     _FIRST,
     _legacy_problem,
@@ -250,7 +260,10 @@ NEMO = Format(
     Words(
         written_by="NeMo 2",
         place="any directory with `weights/metadata.json`",
-        step="the number behind `step=` in the name; else `global_step` in `weights/common.pt`. Epochs and samples are none",
+        step=(
+            "the number behind `step=` in the name; else `global_step` in `weights/common.pt`. Epochs and samples "
+            "are none"
+        ),
         complete="`weights/` is complete as Megatron's, and there is no `<name>-unfinished` beside it",
     ),
     ("weights/" + CONFIG_NAME,),

@@ -1,7 +1,9 @@
-"""NeMo RL and NeMo AutoModel: `step_N/` and `epoch_E_step_N/`, each with checkpoints of DCP, Megatron Core or Hugging Face in parts of it.
+"""NeMo RL and NeMo AutoModel: `step_N/` and `epoch_E_step_N/`, each with checkpoints of DCP, Megatron Core or Hugging
+Face in parts of it.
 
-NeMo RL assembles `tmp_step_N` and renames it (nemo_rl/utils/checkpoint.py, `_rename_checkpoint`). AutoModel removes `.incomplete` last
-(nemo_automodel/components/checkpoint/lifecycle.py, `_publish_checkpoint`); older versions end with nothing.
+NeMo RL assembles `tmp_step_N` and renames it (nemo_rl/utils/checkpoint.py, `_rename_checkpoint`). AutoModel removes
+`.incomplete` last (nemo_automodel/components/checkpoint/lifecycle.py, `_publish_checkpoint`); older versions end with
+nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +90,11 @@ NEMO_RL = Format(
         written_by="NeMo RL",
         place="`step_500/` with `training_info.json`",
         step="the name",
-        complete="it is renamed from `tmp_step_500`; each part below `policy/` (`value/`) is a whole `TorchDCP`, a whole `iter_0000000/` of Megatron Core, or weights in whole files; `train_dataloader.pt` is there. With `save_optimizer: false` it holds weights only",
+        complete=(
+            "it is renamed from `tmp_step_500`; each part below `policy/` (`value/`) is a whole `TorchDCP`, a whole "
+            "`iter_0000000/` of Megatron Core, or weights in whole files; `train_dataloader.pt` is there. With "
+            "`save_optimizer: false` it holds weights only"
+        ),
     ),
     (_INFO,),
     _rl_problem,
@@ -104,7 +110,10 @@ NEMO_AUTO = Format(
         written_by="NeMo AutoModel",
         place="`epoch_0_step_500/` with `optim/.metadata`",
         step="the name",
-        complete="`.incomplete` is not there; `optim/` is a whole `TorchDCP`, and so is `model/`, or its files of weights are there and whole",
+        complete=(
+            "`.incomplete` is not there; `optim/` is a whole `TorchDCP`, and so is `model/`, or its files of weights "
+            "are there and whole"
+        ),
     ),
     ("optim/" + METADATA_NAME, "step_scheduler.pt", "config.yaml"),
     _auto_problem,

@@ -1,7 +1,7 @@
 """Orbax, and MaxText with it: `N/` or `prefix_N/`, renamed from a temporary name, or ended by `commit_success.txt`.
 
-orbax/checkpoint/_src/path/atomicity.py, `finalize`: `_CHECKPOINT_METADATA` is told the time of the commit before either.
-Each item is a directory with `_METADATA`, or, where it is none of arrays, with `metadata`.
+orbax/checkpoint/_src/path/atomicity.py, `finalize`: `_CHECKPOINT_METADATA` is told the time of the commit before
+either. Each item is a directory with `_METADATA`, or, where it is none of arrays, with `metadata`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,11 @@ ORBAX = Format(
         written_by="Orbax, MaxText",
         place="`500/`, `prefix_500/`",
         step="the last whole number in the name",
-        complete="renamed from its temporary name, or `commit_success.txt` is there; each item is, and in each of arrays `_METADATA` and `manifest.ocdbt`. The arrays' own files are not looked at. In an object store `commit_success.txt` has to be there, as the last",
+        complete=(
+            "renamed from its temporary name, or `commit_success.txt` is there; each item is, and in each of arrays "
+            "`_METADATA` and `manifest.ocdbt`. The arrays' own files are not looked at. In an object store "
+            "`commit_success.txt` has to be there, as the last"
+        ),
     ),
     (STEP_METADATA, COMMITTED, "default/_METADATA", "items/_METADATA", "_METADATA"),
     _problem,

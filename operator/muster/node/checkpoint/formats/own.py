@@ -1,4 +1,5 @@
-"""What a job itself says of its checkpoints (`spec.checkpoint.pattern`), for programs whose saves are of no known format.
+"""What a job itself says of its checkpoints (`spec.checkpoint.pattern`), for programs whose saves are of no known
+format.
 
 `state-{step}.npz` for a file each, `run_{step}/DONE` for a directory each, in which DONE is written last.
 """

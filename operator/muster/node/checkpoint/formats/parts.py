@@ -82,7 +82,8 @@ def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Seq
         parts: directories that have rules of their own.
 
     Raises:
-        ValueError: an index is torn, or names a file that does not exist; a file is one of several, and no index names it.
+        ValueError: an index is torn, or names a file that does not exist; a file is one of several, and no index names
+            it.
     """
 
     def is_own(name: str) -> bool:

@@ -12,7 +12,8 @@ from muster.protocol.checkpoint_names import is_iteration, step_in_name
 
 COMPOSER_LINK = "../latest-rank0.pt.symlink"  # in a store
 _COMPOSERS = re.compile(r"ep\d+-ba\d+\Z")
-# What it is called itself, and what Adam and torch's optimizers call their parts, whatever key a program keeps them under.
+# What it is called itself, and what Adam and torch's optimizers call their parts, whatever key a program keeps them
+# under.
 _OF_AN_OPTIMIZER = (b"optim", b"exp_avg", b"param_groups")
 
 
@@ -24,7 +25,8 @@ class Shards(NamedTuple):
         has_optimizer: whether a tensor or a value in it is called something of an optimizer.
         is_torchtitan: whether its tensors are called as TorchTitan calls those of a language model.
         is_lightning: whether the optimizer is called as Lightning's trainer calls it.
-        is_megatron_core: whether what the ranks have in common is in it, which Megatron Core's torch_dist kept in a file before.
+        is_megatron_core: whether what the ranks have in common is in it, which Megatron Core's torch_dist kept in a
+            file before.
     """
 
     sizes: Mapping[str, int]
@@ -59,8 +61,8 @@ def dcp_problem(candidate: Candidate) -> str:
     """Why a directory with DCP's files is not complete; "" = it is.
 
     A save over an older checkpoint writes its shards in place while the old `.metadata` still stands. Until a shard is
-    whole its size tells, afterwards only the time does: it is newer than `.metadata` by more than clocks differ, or than what is
-    written at the end of all where `.metadata` is not.
+    whole its size tells, afterwards only the time does: it is newer than `.metadata` by more than clocks differ, or
+    than what is written at the end of all where `.metadata` is not.
     """
     if METADATA_NAME not in candidate.files:
         return "%s does not exist" % METADATA_NAME
@@ -78,8 +80,9 @@ def dcp_problem(candidate: Candidate) -> str:
 def _written_last(candidate: Candidate) -> str:
     """The file that says that all is there.
 
-    DLRover's first agent writes `.metadata` before the others are done, and a file of its own then. Composer uploads `.metadata`
-    first, and an object in place of a link once it has seen all shards in the store (composer/callbacks/checkpoint_saver.py).
+    DLRover's first agent writes `.metadata` before the others are done, and a file of its own then. Composer uploads
+    `.metadata` first, and an object in place of a link once it has seen all shards in the store
+    (composer/callbacks/checkpoint_saver.py).
     """
     if FLASH_TRACKER in candidate.files:
         return FLASH_TRACKER
@@ -102,7 +105,8 @@ def _problem(candidate: Candidate) -> str:
     shards = shards_of(candidate)
     if shards.is_lightning and candidate.name.endswith(".ckpt"):
         return "meta.pt does not exist: Lightning writes it last"
-    # Of others nobody knows what they call an optimizer; TorchTitan's models have these tensors, and its optimizers that name.
+    # Of others nobody knows what they call an optimizer; TorchTitan's models have these tensors, and its optimizers
+    # that name.
     if shards.is_torchtitan and not shards.has_optimizer:
         return WEIGHTS_ONLY + " (last_save_model_only)"
     return ""
@@ -121,11 +125,15 @@ def _claims(name: str) -> bool:
 TORCH_DCP = Format(
     "TorchDCP",
     Words(
-        written_by="`torch.distributed.checkpoint`, synchronous or not; TorchTitan, Composer with sharded ranks, torchtune where "
-        "it saves asynchronously",
+        written_by="`torch.distributed.checkpoint`, synchronous or not; TorchTitan, Composer with sharded ranks, "
+        "torchtune where it saves asynchronously",
         place="a directory with `.metadata`: `step-500`, `ep1-ba500`, `epoch_3`",
-        step="the name: the number behind `step` or `iter`, else behind `ba` or `batch`, else the last whole one at which no letter stands, else the last whole one. `10k` is 10,000",
-        complete="every shard that `.metadata` names is at least as long as it says, and none is newer than it by more than 2 s; of Composer's in a store, than `latest-rank0.pt.symlink`, once that names it or a later one. "
+        step=(
+            "the name: the number behind `step` or `iter`, else behind `ba` or `batch`, else the last whole one at "
+            "which no letter stands, else the last whole one. `10k` is 10,000"
+        ),
+        complete="every shard that `.metadata` names is at least as long as it says, and none is newer than it by "
+        "more than 2 s; of Composer's in a store, than `latest-rank0.pt.symlink`, once that names it or a later one. "
         "What TorchTitan keeps of its last step holds weights only, by default",
     ),
     (METADATA_NAME,),

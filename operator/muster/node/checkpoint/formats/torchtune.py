@@ -1,9 +1,10 @@
 """torchtune: weights in `epoch_N/` or `step_N/`, and all else in `recipe_state.pt`, which is written last.
 
-torchtune/training/checkpointing/_checkpointer.py, `save_checkpoint`. It lies with the weights; up to
-0.6, and from checkpointers other than Hugging Face's, in `recipe_state/` beside them, where each epoch overwrites it: then only the newest
-can be gone on from, and only if it is of the same epoch. The number in the name is taken for the step. What is saved asynchronously is DCP, and
-`recipe_state.pt` is there first; of adapters alone it is a DCP in `adapter_model/` (_checkpoint_client.py, `_save_checkpoint_async`).
+torchtune/training/checkpointing/_checkpointer.py, `save_checkpoint`. It lies with the weights; up to 0.6, and from
+checkpointers other than Hugging Face's, in `recipe_state/` beside them, where each epoch overwrites it: then only the
+newest can be gone on from, and only if it is of the same epoch. The number in the name is taken for the step. What is
+saved asynchronously is DCP, and `recipe_state.pt` is there first; of adapters alone it is a DCP in `adapter_model/`
+(_checkpoint_client.py, `_save_checkpoint_async`).
 """
 
 from __future__ import annotations
@@ -71,9 +72,15 @@ TORCHTUNE = Format(
     "torchtune",
     Words(
         written_by="torchtune",
-        place="`epoch_3/` or `step_500/` with `recipe_state.pt` in it, or `epoch_3/` with `recipe_state/recipe_state.pt` beside it",
+        place=(
+            "`epoch_3/` or `step_500/` with `recipe_state.pt` in it, or `epoch_3/` with "
+            "`recipe_state/recipe_state.pt` beside it"
+        ),
         step="the number of the epoch or the step in the name",
-        complete="all files of weights are there and whole, and `recipe_state.pt` is not older than they are. Beside them it is of the same epoch: so of the newest alone",
+        complete=(
+            "all files of weights are there and whole, and `recipe_state.pt` is not older than they are. Beside them "
+            "it is of the same epoch: so of the newest alone"
+        ),
     ),
     (_STATE, _STATE_BESIDE),
     _problem,

@@ -1,9 +1,10 @@
-"""verl and SkyRL: `global_step_N/` with a directory for each model that is trained (`actor/`, `critic/`), each a checkpoint of FSDP or Megatron Core.
+"""verl and SkyRL: `global_step_N/` with a directory for each model that is trained (`actor/`, `critic/`), each a
+checkpoint of FSDP or Megatron Core.
 
 verl: verl/trainer/ppo/ray_trainer.py (`_save_checkpoint`), verl/utils/checkpoint/fsdp_checkpoint_manager.py and
 megatron_checkpoint_manager.py (`save_checkpoint`); its SFT trainer has one model, in the directory itself. SkyRL:
-skyrl/train/trainer.py (`save_checkpoints`). Of FSDP each rank saves its files, which are called by how many ranks there are. The state
-of the data follows, then the file beside all, by which both resume.
+skyrl/train/trainer.py (`save_checkpoints`). Of FSDP each rank saves its files, which are called by how many ranks there
+are. The state of the data follows, then the file beside all, by which both resume.
 """
 
 from __future__ import annotations
@@ -109,9 +110,15 @@ VERL = Format(
     "verl",
     Words(
         written_by="verl",
-        place="`global_step_500/` with `actor/`, `critic/` (or, of its SFT trainer, the files of one model) and `data.pt`",
+        place=(
+            "`global_step_500/` with `actor/`, `critic/` (or, of its SFT trainer, the files of one model) and `data.pt`"
+        ),
         step="the name",
-        complete="of each model `model_`, `optim_` and `extra_state_world_size_8_rank_0.pt` of as many ranks as they say, or a whole `dist_ckpt/` of Megatron Core; `data.pt`; `latest_checkpointed_iteration.txt` names this step or a later one. Without optimizers it holds weights only",
+        complete=(
+            "of each model `model_`, `optim_` and `extra_state_world_size_8_rank_0.pt` of as many ranks as they say, "
+            "or a whole `dist_ckpt/` of Megatron Core; `data.pt`; `latest_checkpointed_iteration.txt` names this "
+            "step or a later one. Without optimizers it holds weights only"
+        ),
     ),
     ("data.pt", "data_0.pt", "fsdp_config.json", "actor/fsdp_config.json", "actor/dist_ckpt/metadata.json"),
     functools.partial(_problem, TRACKER),
