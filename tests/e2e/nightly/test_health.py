@@ -299,7 +299,7 @@ def repairers(bed: Bed, folder: Path) -> Iterator[None]:
         "namespace": REPAIRS,
         "resources": [os.path.relpath(ROOT / "examples" / "repair", folder)],
         "configMapGenerator": [{"name": "repair", "behavior": "merge", "files": ["hook.sh"]}],
-        "images": [{"name": "python", "newName": image, "newTag": tag}],
+        "images": [{"name": "docker.io/library/python", "newName": image, "newTag": tag}],
         "patches": [{"path": "patch.json"}],
     }
     (folder / "patch.json").write_text(json.dumps(patch))
