@@ -244,7 +244,7 @@ class Waits:
         stepped = STEPPED_SECONDS if self._around.clock_has_stepped else 0.0
         reason = (job.get("status") or {}).get("reason", "")
         self._hold(
-            "a planned leave has an end",
+            "a planned evacuation has an end",
             seconds < timeout + TOLD_SECONDS + stepped or reason not in ("", leave["reason"]),
             f"{name} is to leave {leave.get('nodes') or 'all nodes'} within {timeout} s, and has not for "
             f"{seconds:.0f} s: {reason}",

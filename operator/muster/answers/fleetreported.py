@@ -70,7 +70,7 @@ class FleetBucket(ApiModel):
 
 
 class FleetCause(ApiModel):
-    """What failures and planned leaves of one kind have taken."""
+    """What failures and planned evacuations of one kind have taken."""
 
     fault_class: str
     reason: str
@@ -137,7 +137,7 @@ class FleetJob(ApiModel):
     gpu_hours: float
     goodput: float | None = Field(None, description="Productive GPU-hours of all of its own.")
     failures: float
-    taken_gpu_hours: float = Field(description="By failures and planned leaves.")
+    taken_gpu_hours: float = Field(description="By failures and planned evacuations.")
     counted: float = Field(
         description="Share of its life that is in the report; less than 1: it began before, or went on after."
     )

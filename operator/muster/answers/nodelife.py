@@ -49,7 +49,7 @@ class NodeJob(ApiModel):
     state: str
     workers: list[int] = Field([], description="Indexes of its workers here.")
     proof_of: int = Field(0, description="Earlier pods here of which it waits for proof that they have ended.")
-    failures: int = Field(0, description="Its failures here that are told of, planned leaves not counted.")
+    failures: int = Field(0, description="Its failures here that are told of, planned evacuations not counted.")
     avoids_until: Time | None = Field(None, description="It avoids the node until then.")
 
 

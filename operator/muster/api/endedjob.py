@@ -46,7 +46,7 @@ class Ending(StrEnum):
 
 
 class Cause(ApiModel):
-    """What failures and planned leaves of one kind have taken."""
+    """What failures and planned evacuations of one kind have taken."""
 
     fault_class: str = Field(max_length=32)
     reason: str = Field(max_length=64, description="Others: several that are too small to be told apart.")

@@ -215,7 +215,7 @@ class UnfencedWorker(CompactModel):
 
 
 class Evacuation(ApiModel):
-    """A planned leave under way: wait for a new complete checkpoint, then stop."""
+    """A planned evacuation under way: wait for a new complete checkpoint, then stop."""
 
     reason: str = Field(max_length=64)
     nodes: list[NodeName] = Field([], max_length=4096, description="Nodes to leave; empty: all (suspend).")

@@ -350,7 +350,7 @@ class Checkpoint(ApiModel):
         300,
         ge=0,
         le=86400,
-        description="How long a planned leave waits for a new complete checkpoint before it stops the ranks.",
+        description="How long a planned evacuation waits for a new complete checkpoint before it stops the ranks.",
     )
 
 
@@ -651,7 +651,7 @@ class CheckpointStatus(ApiModel):
 
 
 class Incident(ApiModel):
-    """One failure or planned leave, for people."""
+    """One failure or planned evacuation, for people."""
 
     attempt: int = Field(ge=0)
     time: Time
@@ -739,7 +739,7 @@ class TrainingJobStatus(ApiModel):
     checkpoint: CheckpointStatus | None = None
     restarts: int = Field(0, ge=0, description="Recoveries so far.")
     corruption: CorruptionStatus | None = Field(None, description="Absent: the trainer has found nothing wrong.")
-    incidents: list[Incident] = Field([], max_length=16, description="The newest failures and planned leaves.")
+    incidents: list[Incident] = Field([], max_length=16, description="The newest failures and planned evacuations.")
     conditions: list[Condition] = Field(
         [],
         max_length=16,

@@ -197,7 +197,7 @@ def _metered(world: JobWorld, record: GangSpec) -> tuple[int, int]:
 def _interval(view: LauncherView) -> int:
     """Steps between complete checkpoints, as most of those that are listed are apart; 0 where there are not two.
 
-    One that was saved out of turn, before a planned leave or because it was the best so far, tells of no interval.
+    One that was saved out of turn, before a planned evacuation or because it was the best so far, tells of no interval.
     """
     steps = sorted({c.step for c in view.checkpoints if c.verified and not c.incomplete})
     return statistics.median_high([later - step for step, later in pairwise(steps)]) if len(steps) > 1 else 0

@@ -34,7 +34,7 @@ from muster.recovery.failure import Kind
 EXPERIMENT_LABEL = "muster.dev/experiment"
 OWNER_LABEL = "muster.dev/owner"
 TAKEN = (Bucket.LOST_WORK, Bucket.UNDETECTED, Bucket.RECLAIM, Bucket.REQUEUED, Bucket.RESTARTING)
-"""Time that failures and planned leaves take."""
+"""Time that failures and planned evacuations take."""
 OTHERS = "Others"
 NOT_RECORDED = "NotRecorded"
 """Reason where time was taken and no incident is known."""

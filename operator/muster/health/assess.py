@@ -66,7 +66,7 @@ from muster.health.signs import (
 from muster.health.silence import AGENT_SILENT, Silence
 from muster.health.sources import Rules, in_charge
 from muster.health.words import Following, following
-from muster.world.fleet import Doubt, Leave, Removal
+from muster.world.fleet import Doubt, Evacuate, Removal
 from muster.world.jobwords import JobWord
 
 SAME_FAULT_SECONDS = 30 * 86400
@@ -118,14 +118,14 @@ class Would:
         state: its verdict.
         reason: the strongest that is observed.
         message: of that, for people of all tenants.
-        leave: when jobs would leave it.
+        evacuate: when jobs would leave it.
         in_charge: the system that it would be left to; "" if none.
     """
 
     state: VerdictState
     reason: str
     message: str
-    leave: Leave
+    evacuate: Evacuate
     in_charge: str = ""
 
 
@@ -686,12 +686,12 @@ def _would(standing: Sequence[Sign], watched: Sequence[Sign], worst: int, unsche
         return None
     every = sorted([*standing, *watched], key=lambda sign: sign.strength)
     weighing = [sign for sign in every if sign.weighs >= WEIGHT[Severity.DEGRADED]]
-    leave = Leave.NO
+    evacuate = Evacuate.NO
     if not all(sign.stays for sign in weighing):
-        leave = Leave.NOW if strongest.severity is Severity.FATAL else Leave.AFTER_CHECKPOINT
+        evacuate = Evacuate.NOW if strongest.severity is Severity.FATAL else Evacuate.AFTER_CHECKPOINT
     seen = strongest.in_public or strongest.message
     message = ": ".join(filter(None, (strongest.subject, seen)))
-    return Would(_STATES[strongest.weighs], strongest.reason, message, leave, in_charge(every, unschedulable))
+    return Would(_STATES[strongest.weighs], strongest.reason, message, evacuate, in_charge(every, unschedulable))
 
 
 def _is_let_go(was_open: HealthIncident | None, watched: Iterable[Sign], weighing: Collection[Sign]) -> bool:

@@ -8,7 +8,7 @@ from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.maintenance import until
 from muster.health.signs import BURN_IN
-from muster.world.fleet import Cause, Exclusion, Leave
+from muster.world.fleet import Cause, Evacuate, Exclusion
 
 
 class Effect(NamedTuple):
@@ -16,13 +16,13 @@ class Effect(NamedTuple):
 
     Attributes:
         avoid: no new worker is placed there.
-        leave: workers that are there.
+        evacuate: workers that are there.
         taint: whether the node should bear Muster's taint; False: it has to go, if it is there.
         last_choice: where no other node is left for a new worker, it may be placed there all the same.
     """
 
     avoid: bool = False
-    leave: Leave = Leave.NO
+    evacuate: Evacuate = Evacuate.NO
     taint: bool = False
     last_choice: bool = False
 
@@ -36,17 +36,17 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
     """What is done about a node. What a human has cordoned, or maintains, or what is being taken away, is left in any
     case, too; what somebody repairs is avoided in any case."""
     goes = verdict.gone_by is not None or verdict.removal is not None
-    planned = Leave.AFTER_CHECKPOINT if goes else Leave.NO
+    planned = Evacuate.AFTER_CHECKPOINT if goes else Evacuate.NO
     if not avoids(verdict.state, enforcement, cordoned=verdict.cordoned):
-        return Effect(avoid=goes or verdict.handed_over or verdict.maintenance is not None, leave=planned)
+        return Effect(avoid=goes or verdict.handed_over or verdict.maintenance is not None, evacuate=planned)
     if ruling.act is Act.HOLD:
-        return Effect(avoid=True, leave=planned, last_choice=_may_be_used(verdict))
+        return Effect(avoid=True, evacuate=planned, last_choice=_may_be_used(verdict))
     now = verdict.fatal and not verdict.cordoned and ruling.act is Act.TAKE
     stays = verdict.state is VerdictState.VALIDATING or verdict.stays
-    later = planned if stays else Leave.AFTER_CHECKPOINT
+    later = planned if stays else Evacuate.AFTER_CHECKPOINT
     return Effect(
         avoid=True,
-        leave=Leave.NOW if now else later,
+        evacuate=Evacuate.NOW if now else later,
         taint=ruling.act is Act.TAKE and enforcement is Enforcement.NODES and not _is_only_removed(verdict),
     )
 
@@ -59,7 +59,7 @@ def exclusion_of(verdict: Verdict, wanted: Effect) -> Exclusion | None:
     return Exclusion(
         verdict.reason,
         verdict.message[:512],
-        wanted.leave,
+        wanted.evacuate,
         verdict.gone_by,
         words,
         wanted.last_choice,

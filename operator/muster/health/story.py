@@ -15,7 +15,7 @@ from muster.health.maintenance import REASONS
 from muster.health.repairs import FAILED, UNPROVEN, is_held
 from muster.health.signs import FAILED_BURN_IN, REPAIR
 from muster.health.silence import AGENT_SILENT
-from muster.world.fleet import Leave
+from muster.world.fleet import Evacuate
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
 LAST_CHOICE = "given work only where no other node is left"
@@ -30,16 +30,16 @@ _TO_DO = {
     RecommendedAction.REPLACE: "have the hardware replaced",
 }
 
-_LEAVES = {
-    Leave.NO: "",
-    Leave.AFTER_CHECKPOINT: "its jobs leave it after their next checkpoint",
-    Leave.NOW: "its jobs leave it now and go on elsewhere from their newest checkpoint",
+_EVACUATES = {
+    Evacuate.NO: "",
+    Evacuate.AFTER_CHECKPOINT: "its jobs leave it after their next checkpoint",
+    Evacuate.NOW: "its jobs leave it now and go on elsewhere from their newest checkpoint",
 }
 
-_WOULD_LEAVE = {
-    Leave.NO: "its jobs would stay",
-    Leave.AFTER_CHECKPOINT: "its jobs would leave it after their next checkpoint",
-    Leave.NOW: "its jobs would leave it now",
+_WOULD_EVACUATE = {
+    Evacuate.NO: "its jobs would stay",
+    Evacuate.AFTER_CHECKPOINT: "its jobs would leave it after their next checkpoint",
+    Evacuate.NOW: "its jobs would leave it now",
 }
 _FIELD = "`observe` in spec.health of the FleetPolicy"
 _ONLY_OBSERVED = "spec.health of the FleetPolicy only observes it"
@@ -56,11 +56,11 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
     if enforcement is Enforcement.OBSERVE and not effect.avoid:
         return "nothing: spec.health.enforcement of the FleetPolicy is Observe"
     if ruling.act is Act.HOLD:
-        stay = "running jobs stay" if effect.leave is Leave.NO else _LEAVES[effect.leave]
+        stay = "running jobs stay" if effect.evacuate is Evacuate.NO else _EVACUATES[effect.evacuate]
         used = LAST_CHOICE if effect.last_choice else "excluded from placement"
         return _cut(f"{used}; {stay}: {ruling.why}", EFFECT_LENGTH)
-    parts = ["tainted" if effect.taint else "excluded from placement", _LEAVES[effect.leave]]
-    if verdict.stays and effect.leave is Leave.NO:
+    parts = ["tainted" if effect.taint else "excluded from placement", _EVACUATES[effect.evacuate]]
+    if verdict.stays and effect.evacuate is Evacuate.NO:
         parts[1] = "running jobs stay"
     if ruling.act is Act.YIELD:
         parts.append(f"{ruling.why}, so that Muster does not taint it")
@@ -107,7 +107,7 @@ def would_text(would: Would, enforcement: Enforcement) -> str:
         then = f"and be avoided, and left to {would.in_charge} by its jobs after their next checkpoint"
     else:
         taint = ", tainted" if enforcement is Enforcement.NODES else ""
-        then = f"and, as far as the budget goes, excluded from placement{taint}; {_WOULD_LEAVE[would.leave]}"
+        then = f"and, as far as the budget goes, excluded from placement{taint}; {_WOULD_EVACUATE[would.evacuate]}"
     return f"{_sentence(what)} {state} {then}. It takes no budget and is no offence"
 
 

@@ -1,6 +1,6 @@
 """The facts of a decision, derived from the world once."""
 
-from muster.lifecycle import ending, leaving, record
+from muster.lifecycle import ending, evacuating, record
 from muster.lifecycle.facts import Facts
 from muster.recovery import failures
 from muster.world.job import JobWorld
@@ -24,4 +24,4 @@ def derive(world: JobWorld) -> Facts:
     settles = not found and bool(record.unsettled(world, gang.spec))
     if found or settles:
         return Facts(gang=gang, failures=found, settles=settles)
-    return Facts(gang=gang, leave=leaving.due(world, gang.spec))
+    return Facts(gang=gang, evacuation=evacuating.due(world, gang.spec))

@@ -11,7 +11,7 @@ from muster.recovery.failure import Failure
 
 
 class Step(StrEnum):
-    """How far a planned leave has come."""
+    """How far a planned evacuation has come."""
 
     CANCELLED = "Cancelled"
     RELEASED = "Released"
@@ -22,12 +22,12 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The next step of a planned leave.
+    """The next step of a planned evacuation.
 
     Attributes:
         why: nodes to leave -> what is the matter with them, in words; empty: all of them, because of a suspension.
-        reason: of the leave.
-        saves_until: how long the leave waits for a checkpoint; None: it has not begun.
+        reason: of the evacuation.
+        saves_until: how long the evacuation waits for a checkpoint; None: it has not begun.
     """
 
     step: Step
@@ -47,7 +47,7 @@ class Facts:
         end: what has to be recorded, of a job that has ended just now.
         failures: what is wrong with the current attempt; of a job without nodes what its last ranks say.
         settles: it is time to make the blame for an incident final.
-        leave: what a planned leave comes to now, if anything.
+        evacuation: what a planned evacuation comes to now, if anything.
     """
 
     deleted: bool = False
@@ -56,4 +56,4 @@ class Facts:
     end: CompletionRecord | None = None
     failures: tuple[Failure, ...] = ()
     settles: bool = False
-    leave: Due | None = None
+    evacuation: Due | None = None

@@ -13,13 +13,14 @@ class Phase(StrEnum):
     PENDING = "Pending"
     ENDING = "Ending"
     RECOVERING = "Recovering"
-    LEAVING = "Leaving"
+    EVACUATING = "Evacuating"
     ASSEMBLING = "Assembling"
     TRAINING = "Training"
 
 
 def phase_of(facts: Facts) -> Phase:
-    """The phase: the end before failures, failures before planned leaves, and those before what goes on by itself."""
+    """The phase: the end before failures, failures before planned evacuations, and those before what goes on by
+    itself."""
     if facts.deleted:
         return Phase.GOING
     if facts.completion is not None:
@@ -30,6 +31,6 @@ def phase_of(facts: Facts) -> Phase:
         return Phase.ENDING
     if facts.failures or facts.settles:
         return Phase.RECOVERING
-    if facts.leave is not None:
-        return Phase.LEAVING
+    if facts.evacuation is not None:
+        return Phase.EVACUATING
     return Phase.ASSEMBLING if facts.gang.spec.start is None else Phase.TRAINING

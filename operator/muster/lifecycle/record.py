@@ -373,8 +373,8 @@ def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason
     return released(world, record, reason).model_copy(update=update)
 
 
-def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime) -> GangSpec:
-    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete, or until the
+def evacuating(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime) -> GangSpec:
+    """The record with a planned evacuation begun; the attempt goes on until a new checkpoint is complete, or until the
     deadline."""
     if record.evacuation and record.evacuation.reason == reason:  # more nodes to leave: nobody waits longer for that
         return record.model_copy(update={"evacuation": record.evacuation.model_copy(update={"nodes": sorted(nodes)})})
@@ -382,32 +382,32 @@ def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str]
     # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
     steps = (newest.step if newest else None, (newest_step(world, record) or 0) - 1)
     after = max(step for step in steps if step is not None)
-    leave = Evacuation(
+    evacuation = Evacuation(
         reason=reason,
         nodes=sorted(nodes),
         since=world.now,
         deadline=deadline,
         after_step=after if after >= 0 else None,
     )
-    return record.model_copy(update={"evacuation": leave, "checkpoint": newest})
+    return record.model_copy(update={"evacuation": evacuation, "checkpoint": newest})
 
 
-def left(world: JobWorld, record: GangSpec, leave: Evacuation) -> GangSpec:
-    """The record after a planned leave of some nodes: their members elsewhere, the others in place."""
-    level, worker_views = _moved(world, record, members.on(record, leave.nodes))
+def evacuated(world: JobWorld, record: GangSpec, evacuation: Evacuation) -> GangSpec:
+    """The record after a planned evacuation of some nodes: their members elsewhere, the others in place."""
+    level, worker_views = _moved(world, record, members.on(record, evacuation.nodes))
     incident = GangIncident(
         attempt=record.attempt,
         time=world.now,
         level=level,
         fault_class=FaultClass.PLANNED,
-        reason=leave.reason,
-        node=leave.nodes[0],
+        reason=evacuation.reason,
+        node=evacuation.nodes[0],
         step=_last_step(world, record),
-        message=f"left {', '.join(leave.nodes)}"[:2048],
+        message=f"left {', '.join(evacuation.nodes)}"[:2048],
         settled=True,
     )
     return _next(
-        world, record, level, leave.reason, worker_views, incident, unfenced_workers(world, record, worker_views)
+        world, record, level, evacuation.reason, worker_views, incident, unfenced_workers(world, record, worker_views)
     )
 
 

@@ -29,8 +29,8 @@ from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
 from muster.lifecycle.ending import budget_exhausted
+from muster.lifecycle.evacuating import STOPS
 from muster.lifecycle.figures import worked_out
-from muster.lifecycle.leaving import STOPS
 from muster.lifecycle.plan import Announcement, Plan, State, Telling
 from muster.lifecycle.words import after_corruption, on_nodes
 from muster.placement.eligibility import unhealthy
@@ -152,9 +152,11 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """Ranks have their go."""
     gang = world.gang
     assert gang is not None
-    leave = gang.spec.evacuation
+    evacuation = gang.spec.evacuation
     stepping = records.newest_step(world, gang.spec) is not None
-    state, reason = ("Saving", leave.reason) if leave else ("Running", "Training" if stepping else "RanksStarted")
+    state, reason = (
+        ("Saving", evacuation.reason) if evacuation else ("Running", "Training" if stepping else "RanksStarted")
+    )
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
     preset = next(
         (
@@ -182,10 +184,10 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     ):
         if words:
             reason, message = str(trouble), words
-    if leave:
+    if evacuation:
         message = (
-            f"waiting for a new complete checkpoint until {leave.deadline:%H:%M:%S} UTC before leaving "
-            f"{', '.join(leave.nodes) or 'all nodes'}"
+            f"waiting for a new complete checkpoint until {evacuation.deadline:%H:%M:%S} UTC before leaving "
+            f"{', '.join(evacuation.nodes) or 'all nodes'}"
         )
     stuck = _held_up(world, gang.spec)
     if stuck:
@@ -400,18 +402,18 @@ def _doubtful(world: JobWorld) -> str:
 
 
 def _held_up(world: JobWorld, spec: GangSpec) -> str:
-    """That a planned leave has no place to go to, whatever its deadline says; "" while it has one, or none is under
-    way."""
-    leave = spec.evacuation
+    """That a planned evacuation has no place to go to, whatever its deadline says; "" while it has one, or none is
+    under way."""
+    evacuation = spec.evacuation
     if (
-        leave is None
-        or not leave.nodes
-        or leave.reason in STOPS
-        or members.replaceable(world, spec, members.on(spec, leave.nodes))
+        evacuation is None
+        or not evacuation.nodes
+        or evacuation.reason in STOPS
+        or members.replaceable(world, spec, members.on(spec, evacuation.nodes))
     ):
         return ""
     return (
-        f"{', '.join(leave.nodes)} is to be left ({leave.reason}), and no other node is free for its worker: "
+        f"{', '.join(evacuation.nodes)} is to be left ({evacuation.reason}), and no other node is free for its worker: "
         "training goes on there, and the worker moves at a checkpoint once there is one"
     )
 

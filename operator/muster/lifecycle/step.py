@@ -8,7 +8,7 @@ left on purpose.
 
 from collections.abc import Callable, Mapping
 
-from muster.lifecycle import assembling, burnin, ending, leaving, pending, recovering, status, training
+from muster.lifecycle import assembling, burnin, ending, evacuating, pending, recovering, status, training
 from muster.lifecycle.derive import derive
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.phase import Phase, phase_of
@@ -22,7 +22,7 @@ _PLANNERS: Mapping[Phase, Callable[[JobWorld, Facts, WorkerSettings], Plan]] = {
     Phase.PENDING: pending.plan,
     Phase.ENDING: ending.recorded,
     Phase.RECOVERING: recovering.plan,
-    Phase.LEAVING: leaving.plan,
+    Phase.EVACUATING: evacuating.plan,
     Phase.ASSEMBLING: assembling.plan,
     Phase.TRAINING: training.plan,
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.api.fleetpolicy import AcceleratorNodes, Binding
 from muster.placement.wishes import Wishes, wishes
-from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Exclusion, Fleet, Leave
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Evacuate, Exclusion, Fleet
 from muster.world.resources import Amounts, is_granted
 from muster.world.turn import Refusal, RefusalKind
 from muster.world.views import NodeView, Taint
@@ -109,7 +109,7 @@ def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
 
 
 def _is_taken_all_the_same(exclusion: Exclusion, needs: Requirements) -> bool:
-    return (needs.is_there and exclusion.leave is not Leave.NOW) or (needs.takes_last and exclusion.last_choice)
+    return (needs.is_there and exclusion.evacuate is not Evacuate.NOW) or (needs.takes_last and exclusion.last_choice)
 
 
 def is_out_of_service(name: str, fleet: Fleet) -> bool:

@@ -13,7 +13,7 @@ from muster.recovery.exits import pod_ended, rank_failed
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.silence import silent_for_good, unheard, unreachable
 from muster.recovery.starts import STUCK_SECONDS, barrier_failed, not_started, start_failed, stuck_predecessor
-from muster.world.fleet import Leave
+from muster.world.fleet import Evacuate
 from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView
 
@@ -43,7 +43,7 @@ def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Fai
     if worker_view.node is None:
         return failure_of(worker_view, Kind.NODE_GONE, Level.REPLACE, f"node {node} is gone from the cluster")
     exclusion = world.fleet.exclusion(node)
-    if exclusion and exclusion.leave is Leave.NOW:
+    if exclusion and exclusion.evacuate is Evacuate.NOW:
         message = f"node {node} is unhealthy ({exclusion.reason}): {exclusion.message}"
         return failure_of(worker_view, Kind.NODE_UNHEALTHY, Level.REPLACE, message)
     if worker_view.pod is None:

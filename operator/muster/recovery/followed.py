@@ -1,10 +1,11 @@
 """Which node a job's failures have followed, as its own record tells. Pure.
 
 A record blames one node at most, and often none. What is explained is no node's doing: hardware that was seen to be
-sick (the node's agent has said so already), planned leaves, memory that is used up, whoever was ended from outside. A
-defect of the program shows on many nodes: where others failed by themselves at the same time the failure is left out,
-and where not more than half of what is left happened on one node, nobody is blamed. Failures in a row at the same step,
-on the same node, are one, the first of them: a program that crashes in place again and again says nothing more by it.
+sick (the node's agent has said so already), planned evacuations, memory that is used up, whoever was ended from
+outside. A defect of the program shows on many nodes: where others failed by themselves at the same time the failure is
+left out, and where not more than half of what is left happened on one node, nobody is blamed. Failures in a row at the
+same step, on the same node, are one, the first of them: a program that crashes in place again and again says nothing
+more by it.
 """
 
 from collections import Counter

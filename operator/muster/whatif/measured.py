@@ -21,7 +21,7 @@ _SICK = "GpuLost"
 def measured(jobs: Iterable[TrainingJob], gangs: Iterable[Gang], window: timedelta, now: datetime) -> Rates:
     """What has struck the gangs that are still on record: a right-censored exponential fit, failures by node-days.
 
-    A node-day is a day of a job's life on one node, waiting included. Planned leaves are no failures.
+    A node-day is a day of a job's life on one node, waiting included. Planned evacuations are no failures.
 
     Raises:
         RatesError: the records tell of no failure.

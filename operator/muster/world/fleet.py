@@ -59,7 +59,7 @@ class KnownAges:
         return [node for node, age in self.ages.items() if age >= seconds]
 
 
-class Leave(StrEnum):
+class Evacuate(StrEnum):
     """Whether workers have to leave a node, and how."""
 
     NO = "No"
@@ -98,7 +98,7 @@ class Exclusion:
     Attributes:
         reason: stable and CamelCase, e.g. Xid79.
         message: for people: what is wrong with it.
-        leave: what workers have to do that are there.
+        evacuate: what workers have to do that are there.
         gone_by: when they have to be gone, whether there is another node for them or not; None: no time is set.
         words: what people are told who wait for nodes; "": that the node is unhealthy.
         last_choice: a new worker that finds no other node takes it all the same.
@@ -108,7 +108,7 @@ class Exclusion:
 
     reason: str
     message: str = ""
-    leave: Leave = Leave.NO
+    evacuate: Evacuate = Evacuate.NO
     gone_by: datetime | None = None
     words: str = ""
     last_choice: bool = False

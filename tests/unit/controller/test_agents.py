@@ -12,7 +12,7 @@ from muster.controller.settings import Settings
 from muster.coordinator.hub import Hub
 from muster.health.silence import AGENT_SILENT
 from muster.kube import decode
-from muster.world.fleet import Leave
+from muster.world.fleet import Evacuate
 
 BOOT = "boot-1"
 
@@ -86,7 +86,7 @@ async def test_a_silent_agent_makes_its_node_suspect_and_later_avoided_and_jobs_
     assert fleet.state("n0") == ("Degraded", AGENT_SILENT)
     exclusion = fleet.cluster.fleet.exclusion("n0")
     assert exclusion is not None
-    assert exclusion.leave is Leave.NO
+    assert exclusion.evacuate is Evacuate.NO
     assert fleet.tainted() == set()
     assert "running jobs stay" in fleet.status("n0")["effect"]
     assert "kubectl -n muster-agent get pods --field-selector spec.nodeName=n0" in fleet.status("n0")["message"]
@@ -268,7 +268,7 @@ async def test_a_fault_beside_the_silence_weighs_as_it_does(fleet: Fleet) -> Non
     await fleet.after(601)
     exclusion = fleet.cluster.fleet.exclusion("n0")
     assert exclusion is not None
-    assert exclusion.leave is Leave.NOW
+    assert exclusion.evacuate is Evacuate.NOW
     assert fleet.tainted() == {"n0"}
 
 

@@ -37,7 +37,7 @@ from muster.kube.errors import (
     NotFound,
     ServerError,
 )
-from muster.world.fleet import Leave
+from muster.world.fleet import Evacuate
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVERYTHING = budgets()
@@ -794,7 +794,7 @@ async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stag
     fleet = stage.cluster.fleet
     exclusion = fleet.exclusion("n1")
     assert exclusion is not None
-    assert exclusion.leave is (Leave.NO if held else Leave.NOW)
+    assert exclusion.evacuate is (Evacuate.NO if held else Evacuate.NOW)
     assert exclusion.last_choice is held
     assert fleet.node_fault("n1").startswith("Xid79: ")
     assert fleet.node_fault("n2") == ""
@@ -804,9 +804,9 @@ async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stag
 
 
 @pytest.mark.parametrize(
-    ("arrange", "leave", "ails"),
+    ("arrange", "evacuate", "ails"),
     [
-        pytest.param(lambda s: s.say("n0", 94), Leave.AFTER_CHECKPOINT, True, id="degraded"),
+        pytest.param(lambda s: s.say("n0", 94), Evacuate.AFTER_CHECKPOINT, True, id="degraded"),
         pytest.param(
             lambda s: s.api.put(
                 "nodes",
@@ -815,7 +815,7 @@ async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stag
                     "spec": {},
                 },
             ),
-            Leave.AFTER_CHECKPOINT,
+            Evacuate.AFTER_CHECKPOINT,
             True,
             id="yielded to another system",
         ),
@@ -823,14 +823,14 @@ async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stag
     ],
 )
 async def test_what_ails_a_node_is_known_whatever_is_done_about_it(
-    stage: Stage, arrange: Callable[[Stage], Any], leave: Leave | None, ails: bool
+    stage: Stage, arrange: Callable[[Stage], Any], evacuate: Evacuate | None, ails: bool
 ) -> None:
     stage.add("n0", "n1", "n2", "n3")
     arrange(stage)
     await stage.look()
     fleet = stage.cluster.fleet
     exclusion = fleet.exclusion("n0")
-    assert (exclusion and exclusion.leave, bool(fleet.node_fault("n0"))) == (leave, ails)
+    assert (exclusion and exclusion.evacuate, bool(fleet.node_fault("n0"))) == (evacuate, ails)
 
 
 async def test_a_cordon_is_no_node_fault(stage: Stage) -> None:
@@ -853,7 +853,7 @@ async def test_a_policy_that_was_never_read_takes_no_node_out_and_touches_no_tai
     await fresh.look()
     exclusion = fresh.cluster.fleet.exclusion("n0")
     assert exclusion is not None
-    assert (exclusion.leave, fresh.tainted()) == (Leave.NO, {"n1"})
+    assert (exclusion.evacuate, fresh.tainted()) == (Evacuate.NO, {"n1"})
     assert fresh.told.policies == ["PolicyUnreadable"]
     fresh.policy()
     await fresh.look()

@@ -36,7 +36,7 @@ class TestOneNode:
         fleet.report("node-0001", PORT_DOWN)
         _, rulings, effects, breaker = fleet.step(NOW)
         assert acts(rulings) == {"Take": 1, "Nothing": 3}
-        assert (fleet.tainted, effects["node-0001"].leave, breaker.state) == ({"node-0001"}, "Now", "Closed")
+        assert (fleet.tainted, effects["node-0001"].evacuate, breaker.state) == ({"node-0001"}, "Now", "Closed")
         fleet.report("node-0001")
         _, rulings, effects, _ = fleet.step(after(60))
         assert rulings["node-0001"].act is Act.UNTAINT
@@ -92,7 +92,7 @@ class TestManyAtOnce:
         assert acts(rulings) == {"Take": budget, "Hold": count - budget}
         assert len(fleet.tainted) == budget
         assert all(effect.avoid for effect in effects.values())
-        assert Counter(str(effect.leave) for effect in effects.values()) == {"Now": budget, "No": count - budget}
+        assert Counter(str(effect.evacuate) for effect in effects.values()) == {"Now": budget, "No": count - budget}
         _, again, _, breaker = fleet.step(after(1))
         assert acts(again) == acts(rulings)
         assert (breaker.state, breaker.held, breaker.cap) == ("Open", count - budget, cap)
@@ -134,7 +134,7 @@ class TestManyAtOnce:
             fleet.report(name, XID_79)
         for second in sorted({*range(0, 3000, 150), 570, 630, 1770, 1830}):
             _, _, effects, _ = fleet.step(after(second))
-            left = [name for name, effect in effects.items() if effect.leave != "No"]
+            left = [name for name, effect in effects.items() if effect.evacuate != "No"]
             # The budget, one more after ten minutes, and another one after twenty more.
             assert len(left) == len(fleet.tainted) == 12 + (second >= 600) + (second >= 1800)
         assert len([name for name, h in fleet.healths.items() if h.status.offences.score != "0"]) == 14
@@ -156,10 +156,10 @@ class TestManyAtOnce:
         for minute in range(9):
             _, rulings, effects, _ = fleet.step(after(60 * minute))
             assert acts(rulings) == {"Take": 6, "Hold": 54, "Nothing": 40}
-            assert sum(effect.leave != "No" for effect in effects.values()) == len(fleet.tainted) == 6
+            assert sum(effect.evacuate != "No" for effect in effects.values()) == len(fleet.tainted) == 6
             racks = Counter(fleet.domains[name] for name in fleet.tainted)
             assert max(racks.values()) <= 2
-        assert {str(e.leave) for e in effects.values()} == {"AfterCheckpoint", "No"}
+        assert {str(e.evacuate) for e in effects.values()} == {"AfterCheckpoint", "No"}
         for name in fleet.facts:
             fleet.mark(name, replace(bad, status="True", since=after(600)))
         fleet.step(after(601))
@@ -238,7 +238,7 @@ class TestOthers:
         fleet.report("node-0001", PORT_DOWN)
         verdicts, rulings, effects, breaker = fleet.step(NOW)
         assert rulings["node-0001"].act is Act.YIELD
-        assert (effects["node-0001"].avoid, effects["node-0001"].leave) == (True, "AfterCheckpoint")
+        assert (effects["node-0001"].avoid, effects["node-0001"].evacuate) == (True, "AfterCheckpoint")
         assert (fleet.tainted, breaker.used, breaker.held) == (set(), 0, 0)
         assert verdicts["node-0001"].open_incident is not None
 
@@ -275,7 +275,7 @@ class TestOthers:
         fleet.report("node-0009", PORT_DOWN)
         _, rulings, effects, _ = fleet.step(NOW)
         assert len(fleet.tainted) == 10
-        assert effects["node-0000"].leave == "AfterCheckpoint"
+        assert effects["node-0000"].evacuate == "AfterCheckpoint"
         assert [name for name, ruling in rulings.items() if ruling.charge] == ["node-0009"]
 
     def test_a_cordon_over_a_node_that_muster_took_makes_no_room_for_another(self) -> None:
@@ -290,22 +290,22 @@ class TestOthers:
 
 class TestEnforcement:
     @pytest.mark.parametrize(
-        ("enforcement", "avoid", "leave", "taint"),
+        ("enforcement", "avoid", "evacuate", "taint"),
         [("Observe", False, "No", False), ("Jobs", True, "Now", False), ("Nodes", True, "Now", True)],
     )
-    def test_says_what_is_done(self, enforcement: str, avoid: bool, leave: str, taint: bool) -> None:
+    def test_says_what_is_done(self, enforcement: str, avoid: bool, evacuate: str, taint: bool) -> None:
         fleet = Stored.of(4, rules(enforcement=enforcement))
         fleet.report("node-0001", PORT_DOWN)
         _, _, effects, _ = fleet.step(NOW)
         what = effects["node-0001"]
-        assert (what.avoid, str(what.leave), what.taint) == (avoid, leave, taint)
+        assert (what.avoid, str(what.evacuate), what.taint) == (avoid, evacuate, taint)
 
     @pytest.mark.parametrize("enforcement", ["Observe", "Jobs"])
     def test_a_cordon_is_obeyed_in_any_case(self, enforcement: str) -> None:
         fleet = Stored.of(4, rules(enforcement=enforcement))
         fleet.healths["node-0001"] = decided(fleet.healths["node-0001"], Decision.CORDON)
         _, _, effects, _ = fleet.step(NOW)
-        assert (effects["node-0001"].avoid, str(effects["node-0001"].leave)) == (True, "AfterCheckpoint")
+        assert (effects["node-0001"].avoid, str(effects["node-0001"].evacuate)) == (True, "AfterCheckpoint")
         assert not effects["node-0001"].taint
 
     def test_after_a_time_of_observing_the_budget_holds(self) -> None:
@@ -324,7 +324,7 @@ class TestEnforcement:
         all_sick(fleet)
         for second in (0, 1, 300):
             _, _, effects, _ = fleet.step(after(second))
-            assert sum(effect.leave != "No" for effect in effects.values()) == 6
+            assert sum(effect.evacuate != "No" for effect in effects.values()) == 6
 
 
 class TestClocks:

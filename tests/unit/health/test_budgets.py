@@ -222,7 +222,7 @@ class TestCertain:
         name = next(name for name in sorted(fleet.facts, reverse=True) if name not in fleet.tainted)
         fleet.report(name, *off_the_bus(later))
         _, rulings, effects, _ = fleet.step(after(later))
-        assert (rulings[name].act, rulings[name].certain, effects[name].leave) == (Act.TAKE, True, "Now")
+        assert (rulings[name].act, rulings[name].certain, effects[name].evacuate) == (Act.TAKE, True, "Now")
         assert len(fleet.tainted) <= max(2, count * 30 // 100)
 
     def test_one_sign_alone_is_not_certain_however_grave(self) -> None:
@@ -289,7 +289,7 @@ class TestYield:
         claim(fleet, *fleet.facts)
         _, rulings, effects, breaker = fleet.step(NOW)
         assert acts(rulings) == {"Yield": 30, "Hold": 70}
-        assert sum(effect.leave != "No" for effect in effects.values()) == 30
+        assert sum(effect.evacuate != "No" for effect in effects.values()) == 30
         assert (breaker.held, breaker.state, breaker.pools[0].held_yields) == (70, BreakerState.OPEN, 70)
         assert "budget for RepairByOthers in spec.health.budgets" in breaker.message
         before = {name for name, ruling in rulings.items() if ruling.act is Act.YIELD}

@@ -31,7 +31,7 @@ from muster.health.repairs import LOOK_SECONDS, UNPROVEN
 from muster.health.silence import Silence
 from muster.health.sources import Rules
 from muster.health.story import effect_text, tell
-from muster.world.fleet import Leave
+from muster.world.fleet import Evacuate
 from muster.world.views import NodeView
 
 CLOSED, LEAVING, IN = MaintenanceStage.CLOSED, MaintenanceStage.EVACUATING, MaintenanceStage.IN_PROGRESS
@@ -251,19 +251,21 @@ class TestWhatIsDone:
         return Stored.of(count, Rules.of(spec))
 
     @pytest.mark.parametrize(
-        ("at", "leave", "act"),
+        ("at", "evacuate", "act"),
         [
-            pytest.param(HOUR, Leave.NO, Act.NOTHING, id="closed: jobs stay"),
-            pytest.param(1.5 * HOUR, Leave.AFTER_CHECKPOINT, Act.TAKE, id="they leave after their next checkpoint"),
-            pytest.param(STARTS, Leave.AFTER_CHECKPOINT, Act.TAKE, id="open"),
+            pytest.param(HOUR, Evacuate.NO, Act.NOTHING, id="closed: jobs stay"),
+            pytest.param(1.5 * HOUR, Evacuate.AFTER_CHECKPOINT, Act.TAKE, id="they leave after their next checkpoint"),
+            pytest.param(STARTS, Evacuate.AFTER_CHECKPOINT, Act.TAKE, id="open"),
         ],
     )
     @pytest.mark.parametrize("enforcement", ["Observe", "Jobs", "Nodes"])
-    def test_no_budget_and_no_enforcement_bounds_it(self, at: float, leave: Leave, act: Act, enforcement: str) -> None:
+    def test_no_budget_and_no_enforcement_bounds_it(
+        self, at: float, evacuate: Evacuate, act: Act, enforcement: str
+    ) -> None:
         fleet = self.fleet(40, enforcement)
         _, rulings, effects, breaker = fleet.step(after(at))
         assert {ruling.act for ruling in rulings.values()} == {act}
-        assert all(each.avoid and each.leave is leave for each in effects.values())
+        assert all(each.avoid and each.evacuate is evacuate for each in effects.values())
         tainted = enforcement == "Nodes" and act is Act.TAKE
         assert {each.taint for each in effects.values()} == {tainted}
         assert (breaker.held, breaker.out, breaker.used) == (0, 0, 0)
@@ -274,7 +276,7 @@ class TestWhatIsDone:
         fleet.step(after(STARTS))
         fleet.report("node-0003", evidence("Xid", 79, at=STARTS))
         _, rulings, effects, breaker = fleet.step(after(STARTS + 1))
-        assert (rulings["node-0003"].act, effects["node-0003"].leave) == (Act.TAKE, Leave.NOW)
+        assert (rulings["node-0003"].act, effects["node-0003"].evacuate) == (Act.TAKE, Evacuate.NOW)
         assert breaker.used == 1
 
     def test_what_the_breaker_holds_is_left_for_the_window(self) -> None:
@@ -284,7 +286,7 @@ class TestWhatIsDone:
         _, rulings, effects, _ = fleet.step(after(1.5 * HOUR))
         held = [name for name, ruling in rulings.items() if ruling.act is Act.HOLD]
         assert held
-        assert {effects[name].leave for name in held} == {Leave.AFTER_CHECKPOINT}
+        assert {effects[name].evacuate for name in held} == {Evacuate.AFTER_CHECKPOINT}
 
     def test_taints_go_with_the_window(self) -> None:
         fleet = self.fleet(3)

@@ -29,7 +29,7 @@ from muster.health.repairs import RepairWord, Stage
 from muster.health.silence import Silence
 from muster.health.sources import ROWS, Rules
 from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, tell
-from muster.world.fleet import Leave
+from muster.world.fleet import Evacuate
 from muster.world.jobwords import JobWord
 
 XID_79 = evidence("Xid", 79, message="GPU has fallen off the bus")
@@ -264,7 +264,7 @@ class TestTold:
             healthy(), policy={"sources": [{"name": "hyperpod", "observeOnly": True}]}, facts=facts(labels=REPAIRS)
         )
         assert verdict.would is not None
-        assert (verdict.would.in_charge, verdict.would.leave) == ("hyperpod", Leave.AFTER_CHECKPOINT)
+        assert (verdict.would.in_charge, verdict.would.evacuate) == ("hyperpod", Evacuate.AFTER_CHECKPOINT)
         assert "left to hyperpod" in told(verdict)
 
     def test_beside_what_counts(self) -> None:

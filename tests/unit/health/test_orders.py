@@ -12,7 +12,7 @@ from muster.health.effects import Effect
 from muster.health.facts import NodeFacts
 from muster.health.orders import InForce, View, decide
 from muster.health.sources import Rules
-from muster.world.fleet import Leave
+from muster.world.fleet import Evacuate
 
 SICK = {"n0", "n2"}
 
@@ -57,7 +57,7 @@ def test_who_is_sick_comes_first_and_who_was_not_judged_and_is_well_is_left_alon
     taken = next(order for order in orders if order.ruling.charge)
     assert taken.verdict.open_incident is not None
     assert taken.verdict.open_incident.taken_out_time == NOW
-    assert taken.effect.leave is Leave.NOW
+    assert taken.effect.evacuate is Evacuate.NOW
 
 
 def test_what_is_in_force_or_under_way_is_not_ordered_again() -> None:
@@ -74,5 +74,5 @@ def test_what_is_in_force_or_under_way_is_not_ordered_again() -> None:
 def test_while_the_policy_is_unknown_nothing_is_charged() -> None:
     orders, _ = decide(view(policy_unknown=True))
     assert not any(order.ruling.charge for order in orders)
-    assert {order.effect.leave for order in orders} == {Leave.NO}
+    assert {order.effect.evacuate for order in orders} == {Evacuate.NO}
     assert not any(order.effect.taint for order in orders)

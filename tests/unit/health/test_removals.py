@@ -12,7 +12,7 @@ from muster.health.breaker import Act, Ruling
 from muster.health.effects import exclusion_of
 from muster.health.removals import Notice
 from muster.health.sources import Rules
-from muster.world.fleet import Cause, Leave, Removal
+from muster.world.fleet import Cause, Evacuate, Removal
 from muster.world.views import Taint
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "spot-itn-0f1e", "NoSchedule")
@@ -60,7 +60,7 @@ def test_no_budget_holds_a_removal_back_and_nothing_is_charged() -> None:
     for name in stored.facts:
         stored.facts[name] = facts(name, taints=(KARPENTER,))
     verdicts, rulings, effects, breaker = stored.step(NOW)
-    assert {effect.leave for effect in effects.values()} == {Leave.AFTER_CHECKPOINT}
+    assert {effect.evacuate for effect in effects.values()} == {Evacuate.AFTER_CHECKPOINT}
     assert not any(effect.taint or effect.last_choice for effect in effects.values())
     assert not any(ruling.charge for ruling in rulings.values())
     assert {each.offences_if_taken.score for each in verdicts.values()} == {"0"}
@@ -71,7 +71,7 @@ def test_it_is_left_also_where_nothing_is_done_about_faults() -> None:
     stored = Stored.of(3, rules(enforcement="Observe"))
     stored.facts["node-0001"] = facts("node-0001", taints=(KARPENTER,))
     _, _, effects, _ = stored.step(NOW)
-    assert (effects["node-0001"].avoid, effects["node-0001"].leave) == (True, Leave.AFTER_CHECKPOINT)
+    assert (effects["node-0001"].avoid, effects["node-0001"].evacuate) == (True, Evacuate.AFTER_CHECKPOINT)
 
 
 def test_a_source_that_is_only_observed_moves_nobody() -> None:
@@ -105,5 +105,5 @@ def test_a_fault_beside_it_has_its_own_way() -> None:
     exclusion = exclusion_of(verdicts["node-0001"], effects["node-0001"])
     assert exclusion is not None
     assert rulings["node-0001"] == Ruling(Act.YIELD, "aws-nth repairs it", charge=True)
-    assert (exclusion.reason, exclusion.leave) == ("Xid79", Leave.AFTER_CHECKPOINT)
+    assert (exclusion.reason, exclusion.evacuate) == ("Xid79", Evacuate.AFTER_CHECKPOINT)
     assert (exclusion.gone_by, exclusion.words, exclusion.cause) == (after(120), "", Cause.HEALTH)

@@ -14,7 +14,7 @@ from muster.lifecycle.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.world.fleet import Exclusion, Leave
+from muster.world.fleet import Evacuate, Exclusion
 from muster.world.job import JobWorld
 
 
@@ -95,7 +95,7 @@ def test_a_node_that_has_to_be_left() -> None:
     play = theatre.submit(a_job())
     theatre.until(lambda: play.step >= 7)
     world = theatre.world(play)
-    world.fleet.exclude(theatre.node_of(play, 1).name, Exclusion("Xid79", "fell off the bus", Leave.NOW))
+    world.fleet.exclude(theatre.node_of(play, 1).name, Exclusion("Xid79", "fell off the bus", Evacuate.NOW))
     plan = decide(world, SETTINGS)
     assert plan.commits
     assert replay(write(Decided(world, SETTINGS, plan))).same

@@ -10,7 +10,7 @@ from muster.api.gang import FaultClass, GangIncident
 from muster.api.trainingjob import CompletionResult
 from muster.protocol.messages import EXIT
 from muster.recovery import budgets
-from muster.world.fleet import Cause, Exclusion, Leave, Removal
+from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
 
 APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
 
@@ -35,7 +35,7 @@ def window(theatre: Theatre, seconds: float) -> Exclusion:
     """A node that has to be empty so long from now."""
     gone_by = at(theatre.now + seconds)
     words = "kept free for maintenance (w)"
-    return Exclusion("MaintenanceAhead", "", Leave.AFTER_CHECKPOINT, gone_by, words, cause=Cause.MAINTENANCE)
+    return Exclusion("MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, cause=Cause.MAINTENANCE)
 
 
 def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True) -> Exclusion:
@@ -43,7 +43,7 @@ def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True)
     gone_by = None if seconds is None else at(theatre.now + seconds)
     removal = Removal("karpenter", gone_by, final)
     words = "being taken away by karpenter"
-    return Exclusion("NodeDeleted", "", Leave.AFTER_CHECKPOINT, gone_by, words, removal=removal, cause=Cause.REMOVAL)
+    return Exclusion("NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, gone_by, words, removal=removal, cause=Cause.REMOVAL)
 
 
 def paid(play: Play) -> tuple[int, int]:

@@ -14,16 +14,16 @@ from muster.lifecycle.step import decide
 from muster.recovery import blame, budgets
 from muster.recovery.failure import Kind
 from muster.recovery.failures import find
-from muster.world.fleet import Doubt, Exclusion, Fleet, Leave
+from muster.world.fleet import Doubt, Evacuate, Exclusion, Fleet
 from muster.world.job import JobWorld
 
 HARDWARE, APPLICATION, UNKNOWN = FaultClass.HARDWARE, FaultClass.APPLICATION, FaultClass.UNKNOWN
 XID = "Xid79: the GPU has fallen off the bus"
 
-HELD = Exclusion("Xid79", "held by the breaker", Leave.NO)
-LAST = Exclusion("Xid79", "held by the breaker", Leave.NO, last_choice=True)
-YIELDED = Exclusion("Maintenance", "left to nvsentinel", Leave.AFTER_CHECKPOINT)
-DEGRADED = Exclusion("Xid94", "contained", Leave.AFTER_CHECKPOINT)
+HELD = Exclusion("Xid79", "held by the breaker", Evacuate.NO)
+LAST = Exclusion("Xid79", "held by the breaker", Evacuate.NO, last_choice=True)
+YIELDED = Exclusion("Maintenance", "left to nvsentinel", Evacuate.AFTER_CHECKPOINT)
+DEGRADED = Exclusion("Xid94", "contained", Evacuate.AFTER_CHECKPOINT)
 OBSERVED = None  # the policy only observes: nothing keeps workers away
 RULINGS = [
     pytest.param(HELD, id="held"),
@@ -161,7 +161,7 @@ class TestAllNodesAreHeld:
     def test_a_node_that_has_to_be_left_at_once_is_left_nevertheless(self) -> None:
         here = training().ended(1, "OOMKilled", 137)
         world = sick(here.world(), *here.nodes)
-        world.fleet.exclude("n1", replace(HELD, leave=Leave.NOW))
+        world.fleet.exclude("n1", replace(HELD, evacuate=Evacuate.NOW))
         assert places(committed(world)) == ["n0", "", "n2"]
 
     def test_a_cordoned_one_takes_no_pod(self) -> None:

@@ -26,7 +26,7 @@ from muster.health.orders import View, decide
 from muster.health.sources import ROWS, Annotation, Row, Rules
 from muster.kube import decode
 from muster.placement.eligibility import Requirements, closed, reluctance
-from muster.world.fleet import Exclusion, Leave
+from muster.world.fleet import Evacuate, Exclusion
 from muster.world.views import READ_ANNOTATIONS, NodeView
 
 CASES = cases("marks")
@@ -63,9 +63,9 @@ def read(marks: dict[str, Any]) -> Any:
     node = a_node_with(marks)
     exclusion, fleet = exclusion_for(node), a_fleet([node])
     fleet.exclude(node.name, exclusion)
-    leaves = exclusion is not None and exclusion.leave is not Leave.NO
+    leaves = exclusion is not None and exclusion.leave is not Evacuate.NO
     if exclusion is not None and leaves and exclusion.removal is not None:
-        assert exclusion.leave is Leave.AFTER_CHECKPOINT
+        assert exclusion.leave is Evacuate.AFTER_CHECKPOINT
         assert closed(node, NEEDS, fleet) != ""
         found: dict[str, Any] = {"takenAwayBy": exclusion.removal.by}
         if exclusion.gone_by is not None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import EPOCH, a_fleet, a_job, a_node, at
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.world.fleet import Doubt, Exclusion, Fleet, KnownAges, Leave
+from muster.world.fleet import Doubt, Evacuate, Exclusion, Fleet, KnownAges
 from muster.world.job import JobWorld
 from muster.world.written import read, write
 
@@ -74,7 +74,7 @@ def a_used_fleet() -> Fleet:
     fleet = Fleet.of(nodes, {"n0": ["a", "b"]}, {"n1": 3.5, "gone": 50.0}, policy, {"n1": {"cpu": 1500}})
     fleet.occupy("pod", "a", frozenset({"gone"}))
     fleet.call("a", "default/a")
-    fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT, last_choice=True))
+    fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Evacuate.AFTER_CHECKPOINT, last_choice=True))
     fleet.set_node_fault("n2", "Xid48: held by the breaker")
     fleet.doubt("n0", Doubt(EPOCH, True))
     return fleet
@@ -89,7 +89,7 @@ def test_a_fleet_comes_back_with_all_its_parts() -> None:
     assert set(read_fleet.nodes_of("a")) == {"n0", "gone"}
     assert (read_fleet.name_of("a"), read_fleet.used("n1")) == ("default/a", {"cpu": 1500})
     assert read_fleet.exclusion("n1") == Exclusion(
-        "Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT, last_choice=True
+        "Xid79", "fell off the bus", Evacuate.AFTER_CHECKPOINT, last_choice=True
     )
     assert (read_fleet.node_fault("n1"), read_fleet.node_fault("n2")) == ("", "Xid48: held by the breaker")
     assert (read_fleet.doubt_of("n0"), read_fleet.doubt_of("n1")) == (Doubt(EPOCH, True), None)

@@ -28,7 +28,7 @@ from muster.health.breaker import Act
 from muster.health.effects import Effect
 from muster.health.orders import Order
 from muster.health.pools import WITHOUT, pool_of
-from muster.world.fleet import Leave
+from muster.world.fleet import Evacuate
 from muster.world.views import ConditionView, NodeView
 from simulate.clocks import START
 from simulate.fleets import rates
@@ -376,7 +376,7 @@ class Life:
         self.outcome.faults[kind] += 1
         if kind in _CERTAIN and (machine.tells_action or kind != "Gsp"):  # of which an old driver gives no second sign
             heard = node.agent is not None and name not in self.keeper.missed
-            if node.effect.leave is not Leave.NO:
+            if node.effect.evacuate is not Evacuate.NO:
                 pass  # it is out for something else already
             elif not heard:
                 self.outcome.certain_unheard += 1
@@ -794,7 +794,7 @@ class Life:
         self._is_in_force(name, order)
         if verdict.open_incident is None or verdict.open_incident.taken_out_time is None:
             self.oracle.back(name)
-        leaves = effect.leave is Leave.NOW or (effect.leave is not Leave.NO and verdict.certain)
+        leaves = effect.evacuate is Evacuate.NOW or (effect.evacuate is not Evacuate.NO and verdict.certain)
         if leaves and node.waiting_certain is not None:
             took = now + _API_SECONDS - node.waiting_certain
             node.waiting_certain = None

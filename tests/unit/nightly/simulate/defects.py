@@ -20,7 +20,7 @@ from muster.fencing.plain import PlainProofs
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.lifecycle import assembling, commit, leaving, members, record, resume, status
+from muster.lifecycle import assembling, commit, evacuating, members, record, resume, status
 from muster.node.checkpoint import candidate
 from muster.node.launcher import supervisor
 from muster.node.launcher.fence_file import FenceFile
@@ -245,8 +245,8 @@ def _never_named(patch: Patch) -> None:
 
 
 def _leave_for_ever(patch: Patch) -> None:
-    """A planned leave waits for its checkpoint whatever was asked for."""
-    original = record.leaving
+    """A planned evacuation waits for its checkpoint whatever was asked for."""
+    original = record.evacuating
 
     def leaving(*of_what: Any) -> GangSpec:
         spec = original(*of_what)
@@ -254,16 +254,16 @@ def _leave_for_ever(patch: Patch) -> None:
         late = spec.evacuation.model_copy(update={"deadline": spec.evacuation.deadline + timedelta(days=1)})
         return spec.model_copy(update={"evacuation": late})
 
-    patch.setattr(record, "leaving", leaving)
+    patch.setattr(record, "evacuating", leaving)
 
 
 def _drain_for_ever(patch: Patch) -> None:
     """A node that nobody gives back is kept as long as no other one is free: its drain waits for ever."""
-    patch.setattr(leaving, "_is_last_call", lambda *_: False)
+    patch.setattr(evacuating, "_is_last_call", lambda *_: False)
 
 
 def _leave_unsaid(patch: Patch) -> None:
-    """Found by a life: a planned leave for which no node is free names a deadline that has passed."""
+    """Found by a life: a planned evacuation for which no node is free names a deadline that has passed."""
     patch.setattr(status, "_held_up", lambda *_: "")
 
 

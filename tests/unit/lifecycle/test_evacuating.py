@@ -4,13 +4,15 @@ say."""
 import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, running
 
-from muster.lifecycle import leaving
-from muster.world.fleet import Cause, Exclusion, Leave, Removal
+from muster.lifecycle import evacuating
+from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
 
-MAINTENANCE = Exclusion("MaintenanceAhead", "", Leave.AFTER_CHECKPOINT, words="kept free", cause=Cause.MAINTENANCE)
-REMOVAL = Exclusion("NodeDeleted", "", Leave.AFTER_CHECKPOINT, words="going", removal=Removal("x"), cause=Cause.REMOVAL)
+MAINTENANCE = Exclusion("MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, words="kept free", cause=Cause.MAINTENANCE)
+REMOVAL = Exclusion(
+    "NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, words="going", removal=Removal("x"), cause=Cause.REMOVAL
+)
 # The condition is another system's, which chooses its name.
-DEGRADED = Exclusion("UnderMaintenance", "this fleet's maintenance found it", Leave.AFTER_CHECKPOINT)
+DEGRADED = Exclusion("UnderMaintenance", "this fleet's maintenance found it", Evacuate.AFTER_CHECKPOINT)
 
 
 def reason(**excluded: Exclusion | None) -> str:
@@ -24,7 +26,7 @@ def reason(**excluded: Exclusion | None) -> str:
         if exclusion is not None:
             world.fleet.exclude(name, exclusion)
     assert world.gang is not None
-    due = leaving.due(world, world.gang.spec)
+    due = evacuating.due(world, world.gang.spec)
     assert due is not None
     return due.reason
 
@@ -53,6 +55,6 @@ def test_a_cordoned_node_is_cordoned_whatever_its_name(name: str) -> None:
     scene.record = scene.record.model_copy(update={"members": [first.model_copy(update={"node": name}), *others]})
     world = scene.pods().all(running(1, step=7)).world()
     assert world.gang is not None
-    due = leaving.due(world, world.gang.spec)
+    due = evacuating.due(world, world.gang.spec)
     assert due is not None
     assert (due.reason, due.why) == ("NodeCordoned", {name: f"{name} is cordoned"})

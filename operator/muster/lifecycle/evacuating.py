@@ -1,7 +1,7 @@
-"""Planned leaves: suspension, and members on nodes that are cordoned or degraded. Pure.
+"""Planned evacuations: suspension, and members on nodes that are cordoned or degraded. Pure.
 
-A leave asks for a new checkpoint and waits for it, or for its deadline; then the ranks stop. Without another node to go
-to training goes on, unless the node has to be empty at some moment (maintenance), or is taken away for good
+An evacuation asks for a new checkpoint and waits for it, or for its deadline; then the ranks stop. Without another node
+to go to training goes on, unless the node has to be empty at some moment (maintenance), or is taken away for good
 (docs/decisions/0044): then the job stops before it, saved, and waits in the queue. Its pods are deleted, so that no
 drain waits for it any longer.
 """
@@ -22,9 +22,9 @@ from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS
 
 MAINTENANCE_STARTS = "MaintenanceStarts"
-"""Of a leave whose nodes have to be empty, without other nodes for their workers."""
+"""Of an evacuation whose nodes have to be empty, without other nodes for their workers."""
 NODE_TAKEN_AWAY = "NodeRemoved"
-"""Of a leave whose nodes are taken away, without other nodes for their workers."""
+"""Of an evacuation whose nodes are taken away, without other nodes for their workers."""
 STOPS = frozenset({MAINTENANCE_STARTS, NODE_TAKEN_AWAY})
 """Of leaves after which the job waits in the queue."""
 
@@ -39,14 +39,14 @@ LATE_SAVE_SECONDS = 300.0
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Commits what is due."""
-    gang, due = facts.gang, facts.leave
+    gang, due = facts.gang, facts.evacuation
     assert gang is not None
     assert due is not None
     return _PLANNERS[due.step](world, gang.spec, due)
 
 
 def due(world: JobWorld, spec: GangSpec) -> Due | None:
-    """What a planned leave comes to now; None while there is nothing to do."""
+    """What a planned evacuation comes to now; None while there is nothing to do."""
     suspends = world.job.spec.suspend
     why = {} if suspends else _to_leave(world)
     if not suspends and not why:
@@ -58,7 +58,7 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
         # Nodes that go whatever becomes of the job; training goes on on the others.
         why = {name: words for name, words in why.items() if _is_last_call(world, name)}
         if not why:
-            # A leave that has begun goes on when a node becomes free.
+            # An evacuation that has begun goes on when a node becomes free.
             return Due(Step.CANCELLED) if _is_stopping(spec) else None
         stops = _is_stopping(spec) or not _has_place(world, spec, why)
         reason = _stop_reason(world, why) if stops else _reason(world, why)
@@ -100,7 +100,7 @@ def _moved(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
 def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     what = ", ".join(due.why.values()) if due.why else "the job is suspended"
     assert due.saves_until is not None
-    begun = record.leaving(world, spec, due.reason, sorted(due.why), due.saves_until)
+    begun = record.evacuating(world, spec, due.reason, sorted(due.why), due.saves_until)
     limit = (begun.evacuation.deadline - world.now).total_seconds() if begun.evacuation else 0.0
     note = f"{what}: stopping at the next complete checkpoint, at the latest in {limit:.0f} s"
     if (needs := _save_seconds(world)) is not None and needs > limit:
@@ -111,9 +111,9 @@ def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
 
 
 def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
-    leave, newest = spec.evacuation, resume.newest(world, spec)
-    assert leave is not None
-    saved = _saved(world, leave, newest)
+    evacuation, newest = spec.evacuation, resume.newest(world, spec)
+    assert evacuation is not None
+    saved = _saved(world, evacuation, newest)
     after = f"after checkpoint {newest.step}" if saved and newest else ""
     after = after or "without a new checkpoint: the time to save was over"
     if due.reason in STOPS and not _has_place(world, spec, due.why):
@@ -127,8 +127,8 @@ def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     if not due.why:
         note = f"stopped {after}; its nodes are free"
         return commit(world, record.released(world, spec), Announcement("Suspended", note, warning=not saved))
-    gone = record.left(world, spec, leave)
-    note = f"attempt {gone.attempt} leaves {', '.join(leave.nodes)}: {on_nodes(gone)}"
+    gone = record.evacuated(world, spec, evacuation)
+    note = f"attempt {gone.attempt} leaves {', '.join(evacuation.nodes)}: {on_nodes(gone)}"
     return commit(world, gone, Announcement("NodeEvacuated", note, warning=not saved))
 
 
@@ -141,9 +141,9 @@ _PLANNERS: Mapping[Step, Callable[[JobWorld, GangSpec, Due], Plan]] = {
 }
 
 
-def _saved(world: JobWorld, leave: Evacuation, newest: Resume | None) -> bool:
-    """Whether what was trained before the leave is kept; so it counts where nothing is ever saved."""
-    beyond = newest is not None and newest.step > (-1 if leave.after_step is None else leave.after_step)
+def _saved(world: JobWorld, evacuation: Evacuation, newest: Resume | None) -> bool:
+    """Whether what was trained before the evacuation is kept; so it counts where nothing is ever saved."""
+    beyond = newest is not None and newest.step > (-1 if evacuation.after_step is None else evacuation.after_step)
     return beyond or not world.job.spec.checkpoint.directory
 
 
@@ -171,7 +171,7 @@ def _reason(world: JobWorld, nodes: Collection[str]) -> str:
 
 
 def _asks_to_leave(exclusion: fleet.Exclusion | None) -> TypeGuard[fleet.Exclusion]:
-    return exclusion is not None and exclusion.leave is fleet.Leave.AFTER_CHECKPOINT
+    return exclusion is not None and exclusion.evacuate is fleet.Evacuate.AFTER_CHECKPOINT
 
 
 def _stop_reason(world: JobWorld, why: Mapping[str, str]) -> str:
@@ -193,7 +193,7 @@ def _removal(world: JobWorld, node: str) -> fleet.Removal | None:
 
 
 def _saves_until(world: JobWorld, since: datetime, nodes: Iterable[str]) -> datetime:
-    """How long a leave of these nodes that began then waits for a checkpoint."""
+    """How long an evacuation of these nodes that began then waits for a checkpoint."""
     timeout = timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
     return min([since + timeout, *_stops(world, since, nodes)])
 
