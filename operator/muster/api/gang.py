@@ -1,9 +1,9 @@
-"""Gang: the commit record of a job's attempt. Written by the operator alone, one guarded update at a time.
+"""Gang: the record of a job's attempt. The operator alone writes it, one guarded update at a time.
 
 An attempt is one start of the gang. Its number, its members and its cause change together, in ONE update; only after
 that update has succeeded are directives served or pods touched. A second guarded update adds `start` once every
 member is idle. It fixes what the ranks are started with (addresses, resume checkpoint), so that a new leader serves
-the same answer. See docs/decisions/0002.
+the same answer. The reasons are in docs/decisions/0002.
 """
 
 from collections import Counter
@@ -34,7 +34,11 @@ from muster.protocol.messages import LONGEST_FENCE_SECONDS, MAX_FENCE_FILE_CHARS
 
 
 class Level(StrEnum):
-    """How an attempt came to be: the levels of recovery, shortest first, and the starts that are none."""
+    """Level is how an attempt began: the level of recovery that it took, or Start if it repairs no failure.
+
+    R0 restarts the ranks in their pods, and R0b makes new pods on the same nodes. R2 moves workers to other nodes, and
+    R4 places the whole gang again.
+    """
 
     START = "Start"
     IN_PLACE = "R0"
@@ -44,7 +48,11 @@ class Level(StrEnum):
 
 
 class FaultClass(StrEnum):
-    """What kind of failure an incident was; decides which budget pays."""
+    """FaultClass is the kind of failure, and decides which restart budget pays.
+
+    Application and Unknown count against the job's application restarts, Hardware and Infrastructure against its
+    hardware restarts. Planned is a move that Muster planned, and counts against neither.
+    """
 
     APPLICATION = "Application"
     HARDWARE = "Hardware"
@@ -54,27 +62,32 @@ class FaultClass(StrEnum):
 
 
 class Role(StrEnum):
-    """What a member is there for."""
+    """Role is Worker for a member that trains. Spare is a member that holds a node and trains only after a
+    replacement; Muster makes none today.
+    """
 
     WORKER = "Worker"
     SPARE = "Spare"
 
 
 class Proof(StrEnum):
-    """What it takes to be sure that the ranks of a pod that cannot be asked have ended."""
+    """Proof is what has to show that the ranks of an unfenced worker have ended: Fence, FenceFile or Death."""
 
     FENCE = "Fence"
     FENCE_FILE = "FenceFile"
     DEATH = "Death"
 
 
-# The launcher's own, before any other is served to it.
+# The fence by which a launcher counts before the coordinator sends it another one.
 FENCE_SECONDS = 15
 MAX_FENCE_SECONDS = int(LONGEST_FENCE_SECONDS)
 
 
 class Member(CompactModel):
-    """One member of the gang. Its index names its pods and never changes; its rank is its place in the attempt."""
+    """Member is one worker of the gang, with its node and its pod.
+
+    Thousands of members fit into one object because a field with its default value is left out.
+    """
 
     unsaid = (
         "index",
@@ -88,78 +101,174 @@ class Member(CompactModel):
         "is_replacement",
     )
 
-    index: int = Field(-1, ge=-1, le=4095, description="Absent in records of old: its place in the list.")
-    role: Role = Role.WORKER
-    rank: int = Field(-1, ge=-1, le=4095, description="Node rank; absent in records of old: its index.")
-    fence_seconds: int = Field(
-        FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The longest fence that its launcher may be counting by."
+    index: int = Field(
+        -1,
+        ge=-1,
+        le=4095,
+        description=(
+            "index is the number of the worker in the gang, and part of its pod's name. It never changes. If index is "
+            "absent, the member's place in the list counts."
+        ),
     )
-    node: NodeName = Field("", description="Node it is placed on; empty while no node is free for it.")
+    role: Role = Field(
+        Role.WORKER,
+        description=(
+            "role is Worker for a member that trains. Spare is a member that holds a node and trains only after a "
+            "replacement; Muster makes none today. If role is absent, the member is a Worker."
+        ),
+    )
+    rank: int = Field(
+        -1,
+        ge=-1,
+        le=4095,
+        description=(
+            "rank is the number of the worker among the nodes of this attempt; the others connect to the worker of "
+            "rank 0. If rank is absent, it equals index."
+        ),
+    )
+    fence_seconds: int = Field(
+        FENCE_SECONDS,
+        ge=1,
+        le=MAX_FENCE_SECONDS,
+        description=(
+            "fenceSeconds is the longest fence, in seconds, by which the worker's launcher may be counting. A launcher "
+            "that is cut off for that long ends its own ranks. If it is absent, the fence is 15 s."
+        ),
+    )
+    node: NodeName = Field(
+        "",
+        description=(
+            "node is the name of the node on which the worker is placed. It is empty while no node is free for the "
+            "worker."
+        ),
+    )
     gpus: int | None = Field(
         None,
         ge=0,
         le=MAX_NODE_GPUS,
-        description="Accelerators of its node when it was placed there, all of which it holds; absent: not known.",
+        description=(
+            "gpus is the number of accelerators on the node when the worker was placed there. The worker holds all of "
+            "them. If gpus is absent, the number is not known, and the job's gpusPerNode counts instead."
+        ),
     )
     boot_id: str = Field(
-        "", max_length=8, description="First characters of the node's boot id when its ranks were started."
+        "",
+        max_length=8,
+        description=(
+            "bootId is the first 8 characters of the node's boot ID when the worker's ranks were started. If the node "
+            "has another boot ID, it has rebooted, and none of these ranks is left. Empty means not known."
+        ),
     )
-    incarnation: int = Field(1, ge=1, description="Grows each time the worker gets a new pod.")
-    pod_uid: str = Field("", max_length=UID_LENGTH, description="Uid of its pod, once Muster has seen it created.")
+    incarnation: int = Field(
+        1,
+        ge=1,
+        description="incarnation is the number of the worker's pod. It begins with 1, and grows with each new pod.",
+    )
+    pod_uid: str = Field(
+        "",
+        max_length=UID_LENGTH,
+        description=(
+            "podUid is the UID of the worker's pod. It is empty until the operator has recorded that this pod exists."
+        ),
+    )
     reads_fence_file: bool = Field(
         False,
-        description="Its launcher ends its ranks when the fence file in the checkpoint directory tells it to. This "
-        "counts only for the fence file that spec.fenceFileId names.",
+        description=(
+            "readsFenceFile is true if the worker's launcher ends its ranks when the fence file in the checkpoint "
+            "directory shows a newer attempt. It applies only to the fence file that spec.fenceFileId names."
+        ),
     )
     is_replacement: bool = Field(
-        False, description="It was placed after the ranks had stopped: it had no part in what they did."
+        False,
+        description=(
+            "isReplacement is true if the worker came to its node after the ranks last ran. Such a worker cannot have "
+            "caused a failure of those ranks."
+        ),
     )
 
 
 class Resume(ApiModel):
-    """The checkpoint that the ranks resume from."""
+    """Resume identifies a checkpoint from which ranks can resume."""
 
-    step: int = Field(ge=0)
-    path: str = Field(max_length=1024)
+    step: int = Field(ge=0, description="step is the training step at which the checkpoint was saved.")
+    path: str = Field(
+        max_length=1024,
+        description=(
+            "path is where the checkpoint lies: a path in the worker's container, or a URL in an object store."
+        ),
+    )
 
 
 class Branch(ApiModel):
-    """The step to which the training went back, because a person asked for it or because its results were wrong.
+    """Branch is the line of training that the job follows since it went back to an earlier step.
 
-    What had been saved beyond that step belongs to another history and is not resumed from."""
+    The job went back because a user asked for it, or because its results were wrong. Checkpoints that were saved beyond
+    that step before do not count.
+    """
 
-    resume_from: str = Field(max_length=1024, description="The newest spec.checkpoint.resumeFrom; empty: nobody asked.")
+    resume_from: str = Field(
+        max_length=1024,
+        description=(
+            "resumeFrom is the newest spec.checkpoint.resumeFrom of the job that the operator has handled. The "
+            "operator does not apply the same value twice in a row. Empty means that nothing was requested, or that "
+            "the request was cleared."
+        ),
+    )
     step: int = Field(
-        -1, ge=-1, description="Of the checkpoint asked for, or the last whose checkpoint is not suspect; -1: none."
+        -1,
+        ge=-1,
+        description=(
+            "step is where the branch begins: the step of the requested checkpoint, or the last step that is not "
+            "suspect. -1 means that no checkpoint from before counts."
+        ),
     )
     frozen: bool = Field(
         False,
-        description="No checkpoint beyond the step counts, whenever it was written: excludedCheckpoints "
-        "names them at the next start.",
+        description=(
+            "frozen is true while no checkpoint beyond step counts, whenever it was written. The next start lists the "
+            "excluded ones in excludedCheckpoints and sets frozen to false."
+        ),
     )
     excluded_checkpoints: str = Field(
         "",
         max_length=16384,
-        description="Checkpoints beyond the step that do not count: step and time of writing (nanoseconds) of each, as "
-        "200:1700000000000000000,100:...",
+        description=(
+            "excludedCheckpoints lists the checkpoints beyond step that do not count, separated by commas. Each entry "
+            "is the step and the time of writing in nanoseconds, such as 200:1700000000000000000. A checkpoint that is "
+            "written again later counts."
+        ),
     )
 
 
 class AttemptStart(ApiModel):
-    """What the ranks of this attempt are started with."""
+    """AttemptStart is the release of the start barrier. It fixes what the ranks of the attempt are started with."""
 
-    time: Time
-    master_address: str = Field(max_length=NAME_LENGTH)
-    master_port: int = Field(ge=1, le=65535)
-    resume: Resume | None = Field(None, description="Absent: from scratch.")
+    time: Time = Field(description="time is when the operator let the ranks of this attempt start.")
+    master_address: str = Field(
+        max_length=NAME_LENGTH,
+        description="masterAddress is the address of the worker of rank 0, to which all ranks connect.",
+    )
+    master_port: int = Field(
+        ge=1, le=65535, description="masterPort is the TCP port at masterAddress to which all ranks connect."
+    )
+    resume: Resume | None = Field(
+        None,
+        description=(
+            "resume is the checkpoint from which the ranks resume. If it is absent, Muster gives them none: they begin "
+            "from scratch, or resume by themselves."
+        ),
+    )
     resume_preset: str = Field(
         "",
         max_length=64,
-        description="The preset that hands it to the command (muster.protocol.resuming); empty: none.",
+        description=(
+            "resumePreset names the preset by which launchers pass the resume checkpoint to the training command; "
+            "docs/reference/resuming.md lists them. Empty means that no preset is used."
+        ),
     )
 
 
-# Those who are lost together have these in common.
+# Workers that are lost together mostly have equal values in these fields.
 _LIKE_THE_ONE_BEFORE = (
     "fenced_time",
     "fence_seconds",
@@ -172,139 +281,345 @@ _LIKE_THE_ONE_BEFORE = (
 
 
 class UnfencedWorker(CompactModel):
-    """A pod of an earlier attempt whose ranks are not yet proved dead.
+    """UnfencedWorker is a pod of an earlier attempt whose ranks are not yet proved to have ended. No rank of a newer
+    attempt starts before that.
 
-    No rank may start before it is proved or fenced. In the object it says of what unfenced workers have in common
-    (time, fence, attempt, proof) only what is different from the unfenced worker before it in the list.
+    In the list, fencedTime, fenceSeconds, remainingSeconds, attempt, proof, fenceFileId and gossips are left out where
+    they equal those of the entry before.
     """
 
     unsaid = ("pod_uid", "node", "boot_id", *_LIKE_THE_ONE_BEFORE)
 
-    pod: str = Field(max_length=NAME_LENGTH)
-    pod_uid: str = Field("", max_length=UID_LENGTH)
-    node: NodeName = ""
+    pod: str = Field(
+        max_length=NAME_LENGTH, description="pod is the name of the pod whose ranks are not yet proved to have ended."
+    )
+    pod_uid: str = Field(
+        "",
+        max_length=UID_LENGTH,
+        description="podUid is the UID of the pod whose ranks are not yet proved to have ended.",
+    )
+    node: NodeName = Field("", description="node is the name of the node to which the pod was bound.")
     boot_id: str = Field(
-        "", max_length=8, description="As of the member: another boot than this has none of its ranks."
+        "",
+        max_length=8,
+        description=(
+            "bootId is the first 8 characters of the node's boot ID when the pod's ranks were started. If the node has "
+            "another boot ID, it has rebooted, and the ranks have ended. Empty means not known."
+        ),
     )
     fenced_time: Time = Field(
-        description="From then on its launcher has ended its ranks by itself, even if cut off; for people, since "
-        "clocks may step. With another proof: since when it has been silent."
+        description=(
+            "fencedTime is by when the pod's launcher has ended its ranks, even if it is cut off (proof Fence). People "
+            "read it; the operator counts remainingSeconds, since clocks may step. With another proof, fencedTime is "
+            "since when the worker has been silent."
+        )
     )
     fence_seconds: int = Field(
-        FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by."
+        FENCE_SECONDS,
+        ge=1,
+        le=MAX_FENCE_SECONDS,
+        description=(
+            "fenceSeconds is the fence, in seconds, by which the pod's launcher counts: a launcher that is cut off for "
+            "that long ends its own ranks."
+        ),
     )
     remaining_seconds: int = Field(
         -1,
         ge=-1,
         le=2 * MAX_FENCE_SECONDS,
-        description="Proof Fence: how long its fence had still to count when this was written; each leader counts it "
-        "by a clock that does not step, from when it first reads this. -1: all of it.",
+        description=(
+            "remainingSeconds is how many seconds the fence had left when this entry was written; it applies to proof "
+            "Fence only. Each leader counts it down by a monotonic clock from when it first reads the entry. -1 means "
+            "the whole fence."
+        ),
     )
-    attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running.")
+    attempt: int = Field(
+        0, ge=0, description="attempt is the number of the attempt whose ranks the pod may still be running."
+    )
     proof: Proof = Field(
         Proof.FENCE,
-        description="Fence: it ends its ranks by itself, because it misses a part of its gang. FenceFile: it may miss "
-        "nobody, so the fence file in the checkpoint directory has to tell it. Death: nothing can tell it.",
+        description=(
+            "proof is what has to show that the ranks have ended. Fence is the launcher's own timer, and FenceFile the "
+            "fence file in the checkpoint directory. With Death, nothing stops the ranks remotely: the pod's end, a "
+            "reboot, a person or a timeout proves it."
+        ),
     )
     fence_file_id: str = Field(
         "",
         max_length=MAX_FENCE_FILE_CHARS,
-        description="Identity of the fence file that it reads; a fence file in another directory tells it nothing.",
+        description=(
+            "fenceFileId is the identity of the fence file that the pod's launcher reads. A fence file with another "
+            "identity proves nothing about this pod. It is empty unless proof is FenceFile."
+        ),
     )
-    gossips: bool = Field(False, description="All launchers of its gang did: when one is missed, all of them know.")
+    gossips: bool = Field(
+        False,
+        description=(
+            "gossips is true if all launchers of the pod's gang forwarded the news of a missing worker to each other. "
+            "Then a launcher that is cut off learns from any other one that a worker is missing."
+        ),
+    )
 
 
 class Evacuation(ApiModel):
-    """A planned evacuation under way: wait for a new complete checkpoint, then stop."""
+    """Evacuation is a planned move under way. The operator waits for a new complete checkpoint, and then stops the
+    ranks.
+    """
 
-    reason: str = Field(max_length=64)
-    nodes: list[NodeName] = Field([], max_length=4096, description="Nodes to leave; empty: all (suspend).")
-    since: Time
-    deadline: Time
-    after_step: int | None = Field(None, description="A complete checkpoint beyond this step ends the wait.")
+    reason: str = Field(
+        max_length=64, description="reason is why the workers move, in CamelCase, for example NodeMaintenance."
+    )
+    nodes: list[NodeName] = Field(
+        [],
+        max_length=4096,
+        description=(
+            "nodes are the names of the nodes that the job leaves. An empty list means all nodes: the job is being "
+            "suspended or stopped."
+        ),
+    )
+    since: Time = Field(description="since is when the evacuation began.")
+    deadline: Time = Field(
+        description=(
+            "deadline is when the operator stops waiting for a new complete checkpoint. It then stops the ranks "
+            "without one."
+        )
+    )
+    after_step: int | None = Field(
+        None,
+        description=(
+            "afterStep is the step beyond which a complete checkpoint ends the wait. If it is absent, any complete "
+            "checkpoint does."
+        ),
+    )
 
 
 class GangIncident(ApiModel):
-    """One failure, as budgets count it."""
+    """GangIncident is one failure or one planned move of the job. The operator counts the restart budgets from these
+    entries.
+    """
 
-    attempt: int = Field(ge=0, description="The attempt that ended by it.")
-    time: Time
-    level: Level
-    fault_class: FaultClass
-    reason: str = Field(max_length=64)
-    node: NodeName = ""
-    index: int | None = None
-    rank: int | None = None
-    exit_code: int | None = None
-    signal: int | None = None
-    step: int | None = Field(None, description="Newest step known to be finished when it happened.")
-    resumed_step: int | None = Field(None, description="Step that the following attempt resumed from.")
-    checkpoint_step: int | None = Field(None, description="Newest complete checkpoint known when it happened.")
-    message: Annotated[str, shortened_to(2048)] = Field("", max_length=2048)
-    settled: bool = Field(False, description="Class and blame are final.")
-    fault_time: Time | None = Field(
-        None, description="When it happened, as far as is known; `time` is when it was seen."
+    attempt: int = Field(ge=0, description="attempt is the number of the attempt that ended by this failure or move.")
+    time: Time = Field(description="time is when the operator recorded the failure or move.")
+    level: Level = Field(
+        description=(
+            "level is how the failure was repaired. R0 restarted the ranks in their pods, R0b made new pods on the "
+            "same nodes, R2 moved workers to other nodes. R4 placed the whole gang again."
+        )
     )
-    resumed_time: Time | None = Field(None, description="When the first step after it was finished.")
+    fault_class: FaultClass
+    reason: str = Field(
+        max_length=64,
+        description="reason is what failed or why workers moved, in CamelCase, for example NodeLost or RankFailed.",
+    )
+    node: NodeName = Field(
+        "",
+        description=(
+            "node is the name of the node on which the failure began, or which the job left first. Empty means not "
+            "known."
+        ),
+    )
+    index: int | None = Field(
+        None,
+        description=(
+            "index is the number of the worker that failed first, as far as the operator can tell. It is absent for a "
+            "planned move."
+        ),
+    )
+    rank: int | None = Field(
+        None,
+        description=(
+            "rank is the number of the training process that failed first. If it is absent, no single process is known."
+        ),
+    )
+    exit_code: int | None = Field(
+        None,
+        description=(
+            "exitCode is the exit code of the process or container that failed. If it is absent, none is known."
+        ),
+    )
+    signal: int | None = Field(
+        None,
+        description=(
+            "signal is the number of the signal that ended the process that failed. If it is absent, no signal is "
+            "known."
+        ),
+    )
+    step: int | None = Field(
+        None,
+        description=(
+            "step is the newest training step that was known to be finished when the failure happened. If it is "
+            "absent, no step is known."
+        ),
+    )
+    resumed_step: int | None = Field(
+        None,
+        description=(
+            "resumedStep is the step from which the next attempt resumed. 0 means from scratch. If it is absent, no "
+            "ranks have started since."
+        ),
+    )
+    checkpoint_step: int | None = Field(
+        None,
+        description=(
+            "checkpointStep is the step of the newest complete checkpoint that was known when the failure happened. If "
+            "it is absent, none was known."
+        ),
+    )
+    message: Annotated[str, shortened_to(2048)] = Field(
+        "",
+        max_length=2048,
+        description=(
+            "message says for people what happened, often with the last lines that the failed process printed. "
+            "Messages of older incidents are shortened."
+        ),
+    )
+    settled: bool = Field(
+        False,
+        description=(
+            "settled is true once the operator has decided on faultClass, node and rank. Until then, late reports may "
+            "still name another cause."
+        ),
+    )
+    fault_time: Time | None = Field(
+        None,
+        description=(
+            "faultTime is when the failure happened, as far as is known; time is when the operator recorded it. If it "
+            "is absent, it is not known."
+        ),
+    )
+    resumed_time: Time | None = Field(
+        None,
+        description=(
+            "resumedTime is when the first training step after the failure was finished. If it is absent, none has "
+            "been yet, or its time is not known."
+        ),
+    )
     lost_milliseconds: int | None = Field(
-        None, ge=0, le=LONGEST_MILLISECONDS, description="Work that it took back, or broke off."
+        None,
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description=(
+            "lostMilliseconds is the training time that the failure cost, in milliseconds: steps to be made again, and "
+            "the one that it interrupted. If it is absent, it is not known."
+        ),
     )
     lost_steps: int | None = Field(
         None,
         ge=0,
         description=(
-            "Steps made again, noted where another history begins and the numbers above are cut for the budgets."
+            "lostSteps is how many steps had to be made again. The operator sets it when a later "
+            "spec.checkpoint.resumeFrom lowers step, checkpointStep and resumedStep. If it is absent, the number is "
+            "step minus resumedStep."
         ),
     )
-    trained: bool = Field(False, description="A step of the attempt had been seen: it is no failure of a start.")
+    trained: bool = Field(
+        False,
+        description=(
+            "trained is true if a training step of the attempt had been seen before it failed. If it is false, the "
+            "attempt failed while it was starting, or it was a planned move."
+        ),
+    )
     other_workers: int | None = Field(
         None,
         ge=0,
         le=4096,
-        description="How many more workers failed by themselves with it; of a lone worker, how many more ranks. "
-        "Absent: not known.",
+        description=(
+            "otherWorkers is how many other workers failed by themselves at the same time. For a job of one worker, it "
+            "is how many other ranks did. If it is absent, it is not known."
+        ),
     )
 
 
 class BurnInFailure(ApiModel):
-    """A node that failed the burn-in of this gang, and what proves it."""
+    """BurnInFailure is a node that failed the burn-in of this gang, with the test that it failed."""
 
-    node: NodeName
-    boot: str = Field("", max_length=64, description="Its boot id then.")
-    time: Time
-    probe: str = Field(max_length=128)
-    message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
-    partners: list[NodeName] = Field([], max_length=16, description="Proven nodes with which it failed.")
+    node: NodeName = Field(description="node is the name of the node that failed.")
+    boot: str = Field(
+        "", max_length=64, description="boot is the node's boot ID when it failed. Empty means not known."
+    )
+    time: Time = Field(description="time is when the operator recorded the failure.")
+    probe: str = Field(
+        max_length=128, description="probe is the name of the test that the node failed, for example gemm-bf16."
+    )
+    message: Annotated[str, shortened_to(512)] = Field(
+        "", max_length=512, description="message says for people what was measured and what was expected."
+    )
+    partners: list[NodeName] = Field(
+        [],
+        max_length=16,
+        description=(
+            "partners are the names of proven nodes together with which this node failed. An empty list means that it "
+            "failed a test by itself."
+        ),
+    )
 
 
 class BurnInAllReduce(ApiModel):
-    """What the all-reduce of the whole gang has come to."""
+    """BurnInAllReduce is the result of an all-reduce over all nodes of the gang."""
 
-    time: Time = Field(description="When the ranks were started after it.")
-    message: Annotated[str, shortened_to(512)] = Field(max_length=512)
+    time: Time = Field(description="time is when the operator let the ranks start after the all-reduce.")
+    message: Annotated[str, shortened_to(512)] = Field(
+        max_length=512, description="message says for people what the all-reduce over the whole gang reached."
+    )
 
 
 class BurnIn(ApiModel):
-    """What came of testing the gang's nodes, as far as the next decision needs it."""
+    """BurnIn is what the tests of the gang's nodes before training have shown, as far as later decisions need it."""
 
-    profile: str = Field("", max_length=16)
-    time: Time = Field(description="When this was last written.")
-    tries: int = Field(0, ge=0, description="How often in a row failed nodes were replaced since the last start.")
+    profile: str = Field(
+        "",
+        max_length=16,
+        description="profile is how thoroughly the nodes were tested: Quick, Standard or Deep. Empty means not known.",
+    )
+    time: Time = Field(description="time is when the operator last wrote the results of the burn-in.")
+    tries: int = Field(
+        0,
+        ge=0,
+        description=(
+            "tries is how many times in a row nodes were replaced after failed or inconclusive tests, since the last "
+            "start. Beyond spec.preflight.maxReplacements of the FleetPolicy the gang gives its nodes back."
+        ),
+    )
     since_attempt: int = Field(
-        0, ge=0, description="The attempt in which the first of these failed: who has passed since then need not again."
+        0,
+        ge=0,
+        description=(
+            "sinceAttempt is the attempt in which the first of the replacements that tries counts happened. A node "
+            "that has passed since then is not tested again."
+        ),
     )
-    failures: list[BurnInFailure] = Field([], max_length=64, description="The newest ones.")
+    failures: list[BurnInFailure] = Field(
+        [],
+        max_length=64,
+        description="failures are the newest 64 failures of nodes in the burn-in of this gang, oldest first.",
+    )
     untested: list[NodeName] = Field(
-        [], max_length=4096, description="Nodes of which nothing could be said, and that started all the same."
+        [],
+        max_length=4096,
+        description=(
+            "untested are the names of nodes whose tests gave no answer, and on which the ranks started all the same."
+        ),
     )
-    message: Annotated[str, shortened_to(512)] = Field("", max_length=512, description="Why nothing could be said.")
+    message: Annotated[str, shortened_to(512)] = Field(
+        "",
+        max_length=512,
+        description="message says for people why tests gave no answer. It is empty if there is nothing to say.",
+    )
     all_reduce: BurnInAllReduce | None = Field(
-        None, description="The newest all-reduce of the whole gang. It measures, and blames no node."
+        None,
+        description=(
+            "allReduce is the newest all-reduce over all nodes of the gang. It is a measurement: no node is blamed for "
+            "it. If it is absent, none was made."
+        ),
     )
 
 
 class Examination(StrEnum):
-    """What the tests of the nodes have shown of a corruption."""
+    """Examination is what tests of the job's nodes showed after its results were found wrong.
+
+    CulpritFound means that a node gave wrong results, and NothingFound that every node passed. Inconclusive means that
+    the tests gave no clear answer, and NotTested that none was made.
+    """
 
     CULPRIT_FOUND = "CulpritFound"
     NOTHING_FOUND = "NothingFound"
@@ -313,122 +628,300 @@ class Examination(StrEnum):
 
 
 class CorruptionStatus(ApiModel):
-    """What the trainer has found wrong with its own results, the last time, and what came of it: as people are told."""
+    """CorruptionStatus is the newest case in which the training program found its own results wrong, and what
+    followed.
+    """
 
-    attempt: int = Field(ge=0, description="The attempt whose ranks have found it.")
-    time: Time
+    attempt: int = Field(ge=0, description="attempt is the number of the attempt whose ranks found wrong results.")
+    time: Time = Field(description="time is when the operator learned of the wrong results.")
     reason: str = Field(
-        max_length=64, description="ReplayMismatch, NonFiniteLoss, or ExitCode where no line told more."
+        max_length=64,
+        description=(
+            "reason is what the training program reported: ReplayMismatch or NonFiniteLoss. ExitCode means that the "
+            "program exited with code 86 and reported nothing else."
+        ),
     )
-    node: NodeName = Field("", description="Of the rank that said so, which need not be the culprit's.")
+    node: NodeName = Field(
+        "",
+        description=(
+            "node is the name of the node whose rank reported the wrong results. That node need not be the cause; see "
+            "culprits."
+        ),
+    )
     found_at: int = Field(
         ge=0,
-        description="The step at which it was found; where nobody said, the newest step known to be finished then.",
+        description=(
+            "foundAt is the step at which the wrong results were found. If the program named none, it is the newest "
+            "step known to be finished then."
+        ),
     )
     suspect_steps: list[int] = Field(
         [],
         max_length=16,
-        description="Steps of checkpoints that do not count until they are written anew; the newest 16.",
+        description=(
+            "suspectSteps are the steps of the newest 16 suspect checkpoints. A suspect checkpoint does not count "
+            "until it is written again. The list is filled when the training resumes."
+        ),
     )
-    suspect_count: int = Field(0, ge=0, description="How many they are.")
-    resumed_step: int | None = Field(None, description="Step that the training went on from; absent: it has not yet.")
+    suspect_count: int = Field(
+        0,
+        ge=0,
+        description=(
+            "suspectCount is how many steps have suspect checkpoints, including those that suspectSteps has no room "
+            "for."
+        ),
+    )
+    resumed_step: int | None = Field(
+        None,
+        description=(
+            "resumedStep is the step from which the training resumed afterwards. 0 means from scratch. If it is "
+            "absent, the training has not resumed yet."
+        ),
+    )
     examination: Examination | None = Field(
-        None, description="What the tests of its nodes have shown; absent: they are not over."
+        None,
+        description=(
+            "examination is what tests of the job's nodes showed; it is absent until they are over. CulpritFound means "
+            "that a node gave wrong results, and NothingFound that every node passed. Inconclusive means no clear "
+            "answer, and NotTested no test."
+        ),
     )
-    culprits: list[NodeName] = Field([], max_length=16, description="Nodes that gave wrong results in the tests.")
+    culprits: list[NodeName] = Field(
+        [],
+        max_length=16,
+        description=(
+            "culprits are the names of the nodes that gave wrong results in the tests that followed. An empty list "
+            "means that the tests found none, or are not over."
+        ),
+    )
     message: Annotated[str, shortened_to(1024)] = Field(
-        "", max_length=1024, description="All of it in words; in the Gang the trainer's word alone."
+        "",
+        max_length=1024,
+        description=(
+            "message describes the case for people. In the job's status it also says what followed; in the Gang it "
+            "holds the program's report alone."
+        ),
     )
 
 
 class Corruption(CorruptionStatus):
-    """The same with what decisions need."""
+    """Corruption is the newest case in which the training program found its own results wrong, with what the
+    operator needs for its decisions.
+    """
 
-    last_good: int | None = Field(None, ge=0, description="The last step of which the trainer is sure, if it says so.")
-    suspect_beyond_step: int = Field(ge=-1, description="Checkpoints of later steps that were there then are suspect.")
-    newest_checkpoint: Resume | None = Field(None, description="Newest complete checkpoint known then.")
-    occurrences: int = Field(
-        1, ge=1, description="How often in a row, with no culprit found and no step won in between."
+    last_good: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "lastGood is the last step whose results the training program is sure of. If it is absent, the program did "
+            "not say."
+        ),
     )
-    open: bool = Field(True, description="No start of the ranks has followed yet: its nodes are to be tested before.")
+    suspect_beyond_step: int = Field(
+        ge=-1,
+        description=(
+            "suspectBeyondStep is the step beyond which checkpoints are suspect if they existed when the wrong results "
+            "were found. -1 means that all of them are."
+        ),
+    )
+    newest_checkpoint: Resume | None = Field(
+        None,
+        description=(
+            "newestCheckpoint is the newest complete checkpoint that was known when the wrong results were found. If "
+            "it is absent, none was known."
+        ),
+    )
+    occurrences: int = Field(
+        1,
+        ge=1,
+        description=(
+            "occurrences is how many times in a row wrong results were found without a culprit and without a "
+            "checkpoint at foundAt or beyond in between. From the second time on, the nodes are tested with the Deep "
+            "profile."
+        ),
+    )
+    open: bool = Field(
+        True,
+        description=(
+            "open is true until the ranks have been started again. Until then, the job's nodes are tested before the "
+            "next start."
+        ),
+    )
 
 
 class GangSpec(ApiModel):
-    """The record."""
+    """GangSpec is the record of the job's current attempt. The operator alone writes it, one guarded update at a
+    time.
+    """
 
     job_uid: str = Field(
         max_length=UID_LENGTH,
         json_schema_extra=checks(
             rule("self == oldSelf", "a Gang belongs to one job for ever: delete and re-create it")
         ),
+        description="jobUid is the UID of the TrainingJob to which this Gang belongs. It never changes.",
     )
     attempt: int = Field(
         ge=1,
         json_schema_extra=checks(
             rule("self >= oldSelf", "a committed attempt is never taken back: commit a later one")
         ),
+        description="attempt is the number of the current attempt, which is one start of the gang. It only grows.",
     )
-    time: Time = Field(description="When this attempt was committed.")
+    time: Time = Field(description="time is when the operator recorded the current attempt.")
     level: Level
-    reason: str = Field(max_length=64)
+    reason: str = Field(
+        max_length=64, description="reason is why this attempt began, in CamelCase, for example NodeLost."
+    )
     members: list[Member] = Field(
-        [], max_length=4096, description="By index; empty while suspended or waiting for nodes."
+        [],
+        max_length=4096,
+        description=(
+            "members are the workers of the gang, ordered by index. The list is empty while the job is suspended or "
+            "waits for nodes."
+        ),
     )
     topology: list[LevelCount] = Field(
-        [], max_length=16, description="How many domains of each level the members were in when they were placed."
+        [],
+        max_length=16,
+        description="topology says for each topology level in how many domains the members were placed.",
     )
-    start: AttemptStart | None = None
-    unfenced_workers: list[UnfencedWorker] = Field([], max_length=4096)
+    start: AttemptStart | None = Field(
+        None,
+        description=(
+            "start is what the ranks of this attempt are started with. If it is absent, the operator has not let them "
+            "start yet."
+        ),
+    )
+    unfenced_workers: list[UnfencedWorker] = Field(
+        [],
+        max_length=4096,
+        description=(
+            "unfencedWorkers are pods of earlier attempts whose ranks are not yet proved to have ended. No rank of "
+            "this attempt starts before all of them have."
+        ),
+    )
     listing_round: int = Field(
         0,
         ge=0,
-        description="Raised when the last unfenced worker of this attempt is proved dead. It may have saved until "
-        "then, so the start waits for lists of checkpoints that were begun afterwards. Each attempt counts from 0.",
+        description=(
+            "listingRound grows when the last unfenced worker of this attempt is proved to have ended; each attempt "
+            "begins at 0. That worker may have saved until then, so the workers list the checkpoints again before the "
+            "start."
+        ),
     )
-    evacuation: Evacuation | None = None
-    incidents: list[GangIncident] = Field([], max_length=256)
-    excluded_nodes: dict[str, Time] = Field({}, max_length=4096, description="Nodes that this job avoids, until when.")
-    hold_until: Time | None = Field(None, description="Do not start this attempt before (back-off).")
+    evacuation: Evacuation | None = Field(
+        None, description="evacuation is the planned move of workers that is under way. If it is absent, there is none."
+    )
+    incidents: list[GangIncident] = Field(
+        [],
+        max_length=256,
+        description="incidents are the newest 256 failures and planned moves of the job, oldest first.",
+    )
+    excluded_nodes: dict[str, Time] = Field(
+        {},
+        max_length=4096,
+        description=(
+            "excludedNodes are the nodes that this job avoids. Each name maps to the time until which the job avoids "
+            "the node."
+        ),
+    )
+    hold_until: Time | None = Field(
+        None,
+        description=(
+            "holdUntil is the time before which the operator does not start this attempt (back-off). If it is absent, "
+            "the attempt starts as soon as it can."
+        ),
+    )
     releases: int = Field(
-        0, ge=0, description="How often in a row the gang gave its nodes back because it could not be assembled."
+        0,
+        ge=0,
+        description=(
+            "releases is how many times in a row the gang gave its nodes back because it could not be assembled on "
+            "them. Each time, the job waits longer before it tries again. A start resets it to 0."
+        ),
     )
-    checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
+    checkpoint: Resume | None = Field(
+        None, description="checkpoint is the newest complete checkpoint in this record. If it is absent, none is known."
+    )
     move_incomplete_beyond: Resume | None = Field(
         None,
-        description="Incomplete checkpoints beside this one with a higher step are moved away before this attempt "
-        "starts. Absent: not asked for, not yet, or the attempt starts from scratch.",
+        description=(
+            "moveIncompleteBeyond is a checkpoint: incomplete checkpoints of higher steps beside it are moved away "
+            "before this attempt starts. It is absent if the job does not ask for that, not yet, or if the attempt "
+            "starts from scratch."
+        ),
     )
     local_since_attempt: int = Field(
         0,
         ge=0,
-        description="What attempts before this one saved on the nodes' own disks does not count: the training has "
-        "gone on without it.",
+        description=(
+            "localSinceAttempt is the first attempt whose checkpoints on the nodes' own disks count. Those of earlier "
+            "attempts do not, since the training went on without them."
+        ),
     )
     last_published_checkpoint: Resume | None = Field(
         None,
-        description="The checkpoint that the job's status showed at the last start. It was judged then: gone, of "
-        "another history, or resumed from. Only a checkpoint that the status shows later counts again.",
+        description=(
+            "lastPublishedCheckpoint is the checkpoint that the job's status showed at the last start. The operator "
+            "dealt with it then: it was resumed from, excluded or gone. Only a checkpoint that the status shows later "
+            "counts again."
+        ),
     )
     fence_file_id: str = Field(
         "",
         max_length=MAX_FENCE_FILE_CHARS,
-        description="Identity of the fence file that the members read; empty while none is known.",
+        description=(
+            "fenceFileId is the identity of the fence file in the checkpoint directory that the members' launchers "
+            "read. Empty means that none is known, and that no fence file can stop the ranks."
+        ),
     )
     gossips: bool = Field(
-        False, description="All launchers whose ranks may be running tell each other when one is missed."
+        False,
+        description=(
+            "gossips is true if all launchers whose ranks may be running forward the news of a missing worker to each "
+            "other."
+        ),
     )
     branch: Branch | None = Field(
-        None, description="Absent: nobody has asked to resume from elsewhere, and no checkpoint was ever suspect."
+        None,
+        description=(
+            "branch is the line of training that the job follows since it went back to an earlier step. If it is "
+            "absent, no such step was requested, and no checkpoint was ever suspect."
+        ),
     )
     burn_in: BurnIn | None = Field(
-        None, description="Absent: nothing has failed, nothing was left out, and the gang was not measured."
+        None,
+        description=(
+            "burnIn is what the burn-in of the gang's nodes has shown. If it is absent, no node failed or was left "
+            "untested, and the whole gang was not measured."
+        ),
     )
-    corruption: Corruption | None = Field(None, description="Absent: the trainer has found nothing wrong yet.")
+    corruption: Corruption | None = Field(
+        None,
+        description=(
+            "corruption is the newest case in which the training program found its own results wrong. If it is absent, "
+            "there was none."
+        ),
+    )
     verifier_round: int = Field(
-        0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does."
+        0,
+        ge=0,
+        description=(
+            "verifierRound is how many times the operator chose other workers to verify checkpoints, because those "
+            "before gave no answer. The number shifts the choice."
+        ),
     )
-    verifier_round_time: Time | None = Field(None, description="When that was last.")
-    account: Account | None = Field(None, description="Where the job's time went; absent: nothing is counted yet.")
+    verifier_round_time: Time | None = Field(
+        None,
+        description=(
+            "verifierRoundTime is when the operator last chose other workers to verify checkpoints. If it is absent, "
+            "it never did."
+        ),
+    )
+    account: Account | None = Field(
+        None, description="account says where the job's time went. If it is absent, nothing is counted yet."
+    )
 
     def place_of(self, index: int) -> int | None:
         """The place in the list of the member with this index, which most often is the same; None if there is none."""
@@ -438,25 +931,25 @@ class GangSpec(ApiModel):
 
     @property
     def open_corruption(self) -> Corruption | None:
-        """What was found wrong, while no start of the ranks has followed."""
+        """The wrong results that were found, until a start of the ranks has followed; else None."""
         return self.corruption if self.corruption is not None and self.corruption.open else None
 
     @property
     def least_profile(self) -> Profile:
-        """What its nodes are at least tested with before its next go, whatever job and policy say."""
+        """The least profile with which the nodes are tested before the next start, whatever job and policy say."""
         found = self.open_corruption
         if found is None:
             return Profile.DISABLED
-        # What shows itself once in many repeats wants more of them where the first look has found nobody.
+        # A fault that shows once in many repeats needs more of them where the first test has found no culprit.
         return Profile.STANDARD if found.occurrences == 1 else Profile.DEEP
 
     @cached_property
     def node_count(self) -> int:
-        """How many workers it has. Each launcher's directive says so, and there are thousands of them."""
+        """How many workers the gang has. It is cached: thousands of launchers get it in their directives."""
         return sum(member.role is Role.WORKER for member in self.members)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values; what was counted of the members is counted anew."""
+        """A copy with other values. The cached count of workers is not copied."""
         copied = super().model_copy(update=update, deep=deep)
         copied.__dict__.pop("node_count", None)
         return copied
@@ -468,19 +961,20 @@ class GangSpec(ApiModel):
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The nodes that it names, those of its unfenced workers included."""
+        """The names of the nodes of all members and unfenced workers."""
         return frozenset(m.node for m in self.members if m.node) | {
             unfenced_worker.node for unfenced_worker in self.unfenced_workers
         }
 
     def obeys_fence_file(self, member: Member) -> bool:
-        """Whether the ranks of this member end when the fence file tells them to, in the directory that is known to be
-        theirs."""
+        """Whether the member's launcher ends its ranks when the known fence file shows a newer attempt."""
         return bool(self.fence_file_id) and member.reads_fence_file
 
     def to_json(self) -> dict[str, Any]:
-        """As it is sent to the API server: what members and unfenced workers share is left out, or 4,096 would not fit
-        into etcd."""
+        """The spec as it is sent to the API server.
+
+        Values that members and unfenced workers share are left out, or 4,096 members would not fit into etcd.
+        """
         spec = super().to_json()
         return {
             **spec,
@@ -491,7 +985,7 @@ class GangSpec(ApiModel):
     @model_validator(mode="before")
     @classmethod
     def _numbered(cls, data: Any) -> Any:
-        """Members of a record of old have neither index nor rank: both were their place in the list."""
+        """Give members of older records, which have neither index nor rank, their place in the list as both."""
         if not isinstance(data, dict):
             return data
         members, unfenced_workers = data.get("members"), data.get("unfencedWorkers")
@@ -501,7 +995,7 @@ class GangSpec(ApiModel):
 
     @model_validator(mode="after")
     def _members_make_a_gang(self) -> Self:
-        """Decisions find members by their index. No schema can say so, and the record may have been edited by hand."""
+        """Refuse equal indices and a gang without rank 0: no schema can, and a user may edit the record."""
         seen = Counter(member.index for member in self.members)
         twice = next((index for index, count in seen.items() if count > 1), None)
         if twice is not None:
@@ -526,7 +1020,7 @@ def _or(number: Any, otherwise: int) -> Any:
 
 
 def _told_once(unfenced_workers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Unfenced workers as `UnfencedWorker` says they are written."""
+    """Unfenced workers without the values that equal those of the entry before."""
     found: list[dict[str, Any]] = []
     before: dict[str, Any] = {}
     for unfenced_worker in unfenced_workers:
@@ -538,7 +1032,7 @@ def _told_once(unfenced_workers: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _each_told(unfenced_workers: list[Any]) -> list[Any]:
-    """The way back."""
+    """Unfenced workers with the values that `_told_once` left out."""
     found: list[Any] = []
     before: dict[str, Any] = {}
     for unfenced_worker in unfenced_workers:
@@ -552,11 +1046,13 @@ _SHARED = tuple(map(to_camel, _LIKE_THE_ONE_BEFORE))
 
 
 class Gang(ApiModel):
-    """The commit record of one TrainingJob; same name and namespace, owned by it."""
+    """Gang is the record of the current attempt of the TrainingJob with the same name and namespace. The operator
+    writes it and decides from it; users read it and do not edit it.
+    """
 
     metadata: ObjectMeta
     spec: GangSpec
 
     def to_json(self) -> dict[str, Any]:
-        """The same, as its spec is sent."""
+        """The object as it is sent to the API server, with the compact spec."""
         return {**super().to_json(), "spec": self.spec.to_json()}
