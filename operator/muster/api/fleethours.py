@@ -1,6 +1,6 @@
 """What the accelerators of the fleet did, by hours: kept in a ConfigMap of Muster's namespace.
 
-What the states mean, and who counts, stands in docs/goodput.md and docs/decisions/0038.
+docs/goodput.md says what the states mean, and docs/decisions/0038 how the time is counted.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,14 @@ from muster.api.goodput import LONGEST_MILLISECONDS
 CONFIG_MAP = "muster-fleet-hours"
 KEY = "hours"
 HOURLY_DAYS = 14
-"""Older hours are summed up by days."""
+"""Hours that are older than this many days are summed up by days."""
 MAX_SPANS = 24 * HOURLY_DAYS + 24 + 1000
 
 
 class GpuState(StrEnum):
-    """What an accelerator is there for at a moment; each is in exactly one."""
+    """GpuState is what an accelerator was there for at a moment. Each accelerator is in exactly one state;
+    docs/goodput.md defines them.
+    """
 
     HELD = "held"
     OTHER_PODS = "otherPods"
@@ -33,13 +35,15 @@ class GpuState(StrEnum):
 
 
 IDLE = (GpuState.RESERVED, GpuState.FREE)
-"""Healthy, and nobody's."""
+"""The states of accelerators that are healthy and not in use."""
 KNOWN = frozenset(GpuState)
 
 
 def _in_known_states(amounts: Any) -> Any:
-    """The same, with states that a newer version has written as `excluded`: an error would make the leader begin
-    anew."""
+    """The amounts with the time of unknown states, which a newer version has written, added to `excluded`.
+
+    An error here would make the leader begin again from nothing.
+    """
     if not isinstance(amounts, Mapping):
         return amounts
     found = {state: amount for state, amount in amounts.items() if state in KNOWN}
@@ -52,16 +56,25 @@ def _in_known_states(amounts: Any) -> Any:
 GpuAmounts = Annotated[
     dict[GpuState, Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]],
     BeforeValidator(_in_known_states),
-    Field(max_length=len(GpuState), description="Milliseconds times accelerators; what has none is left out."),
+    Field(max_length=len(GpuState), description="Accelerator-milliseconds by state. States without time are left out."),
 ]
 
 
 class FleetHours(ApiModel):
-    """What the accelerators did until a moment. Nothing before `until` is ever counted again."""
+    """FleetHours is what the accelerators of the fleet did until a moment. Time before `until` is never counted
+    again.
+    """
 
-    until: Time = Field(description="By the leader's clock.")
-    gpus: int = Field(ge=0, le=LONGEST_MILLISECONDS, description="Of the fleet, at that moment.")
+    until: Time = Field(description="until is the time up to which the hours are counted, by the operator's clock.")
+    gpus: int = Field(
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description="gpus is the number of accelerators in the fleet at that time (until).",
+    )
     spans: Annotated[
         dict[Annotated[str, Field(pattern=r"^[0-9]{4}-[01][0-9]-[0-3][0-9](T[0-2][0-9])?$")], GpuAmounts],
-        Field(max_length=MAX_SPANS, description="By hour (2026-01-31T05) or day (2026-01-31), in UTC."),
+        Field(
+            max_length=MAX_SPANS,
+            description="spans has the amounts for each hour (2026-01-31T05) or day (2026-01-31), in UTC.",
+        ),
     ]
