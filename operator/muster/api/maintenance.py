@@ -1,4 +1,4 @@
-"""Maintenance windows: when somebody will work on nodes. Part of the FleetPolicy, and what NodeHealth says of them."""
+"""Maintenance windows: when people work on nodes. The FleetPolicy lists them, and NodeHealth shows what they mean."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -13,7 +13,7 @@ MAX_WINDOW_DAYS = 90
 
 
 class LabelOperator(StrEnum):
-    """How a label is compared."""
+    """LabelOperator is how a label is compared: In, NotIn, Exists or DoesNotExist."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -22,7 +22,7 @@ class LabelOperator(StrEnum):
 
 
 class LabelRequirement(ApiModel):
-    """One expression about a label."""
+    """LabelRequirement is one condition on a node label."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -37,7 +37,7 @@ class LabelRequirement(ApiModel):
     key: str = Field(
         min_length=1,
         max_length=317,
-        description="Key of the label.",
+        description="key is the key of the node label.",
         json_schema_extra=checks(
             rule(
                 "!format.qualifiedName().validate(self).hasValue()",
@@ -45,32 +45,41 @@ class LabelRequirement(ApiModel):
             )
         ),
     )
-    operator: LabelOperator = Field(description="How its value is compared.")
+    operator: LabelOperator = Field(
+        description=(
+            "operator is how the label is compared. In and NotIn compare its value with values; Exists and "
+            "DoesNotExist only look for the key."
+        )
+    )
     values: list[Annotated[str, Field(max_length=63)]] = Field(
         [],
         max_length=64,
-        description="With what, for In and NotIn.",
+        description=(
+            "values are the label values for the operators In and NotIn. The list has to be empty for Exists and "
+            "DoesNotExist."
+        ),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
 
 class LabelSelector(ApiModel):
-    """A selector of nodes as everywhere in Kubernetes: all that it says has to hold; an empty one selects every
-    node."""
+    """LabelSelector selects nodes by their labels, as everywhere in Kubernetes. All of its conditions have to hold.
+    An empty selector selects every node.
+    """
 
     match_labels: dict[str, Annotated[str, Field(max_length=63)]] = Field(
-        {}, max_length=16, description="Labels with these values."
+        {}, max_length=16, description="matchLabels are labels that a node has to have, with these values."
     )
     match_expressions: list[LabelRequirement] = Field(
         [],
         max_length=16,
-        description="Expressions about labels.",
+        description="matchExpressions are conditions on labels that a node has to meet.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
 
 class WindowNodes(ApiModel):
-    """Which nodes: those that are named, and those that the selector selects."""
+    """WindowNodes says which nodes a maintenance window is about: those in names, and those that selector selects."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -84,14 +93,19 @@ class WindowNodes(ApiModel):
     names: list[Annotated[NodeName, Field(min_length=1)]] = Field(
         [],
         max_length=MAX_WINDOW_NODES,
-        description="Names of nodes.",
+        description="names are the names of nodes that the window is about.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    selector: LabelSelector | None = Field(None, description="Labels of nodes.")
+    selector: LabelSelector | None = Field(
+        None,
+        description=(
+            "selector selects nodes that the window is about by their labels. If it is absent, names alone count."
+        ),
+    )
 
 
 class MaintenanceWindow(ApiModel):
-    """A time in which somebody works on nodes, or may switch them off."""
+    """MaintenanceWindow is a time in which people work on nodes, or may switch them off."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -113,7 +127,7 @@ class MaintenanceWindow(ApiModel):
     name: str = Field(
         min_length=1,
         max_length=63,
-        description="Short name for people, e.g. rack-7.",
+        description="name is a short name for the window that people recognize, for example rack-7.",
         json_schema_extra=checks(
             rule(
                 "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
@@ -122,15 +136,31 @@ class MaintenanceWindow(ApiModel):
         ),
     )
     start_time: Time = Field(
-        description="From then on the machines may go down. RFC 3339, e.g. 2026-01-31T08:00:00+01:00."
+        description=(
+            "startTime is from when the machines may go down, in RFC 3339, for example 2026-01-31T08:00:00+01:00. Jobs "
+            "leave the nodes before."
+        )
     )
-    end_time: Time = Field(description="From then on they are to be used again, once they are proved.")
-    nodes: WindowNodes = Field(description="Which nodes.")
-    reason: str = Field("", max_length=256, description="What is done, for those who wait.")
+    end_time: Time = Field(
+        description=(
+            "endTime is when the work ends, in RFC 3339. Muster uses a node again once its agent has reported and, "
+            "where nodes are tested, its burn-in has passed."
+        )
+    )
+    nodes: WindowNodes = Field(
+        description="nodes says which nodes the window is about: those in names, and those that selector selects."
+    )
+    reason: str = Field(
+        "",
+        max_length=256,
+        description="reason says what is done in the window, for people whose jobs wait for the nodes.",
+    )
 
 
 class MaintenancePolicy(ApiModel):
-    """Windows in which somebody works on nodes, and how they are emptied before. No budget bounds it."""
+    """MaintenancePolicy lists times in which people work on nodes, and says how nodes are emptied before. No
+    disruption budget limits it.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -144,24 +174,34 @@ class MaintenancePolicy(ApiModel):
     )
 
     close_before_seconds: int = Field(
-        3600, ge=60, le=1209600, description="So long before a window starts its nodes take no new workers."
+        3600,
+        ge=60,
+        le=1209600,
+        description="closeBeforeSeconds is how many seconds before a window starts its nodes stop taking new workers.",
     )
     evacuate_before_seconds: int = Field(
         1800,
         ge=60,
         le=1209600,
-        description="So long before it starts running jobs begin to leave, each at its next complete checkpoint.",
+        description=(
+            "evacuateBeforeSeconds is how many seconds before a window starts running jobs begin to leave its nodes. "
+            "Each job leaves at its next complete checkpoint. The value must not exceed closeBeforeSeconds."
+        ),
     )
     windows: list[MaintenanceWindow] = Field(
         [],
         max_length=MAX_WINDOWS,
-        description="The windows; those that are over count for nothing.",
+        description="windows are the times in which people work on nodes. A window that is over has no effect.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
 
 
 class MaintenanceStage(StrEnum):
-    """Closed: no new workers. Evacuating: running jobs leave, too. InProgress: the machine may be down."""
+    """MaintenanceStage is how near the maintenance of a node is.
+
+    Closed means that the node takes no new workers, and Evacuating that running jobs leave it, too. InProgress means
+    that the machine may be down.
+    """
 
     CLOSED = "Closed"
     EVACUATING = "Evacuating"
@@ -169,11 +209,24 @@ class MaintenanceStage(StrEnum):
 
 
 class NodeMaintenance(ApiModel):
-    """What maintenance windows mean for a node now."""
+    """NodeMaintenance is what maintenance windows mean for a node now."""
 
     stage: MaintenanceStage = Field(
-        description="Closed: no new workers. Evacuating: jobs leave. InProgress: the machine may be down."
+        description=(
+            "stage is how near the maintenance is. Closed means that the node takes no new workers, and Evacuating "
+            "that running jobs leave it, too. InProgress means that the machine may be down."
+        )
     )
-    window: str = Field(max_length=63, description="Name of the window in the FleetPolicy.")
-    start_time: Time = Field(description="When the first of its windows starts.")
-    end_time: Time = Field(description="When the last of those ends that follow each other.")
+    window: str = Field(
+        max_length=63,
+        description="window is the name of the maintenance window in the FleetPolicy that counts for the node now.",
+    )
+    start_time: Time = Field(
+        description="startTime is when the maintenance window that counts for the node now starts or started."
+    )
+    end_time: Time = Field(
+        description=(
+            "endTime is when the maintenance of the node ends. Windows with less than an hour between them count as "
+            "one."
+        )
+    )

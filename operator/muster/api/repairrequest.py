@@ -1,8 +1,7 @@
-"""RepairRequest: a node that is empty of jobs is handed over to whoever repairs machines, and comes back through the
-same object.
+"""RepairRequest: a node that is empty of jobs is handed over to a person or program that repairs it, and comes back.
 
-Two writers: the operator writes the spec, once, and deletes the object; whoever repairs writes the status. Muster
-itself reboots nothing.
+Two writers: the operator writes the spec, once, and deletes the object; the person or program that repairs the machine
+writes the status. Muster itself reboots nothing.
 """
 
 from enum import StrEnum
@@ -17,7 +16,7 @@ MAX_REPAIR_EVIDENCE = 8
 
 
 class RepairAction(StrEnum):
-    """What is to be done with the machine, as NodeHealth's `recommendedAction` has it."""
+    """RepairAction is what to do with the machine: inspect it, reset its GPUs, reboot it, or replace hardware."""
 
     INSPECT = "Inspect"
     RESET = "Reset"
@@ -26,7 +25,7 @@ class RepairAction(StrEnum):
 
 
 class RepairPhase(StrEnum):
-    """How far a repair is. Nothing: nobody has taken it on."""
+    """RepairPhase is how far a repair is: InProgress, Done or Failed."""
 
     IN_PROGRESS = "InProgress"
     DONE = "Done"
@@ -34,16 +33,30 @@ class RepairPhase(StrEnum):
 
 
 class Machine(ApiModel):
-    """The hardware, as the node's agent has last seen it."""
+    """Machine is the hardware that is to be repaired, as the node's agent last saw it."""
 
-    system_uuid: str = Field("", max_length=UID_LENGTH, description="Of the mainboard; empty where none can be read.")
-    gpu_model: str = Field("", max_length=128)
-    gpu_serials: list[Annotated[str, Field(max_length=64)]] = Field([], max_length=64)
-    boot_id: str = Field("", max_length=UID_LENGTH, description="Boot of the node when this was asked for.")
+    system_uuid: str = Field(
+        "",
+        max_length=UID_LENGTH,
+        description="systemUuid is the UUID of the machine's mainboard. Empty means that none can be read.",
+    )
+    gpu_model: str = Field(
+        "", max_length=128, description="gpuModel is the model of the machine's GPUs. Empty means that it is not known."
+    )
+    gpu_serials: list[Annotated[str, Field(max_length=64)]] = Field(
+        [],
+        max_length=64,
+        description="gpuSerials are the serial numbers of the machine's GPUs, as the agent last read them.",
+    )
+    boot_id: str = Field(
+        "", max_length=UID_LENGTH, description="bootId is the boot ID of the node when Muster made the request."
+    )
 
 
 class RepairRequestSpec(ApiModel):
-    """What Muster asks for. It never changes: for another action, or another fault, there is another object."""
+    """RepairRequestSpec is what Muster asks for. It never changes: for another action or another fault, Muster
+    creates another object.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -51,20 +64,42 @@ class RepairRequestSpec(ApiModel):
         )
     )
 
-    node: str = Field(min_length=1, max_length=NAME_LENGTH, description="The node; the object has the same name.")
-    node_uid: str = Field("", max_length=UID_LENGTH, description="The Node object then.")
-    action: RepairAction = Field(description="What is to be done. More than that may be done; less does not help.")
-    incident_time: Time = Field(description="When the node was taken out: `time` of the incident in its NodeHealth.")
-    reason: str = Field("", max_length=64, description="The strongest, CamelCase, e.g. Xid79.")
-    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024, description="What happened.")
+    node: str = Field(
+        min_length=1,
+        max_length=NAME_LENGTH,
+        description="node is the name of the node to repair. The RepairRequest has the same name.",
+    )
+    node_uid: str = Field(
+        "", max_length=UID_LENGTH, description="nodeUid is the UID of the Node object when Muster made the request."
+    )
+    action: RepairAction = Field(
+        description=(
+            "action is what to do with the machine: inspect it, reset its GPUs, reboot it, or replace hardware. A "
+            "stronger action is allowed; a weaker one does not help."
+        )
+    )
+    incident_time: Time = Field(
+        description=(
+            "incidentTime is when the node became unfit for use. It is the time of that incident in status.incidents "
+            "of the NodeHealth."
+        )
+    )
+    reason: str = Field(
+        "", max_length=64, description="reason is the strongest reason for the repair, in CamelCase, for example Xid79."
+    )
+    message: Annotated[str, shortened_to(1024)] = Field(
+        "", max_length=1024, description="message says for people what happened to the node."
+    )
     evidence: list[Finding] = Field(
-        [], max_length=MAX_REPAIR_EVIDENCE, description="The findings that took the node out, strongest first."
+        [],
+        max_length=MAX_REPAIR_EVIDENCE,
+        description="evidence lists the findings that took the node out of use, strongest first.",
     )
     machine: Machine = Machine()
 
 
 class RepairRequestStatus(ApiModel):
-    """What becomes of it; written by whoever repairs."""
+    """RepairRequestStatus is how far the repair is. The person or program that repairs the machine writes it."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -79,16 +114,21 @@ class RepairRequestStatus(ApiModel):
 
     phase: RepairPhase | None = Field(
         None,
-        description="InProgress: from now on the machine may go down at any moment, and Muster keeps off it whatever "
-        "it sees. Done, Failed: the machine is left alone again.",
+        description=(
+            "phase is how far the repair is; if it is absent, nobody has begun. Set InProgress first: the machine may "
+            "then go down, and Muster keeps off the node. Set Done or Failed at the end; Done cannot be taken back."
+        ),
     )
-    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024, description="For people.")
+    message: Annotated[str, shortened_to(1024)] = Field(
+        "", max_length=1024, description="message says for people what the repair does or has done."
+    )
 
 
 class RepairRequest(ApiModel):
-    """A node that needs a human or a machine, and that no job uses: Muster writes it where FleetPolicy
-    `spec.health.repair` asks for that, and deletes it when the node is well again or gone, or when nobody has taken it
-    on and it is not needed.
+    """RepairRequest asks a person or a program to repair a node that no job uses.
+
+    Muster creates one where spec.health.repair of the FleetPolicy asks for it, and deletes it when it is no longer
+    needed. Deleting one in progress tells Muster that the repair has ended.
     """
 
     model_config = ConfigDict(
