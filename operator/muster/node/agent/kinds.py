@@ -156,7 +156,7 @@ RECOVERY_XID = 154
 """The driver's own word about what to do: the newest counts."""
 
 RESET_XIDS = frozenset(
-    {46, 48, 62, 63, 64, 94, 95, 110, 119, 120, 136, 140, 143, 155, 156, 158, 167, 169, 171, 172, 173, 175}
+    {46, 48, 62, 63, 64, 94, 95, 110, 119, 120, 136, 140, 143, 155, 156, 158, 167, 169, 171, 172, 173, 175, 177}
 )
 """XIDs after which the GPU has to be reset, whatever their line says. They stand until it was."""
 
