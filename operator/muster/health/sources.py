@@ -269,12 +269,13 @@ ROWS: tuple[Row, ...] = (
     Row(
         "aks/services",
         _S.AKS,
-        Condition("UnhealthyNvidiaDevicePlugin|UnhealthyNvidiaDCGMServices"),
+        Condition("UnhealthyNvidiaDevicePlugin|UnhealthyNvidiaDCGMServices|KubeletProblem|ContainerRuntimeProblem"),
         WARNING,
         INSPECT,
         minimum_age_seconds=60,
         note="of software, not of the GPU",
     ),
+    Row("aks/filesystem", _S.AKS, Condition("FilesystemCorruptionProblem"), DEGRADED, REBOOT, minimum_age_seconds=30),
     _planned(
         "aks/maintenance",
         _S.AKS,
@@ -646,7 +647,10 @@ ROWS: tuple[Row, ...] = (
     Row(
         "npd/services",
         _S.NPD,
-        Condition("Frequent(Kubelet|Containerd|Docker)Restart|ContainerRuntimeUnhealthy|KubeletUnhealthy|NTPProblem"),
+        Condition(
+            "Frequent((Kubelet|Containerd|Docker)Restart|UnregisterNetDevice)|ContainerRuntimeUnhealthy|KubeletUnhealthy"
+            "|NTPProblem"
+        ),
         WARNING,
         INSPECT,
         minimum_age_seconds=60,

@@ -211,11 +211,22 @@ CASES: dict[str, Case] = {
         [with_(condition("GPUClockThrottling", "True", "GPUClockThrottling", at="2026-11-20T09:35:00Z"))],
     ),
     "aks/services": Case(
-        with_(condition("UnhealthyNvidiaDevicePlugin", "True", "DevicePluginDown")),
-        "DevicePluginDown",
+        with_(condition("ContainerRuntimeProblem", "True", "ContainerRuntimeIsDown")),
+        "ContainerRuntimeIsDown",
         "Warning",
         "Inspect",
-        [with_(condition("UnhealthyNvidiaDevicePlugin", "False", "DevicePluginUp"))],
+        [
+            with_(condition("UnhealthyNvidiaDevicePlugin", "False", "DevicePluginUp")),
+            with_(condition("KubeletProblem", "False", "KubeletIsUp", "kubelet service is up")),
+            with_(condition("KubeletProblem", "True", "KubeletIsDown", at="2026-11-20T09:41:00Z")),
+        ],
+    ),
+    "aks/filesystem": Case(
+        with_(condition("FilesystemCorruptionProblem", "True", "FilesystemCorruptionDetected")),
+        "FilesystemCorruptionDetected",
+        "Degraded",
+        "Reboot",
+        [with_(condition("FilesystemCorruptionProblem", "False", "FilesystemIsOK", "Filesystem is healthy"))],
     ),
     "aks/maintenance": Case(
         with_(condition("VMEventScheduled", "True", "RebootScheduled")),
@@ -455,8 +466,8 @@ CASES: dict[str, Case] = {
         ],
     ),
     "npd/services": Case(
-        with_(condition("FrequentKubeletRestart", "True", "FrequentKubeletRestart")),
-        "FrequentKubeletRestart",
+        with_(condition("FrequentUnregisterNetDevice", "True", "UnregisterNetDevice")),
+        "UnregisterNetDevice",
         "Warning",
         "Inspect",
         [with_(condition("FrequentKubeletRestart", "False", "NoFrequentKubeletRestart"))],
