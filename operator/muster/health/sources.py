@@ -400,6 +400,14 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
     ),
     _planned(
+        "gardener/in-place-update",
+        _S.GARDENER,
+        Label(r"node\.machine\.sapcloud\.io/selected-for-update", "true"),
+        reason="InPlaceUpdate",
+        removal=Notice(),
+        note="it is drained, updated and used again",
+    ),
+    _planned(
         "gardener/terminating",
         _S.GARDENER,
         Condition("Terminating", reason="(?!TerminationRequested$).*"),
