@@ -232,6 +232,7 @@ class SourceName(StrEnum):
     JOBS = "jobs"
     KARPENTER = "karpenter"
     KUBERNETES = "kubernetes"
+    KUBEVIRT = "kubevirt"
     MEDIK8S = "medik8s"
     NEBIUS = "nebius"
     NPD = "npd"

@@ -440,6 +440,14 @@ ROWS: tuple[Row, ...] = (
         note="of Karpenter before v1",
     ),
     _planned(
+        "kubevirt/drain",
+        _S.KUBEVIRT,
+        TaintMark(r"kubevirt\.io/drain"),
+        reason="KubeVirtDrains",
+        removal=Notice(),
+        note="its maintenance operator and Harvester set it before they drain a node",
+    ),
+    _planned(
         "medik8s/drain", _S.MEDIK8S, TaintMark(r"medik8s\.io/drain"), reason="NodeMaintenanceDrains", removal=Notice()
     ),
     _planned(
