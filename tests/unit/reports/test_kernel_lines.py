@@ -110,12 +110,22 @@ def test_every_word_of_a_row_is_needed(row: KernelLine) -> None:
     assert [word for word in row.words if not any(word in line for line in lines)] == []
 
 
-def test_what_the_driver_asks_for_no_more_is_taken_back() -> None:
-    fact = parse(
-        "NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
-    )
+@pytest.mark.parametrize(
+    ("asked", "reset"),
+    [
+        ("0x1 (GPU Reset Required)", True),
+        ("0x1 (PF FLR)", True),
+        ("0x2 (Node Reboot Required)", True),
+        ("0x2 (OS Reboot)", True),
+        ("0x3 (Drain P2P)", False),
+        ("0x4 (Drain and Reset)", True),
+        ("0x5 (Recover IMEX Domain)", False),
+    ],
+)
+def test_what_the_driver_asks_for_no_more_is_taken_back_whatever_its_name_is(asked: str, reset: bool) -> None:
+    fact = parse(f"NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from {asked} to 0x0 (None)")
     assert fact is not None
-    assert recovery_taken_back(fact) is True
+    assert recovery_taken_back(fact) is reset
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ _WORDS = tuple(dict.fromkeys(word for row in KERNEL_LINES for word in row.words)
 """The cheap filter."""
 _LONG = tuple(row for row in KERNEL_LINES if row.begins is not None)
 
-_TAKEN_BACK = re.compile(r"changed from 0x[0-9a-f]{1,8} \(([^)]{1,64})\) to 0x0 \(None\)", re.IGNORECASE)
+# Newer drivers have other names for the values: PF FLR for a reset, OS Reboot.
+_TAKEN_BACK = re.compile(r"changed from 0x([0-9a-f]{1,8}) \([^)]{1,64}\) to 0x0 \(None\)", re.IGNORECASE)
 # What an XID of NVLink says of itself.
 _NVLINK_SEVERITY = re.compile(
     r"[\w/]{1,64} +(Fatal|Nonfatal) +XC.{1,32}? Link +-?\d+ +[(\[]0x([0-9a-f]{1,8})", re.IGNORECASE
@@ -156,7 +157,7 @@ def recovery_taken_back(fact: LogFact) -> bool | None:
     found = _TAKEN_BACK.search(fact.message)
     if found is None:
         return None
-    return any(word in found[1].lower() for word in ("reset", "reboot"))
+    return int(found[1], 16) in kinds.RESET_ACTIONS
 
 
 def _of_nvlink(code: int, text: str) -> str:
