@@ -73,12 +73,15 @@ _LOST_PEER = re.compile(
     r"|\b(?:UNAVAILABLE|DEADLINE_EXCEEDED): |RPC failed with status = \"Unavailable: |threads to join the "
     r"rendezvous, but not all"
     # UCX, MPI, Horovod
-    r"|UCX +ERROR .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out)|Failed to "
-    r"resolve UCX endpoint"
+    r"|UCX +(?:ERROR|DIAG) .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out"
+    r"|Remote (?:operation error|QP) on |Remote side aborted on |reached maximum number of connection retries"
+    r"|connection establishment for socket fd \d+ was unsuccessful)|Failed to resolve UCX endpoint"
     # The same where UCX ends the process for it: it names the file without a level.
-    r"|^\[[\w.-]{1,253}:\d+ *(?::[^\]:]{1,32}){1,2}\] +\w+\.c:\d+ +(?:Fatal: )?(?:Send completion with error: )?"
+    r"|^\[[\w.-]{1,253}:\d+ *(?::[^\]:]{1,32}){1,2}\] +\w+\.c:\d+ +(?:(?:UCX )?(?:Fatal|FATAL): )?"
+    r"(?:[Ss]end completion with error: |transport error: |Error on \S{1,64} QP 0x[0-9a-f]+ wqe\[\d+\]: )?"
     r"(?:(?:Transport|Receive-no-ready|transport|RNR) retry count(?:er)? exceeded"
-    r"|Remote QP on |[Rr]emote operation error|Remote side aborted)"
+    r"|Remote QP on |[Rr]emote operation error|Remote side aborted|Endpoint timeout"
+    r"|UD endpoint 0x[0-9a-f]+ to .{1,120}: unhandled timeout error)"
     r"|MPI_ERR_PROC_FAILED|Communication error with rank \d|retry count between two MPI processes has been exceeded"
     r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
     r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod "
@@ -88,6 +91,14 @@ _LOST_PEER = re.compile(
     r"unexpectedly while"
     r"|The object's owner has exited|All copies of \w{1,128} have been lost due to node failure"
 )
+# Of its own network card, and so before what it says of a peer.
+_OWN_DEVICE = re.compile(
+    r"\bNCCL WARN NET/IB.*\basync (?:\w+ )?event\b.*: ?(?:port error|local (?:work queue )?catastrophic error|CQ error)"
+)
+# What UCX or a program on it concludes, where a line beside it has the reason.
+_UCX_CONCLUDES = re.compile(r"UCX +(?:ERROR|DIAG) .*\b(?:was not|will not be) handled\b|Failed to resolve UCX endpoint")
+_NO_TRANSPORT = r"UCX +ERROR +no [\w ]{1,40}transport to "
+_UCX_REASON = re.compile(rf"\(synd 0x[0-9a-f]|{_NO_TRANSPORT}")
 # What every program says of a connection, to whomever it was.
 _WORDS = (
     r"[Cc]onnection (?:was )?(?:closed|reset|refused|abort(?:ed)?|timed out)\b|closed by remote host|\b[Bb]roken pipe\b"
@@ -127,11 +138,14 @@ _CLIENT = re.compile(
 # A connection to a process of this rank's own (a data loader's), where the last frame is of these.
 _OWN_PROCESS = re.compile(r"/(?:multiprocessing|ssl)[/.]")
 _RANK = re.compile(
-    r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w* pid=\d+[^)]*\) |ERROR \d\d-\d\d [\d:]{8} \[[^\]]*\] )+"
+    r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w* pid=\d+[^)]*\) |ERROR \d\d-\d\d [\d:]{8} \[[^\]]*\] "
+    r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?\[\d+,\d+\]<std\w{3,4}>: ?)+"  # of Open MPI
 )
 _ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "  # noqa: E501
-    rf"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*{_COMPLETION}(?:1|2|3|4|6|7|8)\b"
+    rf"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*{_COMPLETION}(?:1|2|3|4|6|7|8)\b|.*{_NO_TRANSPORT}"
+    r"|.*\b(?:Local (?:length|QP operation|protection|access)|Remote access|Invalid request|Memory window bind"
+    r"|Bad response)(?: error)?(?: on \S{1,64})? \(synd 0x"
 )
 # glibc, of a heap or a stack that the program has broken: the cause where nothing else is told, for it may also break
 # while a rank ends.
@@ -215,8 +229,10 @@ def _told(lines: list[str]) -> Cause | None:
         bare = lines[at]
         if _KILLED.search(bare):
             return Cause.KILLED
+        if _UCX_CONCLUDES.search(bare) and any(map(_UCX_REASON.search, lines)):
+            continue
         if _is_of_a_peer(lines, at):
-            return Cause.LOST_PEER
+            return Cause.OWN if any(map(_OWN_DEVICE.search, lines)) else Cause.LOST_PEER
         if _ERROR.match(bare) and not _AROUND.match(bare):
             return Cause.OWN
     return None
