@@ -42,6 +42,8 @@ class KernelLine:
 
 _PCI = r"[0-9a-fA-F:.]{5,32}"
 _GPU = rf"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(?P<gpu>{_PCI}?):?"
+# Drivers of 2026 put the number of the GPU, as they count, before the name of their function.
+_GPU_NUMBER = r"NVRM: (?:GPU\d{1,3} )?"
 _DISK = r"(?P<device>[\w.-]{1,64})"
 _GPU_DRIVER = "nvidia"
 _NETWORK_DRIVERS = ("mlx5_core", "efa", "bnxt_en", "ice", "irdma", "ionic", "gve", "mana", "hfi1")
@@ -122,14 +124,14 @@ _NVIDIA = (
         "nvidia-uvm-fatal",
         kinds.DRIVER_FATAL,
         ("NVRM: ", "nvidia-uvm: "),
-        r"NVRM: (?:nvGpuOpsReportFatalError: )?uvm encountered global fatal error 0x[0-9a-f]+"
+        _GPU_NUMBER + r"(?:nvGpuOpsReportFatalError: )?uvm encountered global fatal error 0x[0-9a-f]+"
         r"|nvidia-uvm: [^\n]{0,160} ?Encountered a global fatal error: ",
     ),
     _row(
         "nvidia-nvlink-discovery",
         kinds.NVLINK_DISCOVERY,
         "NVRM: ",
-        r"NVRM: (?:knvlinkDiscoverPostRxDetLinks_\w{1,32}: Getting peer\d+(?:'s)? postRxDetLinkMask failed"
+        _GPU_NUMBER + r"(?:knvlinkDiscoverPostRxDetLinks_\w{1,32}: Getting peer\d+(?:'s)? postRxDetLinkMask failed"
         r"|knvlinkUpdatePostRxDetectLinkMask_\w{1,32}: Failed to update Rx Detect Link mask)",
     ),
     # Of one error the driver prints up to four lines with its number; those with "Severity" and "Data" belong to the
