@@ -181,7 +181,7 @@ RESOURCES = (
             Column("GPUs", ".spec.gpus", "integer"),
             Column("ETTR-Permille", ".spec.ettrPermille", "integer"),
             Column("Failures", ".spec.failures", "integer"),
-            Column("Ended", ".spec.end", "date"),
+            Column("Ended", ".spec.endTime", "date"),
         ),
         short_names=("ej",),
     ),

@@ -170,6 +170,15 @@ class TestEachDefinition:
         seen = "observedGeneration" in status.get("properties", {})
         assert status.get("default") == ({"observedGeneration": 0} if seen else None)
 
+    def test_shows_in_its_columns_fields_that_it_has(self, resource: render.Resource) -> None:
+        known = render.object_schema(resource)["properties"]
+        for column in resource.columns:
+            path = column.path.removeprefix(".").split(".")
+            at: Any = {"properties": known}
+            for name in path if path[0] != "metadata" else ():
+                assert name in at["properties"], f"column {column.name}: there is no {column.path}"
+                at = at["properties"][name]
+
     def test_appears_in_the_reference_with_every_field_and_every_check(self, resource: render.Resource) -> None:
         text = render.reference()
         schema = render.object_schema(resource)
