@@ -222,6 +222,8 @@ def _translate(schema: Schema, definitions: Schema, path: str, within: tuple[str
         del result["default"]
     elif "default" in result:
         result["default"] = _without_nulls(result["default"])
+    if "description" in result:  # `kubectl explain` wraps lines itself, and would keep those of a docstring
+        result["description"] = " ".join(result["description"].split())
     if _RULES in result:
         result[_RULES] = [
             {part: check[part] for part in ("rule", "message", "fieldPath") if part in check}
@@ -424,7 +426,7 @@ def _rows(schema: Schema, path: str) -> Iterator[str]:
     for name, part in schema.get("properties", {}).items():
         here = f"{path}.{name}"
         default = _default_words(part, required=name in schema.get("required", []))
-        words = " ".join(filter(None, (part.get("description", ""), _limit_words(part)))).replace("\n", " ")
+        words = " ".join(filter(None, (part.get("description", ""), _limit_words(part))))
         cells = (f"`{here}`", _type_words(part), default, words)
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
         yield from _rows(part, here)
@@ -445,7 +447,7 @@ def _reference_part(resource: Resource) -> Iterator[str]:
     schema = object_schema(resource)
     yield f"## {resource.kind}"
     yield ""
-    yield schema["description"].replace("\n", " ")
+    yield schema["description"]
     yield ""
     names = ", ".join(f"`{name}`" for name in (resource.plural, *resource.short_names))
     scope = "Belongs to a namespace" if resource.scope == "Namespaced" else "One for the whole cluster"

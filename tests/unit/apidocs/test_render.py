@@ -86,6 +86,18 @@ def test_a_model_becomes_a_structural_schema() -> None:
     }
 
 
+class Wrapped(ApiModel):
+    """It has a first line.
+
+    It has a second one, which goes
+    on in a third.
+    """
+
+
+def test_a_description_is_one_line_which_kubectl_explain_wraps() -> None:
+    assert structural(Wrapped)["description"] == "It has a first line. It has a second one, which goes on in a third."
+
+
 class Loop(ApiModel):
     again: "Loop | None" = None
 
