@@ -1,4 +1,4 @@
-"""What every model of the API shares: camelCase names outside, snake_case inside, frozen values."""
+"""What all models of the API share: camelCase names in objects, snake_case names in Python, frozen values."""
 
 import functools
 from datetime import UTC, datetime
@@ -22,35 +22,43 @@ GROUP = "muster.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""The annotation in which kubectl keeps a whole manifest: of another object than one that is made of it."""
+"""The annotation in which `kubectl apply` keeps the whole manifest of an object. Copies of the object leave it out."""
 
 
 def rule(cel: str, message: str, *, at: str | None = None) -> JsonDict:
-    """A check that the API server makes: CEL, and what to do when it fails. `at`: the field to blame, e.g. `.nodes`."""
+    """A validation rule that the API server checks.
+
+    Args:
+        cel: the condition that has to hold, in CEL.
+        message: what is wrong when it does not hold, and what to do.
+        at: path of the field that the error names, e.g. `.nodes`; None: the field or object that has the rule.
+    """
     place: JsonDict = {} if at is None else {"fieldPath": at}
     return {"rule": cel, "message": message, **place}
 
 
 def checks(*rules: JsonDict) -> JsonDict:
-    """The part of a field's or model's schema that holds its rules."""
+    """The part of the JSON schema of a field or model that holds its validation rules."""
     return {"x-kubernetes-validations": list(rules)}
 
 
 class ApiModel(BaseModel):
-    """A frozen part of an object. Unknown fields are ignored, so that an older operator reads newer objects."""
+    """ApiModel is a frozen part of an API object. Unknown fields are ignored, so older operators read newer objects."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore")
 
     def to_json(self) -> dict[str, Any]:
-        """The object as it is sent to the API server: camelCase, no nulls."""
+        """The object as JSON for the API server, with camelCase names and without nulls."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class CompactModel(ApiModel):
-    """One of thousands in an object: what it does not say is the default, and the API server fills nothing in.
+    """CompactModel is a part that objects have by the thousand, so its JSON leaves out fields that have their defaults.
+
+    The CRD names no default for these fields, so that the API server does not fill them in.
 
     Attributes:
-        unsaid: fields that are left out where they have their defaults.
+        unsaid: names of the fields that are left out.
     """
 
     unsaid: ClassVar[tuple[str, ...]] = ()
@@ -68,29 +76,33 @@ class CompactModel(ApiModel):
 
     @classmethod
     def compact(cls, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Objects of this model, as `to_json` gives them, without what goes without saying."""
+        """The JSON objects of this model, without the `unsaid` fields that have their defaults."""
         defaults = {to_camel(name): cls.model_fields[name].default for name in cls.unsaid}
         return [{k: v for k, v in one.items() if k not in defaults or v != defaults[k]} for one in listed]
 
 
 class LevelCount(ApiModel):
-    """How many domains of one topology level the workers are in."""
+    """LevelCount says in how many domains of one topology level the workers of a gang are."""
 
-    level: str = Field(max_length=63)
-    domains: int = Field(ge=0)
+    level: str = Field(
+        max_length=63, description="level is the name of the topology level, as FleetPolicy spec.topology has it."
+    )
+    domains: int = Field(ge=0, description="domains is how many domains of the level the workers are in.")
 
 
 @functools.lru_cache(maxsize=4096)
 def rfc3339(moment: datetime) -> str:
-    """An aware datetime as the API server writes it, with microseconds (`MicroTime`). A status says most of its times
-    again."""
+    """An aware datetime as the API server writes it, with microseconds (`MicroTime`).
+
+    The results are cached, because each new status repeats most of the times of the one before.
+    """
     text = moment.astimezone(UTC).isoformat(timespec="microseconds")  # half of the time that strftime takes
     return f"{text[:-6]}Z"
 
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
-"""Times outside are nobody's clock, and cannot be reckoned with: spans added to them run over the calendar's ends."""
+"""Times before EARLIEST or after LATEST are refused, because adding a duration to them may leave the calendar."""
 
 
 def _aware(moment: datetime) -> datetime:
@@ -102,14 +114,14 @@ def _aware(moment: datetime) -> datetime:
 
 
 NAME_LENGTH = 253
-"""Longest name of an object."""
+"""The longest name of an object, in characters."""
 
 UID_LENGTH = 64
-"""Longest uid; the API server's own have 36 characters."""
+"""The longest uid of an object, in characters. Those of the API server have 36."""
 
 
 def shortened_to(length: int) -> BeforeValidator:
-    """For text that holds what others wrote, e.g. a rank's last lines: too long is cut, never an error."""
+    """A validator that cuts text to a length in characters, for text that other programs wrote, e.g. ranks."""
 
     def shortened(text: object) -> object:
         return f"{text[: length - 1]}…" if isinstance(text, str) and len(text) > length else text
@@ -123,7 +135,7 @@ Time = Annotated[datetime, AfterValidator(_aware), PlainSerializer(rfc3339, retu
 
 
 class Owner(ApiModel):
-    """An owner reference."""
+    """Owner is an owner reference in the metadata of an object."""
 
     kind: str = ""
     name: str = ""
@@ -132,7 +144,7 @@ class Owner(ApiModel):
 
 
 class ObjectMeta(ApiModel):
-    """The part of metadata that decisions read."""
+    """ObjectMeta is the part of an object's metadata that decisions read."""
 
     name: str
     namespace: str = ""
@@ -147,5 +159,5 @@ class ObjectMeta(ApiModel):
 
     @property
     def controller(self) -> Owner | None:
-        """The owner that controls it."""
+        """The owner that controls the object; None if no owner does."""
         return next((owner for owner in self.owner_references if owner.controller), None)

@@ -31,18 +31,22 @@ def _short_name(example: str) -> JsonDict:
 
 
 class TopologyLevel(ApiModel):
-    """One level of the network's tree."""
+    """TopologyLevel is one level of the cluster's network tree, such as rack.
+
+    Nodes with the same value of its label form one domain.
+    """
 
     name: str = Field(
         min_length=1,
         max_length=63,
-        description="Short name that jobs use, e.g. rack.",
+        description="name is the short name by which TrainingJobs select this level in spec.placement, e.g. rack.",
         json_schema_extra=checks(_short_name("rack")),
     )
     label: str = Field(
         min_length=1,
         max_length=317,
-        description="Node label whose value names the domain.",
+        description="label is the key of a node label; nodes with the same value are in the same domain of this "
+        "level. A node without the label is in no domain of the level.",
         json_schema_extra=checks(
             rule(
                 "!format.qualifiedName().validate(self).hasValue()",
@@ -57,7 +61,7 @@ class TopologyLevel(ApiModel):
 
 
 class Topology(ApiModel):
-    """The network's tree, outermost level first; the node itself is the implied innermost one."""
+    """Topology describes the cluster's network as a tree of node labels, from the outermost level to the innermost."""
 
     levels: list[TopologyLevel] = Field(
         [
@@ -65,7 +69,8 @@ class Topology(ApiModel):
             TopologyLevel(name="rack", label="topology.muster.dev/rack"),
         ],
         max_length=MAX_LEVELS,
-        description="Levels, outermost first. Empty: no topology, every node is as near as any other.",
+        description="levels lists the levels from the outermost to the innermost; the node itself is the implied last "
+        "level. Empty: no topology is known, and all nodes count as equally near.",
         json_schema_extra=checks(
             rule(
                 "self.all(a, self.exists_one(b, b.name == a.name))",
@@ -80,77 +85,88 @@ class Topology(ApiModel):
 
     @property
     def labels(self) -> list[str]:
-        """The levels' labels, outermost first."""
+        """The node labels of the levels, outermost first."""
         return [level.label for level in self.levels]
 
 
 class Binding(StrEnum):
-    """Who binds the workers' pods to their nodes."""
+    """Binding says what binds the worker pods of a gang to their nodes: the cluster's scheduler, or Muster itself."""
 
     SCHEDULER = "Scheduler"
     DIRECT = "Direct"
 
 
 class NodePool(ApiModel):
-    """Nodes that are treated alike."""
+    """NodePool is a group of nodes to which worker pods are bound in the same way."""
 
     name: str = Field(
         min_length=1,
         max_length=63,
-        description="Short name for people, e.g. h200.",
+        description="name is the short name of the pool, unique in the list, e.g. h200.",
         json_schema_extra=checks(_short_name("h200")),
     )
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
         {},
         max_length=16,
-        description="Labels that a node of this pool has. Empty: every node that is in no pool before it.",
+        description="nodeSelector lists labels that a node of this pool has; all of them have to match. Empty: all "
+        "nodes match that no earlier pool has.",
     )
     binding: Binding = Field(
         Binding.SCHEDULER,
-        description="Scheduler: the cluster's scheduler binds each pod to the node that it is pinned to. Direct: "
-        "Muster itself binds the whole gang once every pod exists; for nodes on which nothing but Muster's jobs and "
-        "DaemonSets asks for much.",
+        description="binding selects what binds worker pods to nodes of this pool. Scheduler: the cluster's scheduler "
+        "binds each pod to the node that Muster has chosen. Direct: Muster binds all pods of a gang at once; use it "
+        "only for nodes of Muster's jobs and small DaemonSets.",
     )
 
 
 class NamespaceLimit(ApiModel):
-    """How many nodes the jobs of a namespace may hold together."""
+    """NamespaceLimit limits how many nodes the jobs of one namespace may hold together."""
 
     namespace: str = Field(
         min_length=1,
         max_length=63,
-        description="The namespace.",
+        description="namespace is the name of the namespace whose jobs are limited.",
         json_schema_extra=checks(
             rule("!format.dns1123Label().validate(self).hasValue()", "write the name of a namespace")
         ),
     )
-    nodes: int = Field(ge=0, le=1_000_000, description="Nodes at most. A job that would go beyond it waits.")
+    nodes: int = Field(
+        ge=0,
+        le=1_000_000,
+        description="nodes is how many nodes the jobs of the namespace may hold together. A job that would exceed the "
+        "limit waits with the reason NamespaceLimit. 0: every job of the namespace waits.",
+    )
 
 
 class AcceleratorNodes(StrEnum):
-    """Whether jobs that ask for no accelerators may be placed on nodes that have some."""
+    """AcceleratorNodes says whether jobs without accelerators may be placed on nodes that have accelerators."""
 
     NEVER = "Never"
     WHEN_FREE = "WhenFree"
 
 
 class PlacementPolicy(ApiModel):
-    """Which nodes are whose."""
+    """PlacementPolicy restricts which kinds of nodes jobs are placed on."""
 
     accelerator_nodes_for_other_jobs: AcceleratorNodes = Field(
         AcceleratorNodes.NEVER,
-        description="Jobs with gpusPerNode 0 on nodes with accelerators, which each worker has to itself. Never: "
-        "they keep to other nodes. WhenFree: they take such nodes when these are free, other ones rather.",
+        description="acceleratorNodesForOtherJobs says whether jobs with gpusPerNode 0 may use nodes with "
+        "accelerators, which then stay idle. Never: such jobs are placed only on nodes without accelerators. "
+        "WhenFree: such jobs may use free accelerator nodes, and prefer other nodes.",
     )
 
 
 class Queueing(ApiModel):
-    """How jobs wait for nodes: by priority of their PriorityClass, then by age, all or nothing."""
+    """Queueing sets how jobs wait for nodes.
+
+    A job gets all its nodes at once or none; waiting jobs are ordered by PriorityClass, then by age.
+    """
 
     limits: list[NamespaceLimit] = Field(
         [],
         max_length=MAX_LIMITS,
-        description="Limits by namespace, in place of defaultLimit.",
+        description="limits sets how many nodes the jobs of single namespaces may hold together. A namespace that is "
+        "not listed has defaultLimit.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["namespace"],
@@ -160,32 +176,32 @@ class Queueing(ApiModel):
         None,
         ge=0,
         le=1_000_000,
-        description=(
-            "Nodes that the jobs of a namespace may hold together that is not in limits. Absent: the whole fleet."
-        ),
+        description="defaultLimit is how many nodes the jobs of a namespace may hold together if limits does not list "
+        "the namespace. Absent: such a namespace has no limit. 0: every job of such a namespace waits.",
     )
     priority_classes: list[Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]] = Field(
         [],
         max_length=MAX_CLASSES,
-        description="PriorityClasses that count in the queue; a job that names another one waits as one that names "
-        "none. Empty: all but those of Kubernetes itself, system-node-critical and system-cluster-critical.",
+        description="priorityClasses lists the PriorityClasses that count in the queue; a job with another class "
+        "waits as if it had none. Empty: all classes count, except system-node-critical and system-cluster-critical.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     show_jobs_of_other_namespaces: bool = Field(
         False,
-        description="Whether a waiting job's status names the jobs and pods of other namespaces that are in its way; "
-        "without it they are counted, not named.",
+        description="showJobsOfOtherNamespaces lets a waiting job's status name the jobs and pods of other namespaces "
+        "that hold nodes it could use. False: the status only counts them.",
     )
     assembly_timeout_seconds: int = Field(
         300,
         ge=10,
         le=86400,
-        description="A gang whose pods do not all exist on their nodes within this time (a quota, a webhook, a node "
-        "that never comes) gives its nodes back and waits again, at first for a minute, then longer each time.",
+        description="assemblyTimeoutSeconds is how long a gang may hold nodes until all its pods exist there. Then "
+        "the gang releases its nodes and waits in the queue, first for one minute and longer each time. Typical "
+        "causes are a quota, a webhook, or a node that does not answer.",
     )
 
     def limits_of(self, namespaces: Iterable[str]) -> dict[str, int]:
-        """The limits of these namespaces, those that have one, in nodes."""
+        """The limits in nodes of those of these namespaces that have one."""
         listed = {limit.namespace: limit.nodes for limit in self.limits}
         found = ((namespace, listed.get(namespace, self.default_limit)) for namespace in set(namespaces))
         return {namespace: limit for namespace, limit in found if limit is not None}
@@ -203,7 +219,7 @@ _OBSERVED_REASON = checks(
 
 
 class Enforcement(StrEnum):
-    """What Muster does about a sick node."""
+    """Enforcement says what Muster does about a node that it takes out of use."""
 
     OBSERVE = "Observe"
     JOBS = "Jobs"
@@ -211,7 +227,10 @@ class Enforcement(StrEnum):
 
 
 class SourceName(StrEnum):
-    """The systems whose word about nodes Muster knows how to read; docs/node-health.md has what of them it reads."""
+    """SourceName is the name of a source of evidence about nodes.
+
+    docs/node-health.md lists what Muster reads from each.
+    """
 
     AGENT = "agent"
     AKS = "aks"
@@ -242,36 +261,41 @@ class SourceName(StrEnum):
 
 
 OBSERVE_WORDS = (
-    "True: what it says is judged and told, with what would follow; it excludes no node, moves no job, asks for no "
-    "repair, and takes no budget."
+    "observeOnly shows the findings without effect: no node is taken out of use, no job moves, and no repair is "
+    "requested. NodeHealth and Events say what would follow."
 )
 
 
 class HealthSource(ApiModel):
-    """Whether one source of evidence is listened to. One that is not listed is."""
+    """HealthSource sets whether the evidence of one source has an effect. A source without an entry is enabled."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
                 "!self.observeOnly || self.enabled",
-                "what is switched off cannot be observed: leave enabled out, or observeOnly",
+                "a source that is not enabled cannot be observed: leave enabled out, or observeOnly",
                 at=".observeOnly",
             )
         )
     )
 
-    name: SourceName = Field(description="The source.")
-    enabled: bool = Field(True, description="False: what it says counts for nothing.")
+    name: SourceName = Field(
+        description="name is the source that this entry is about, by its name in docs/node-health.md."
+    )
+    enabled: bool = Field(
+        True,
+        description="enabled says whether Muster reads this source. False: nothing that the source reports counts.",
+    )
     observe_only: bool = Field(False, description=OBSERVE_WORDS)
 
 
 class ConditionMatch(ApiModel):
-    """A condition of a node that means that something is wrong."""
+    """ConditionMatch selects a condition of a Node that means that something is wrong with the node."""
 
     type: str = Field(
         min_length=1,
         max_length=316,
-        description="Type of the condition.",
+        description="type is the type of the Node's condition, e.g. GpuBad.",
         json_schema_extra=checks(
             rule(
                 "!format.qualifiedName().validate(self).hasValue()",
@@ -279,23 +303,29 @@ class ConditionMatch(ApiModel):
             ),
             rule(
                 "self != 'MusterHealthy'",
-                "this condition is Muster's own, and it would be its own reason: leave it out",
+                "Muster itself writes MusterHealthy, which would be its own evidence: write another condition",
             ),
         ),
     )
     bad_when_false: bool = Field(
-        False, description="Bad when its status is False, as with Ready; else when it is True. Unknown is no evidence."
+        False,
+        description="badWhenFalse makes the status False the bad one, as with Ready; otherwise the condition is bad "
+        "when its status is True. The status Unknown never counts.",
     )
-    reason: str = Field("", max_length=128, description="Only with this reason; empty: with any.")
+    reason: str = Field(
+        "",
+        max_length=128,
+        description="reason is the reason that the condition has to have. Empty: any reason matches.",
+    )
 
 
 class LabelMatch(ApiModel):
-    """A label of a node that means that something is wrong."""
+    """LabelMatch selects a label of a Node that means that something is wrong with the node."""
 
     key: str = Field(
         min_length=1,
         max_length=317,
-        description="Key of the label.",
+        description="key is the key of the node label, e.g. example.org/gpu-health.",
         json_schema_extra=checks(
             rule(
                 "!format.qualifiedName().validate(self).hasValue()",
@@ -303,16 +333,18 @@ class LabelMatch(ApiModel):
             )
         ),
     )
-    value: str = Field("", max_length=63, description="Only with this value; empty: with any.")
+    value: str = Field(
+        "", max_length=63, description="value is the value that the label has to have. Empty: any value matches."
+    )
 
 
 class TaintMatch(ApiModel):
-    """A taint of a node that means that something is wrong."""
+    """TaintMatch selects a taint of a Node that means that something is wrong with the node."""
 
     key: str = Field(
         min_length=1,
         max_length=317,
-        description="Key of the taint.",
+        description="key is the key of the node taint, e.g. example.org/repair.",
         json_schema_extra=checks(
             rule(
                 "!format.qualifiedName().validate(self).hasValue()",
@@ -320,25 +352,30 @@ class TaintMatch(ApiModel):
             ),
             rule(
                 "!self.startsWith('muster.dev/')",
-                "this taint is Muster's own, and it would be its own reason: leave it out",
+                "Muster itself writes taints of muster.dev, which would be their own evidence: write another taint",
             ),
         ),
     )
-    value: str = Field("", max_length=63, description="Only with this value; empty: with any.")
+    value: str = Field(
+        "", max_length=63, description="value is the value that the taint has to have. Empty: any value matches."
+    )
 
 
 class HealthRule(ApiModel):
-    """What something that others write on nodes means: one condition, label or taint."""
+    """HealthRule says what a mark of another system on a Node means.
+
+    A rule matches one condition, one label or one taint.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
                 "[has(self.condition), has(self.label), has(self.taint)].filter(x, x).size() == 1",
-                "a rule looks at one thing: write either condition, label or taint",
+                "a rule matches exactly one mark: write either condition, label or taint",
             ),
             rule(
                 "!self.planned || self.severity == 'Degraded'",
-                "what is planned waits for a checkpoint: use severity Degraded, or leave planned out",
+                "jobs leave planned maintenance after a checkpoint: use severity Degraded, or leave planned out",
                 at=".planned",
             ),
             rule(
@@ -352,7 +389,8 @@ class HealthRule(ApiModel):
     name: str = Field(
         min_length=1,
         max_length=63,
-        description="Short name; it is the source in NodeHealth, as `rule/<name>`.",
+        description="name is the short name of the rule. NodeHealth shows findings of the rule with the source "
+        "rule/<name>.",
         json_schema_extra=checks(
             rule(
                 "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
@@ -360,18 +398,48 @@ class HealthRule(ApiModel):
             )
         ),
     )
-    condition: ConditionMatch | None = Field(None, description="A condition that is bad.")
-    label: LabelMatch | None = Field(None, description="A label that is bad.")
-    taint: TaintMatch | None = Field(None, description="A taint that is bad.")
-    minimum_age_seconds: int = Field(0, ge=0, le=86400, description="It counts only when it has been so for so long.")
-    severity: Severity = Field(description="What it weighs.")
-    action: RecommendedAction = Field(RecommendedAction.NONE, description="What somebody should do with the machine.")
-    planned: bool = Field(False, description="Maintenance, no fault: it does not count as an offence.")
+    condition: ConditionMatch | None = Field(
+        None,
+        description="condition selects the Node condition that the rule is about. A rule has exactly one of "
+        "condition, label and taint.",
+    )
+    label: LabelMatch | None = Field(
+        None,
+        description="label selects the Node label that the rule is about. A rule has exactly one of condition, label "
+        "and taint.",
+    )
+    taint: TaintMatch | None = Field(
+        None,
+        description="taint selects the Node taint that the rule is about. A rule has exactly one of condition, label "
+        "and taint.",
+    )
+    minimum_age_seconds: int = Field(
+        0,
+        ge=0,
+        le=86400,
+        description="minimumAgeSeconds is how long a mark has to stand before the rule's severity applies. Until then "
+        "the finding has severity Info. 0: the severity applies at once.",
+    )
+    severity: Severity = Field(
+        description="severity is how grave the finding is. Info is only listed, and Warning makes the node Suspect. "
+        "Degraded makes jobs leave the node after their next checkpoint; Fatal makes them leave at once."
+    )
+    action: RecommendedAction = Field(
+        RecommendedAction.NONE,
+        description="action is the repair of the machine that NodeHealth recommends. None: no repair is recommended.",
+    )
+    planned: bool = Field(
+        False,
+        description="planned says that the mark announces maintenance and no fault. True: the finding does not count "
+        "towards quarantine, and severity has to be Degraded.",
+    )
     observe_only: bool = Field(False, description=OBSERVE_WORDS)
 
 
 class BudgetScope(StrEnum):
-    """Of what a budget counts nodes."""
+    """BudgetScope is the group of nodes within which a budget counts: a pool, a topology domain, or one cause of
+    faults.
+    """
 
     POOL = "Pool"
     DOMAIN = "Domain"
@@ -379,24 +447,24 @@ class BudgetScope(StrEnum):
 
 
 class BudgetReason(StrEnum):
-    """For which a node is taken out of use."""
+    """BudgetReason is a kind of reason for which Muster takes a node out of use."""
 
     UNCERTAIN_FAULT = "UncertainFault"
     REPAIR_BY_OTHERS = "RepairByOthers"
 
 
 class DisruptionBudget(ApiModel):
-    """A limit of the nodes that Muster takes out of use by itself, in each pool of like nodes.
+    """DisruptionBudget limits how many nodes of each pool Muster takes out of use by itself.
 
-    A pool is the nodes with the same accelerator and model; nodes without an accelerator are one. What people cordon is
-    not counted. Karpenter's NodePools have budgets of the same form.
+    A pool is all nodes with the same accelerator resource and GPU model; nodes without accelerators form one pool.
+    Nodes that people cordon are not counted.
     """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
                 "self.per != 'Cause' || size(self.reasons) == 0",
-                "a budget per Cause is for faults that are not certain: leave reasons out",
+                "a budget per Cause counts uncertain faults alone: leave reasons out",
                 at=".reasons",
             ),
             rule(
@@ -407,7 +475,7 @@ class DisruptionBudget(ApiModel):
             rule(
                 "!('RepairByOthers' in self.reasons) || (self.per == 'Pool' && !has(self.windowSeconds) && "
                 "size(self.reasons) == 1)",
-                "a budget for RepairByOthers counts the nodes of a pool that are left at the same time: "
+                "a budget for RepairByOthers counts the nodes of a pool that others repair at the same time: "
                 "leave per, windowSeconds and other reasons out",
                 at=".reasons",
             ),
@@ -416,7 +484,8 @@ class DisruptionBudget(ApiModel):
 
     nodes: str = Field(
         max_length=6,
-        description='A number of nodes ("4"), or a percentage ("10%") that is rounded up. "100%" is no limit.',
+        description='nodes is how many nodes may be out of use: a number, e.g. "4", or a percentage, e.g. "10%", '
+        'which is rounded up. At least one node is always allowed, and "100%" is no limit.',
         json_schema_extra=checks(
             rule(
                 "self.matches('^((100|[1-9]?[0-9])%|0|[1-9][0-9]{0,4})$')",
@@ -424,7 +493,8 @@ class DisruptionBudget(ApiModel):
             ),
             rule(
                 "self != '0' && self != '0%'",
-                "a budget of no node: to have no node taken out of use, set spec.health.enforcement to Observe",
+                "a budget allows at least one node: to have no node taken out of use, set spec.health.enforcement to "
+                "Observe",
             ),
         ),
     )
@@ -432,21 +502,22 @@ class DisruptionBudget(ApiModel):
         None,
         ge=10,
         le=86400,
-        description="Count the nodes that were taken out within this time; absent: those that are out at the same "
-        "time. It is also the breaker's first pause, which doubles. All budgets of the list that have a window have "
-        "the same.",
+        description="windowSeconds makes the budget count the nodes taken out within this time; all budgets with a "
+        "window need the same value. Absent: the nodes that are out at the same time count. When a budget is "
+        "exhausted, one more node is taken out after one window, and each further pause is twice as long.",
     )
     per: BudgetScope = Field(
         BudgetScope.POOL,
-        description="Pool: of all nodes of a pool. Domain: of a pool's nodes in one innermost topology domain. "
-        "Cause: of a pool's nodes, for one cause of faults that are not certain: a source, or a reason of the agent.",
+        description="per is the group of a pool's nodes that the budget counts. Pool: all of them. Domain: those in "
+        "one innermost topology domain. Cause: those with uncertain faults of one cause, which is another system, or "
+        "one reason of Muster's own sources.",
     )
     reasons: list[BudgetReason] = Field(
         [],
         max_length=len(BudgetReason),
-        description="Empty: for all faults. UncertainFault: for faults that one witness alone reports; what the "
-        "other budgets allow beyond it is kept for certain ones. RepairByOthers: for nodes that are left because "
-        "another system says that it repairs them.",
+        description="reasons restricts the budget to nodes that are taken out for these reasons; empty: for any "
+        "fault. UncertainFault: a fault that only one source of evidence reports. RepairByOthers: another system says "
+        "that it repairs the node.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
@@ -465,26 +536,44 @@ DEFAULT_BUDGETS: tuple[DisruptionBudget, ...] = (
 
 
 class Quarantine(ApiModel):
-    """When a machine that keeps failing stays out until somebody releases it or time has passed."""
+    """Quarantine sets when a machine that fails repeatedly stays out of use, until a user releases it or enough time
+    has passed.
+    """
 
-    incidents: int = Field(3, ge=1, le=32, description="So many incidents in short order put it into quarantine.")
+    incidents: int = Field(
+        3,
+        ge=1,
+        le=32,
+        description="incidents is how many incidents in short order put a machine into quarantine. Each one adds 1 to "
+        "the machine's score, which halves every halfLifeSeconds.",
+    )
     half_life_seconds: int = Field(
-        604800, ge=60, le=31536000, description="Time in which what is remembered against a machine halves."
+        604800,
+        ge=60,
+        le=31536000,
+        description="halfLifeSeconds is the time in which the weight of a machine's past incidents halves. A longer "
+        "time makes quarantine likelier, and makes it last longer.",
     )
 
 
 class RepairPolicy(ApiModel):
-    """What is handed over to those who repair machines, by a RepairRequest for each node. Muster itself repairs
-    nothing."""
+    """RepairPolicy sets which repairs Muster requests from other systems or people, by one RepairRequest object for
+    each node. Muster itself repairs no machine.
+    """
 
     actions: list[RepairAction] = Field(
         [],
         max_length=len(RepairAction),
-        description="Actions that are asked for, once no job is on the node any more. Empty: none.",
+        description="actions lists the recommended actions for which Muster creates a RepairRequest, once no job is "
+        "on the node. Empty: Muster requests no repair.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     max_concurrent: int = Field(
-        10, ge=1, le=1000, description="Nodes at most whose repair is asked for or under way at the same time."
+        10,
+        ge=1,
+        le=1000,
+        description="maxConcurrent is how many nodes may have a repair requested or in progress at the same time. "
+        "Further nodes wait.",
     )
 
 
@@ -498,46 +587,55 @@ _PORT_PATTERN = checks(
 
 
 class IgnoredPorts(ApiModel):
-    """Ports of the network that no training uses, of some nodes: nothing about them counts against a node."""
+    """IgnoredPorts names network ports that no training uses, on all nodes or on some.
+
+    Faults of these ports do not count against a node.
+    """
 
     names: list[Annotated[str, Field(min_length=1, max_length=100, json_schema_extra=_PORT_PATTERN)]] = Field(
         min_length=1,
         max_length=64,
-        description="Devices (`mlx5_8`), ports (`mlx5_8/1`), interfaces or PCI addresses, as the node's evidence "
-        "names them. `*` stands for any characters, `?` for any one; a device stands for all of its ports.",
+        description="names lists devices (mlx5_8), ports (mlx5_8/1), interfaces or PCI addresses, as the node's "
+        "evidence names them. * stands for any characters and ? for any one character. A device stands for all its "
+        "ports.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
-        {}, max_length=16, description="Labels that the nodes have whose ports these are. Empty: every node."
+        {},
+        max_length=16,
+        description="nodeSelector lists labels of the nodes that have these ports; all of them have to match. Empty: "
+        "the ports are ignored on every node.",
     )
 
 
 class HealthPolicy(ApiModel):
-    """What counts against a node, and what Muster does about it."""
+    """HealthPolicy sets what counts against a node, and what Muster does about unhealthy nodes."""
 
     enforcement: Enforcement = Field(
         Enforcement.JOBS,
-        description="Observe: tell, do nothing. Jobs: Muster's jobs avoid and leave sick nodes. Nodes: the taint "
-        "muster.dev/unhealthy:NoSchedule keeps everybody's new pods off them, too. What people cordon by "
-        "`kubectl muster cordon` is avoided in any case.",
+        description="enforcement is what Muster does about unhealthy nodes; a node cordoned by kubectl muster cordon "
+        "is avoided in any case. With Observe Muster only reports; with Jobs its jobs avoid and leave such nodes. "
+        "Nodes also adds the taint muster.dev/unhealthy:NoSchedule, which keeps all other new pods away.",
     )
     node_condition: bool = Field(
         False,
-        description="Whether Muster writes the condition MusterHealthy on Nodes, for others to read; it needs the "
-        "right of manifests/components/node-condition. Switched off it is taken away.",
+        description="nodeCondition makes Muster write its verdict as the condition MusterHealthy on Nodes, for other "
+        "systems to read. It needs the permissions of manifests/components/node-condition. False: Muster removes the "
+        "condition from all Nodes.",
     )
     budgets: list[DisruptionBudget] = Field(
         list(DEFAULT_BUDGETS),
         max_length=16,
-        description="How many nodes Muster takes out of use by itself. Of the budgets for the same thing the "
-        "smallest counts. A list that is given replaces the default as a whole: what it does not name has no limit.",
+        description="budgets limits how many nodes Muster takes out of use by itself; of several budgets for the same "
+        "nodes the smallest counts. A list that is given replaces the default as a whole: what it does not name has "
+        "no limit.",
         json_schema_extra={
             "x-kubernetes-list-type": "atomic",
             **checks(
                 rule(
                     "self.all(a, !has(a.windowSeconds) || self.all(b, !has(b.windowSeconds) || a.windowSeconds == "
                     "b.windowSeconds))",
-                    "all budgets with windowSeconds need the same one",
+                    "all budgets with windowSeconds need the same value: write one number of seconds into all of them",
                 )
             ),
         },
@@ -547,32 +645,31 @@ class HealthPolicy(ApiModel):
     sources: list[HealthSource] = Field(
         [],
         max_length=32,
-        description="Sources that are switched off or on; all that Muster knows are on.",
+        description="sources switches single sources of evidence off, or shows their findings without effect. A "
+        "source that is not listed is enabled.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     observed_reasons: list[Annotated[str, Field(min_length=1, max_length=64, json_schema_extra=_OBSERVED_REASON)]] = (
         Field(
             [],
             max_length=64,
-            description=(
-                "Reasons of findings, e.g. PcieReplay or Xid79, that are only observed, whichever source they are of."
-            ),
+            description="observedReasons lists reasons of findings, e.g. PcieReplay or Xid79, that are shown without "
+            "effect, whatever source they come from. NodeHealth and Events say what would follow.",
             json_schema_extra={"x-kubernetes-list-type": "set"},
         )
     )
     ignored_ports: list[IgnoredPorts] = Field(
         [],
         max_length=32,
-        description=(
-            "Ports of the network that are left out, e.g. those of storage and management. The agents go on to "
-            "report them."
-        ),
+        description="ignoredPorts lists network ports that no training uses, e.g. those of storage and management. "
+        "Their faults do not count, but NodeHealth still lists what agents report of them.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     rules: list[HealthRule] = Field(
         [],
         max_length=MAX_RULES,
-        description="What else on a node means that something is wrong with it.",
+        description="rules lists conditions, labels and taints on Nodes by which your own systems mark unhealthy "
+        "nodes. Rules add to the marks that Muster knows; where two apply, the graver one counts.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
@@ -599,47 +696,70 @@ class HealthPolicy(ApiModel):
 
 
 class History(ApiModel):
-    """What is kept of jobs that have ended (EndedJob), in Muster's namespace."""
+    """History sets how many accounts of ended jobs are kept, and for how long.
+
+    An account is an EndedJob object in Muster's namespace.
+    """
 
     max_jobs: int = Field(
         10000,
         ge=0,
         le=50000,
-        description="So many, a few KB each. Where there is no room, the oldest one of the namespace of which most "
-        "are kept goes. 0: nothing is written any more.",
+        description="maxJobs is how many accounts of ended jobs are kept, a few KB each. When the history is full, "
+        "the namespace with the most accounts loses its oldest one. 0: no new account is written, and existing ones "
+        "stay until maxAgeDays.",
     )
-    max_age_days: int = Field(400, ge=1, le=3650, description="For so long after their end.")
+    max_age_days: int = Field(
+        400,
+        ge=1,
+        le=3650,
+        description="maxAgeDays is how many days the account of an ended job is kept after the job has ended. Reports "
+        "do not contain older jobs.",
+    )
 
 
 class JobLimits(ApiModel):
-    """What one job may ask for at most, whatever its own spec says."""
+    """JobLimits sets the largest values that one job may use, whatever its own spec asks for."""
 
     nodes: int = Field(
-        4096, ge=1, le=4096, description="spec.nodes. A job that asks for more is not placed (TooManyNodes)."
+        4096,
+        ge=1,
+        le=4096,
+        description="nodes is the largest spec.nodes of a TrainingJob. A job with more nodes is not placed and is "
+        "Stalled with the reason TooManyNodes.",
     )
     save_timeout_seconds: int = Field(
         3600,
         ge=0,
         le=86400,
-        description="spec.checkpoint.saveTimeoutSeconds: so long a job holds up a drain. More counts as this.",
+        description="saveTimeoutSeconds is the largest spec.checkpoint.saveTimeoutSeconds that takes effect: how long "
+        "a job may hold up a drain to save. A larger value in a job counts as this value.",
     )
     application_restarts_per_day: int = Field(
-        100, ge=0, le=100, description="spec.recovery.applicationRestartsPerDay. More counts as this."
+        100,
+        ge=0,
+        le=100,
+        description="applicationRestartsPerDay is the largest spec.recovery.applicationRestartsPerDay that takes "
+        "effect. A larger value in a job counts as this value.",
     )
     hardware_restarts_per_day: int = Field(
-        100, ge=0, le=100, description="spec.recovery.hardwareRestartsPerDay. More counts as this."
+        100,
+        ge=0,
+        le=100,
+        description="hardwareRestartsPerDay is the largest spec.recovery.hardwareRestartsPerDay that takes effect. A "
+        "larger value in a job counts as this value.",
     )
 
 
 class FleetPolicySpec(ApiModel):
-    """What the platform team says about the fleet."""
+    """FleetPolicySpec is what the platform team sets for the whole cluster. All fields are optional."""
 
     topology: Topology = Topology()
     pools: list[NodePool] = Field(
         [],
         max_length=MAX_POOLS,
-        description="Pools of nodes; the first whose labels a node has is the node's. A node of no pool is bound by "
-        "the scheduler.",
+        description="pools lists groups of nodes that share a binding; a node belongs to the first pool whose labels "
+        "it has. The cluster's scheduler binds the pods of nodes that are in no pool.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     placement: PlacementPolicy = PlacementPolicy()
@@ -654,7 +774,8 @@ class FleetPolicySpec(ApiModel):
         "nvidia.com/gpu",
         min_length=3,
         max_length=317,
-        description="Extended resource that gpusPerNode counts.",
+        description="acceleratorResource is the extended resource that a TrainingJob's gpusPerNode counts, e.g. "
+        "nvidia.com/gpu.",
         json_schema_extra=checks(
             rule(
                 "self.contains('/') && !format.qualifiedName().validate(self).hasValue()",
@@ -665,7 +786,10 @@ class FleetPolicySpec(ApiModel):
 
 
 class FleetPolicy(ApiModel):
-    """The policy of the fleet; the one named `default` is used."""
+    """FleetPolicy holds the platform team's settings for the whole cluster.
+
+    Only an object named default is accepted; without it, the defaults of all fields apply.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(

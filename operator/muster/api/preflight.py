@@ -1,4 +1,4 @@
-"""What jobs and the fleet's owner say about the burn-in."""
+"""The burn-in of nodes: what a TrainingJob and the FleetPolicy set about it."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from muster.api.base import ApiModel, checks, rule
 
 
 class Profile(StrEnum):
-    """How thoroughly nodes are tested; docs/burn-in.md says what each runs."""
+    """Profile is how thoroughly the burn-in tests nodes. docs/burn-in.md lists what each profile runs."""
 
     DISABLED = "Disabled"
     QUICK = "Quick"
@@ -17,17 +17,17 @@ class Profile(StrEnum):
 
     @property
     def rank(self) -> int:
-        """A pass of one profile counts for all of a lower rank."""
+        """The place among the profiles, from 0. A pass of one profile counts for all profiles of a lower rank."""
         return list(Profile).index(self)
 
     @classmethod
     def rank_of(cls, name: str) -> int:
-        """The rank of what a checker calls a profile; -1 for one that is not known here."""
+        """The rank of a profile by the name that a checker gives it; -1 for a name that is not known here."""
         return _RANKS.get(name, -1)
 
     @property
     def deeper(self) -> "Profile":
-        """The next more thorough one; the last is its own."""
+        """The next more thorough profile; for Deep, Deep itself."""
         return list(Profile)[min(self.rank + 1, Profile.DEEP.rank)]
 
 
@@ -35,32 +35,36 @@ _RANKS = {str(profile): profile.rank for profile in Profile}
 
 
 class Preflight(ApiModel):
-    """How the gang's nodes are tested before its first step, and whoever joins it later."""
+    """Preflight sets how the burn-in tests the job's nodes before the ranks start, and nodes that join later."""
 
     profile: Profile | None = Field(
         None,
-        description="Disabled: not at all, unless the trainer finds its results wrong. Quick: at most 30 s. "
-        "Standard: at most 3 minutes. Deep: at most 15 minutes. Absent: as the FleetPolicy says. Never less than the "
-        "FleetPolicy's minimumProfile.",
+        description="profile is how thoroughly the job's nodes are tested, and never less than the FleetPolicy's "
+        "minimumProfile. A node's own tests take at most 30 s in Quick, 3 minutes in Standard and 15 minutes in Deep. "
+        "Disabled: no test, unless the trainer reports wrong results; absent: the FleetPolicy's profile applies.",
     )
     max_age_seconds: int | None = Field(
         None,
         ge=0,
         le=31536000,
-        description="A node that has passed within this time, and was not booted or changed since, is not tested "
-        "again. Absent: as the FleetPolicy says.",
+        description="maxAgeSeconds is how old a node's last passed test may be so that a start needs no new test. A "
+        "reboot, or changed hardware or software, ends a pass at once. 0: no pass is fresh enough; absent: the "
+        "FleetPolicy's maxAgeSeconds applies.",
     )
 
 
 class OnInconclusive(StrEnum):
-    """What becomes of a gang about whose nodes the burn-in cannot say anything."""
+    """OnInconclusive says what a gang does when the burn-in can neither pass nor fail some of its nodes."""
 
     START = "Start"
     WAIT = "Wait"
 
 
 class LimitedProbe(StrEnum):
-    """Probes whose figure is the better the higher it is."""
+    """LimitedProbe is a probe of the burn-in whose figure is better when it is higher.
+
+    docs/burn-in.md says what each one measures.
+    """
 
     GEMM = "gemm-bf16"
     LARGE_GEMM = "gemm-bf16-16384"
@@ -75,32 +79,34 @@ class LimitedProbe(StrEnum):
 
 
 class PreflightLimit(ApiModel):
-    """What a figure has to reach, where the fleet's history and published floors shall not say it."""
+    """PreflightLimit sets what one probe has to measure for a node to pass, where the fleet's history and published
+    figures should not decide that.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
                 "has(self.minimum) != has(self.minimumPercent)",
-                "a limit is a figure or a share of the fleet's own: write either minimum or minimumPercent",
+                "a limit has exactly one of two forms: write either minimum or minimumPercent",
             )
         )
     )
 
-    probe: LimitedProbe
+    probe: LimitedProbe = Field(
+        description="probe is the measurement that the limit is for, by its name in docs/burn-in.md."
+    )
     model: str = Field(
         "",
         max_length=128,
-        description=(
-            "Start of the GPU's product name, e.g. NVIDIA H200. Of several that fit the longest counts. Empty: any."
-        ),
+        description="model is the beginning of the GPU's product name, e.g. NVIDIA H200. Of several limits that "
+        "match, the one with the longest model counts. Empty: the limit is for any model.",
     )
     minimum: str | None = Field(
         None,
         max_length=10,
-        description="In TFLOP/s or GB/s, as the probe measures, e.g. 640.5, in place of history and floors. What "
-        "asks for more than they do counts while a node of that model that is heard has reached it: else it would "
-        "say nothing about nodes. 0: nothing is too slow. pair: for each transport, by what most pairs of the gang "
-        "run over.",
+        description="minimum is the least figure that passes, in the probe's unit (TFLOP/s or GB/s), e.g. 640.5; 0 "
+        "accepts every figure. It replaces the limits that Muster takes from the fleet's history and from published "
+        "figures. A higher limit than these counts only once a node of that model has reached it.",
         json_schema_extra=checks(
             rule(
                 "self.matches('^[0-9]{1,6}([.][0-9]{1,3})?$')",
@@ -112,68 +118,80 @@ class PreflightLimit(ApiModel):
         None,
         ge=1,
         le=95,
-        description=(
-            "Of the middle of the fleet's history, once there is one (eight nodes). Published floors hold beside it."
-        ),
+        description="minimumPercent is the least figure, in percent of the median of the fleet's history. It counts "
+        "once eight nodes have figures. Limits that Muster takes from published figures apply, too.",
     )
 
 
 class PreflightPolicy(ApiModel):
-    """The burn-in, for all jobs. It needs the checkers: docs/install.md."""
+    """PreflightPolicy sets the burn-in of nodes for all jobs. It needs the checkers, which docs/install.md installs."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
                 "self.minimumProfile in ['Disabled', self.profile] || self.profile == 'Deep' || "
                 "(self.profile == 'Standard' && self.minimumProfile == 'Quick')",
-                "jobs that say nothing would get less than the least: raise profile, or lower minimumProfile",
+                "jobs without a profile of their own would get less than minimumProfile: raise profile, or lower "
+                "minimumProfile",
                 at=".minimumProfile",
             )
         )
     )
 
-    profile: Profile = Field(Profile.DISABLED, description="For jobs that do not say.")
+    profile: Profile = Field(
+        Profile.DISABLED,
+        description="profile is how thoroughly the nodes of a job are tested if its spec.preflight.profile is absent, "
+        "and how idle nodes are tested. Disabled: such jobs start without a burn-in, and idle nodes are not tested.",
+    )
     minimum_profile: Profile = Field(
-        Profile.DISABLED, description="No job gets less, whatever it asks for. Disabled: jobs may go without."
+        Profile.DISABLED,
+        description="minimumProfile is the least thorough profile that any job gets, whatever its own spec asks for. "
+        "Disabled: jobs may start without a burn-in.",
     )
     max_age_seconds: int = Field(
-        86400, ge=0, le=31536000, description="For so long a pass counts where a job does not say otherwise."
+        86400,
+        ge=0,
+        le=31536000,
+        description="maxAgeSeconds is how old a node's last passed test may be so that a start needs no new test. It "
+        "applies to jobs whose spec.preflight.maxAgeSeconds is absent. 0: no pass is fresh enough.",
     )
     idle_max_age_seconds: int = Field(
         604800,
         ge=0,
         le=31536000,
-        description="A node that nobody uses is tested again when its last pass is older; sooner after incidents. 0: "
-        "never. Nodes without a pass (new, rebooted or changed ones) are tested as soon as nobody uses them, where "
-        "profile is not Disabled.",
+        description="idleMaxAgeSeconds is how old the last passed test of an idle node may be before the node is "
+        "tested again; incidents make that sooner. 0: a passed test never becomes too old. Unless profile is "
+        "Disabled, idle nodes without a pass are tested at once.",
     )
     on_inconclusive: OnInconclusive = Field(
         OnInconclusive.START,
-        description="When nothing can be said of some nodes (no checker there, a broken environment, too many that "
-        "fail alike). Start: the job starts with a warning. Wait: the tests are repeated for half an hour and twice "
-        "the profile's time; then the job takes other nodes, or gives all of them back and tries again later.",
+        description="onInconclusive is what happens when some nodes can be neither passed nor failed, e.g. because no "
+        "checker runs there. Start: the job starts with a warning. Wait: tests repeat for half an hour plus twice the "
+        "profile's time, then the job takes other nodes or tries again later.",
     )
     transport: str = Field(
         "",
         max_length=32,
-        description=(
-            "What pairs of nodes have to run over (IB, RoCE, TCP, ...), where that is not NVLink. Empty: anything "
-            "will do."
-        ),
+        description="transport is what pairs of nodes have to communicate over in the burn-in, e.g. IB, RoCE or TCP; "
+        "NVLink is always good enough. A pair over another transport proves nothing. Empty: any transport is good "
+        "enough.",
     )
     limits: list[PreflightLimit] = Field(
         [],
         max_length=64,
-        description=(
-            "What figures have to reach, for probes that are to be judged otherwise than by history and floors."
-        ),
+        description="limits sets what single probes have to measure, where the fleet's history and published figures "
+        "should not decide that. Empty: these decide.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["probe", "model"]},
     )
     max_replacements: int = Field(
-        4, ge=1, le=32, description="So often in a row failed nodes are replaced; then the gang gives its nodes back."
+        4,
+        ge=1,
+        le=32,
+        description="maxReplacements is how many times in a row a gang replaces nodes that failed the burn-in. After "
+        "that, the gang releases all its nodes and tries again later.",
     )
 
 
 def wanted(job: Preflight, policy: PreflightPolicy, least: Profile = Profile.DISABLED) -> Profile:
-    """The profile of a job's burn-in, whose nodes have to be tested with this one at least."""
+    """The profile of a job's burn-in: what the job or the policy asks for, and at least `least`."""
     return max(job.profile or policy.profile, policy.minimum_profile, least, key=lambda profile: profile.rank)

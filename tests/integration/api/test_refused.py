@@ -518,7 +518,7 @@ POLICIES: dict[str, Case] = {
     "budgets with different windows": one(
         "spec.health.budgets",
         [{"nodes": "1", "windowSeconds": 60}, {"nodes": "2", "windowSeconds": 600}],
-        "all budgets with windowSeconds need the same one",
+        "all budgets with windowSeconds need the same value",
     ),
     "a budget without nodes": budget("nodes", {"per": "Pool"}, "Required value"),
     "a budget that is no text": budget("nodes", {"nodes": 4}, "must be of type string"),
@@ -562,13 +562,13 @@ POLICIES: dict[str, Case] = {
     "a rule about Muster's own condition": Case(
         "spec.health.rules[].condition.type",
         {"spec.health.rules": [health_rule(label=None, condition={"type": "MusterHealthy"})]},
-        ("spec.health.rules[0].condition.type", "this condition is Muster's own"),
+        ("spec.health.rules[0].condition.type", "Muster itself writes MusterHealthy"),
     ),
     "a condition that is switched in words": one("spec.health.nodeCondition", "no", "must be of type boolean"),
     "a source that is off and observed": Case(
         "spec.health.sources[].observeOnly",
         {"spec.health.sources": [{"name": "eks", "enabled": False, "observeOnly": True}]},
-        ("spec.health.sources[0].observeOnly", "what is switched off cannot be observed"),
+        ("spec.health.sources[0].observeOnly", "a source that is not enabled cannot be observed"),
     ),
     "ports that are left out, as text": one("spec.health.ignoredPorts", "mlx5_8", "must be of type array"),
     "too many ports that are left out": one(
@@ -663,7 +663,7 @@ POLICIES: dict[str, Case] = {
                 "Muster's own taint",
                 "taint.key",
                 {"taint": {"key": "muster.dev/unhealthy"}},
-                ("it would be its own reason: leave it out",),
+                ("which would be their own evidence: write another taint",),
             ),
             (
                 "a taint's long value",

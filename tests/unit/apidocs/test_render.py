@@ -1,5 +1,6 @@
 """The renderer: what pydantic says and a CustomResourceDefinition cannot is translated or refused, never dropped."""
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ import yaml
 from pydantic import ConfigDict, Field
 
 from apidocs import render
+from muster.api import base, fleetpolicy, preflight
 from muster.api.base import ApiModel, checks, rule
 
 
@@ -96,6 +98,26 @@ class Wrapped(ApiModel):
 
 def test_a_description_is_one_line_which_kubectl_explain_wraps() -> None:
     assert structural(Wrapped)["description"] == "It has a first line. It has a second one, which goes on in a third."
+
+
+UNSEEN = (ApiModel, base.CompactModel, base.ObjectMeta, base.Owner)  # no CustomResourceDefinition has their fields
+PARTS = [
+    model
+    for module in (base, fleetpolicy, preflight)
+    for model in vars(module).values()
+    if isinstance(model, type) and issubclass(model, ApiModel) and model.__module__ == module.__name__
+    if model not in (fleetpolicy.FleetPolicy, *UNSEEN)
+]
+
+
+@pytest.mark.parametrize("model", PARTS, ids=lambda model: model.__name__)
+def test_each_field_is_described_in_sentences_of_25_words_at_most(model: type[ApiModel]) -> None:
+    schema = structural(model)
+    texts = {name: part.get("description", "") for name, part in schema["properties"].items()}
+    texts[model.__name__] = schema["description"]
+    assert [name for name, text in texts.items() if not text.endswith(".")] == []
+    sentences = [(name, each) for name, text in texts.items() for each in re.split(r"(?<=[.]) (?=[A-Z0-9*])", text)]
+    assert [(name, each) for name, each in sentences if len(each.split()) > 25] == []
 
 
 class Loop(ApiModel):
