@@ -591,7 +591,7 @@ POLICIES: dict[str, Case] = {
     ),
     "a rule that is observed in words": Case(
         "spec.health.rules[].observeOnly",
-        {"spec.health.rules": [health_rule(observe="yes")]},
+        {"spec.health.rules": [health_rule(observeOnly="yes")]},
         ("spec.health.rules[0].observeOnly", "must be of type boolean"),
     ),
     "a reason that is observed and is none": Case(
