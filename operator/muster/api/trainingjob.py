@@ -1,4 +1,4 @@
-"""TrainingJob: what a user asks for, and what they are told about it."""
+"""TrainingJob: what a user asks for, and the status that Muster shows of it."""
 
 import re
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from muster.protocol.messages import MAX_NUMBER
 MAX_NAME_LENGTH = 40
 """Longest name of a job: its pods are called `<job>-<hash>-<index>-<incarnation>`, and that has to be a host name."""
 NAME_RULES = f"at most {MAX_NAME_LENGTH} lower-case letters, digits and '-', beginning with a letter"
-"""What a job may be called, in words."""
+"""The rules for a job's name, as a phrase for messages."""
 _NAME = "[a-z][-a-z0-9]*"
 
 MAX_SAVE_SECONDS = 86400 * 365
-"""Longest time of a save that is told."""
+"""The longest time of a save that the status shows, in seconds: one year."""
 
-_RECREATE = "cannot change while the job exists: delete and re-create the job"
+_RECREATE = "this field cannot change while the job exists: delete the job and create it again"
 _IMMUTABLE = rule("self == oldSelf", _RECREATE)
 _NODE_NAME = rule(
     "!format.dns1123Subdomain().validate(self).hasValue()", "write the name of a node as `kubectl get nodes` shows it"
@@ -36,13 +36,13 @@ _LEVEL_NAME = rule(
 
 
 def _keeps(field: str) -> JsonDict:
-    """An optional field that is immutable in an object of which other fields may change."""
+    """The rule for an optional field that cannot change, in an object of which other fields may."""
     kept = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
     return rule(kept, _RECREATE, at=f".{field}")
 
 
 def _managed_only(parent: str, field: str) -> JsonDict:
-    """An optional field that needs Muster's launcher in the worker."""
+    """The rule for an optional field that needs Muster's launcher in the worker."""
     return rule(
         f"self.launch.mode == 'Managed' || !has(self.{parent}.{field})",
         f"{field} needs Muster's launcher, which mode Plain does not use: leave it out, or set launch.mode to Managed",
@@ -62,18 +62,18 @@ _TEMPLATE: JsonDict = {
         "metadata": {
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": True,
-            "description": "Labels and annotations of the workers.",
+            "description": "metadata holds the labels and annotations of every worker pod.",
         },
         "spec": {
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": True,
             "required": ["containers"],
-            "description": "PodSpec of a worker.",
+            "description": "spec is the PodSpec of every worker pod.",
             "properties": {
                 "restartPolicy": {
                     "type": "string",
                     "enum": ["Never"],
-                    "description": "Muster restarts workers itself: leave it out.",
+                    "description": "restartPolicy is always Never, because Muster restarts workers. Leave it out.",
                 },
                 "containers": {
                     "type": "array",
@@ -81,7 +81,8 @@ _TEMPLATE: JsonDict = {
                     "maxItems": 32,
                     "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["name"],
-                    "description": "Containers of a worker.",
+                    "description": "containers lists the containers of every worker pod. The first one trains, unless "
+                    "spec.launch.workerContainer names another one.",
                     "items": {
                         "type": "object",
                         "x-kubernetes-preserve-unknown-fields": True,
@@ -91,16 +92,20 @@ _TEMPLATE: JsonDict = {
                                 "type": "string",
                                 "minLength": 1,
                                 "maxLength": 63,
-                                "description": "Name of the container.",
+                                "description": "name is the name of the container, unique within the pod.",
                             },
                             "image": {
                                 "type": "string",
                                 "minLength": 1,
                                 "maxLength": 4096,
-                                "description": "Image of the container.",
+                                "description": "image is the container image.",
                             },
-                            "command": {**_TEXT_LIST, "description": "Program and its arguments."},
-                            "args": {**_TEXT_LIST, "description": "More arguments."},
+                            "command": {
+                                **_TEXT_LIST,
+                                "description": "command is the program and its arguments. The container that trains "
+                                "needs it in mode Managed, where Muster's launcher starts the program.",
+                            },
+                            "args": {**_TEXT_LIST, "description": "args lists arguments that follow those in command."},
                         },
                     },
                 },
@@ -114,14 +119,14 @@ _TEMPLATE: JsonDict = {
 
 
 class LaunchMode(StrEnum):
-    """Who starts the ranks."""
+    """LaunchMode says what starts the ranks: Muster's launcher (Managed), or the container itself (Plain)."""
 
     MANAGED = "Managed"
     PLAIN = "Plain"
 
 
 class Launch(ApiModel):
-    """How the ranks are started."""
+    """Launch sets how the training processes (ranks) are started in each worker pod."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -135,29 +140,31 @@ class Launch(ApiModel):
 
     mode: LaunchMode = Field(
         LaunchMode.MANAGED,
-        description="Managed: Muster's launcher wraps the command, restarts ranks in place and resumes from "
-        "checkpoints. Plain: the container runs as it is with NODE_RANK, NNODES and MASTER_ADDR set; any failure "
-        "rebuilds the gang.",
+        description="mode says what starts the ranks. Managed: Muster's launcher runs the command, restarts ranks in "
+        "place and resumes from checkpoints. Plain: the container runs as it is, with NODE_RANK, NNODES, MASTER_ADDR "
+        "and MASTER_PORT set, and any failure rebuilds the gang.",
     )
     processes_per_node: int = Field(
         1,
         ge=1,
         le=64,
-        description=(
-            "Processes that Muster starts on each node (Managed only). Leave 1 where the command is torchrun or "
-            "another program that starts them: it starts one for each GPU."
-        ),
+        description="processesPerNode is how many processes Muster starts on each node, in mode Managed only. Leave "
+        "it at 1 where the command is torchrun or a similar program, which itself starts one process for each GPU.",
     )
     worker_container: str | None = Field(
         None,
         min_length=1,
         max_length=63,
-        description="The container that trains. Default: the first one in the template.",
+        description="workerContainer is the name of the container that trains. Absent: the first container of the "
+        "template trains.",
     )
 
 
 class Placement(ApiModel):
-    """Where the gang may run. Levels are the names in FleetPolicy, by default `block` and `rack`."""
+    """Placement sets where in the topology the gang may run.
+
+    Levels are the names in FleetPolicy spec.topology, by default block and rack.
+    """
 
     model_config = ConfigDict(json_schema_extra=checks(_keeps("required"), _keeps("preferred"), _keeps("segmentSize")))
 
@@ -165,28 +172,31 @@ class Placement(ApiModel):
         None,
         min_length=1,
         max_length=63,
-        description="All workers inside one domain of this level, or wait.",
+        description="required is a topology level, e.g. rack; all workers have to be inside one domain of this level. "
+        "While no domain has enough free nodes, the job waits. Absent: workers may be in any domain.",
         json_schema_extra=checks(_LEVEL_NAME),
     )
     preferred: str | None = Field(
         None,
         min_length=1,
         max_length=63,
-        description="All workers inside one domain of this level where possible. Muster uses as few domains as it "
-        "can at every level in any case; a preference that could not be met is told.",
+        description="preferred is a topology level inside one domain of which all workers should be, where possible. "
+        "Muster uses as few domains as it can at every level anyway; status.topology shows the result.",
         json_schema_extra=checks(_LEVEL_NAME),
     )
     segment_size: int | None = Field(
         None,
         ge=1,
         le=4096,
-        description="Workers come in segments of so many neighbours by index (ranks of one tensor-parallel or NVLink "
-        "group), and each segment is inside one domain of the innermost level. Must divide spec.nodes.",
+        description="segmentSize splits the workers into segments of this many neighbours by index, e.g. the ranks of "
+        "one tensor-parallel or NVLink group. Each segment is inside one domain of the innermost level. The size has "
+        "to divide spec.nodes; absent: no segments.",
     )
     avoid_nodes: list[Annotated[NodeName, Field(json_schema_extra=checks(_NODE_NAME))]] = Field(
         [],
         max_length=256,
-        description="Names of nodes that this job must not use. May change while the job exists.",
+        description="avoidNodes lists names of nodes that this job must not be placed on. A worker that already runs "
+        "there stays. The field may change while the job exists.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
@@ -195,7 +205,10 @@ _IS_URL = "self.matches('^[a-z][a-z0-9+.-]*://.')"
 
 
 class ResumePreset(StrEnum):
-    """How the program is told where to go on: the names of muster.protocol.resuming."""
+    """ResumePreset is the framework by whose rules a command is handed the checkpoint to resume from.
+
+    The values are the names in muster.protocol.resuming, and Auto and Off.
+    """
 
     AUTO = "Auto"
     OFF = "Off"
@@ -213,7 +226,7 @@ class ResumePreset(StrEnum):
 
 
 class Checkpoint(ApiModel):
-    """Where the trainer's checkpoints are."""
+    """Checkpoint sets where the trainer saves checkpoints, and how a start resumes from them."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -226,34 +239,39 @@ class Checkpoint(ApiModel):
             rule(
                 "!has(self.moveIncomplete) || !self.moveIncomplete || "
                 f"(has(self.directory) && !{_IS_URL.replace('self.', 'self.directory.')})",
-                "only in a directory of a file system something can be moved: set checkpoint.directory to a path",
+                "moveIncomplete moves checkpoints in a file system only: set checkpoint.directory to an absolute "
+                "path, or leave moveIncomplete out",
                 at=".moveIncomplete",
             ),
             rule(
                 "!has(self.localDirectory) || !has(self.directory) || !(self.localDirectory + "
                 "'/').startsWith(self.directory.endsWith('/') ? self.directory : self.directory + '/')",
-                "what is on each node's own disk cannot lie in the shared directory: name another path, e.g. "
+                "localDirectory is on each node's own disk and cannot be inside checkpoint.directory: write another "
+                "path, e.g. "
                 "/local/checkpoints",
                 at=".localDirectory",
             ),
             rule(
                 "!has(self.pattern) || has(self.directory)",
-                "the pattern says what is called so below checkpoint.directory: set that, too",
+                "pattern names checkpoints in checkpoint.directory, which is not set: set directory, or leave "
+                "pattern out",
                 at=".pattern",
             ),
             rule(
                 "!has(self.resumeArgument) || has(self.directory)",
-                "a start only goes on from what is below checkpoint.directory: set that, too",
+                "a start resumes only from checkpoint.directory, which is not set: set directory, or leave "
+                "resumeArgument out",
                 at=".resumeArgument",
             ),
             rule(
                 "!has(self.resumePreset) || self.resumePreset == 'Off' || has(self.directory)",
-                "a start only goes on from what is below checkpoint.directory: set that, too",
+                "a start resumes only from checkpoint.directory, which is not set: set directory, or leave "
+                "resumePreset out",
                 at=".resumePreset",
             ),
             rule(
                 "!has(self.resumePreset) || self.resumePreset == 'Off' || !has(self.resumeArgument)",
-                "a preset and a resumeArgument both end the command: leave one of them out",
+                "resumePreset and resumeArgument both say how the command resumes: leave one of them out",
                 at=".resumePreset",
             ),
         )
@@ -263,9 +281,9 @@ class Checkpoint(ApiModel):
         None,
         min_length=1,
         max_length=1024,
-        description="What holds the checkpoints: an absolute path in the worker container, visible to every worker, "
-        "or a URL that the fsspec of its image can open (s3://bucket/run-7, gs://, az://). Without it a restart "
-        "begins from scratch.",
+        description="directory holds the checkpoints: an absolute path that every worker mounts, or a URL that fsspec "
+        "can open in the image, e.g. s3://bucket/run-7. Absent: Muster sees no checkpoints, and every restart begins "
+        "from scratch.",
         json_schema_extra=checks(
             rule(
                 f"self.startsWith('/') || {_IS_URL}",
@@ -277,30 +295,31 @@ class Checkpoint(ApiModel):
         None,
         min_length=1,
         max_length=1024,
-        description="Absolute path in the worker container, on each node's own disk, where the trainer saves more "
-        "often than to directory, or keeps copies. What is newer there is gone on from only where every worker of "
-        "the next start is on its node and holds its whole share of that save; it is lost with any of them. The "
-        "trainer finds it in MUSTER_LOCAL_CHECKPOINT_DIRECTORY.",
+        description="localDirectory is an absolute path on each node's own disk, to which the trainer saves more "
+        "often than to directory. A start resumes from a newer save there only if every worker still has its whole "
+        "part of that save. The trainer reads the path from MUSTER_LOCAL_CHECKPOINT_DIRECTORY. Absent: only directory "
+        "counts.",
         json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /local/checkpoints")),
     )
     pattern: str | None = Field(
         None,
         min_length=1,
         max_length=256,
-        description="What a checkpoint is called, for programs whose saves are of none of the formats in "
-        "docs/reference/checkpoints.md: state-{step}.npz where each is a file, run_{step}/DONE where each is a "
-        "directory into which DONE is written last. Nothing else in directory and localDirectory counts then.",
+        description="pattern is the name of a checkpoint, for programs that save in none of the formats in "
+        "docs/reference/checkpoints.md. Write state-{step}.npz for single files, or run_{step}/DONE for directories "
+        "into which DONE is written last. Nothing else in directory and localDirectory counts then; absent: the known "
+        "formats count.",
         json_schema_extra=checks(
             rule(
                 "self.matches('^[^/{}[:cntrl:]]*[{]step[}][^/{}[:cntrl:]]*(/[^/{}[:cntrl:]]+)?$') && "
                 "!self.matches('/[.][.]?$')",
-                "write {step} where the number stands, after a slash what is written last into a directory, and no "
-                "line end: state-{step}.npz, run_{step}/DONE",
+                "write {step} once where the number stands and, for a directory, a slash and the file that is written "
+                "last into it, without control characters: state-{step}.npz, run_{step}/DONE",
             ),
             rule(
                 "!self.matches('^([.]|([^/]*[._-])?(?i:tmp|temp|unfinished)([._/-]|[{]step[}](/|$)|$))')",
-                "what begins with a dot or has tmp, temp or unfinished in its name is taken for a save under way: "
-                "call checkpoints otherwise",
+                "a name that begins with a dot, or has the word tmp, temp or unfinished, is taken for a save under "
+                "way: give checkpoints another name",
             ),
         ),
     )
@@ -308,24 +327,23 @@ class Checkpoint(ApiModel):
         None,
         min_length=1,
         max_length=32,
-        description="Words that end the command whenever a start goes on from a checkpoint, for programs that do not "
-        "read MUSTER_RESUME_PATH: [--resume_from_checkpoint, $(MUSTER_RESUME_PATH)]. References are resolved as in "
-        "the command. A start from scratch goes without them.",
+        description="resumeArgument lists arguments that are added to the command when a start resumes from a "
+        "checkpoint, e.g. [--resume_from_checkpoint, $(MUSTER_RESUME_PATH)]. Use it for programs that do not read "
+        "MUSTER_RESUME_PATH. A start from scratch gets none of them.",
     )
     resume_preset: ResumePreset | None = Field(
         None,
-        description="How the program is told to go on from exactly the checkpoint that Muster has chosen; "
-        "docs/reference/resuming.md says what each adds to the command. Left out: Auto, which adds something only "
-        "where the checkpoint and the command both are certainly of one framework; with a resumeArgument nothing. "
-        "May change while the job exists, and counts from the next start on.",
+        description="resumePreset is the framework by whose rules the command is handed the checkpoint to resume "
+        "from; docs/reference/resuming.md says what each adds. Absent: Auto, which adds something only where "
+        "checkpoint and command certainly belong to one framework, and nothing beside a resumeArgument. A change of "
+        "the field counts from the next start on.",
     )
     resume_from: int | str | None = Field(
         None,
-        description="Go on from here and not from the newest complete checkpoint, once: a step, the absolute path or "
-        "the URL of a checkpoint, Scratch, or another job of the namespace: job/base (its newest complete one) or "
-        "job/base@5000, whose directory this job's workers have to see, too: mounted at the same path, or by its "
-        "URL. Checkpoints beyond it that are there already do not count any more. May be set or changed while the "
-        "job is stalled or suspended.",
+        description="resumeFrom makes the job resume once from a step, a checkpoint's path or URL, another job of the "
+        "namespace (job/base, job/base@5000), or Scratch. The workers have to see the chosen checkpoint, and this "
+        "job's checkpoints beyond it stop counting. The field may be set or changed only while the job is stalled or "
+        "suspended; absent: starts resume from the newest complete checkpoint.",
         json_schema_extra={
             "x-kubernetes-int-or-string": True,
             "maxLength": 1024,
@@ -342,20 +360,25 @@ class Checkpoint(ApiModel):
     )
     move_incomplete: bool = Field(
         False,
-        description="Before each start that goes on from a checkpoint in the directory, what lies beside it with a "
-        "higher step and is no complete checkpoint of this training is moved into .muster-incomplete there, while no "
-        "rank is alive: for trainers that look for their newest checkpoint themselves. Nothing is ever deleted.",
+        description="moveIncomplete moves checkpoints of later steps that are incomplete, or do not count any more, "
+        "into directory/.muster-incomplete before each start that resumes. It is for trainers that look for their "
+        "newest checkpoint themselves, and needs a directory that is a path. Nothing is ever deleted.",
     )
     save_timeout_seconds: int = Field(
         300,
         ge=0,
         le=86400,
-        description="How long a planned evacuation waits for a new complete checkpoint before it stops the ranks.",
+        description="saveTimeoutSeconds is how long a suspension, or a planned move off a node, waits for a new "
+        "complete checkpoint before Muster stops the ranks anyway. 0: Muster stops the ranks at once. The "
+        "FleetPolicy's spec.jobLimits may lower it.",
     )
 
 
 class ProgressPreset(StrEnum):
-    """Whose lines of output tell steps: the names of muster.protocol.presets."""
+    """ProgressPreset is the framework whose printed lines report finished steps.
+
+    The values are the names in muster.protocol.presets, and Auto and Off.
+    """
 
     AUTO = "Auto"
     OFF = "Off"
@@ -372,13 +395,13 @@ class ProgressPreset(StrEnum):
 
 
 class Progress(ApiModel):
-    """How Muster learns that training advances."""
+    """Progress sets how Muster learns of finished steps, and after what time without a step the ranks hang."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
                 "!has(self.preset) || !has(self.stepPattern)",
-                "a preset and a stepPattern both say which lines tell steps: leave one of them out",
+                "preset and stepPattern both say which lines of output report steps: leave one of them out",
                 at=".preset",
             )
         )
@@ -386,16 +409,17 @@ class Progress(ApiModel):
 
     preset: ProgressPreset | None = Field(
         None,
-        description="Whose lines of output tell steps, where the trainer does not write to the file in "
-        "MUSTER_PROGRESS; docs/reference/progress.md has them. Left out: Auto, any whose lines nobody else prints; "
-        "with a stepPattern none.",
+        description="preset is the framework whose printed lines report finished steps; docs/reference/progress.md "
+        "lists the lines. Absent: Auto, which reads lines that no other program prints; with a stepPattern none. "
+        "Steps in the file named by MUSTER_PROGRESS count before printed ones.",
     )
     step_pattern: str | None = Field(
         None,
         min_length=1,
         max_length=256,
-        description="Python regular expression with one group that finds the step number in a line of output. "
-        "Not needed when the trainer writes to the file in MUSTER_PROGRESS.",
+        description="stepPattern is a Python regular expression that finds a finished step in a line of output; its "
+        "first group is the number, e.g. step=([0-9]+). It is not needed when the trainer writes steps to the file "
+        "named by MUSTER_PROGRESS.",
         json_schema_extra=checks(
             rule("self.contains('(')", "put the step number into a group, e.g. step=([0-9]+)"),
         ),
@@ -404,67 +428,73 @@ class Progress(ApiModel):
         None,
         ge=1,
         le=86400,
-        description="No finished step for this long, after the first one, is a hang: the ranks are restarted. Longer "
-        "than evaluations and saves take, and than printed steps lie apart.",
+        description="stepTimeoutSeconds is how long the ranks may go without a finished step, after the first one, "
+        "before they are restarted as hanging. It has to be longer than an evaluation or a save takes, and than the "
+        "time between printed steps. Absent: there is no limit.",
     )
     start_timeout_seconds: int | None = Field(
         None,
         ge=1,
         le=86400,
-        description="No first step this long after the ranks were started is a hang: the ranks are restarted. Longer "
-        "than it takes until the first one is printed, where steps are printed.",
+        description="startTimeoutSeconds is how long the ranks may take from their start to the first finished step "
+        "before they are restarted as hanging. Where steps are printed, it has to be longer than the time to the "
+        "first printed step. Absent: there is no limit.",
     )
 
 
 class Recovery(ApiModel):
-    """Budgets and limits of automatic recovery."""
+    """Recovery sets how many restarts a job may have, and when a worker counts as lost."""
 
     application_restarts_per_day: int = Field(
         3,
         ge=0,
         le=100,
-        description="Restarts within 24 hours after failures of the job's own making. A complete checkpoint beyond the "
-        "failing step refills it. May change while the job exists.",
+        description="applicationRestartsPerDay is how many failures of the program itself, or of unknown cause, a job "
+        "survives within 24 hours; one more fails the job. A complete checkpoint beyond the failing step refills the "
+        "budget. The field may change while the job exists.",
     )
     hardware_restarts_per_day: int = Field(
         50,
         ge=0,
         le=100,
-        description="Restarts within 24 hours after failures of nodes and infrastructure; a new complete checkpoint "
-        "beyond the failing step refills it. May change while the job exists.",
+        description="hardwareRestartsPerDay is how many failures of nodes and infrastructure a job survives within 24 "
+        "hours; one more fails the job. A complete checkpoint beyond the failing step refills the budget. The field "
+        "may change while the job exists.",
     )
     unreachable_timeout_seconds: int = Field(
         20,
         ge=5,
         le=3600,
-        description="A worker that two witnesses agree is silent for this long has lost its node.",
+        description="unreachableTimeoutSeconds is how long a worker has to be silent, without a finished step of the "
+        "job, until Muster replaces it. A second sign is needed: the node sends no heartbeat or is not Ready, or "
+        "other workers get no answer from the worker.",
         json_schema_extra=checks(_IMMUTABLE),
     )
     unfenced_timeout_seconds: int | None = Field(
         None,
         ge=60,
         le=604800,
-        description="A lost worker of which nothing proves that its ranks have ended, and which nothing shared can "
-        "tell to end them (no checkpoint.directory, one in a store, or mode Plain), is replaced after this long all "
-        "the same. Default: 300 in mode Managed; in mode Plain Muster waits for proof, or for `kubectl muster lost "
-        "NODE`. May change while the job exists.",
+        description="unfencedTimeoutSeconds is how long Muster waits to replace a lost worker if nothing proves that "
+        "its ranks have ended and no fence file stops them. After that Muster takes the ranks for dead, although they "
+        "may still run. Absent: 300 in mode Managed; in mode Plain Muster waits for proof, or for kubectl muster lost "
+        "NODE. The field may change while the job exists.",
     )
 
 
 class Completion(ApiModel):
-    """What happens at the end."""
+    """Completion sets what happens to the job after it has ended."""
 
     ttl_seconds_after_finished: int | None = Field(
         None,
         ge=0,
         le=31536000,
-        description="Delete the finished job, with its pods, after this long. Default: keep it. May change while the "
-        "job exists.",
+        description="ttlSecondsAfterFinished is how many seconds after its end the job is deleted, together with its "
+        "pods. 0: at once. Absent: the job is kept. The field may change while the job exists.",
     )
 
 
 class TrainingJobSpec(ApiModel):
-    """What a user asks for."""
+    """TrainingJobSpec is what the user asks for: nodes, a pod template, and how the job saves and recovers."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -478,7 +508,7 @@ class TrainingJobSpec(ApiModel):
             rule(
                 "!has(self.placement) || !has(self.placement.segmentSize) || self.nodes % self.placement.segmentSize "
                 "== 0",
-                "does not divide spec.nodes: choose a size of which nodes is a multiple",
+                "segmentSize does not divide spec.nodes: choose a size of which spec.nodes is a multiple",
                 at=".placement.segmentSize",
             ),
             _managed_only("checkpoint", "directory"),
@@ -495,19 +525,21 @@ class TrainingJobSpec(ApiModel):
     nodes: int = Field(
         ge=1,
         le=4096,
-        description="Size of the gang: one worker pod on each node.",
+        description="nodes is the size of the gang: one worker pod runs on each of this many nodes. All workers are "
+        "placed together or not at all.",
         json_schema_extra=checks(_IMMUTABLE),
     )
     gpus_per_node: int = Field(
         8,
         ge=0,
         le=64,
-        description="Accelerators that a worker asks for. A worker has its node to itself. 0: a job without "
-        "accelerators.",
+        description="gpusPerNode is how many accelerators each worker requests, of the resource in FleetPolicy "
+        "spec.acceleratorResource. A worker always has its node to itself. 0: the job has no accelerators.",
         json_schema_extra=checks(_IMMUTABLE),
     )
     template: dict[str, Any] = Field(
-        description="PodTemplateSpec of a worker: any field of a pod, volumes and tolerations included.",
+        description="template is the PodTemplateSpec of a worker pod, with any field of a pod, including volumes and "
+        "tolerations. Muster itself chooses the node and the restart policy.",
         json_schema_extra=_TEMPLATE,
     )
     launch: Launch = Field(Launch(), json_schema_extra=checks(_IMMUTABLE))
@@ -520,24 +552,26 @@ class TrainingJobSpec(ApiModel):
     completion: Completion = Completion()
     suspend: bool = Field(
         False,
-        description="Wait for a new complete checkpoint, stop, and release the nodes. May change while the job exists.",
+        description="suspend stops the job and releases its nodes, after a new complete checkpoint or "
+        "checkpoint.saveTimeoutSeconds. When it is false again, the job waits for nodes and resumes from its newest "
+        "complete checkpoint. The field may change while the job exists.",
     )
 
     @property
     def pod(self) -> dict[str, Any]:
-        """The template's PodSpec; empty where it is none: no model checks what a backup has brought back."""
+        """The template's PodSpec; empty if that is no object, since no model checks what a backup has restored."""
         found = self.template.get("spec")
         return found if isinstance(found, dict) else {}
 
     @property
     def containers(self) -> list[dict[str, Any]]:
-        """The template's containers, those that are objects."""
+        """Those of the template's containers that are objects."""
         found = self.pod.get("containers")
         return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 class ConditionStatus(StrEnum):
-    """The three values of a condition."""
+    """ConditionStatus says whether a condition holds: True, False, or Unknown."""
 
     TRUE = "True"
     FALSE = "False"
@@ -545,65 +579,108 @@ class ConditionStatus(StrEnum):
 
 
 class Condition(ApiModel):
-    """metav1.Condition."""
+    """Condition is one aspect of the job's current state, in the form of metav1.Condition."""
 
-    type: str = Field(min_length=1, max_length=64)
-    status: ConditionStatus
-    reason: str = Field(min_length=1, max_length=64)
-    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024)
-    observed_generation: int = Field(0, ge=0)
-    last_transition_time: Time
+    type: str = Field(
+        min_length=1,
+        max_length=64,
+        description="type is the aspect of the job: Placed, Reconciling, Running, Stalled, Succeeded, Suspended or "
+        "TemplateAccepted.",
+    )
+    status: ConditionStatus = Field(description="status says whether the condition holds: True, False, or Unknown.")
+    reason: str = Field(
+        min_length=1,
+        max_length=64,
+        description="reason is why the condition has this status, as one CamelCase word. docs/troubleshooting.md says "
+        "what to do for each.",
+    )
+    message: Annotated[str, shortened_to(1024)] = Field(
+        "",
+        max_length=1024,
+        description="message says in a sentence why the condition has this status, and what would help.",
+    )
+    observed_generation: int = Field(
+        0,
+        ge=0,
+        description="observedGeneration is the metadata.generation of the job that the condition was derived from.",
+    )
+    last_transition_time: Time = Field(
+        description="lastTransitionTime is when the status of the condition last changed."
+    )
 
 
 class CompletionResult(StrEnum):
-    """How a job ended."""
+    """CompletionResult says how a job ended: Succeeded or Failed."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
 
 class CompletionRecord(ApiModel):
-    """The end of a job. Absorbing: once written it never changes."""
+    """CompletionRecord says how the job ended. It is written once and never changes."""
 
-    result: CompletionResult
-    reason: str = Field(max_length=64)
-    message: Annotated[str, shortened_to(4096)] = Field("", max_length=4096)
-    time: Time
-    attempt: int = Field(ge=0)
+    result: CompletionResult = Field(description="result is Succeeded if every rank exited with code 0, else Failed.")
+    reason: str = Field(
+        max_length=64,
+        description="reason is why the job ended, as one CamelCase word, e.g. Completed or "
+        "ApplicationRestartsExhausted.",
+    )
+    message: Annotated[str, shortened_to(4096)] = Field(
+        "", max_length=4096, description="message says in a sentence why the job ended."
+    )
+    time: Time = Field(description="time is when the job ended.")
+    attempt: int = Field(ge=0, description="attempt is the number of the attempt with which the job ended.")
 
 
 MAX_SAVES = 12
-"""Of which a job's status tells."""
+"""How many saves a job's status shows at most."""
 
 
 class CheckpointSave(ApiModel):
-    """One save, as far as it is known. Seconds are whole ones."""
+    """CheckpointSave is what is known of one complete save.
 
-    step: int = Field(ge=0, le=MAX_NUMBER)
-    time: Time | None = Field(None, description="When its last file was written, by the clock of its file system.")
-    bytes: int | None = Field(None, ge=0, le=MAX_NUMBER, description="Size of all its files.")
+    Times in seconds are rounded; a field that is absent is not known.
+    """
+
+    step: int = Field(ge=0, le=MAX_NUMBER, description="step is the training step that the checkpoint holds.")
+    time: Time | None = Field(
+        None, description="time is when the last file of the checkpoint was written, by the clock of its file system."
+    )
+    bytes: int | None = Field(
+        None, ge=0, le=MAX_NUMBER, description="bytes is the size of all files of the checkpoint together."
+    )
     save_seconds: int | None = Field(
-        None, ge=0, le=MAX_SAVE_SECONDS, description="From the end of its first file to the end of its last one."
+        None,
+        ge=0,
+        le=MAX_SAVE_SECONDS,
+        description="saveSeconds is the time from the end of the checkpoint's first file to the end of its last file. "
+        "It is 0 for a single file.",
     )
     stall_seconds: int | None = Field(
         None,
         ge=0,
         le=MAX_SAVE_SECONDS,
-        description="By how much the steps around it took longer than usual; whatever else was done then is in it.",
+        description="stallSeconds is by how much the steps around the save took longer than usual. Other work at that "
+        "time, e.g. an evaluation, is included.",
     )
     durable_seconds: int | None = Field(
         None,
         ge=0,
         le=MAX_SAVE_SECONDS,
-        description="From the end of its step until a launcher saw it whole: from then on a fault goes on from it.",
+        description="durableSeconds is the time from the end of the saved step until a launcher saw the complete "
+        "checkpoint. From then on a failure resumes from this checkpoint.",
     )
     free_bytes: int | None = Field(
-        None, ge=0, le=MAX_NUMBER, description="What could still be written to its file system when it was the newest."
+        None,
+        ge=0,
+        le=MAX_NUMBER,
+        description="freeBytes is how much could still be written to the checkpoint's file system when the checkpoint "
+        "was the newest one. It is absent for object stores.",
     )
 
 
 class CheckpointTrouble(StrEnum):
-    """What threatens the next save, or the time that saving takes."""
+    """CheckpointTrouble is a problem that threatens the next save, or makes saves slow."""
 
     NO_NEW_CHECKPOINT = "NoNewCheckpoint"
     SPACE_LOW = "CheckpointSpaceLow"
@@ -611,21 +688,26 @@ class CheckpointTrouble(StrEnum):
 
 
 class CheckpointConcern(ApiModel):
-    """One of these, for people."""
+    """CheckpointConcern is one problem with saving that a person should look at. Muster decides nothing by it."""
 
-    reason: CheckpointTrouble
-    message: Annotated[str, shortened_to(512)] = Field(max_length=512)
-    since: Time
+    reason: CheckpointTrouble = Field(
+        description="reason is the problem. NoNewCheckpoint: three expected checkpoints are missing. "
+        "CheckpointSpaceLow: the file system has room for few more checkpoints. SavesTakeLonger: saves take much "
+        "longer than the first ones did."
+    )
+    message: Annotated[str, shortened_to(512)] = Field(
+        max_length=512, description="message says in a sentence what was seen, and what to do about it."
+    )
+    since: Time = Field(description="since is when the problem was first seen.")
 
 
 def _newest_of(saves: object) -> object:
-    """A version that keeps more of them may have written the status: too many are cut, never an error."""
+    """The newest saves that the status has room for: another version that keeps more may have written them."""
     return saves[-MAX_SAVES:] if isinstance(saves, list) else saves
 
 
 def _known_of(concerns: object) -> object:
-    """A version that knows more of them may have written the status: people are told of others by it, not by this
-    one."""
+    """The concerns whose reasons this version knows: another version that knows more may have written them."""
     if not isinstance(concerns, list):
         return concerns
     known = set(CheckpointTrouble)
@@ -633,138 +715,270 @@ def _known_of(concerns: object) -> object:
 
 
 class CheckpointStatus(ApiModel):
-    """The newest complete checkpoint, and how saving goes."""
+    """CheckpointStatus is the newest complete checkpoint that Muster has seen, and how saving goes."""
 
-    step: int = Field(ge=0)
-    path: str = Field(max_length=1024)
-    format: str = Field("", max_length=64, description="How it is written; docs/reference/checkpoints.md lists all.")
-    time: Time
+    step: int = Field(ge=0, description="step is the training step that the newest complete checkpoint holds.")
+    path: str = Field(
+        max_length=1024, description="path is where the checkpoint is: a path in the worker container, or a URL."
+    )
+    format: str = Field(
+        "",
+        max_length=64,
+        description="format is the format of the checkpoint, by its name in docs/reference/checkpoints.md. Empty: the "
+        "format is not known.",
+    )
+    time: Time = Field(description="time is when Muster first saw this checkpoint as the newest complete one.")
     saves: Annotated[list[CheckpointSave], BeforeValidator(_newest_of)] = Field(
-        [], max_length=MAX_SAVES, description="By step: the first four that are known, and the newest eight."
+        [],
+        max_length=MAX_SAVES,
+        description="saves lists the known saves in order of their steps: the first four and the newest eight.",
     )
     concerns: Annotated[list[CheckpointConcern], BeforeValidator(_known_of)] = Field(
         [],
         max_length=4,
-        description="What somebody should look at before a fault or a full disk makes it dear.",
+        description="concerns lists problems with saving that should be solved before a failure loses much work, or "
+        "before a disk is full. Empty: no such problem is known.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["reason"]},
     )
 
 
 class Incident(ApiModel):
-    """One failure or planned evacuation, for people."""
+    """Incident is one failure or planned evacuation of the job, with how the job recovered and what was lost."""
 
-    attempt: int = Field(ge=0)
-    time: Time
+    attempt: int = Field(ge=0, description="attempt is the number of the attempt that ended by the incident.")
+    time: Time = Field(description="time is when Muster noticed the incident.")
     level: str = Field(
-        max_length=16, description="How it was repaired: R0 in place, R0b new pod, R2 new node, R4 new gang."
+        max_length=16,
+        description="level is how the job recovered: R0 restarts ranks in place, R0b in a new pod, R2 on another "
+        "node, and R4 rebuilds the gang.",
     )
-    fault_class: str = Field(max_length=32, description="What kind of failure it was; decides which budget pays.")
-    reason: str = Field(max_length=64)
-    node: NodeName = ""
-    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024)
-    lost_steps: int | None = None
+    fault_class: str = Field(
+        max_length=32,
+        description="faultClass is Application, Hardware, Infrastructure, Planned or Unknown. Application and Unknown "
+        "use up spec.recovery.applicationRestartsPerDay, Hardware and Infrastructure use up hardwareRestartsPerDay, "
+        "and Planned uses up neither.",
+    )
+    reason: str = Field(
+        max_length=64,
+        description="reason is what happened, as one CamelCase word, e.g. RankFailed or NodeUnreachable. "
+        "docs/troubleshooting.md lists the reasons.",
+    )
+    node: NodeName = Field(
+        "", description="node is the name of the node to which the incident is attributed. Empty: no single node."
+    )
+    message: Annotated[str, shortened_to(1024)] = Field(
+        "", max_length=1024, description="message says in a sentence what happened."
+    )
+    lost_steps: int | None = Field(
+        None,
+        description="lostSteps is how many finished steps had to be made again after the incident. Absent: not known, "
+        "or not yet.",
+    )
     fault_time: Time | None = Field(
-        None, description="When it happened, as far as is known; `time` is when it was seen."
+        None,
+        description="faultTime is when the failure itself happened, as far as that is known. The field time says when "
+        "Muster noticed it.",
     )
-    resumed_time: Time | None = Field(None, description="When the first step after it was finished.")
+    resumed_time: Time | None = Field(
+        None,
+        description="resumedTime is when the first step after the incident was finished. Absent: no step has been "
+        "finished since.",
+    )
     lost_seconds: int | None = Field(
-        None, ge=0, le=LONGEST_MILLISECONDS, description="Work that it took back, or broke off."
+        None,
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description="lostSeconds is how many seconds of training work the incident lost: finished steps that had to "
+        "be made again, and work that was interrupted. Absent: not known.",
     )
 
 
 class WaitingDomain(ApiModel):
-    """One domain as a waiting job sees it, in nodes."""
+    """WaitingDomain says how many nodes of one topology domain a waiting job could use."""
 
-    domain: str = Field(max_length=1024, description="Names from the outside in, joined by '/'; empty: the fleet.")
-    free: int = Field(ge=0, description="Nodes that this job could use there now.")
-    suitable: int = Field(ge=0, description="Nodes that it could use there if nothing else ran.")
+    domain: str = Field(
+        max_length=1024,
+        description="domain is the path of the domain: names from the outermost level inwards, joined by '/'. Empty: "
+        "the whole fleet.",
+    )
+    free: int = Field(ge=0, description="free is how many nodes of the domain the job could use now.")
+    suitable: int = Field(
+        ge=0, description="suitable is how many nodes of the domain the job could use if nothing else ran."
+    )
 
 
 class WaitingBlocker(ApiModel):
-    """What keeps a waiting job from some nodes."""
+    """WaitingBlocker is one thing that keeps a waiting job from some nodes."""
 
-    reason: Annotated[str, shortened_to(256)] = Field(max_length=256)
-    nodes: int = Field(ge=0)
+    reason: Annotated[str, shortened_to(256)] = Field(
+        max_length=256,
+        description="reason says what keeps the job from the nodes, e.g. another job, a cordon, a taint, or a quota.",
+    )
+    nodes: int = Field(ge=0, description="nodes is how many nodes the job cannot use for this reason.")
 
 
 class Waiting(ApiModel):
-    """Why a job waits for nodes, in numbers. `kubectl muster status` shows it."""
+    """Waiting says in numbers why the job waits for nodes. kubectl muster status shows the same."""
 
-    needs: int = Field(ge=0, description="Nodes wanted, all at once.")
-    level: str | None = Field(None, max_length=63, description="Level inside one domain of which they must lie.")
-    segment_size: int | None = Field(None, ge=1)
-    position: int = Field(0, ge=0, description="Place in the queue; 1 is the next.")
-    queued: int = Field(0, ge=0, description="Jobs in the queue.")
-    fleet: int = Field(0, ge=0, description="Nodes there are.")
-    suitable: int = Field(0, ge=0, description="Nodes that this job could use if nothing else ran.")
-    free: int = Field(0, ge=0, description="Nodes that it could use now.")
-    domains: list[WaitingDomain] = Field([], max_length=16, description="The best domains, most free first.")
-    blockers: list[WaitingBlocker] = Field([], max_length=32, description="What keeps it from the other nodes.")
-    remedies: list[Annotated[str, Field(max_length=512), shortened_to(512)]] = Field(
-        [], max_length=8, description="What would let it start."
+    needs: int = Field(ge=0, description="needs is how many nodes the job needs, all at the same time.")
+    level: str | None = Field(
+        None,
+        max_length=63,
+        description="level is the topology level inside one domain of which the nodes have to be. Absent: the nodes "
+        "may be in any domain.",
     )
-    since: Time | None = None
+    segment_size: int | None = Field(
+        None,
+        ge=1,
+        description="segmentSize is how many neighbouring workers have to be inside one domain of the innermost "
+        "level. Absent: there are no segments.",
+    )
+    position: int = Field(0, ge=0, description="position is the job's place in the queue; 1 is the next job.")
+    queued: int = Field(0, ge=0, description="queued is how many jobs are in the queue.")
+    fleet: int = Field(
+        0,
+        ge=0,
+        description="fleet is how many nodes the cluster has. 0: nodes were not counted, because only a limit or a "
+        "quota keeps the job waiting.",
+    )
+    suitable: int = Field(
+        0, ge=0, description="suitable is how many nodes of the cluster the job could use if nothing else ran."
+    )
+    free: int = Field(0, ge=0, description="free is how many nodes of the cluster the job could use now.")
+    domains: list[WaitingDomain] = Field(
+        [],
+        max_length=16,
+        description="domains lists the best topology domains for the job, the one with most free nodes first.",
+    )
+    blockers: list[WaitingBlocker] = Field(
+        [],
+        max_length=32,
+        description="blockers lists what keeps the job from the other nodes, the reason for most nodes first.",
+    )
+    remedies: list[Annotated[str, Field(max_length=512), shortened_to(512)]] = Field(
+        [],
+        max_length=8,
+        description="remedies lists changes that would let the job start, the most promising one first.",
+    )
+    since: Time | None = Field(None, description="since is when the job began to wait.")
 
     @property
     def counts_nodes(self) -> bool:
-        """Whether `fleet`, `suitable` and `free` were counted: not for a job that only a limit or a quota keeps
+        """Whether `fleet`, `suitable` and `free` were counted. They are not if only a limit or a quota keeps the job
         waiting."""
         return self.fleet > 0
 
 
 class TrainingJobStatus(ApiModel):
-    """A projection of the Gang for people and for GitOps tools; never an input to decisions, except `completion`."""
+    """TrainingJobStatus is the observed state of the job, for users and GitOps tools.
+
+    Muster derives it from the job's Gang object and from what it observes.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
                 "!has(oldSelf.completion) || (has(self.completion) && self.completion == oldSelf.completion)",
-                "the end of a job is written once and stays: create a new job instead",
+                "the end of a job is written once and cannot change: create a new job instead",
                 at=".completion",
             )
         )
     )
 
-    observed_generation: int = Field(0, ge=0, description="The generation of the job that this status speaks of.")
-    state: str = Field("", max_length=64, description="One word for `kubectl get`.")
-    reason: str = Field("", max_length=64, description="Why it is in that state.")
-    attempt: int = Field(0, ge=0, description="Starts of the gang so far.")
-    nodes_ready: str = Field("", max_length=32, description="Workers ready of workers wanted, e.g. 3/3.")
-    nodes: list[NodeName] = Field([], max_length=4096, description="Node of each worker, by index.")
-    topology: list[LevelCount] = Field(
-        [], max_length=16, description="How many domains of each level the workers are in, outermost first."
+    observed_generation: int = Field(
+        0,
+        ge=0,
+        description="observedGeneration is the metadata.generation of the job that this status was derived from.",
     )
-    waiting: Waiting | None = Field(None, description="Only while the job waits for nodes.")
-    step: int | None = Field(None, ge=0, description="Newest finished step.")
+    state: str = Field(
+        "",
+        max_length=64,
+        description="state sums up the job in one word: Pending, Starting, Running, Saving, Recovering, Suspended, "
+        "Stalled, Succeeded or Failed. A Stalled job cannot go on until a person changes something.",
+    )
+    reason: str = Field(
+        "",
+        max_length=64,
+        description="reason is why the job is in this state, as one CamelCase word. docs/troubleshooting.md says what "
+        "to do for each.",
+    )
+    attempt: int = Field(
+        0,
+        ge=0,
+        description="attempt is the number of the gang's newest start; it grows with each restart. 0: the job has had "
+        "no nodes yet.",
+    )
+    nodes_ready: str = Field(
+        "", max_length=32, description="nodesReady is how many worker pods run, of how many the job has, e.g. 3/4."
+    )
+    nodes: list[NodeName] = Field(
+        [],
+        max_length=4096,
+        description="nodes lists the node of each worker, in order of the workers' indexes. Empty: the job holds no "
+        "nodes.",
+    )
+    topology: list[LevelCount] = Field(
+        [],
+        max_length=16,
+        description="topology lists in how many domains of each level the workers are, the outermost level first.",
+    )
+    waiting: Waiting | None = Field(
+        None,
+        description="waiting says in numbers why the job waits for nodes. Absent: the job does not wait for nodes.",
+    )
+    step: int | None = Field(
+        None,
+        ge=0,
+        description="step is the newest finished training step. Before the first step of an attempt, it is the step "
+        "that the attempt resumed from. Absent: no step is known.",
+    )
     checkpoint: CheckpointStatus | None = None
-    restarts: int = Field(0, ge=0, description="Recoveries so far.")
-    corruption: CorruptionStatus | None = Field(None, description="Absent: the trainer has found nothing wrong.")
-    incidents: list[Incident] = Field([], max_length=16, description="The newest failures and planned evacuations.")
+    restarts: int = Field(
+        0, ge=0, description="restarts is how many times the ranks were started again after a failure or an evacuation."
+    )
+    corruption: CorruptionStatus | None = Field(
+        None,
+        description="corruption says what followed when the trainer last reported that its own results are wrong. "
+        "Absent: the trainer has reported nothing wrong.",
+    )
+    incidents: list[Incident] = Field(
+        [],
+        max_length=16,
+        description="incidents lists the newest failures and planned evacuations of the job, the oldest of them first.",
+    )
     conditions: list[Condition] = Field(
         [],
         max_length=16,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        description="conditions lists the aspects of the job's current state, one for each type.",
     )
     goodput: Goodput | None = Field(
-        None, description="Where the time went, in figures; `kubectl muster report` shows it."
+        None,
+        description="goodput says where the job's time and accelerator-hours went; kubectl muster report explains the "
+        "figures. Absent: nothing is counted yet.",
     )
-    completion: CompletionRecord | None = None
+    completion: CompletionRecord | None = Field(
+        None, description="completion says how and when the job ended. Absent: the job has not ended."
+    )
 
 
 class TrainingJob(ApiModel):
-    """A training job."""
+    """TrainingJob is a distributed training program that runs on a gang of whole nodes.
+
+    Muster places the gang, restarts it after failures, and resumes it from its newest complete checkpoint.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
             rule(
                 f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
-                f"longer than {MAX_NAME_LENGTH} characters, and the names of the pods would not be valid: choose a "
-                "shorter one",
+                f"the name is longer than {MAX_NAME_LENGTH} characters, and the names of the pods would not be valid: "
+                "choose a shorter one",
                 at=".metadata.name",
             ),
             rule(
                 f"self.metadata.name.matches('^{_NAME}$')",
-                "becomes part of host names: use lower-case letters, digits and '-', and begin with a letter",
+                "the name becomes part of host names: use lower-case letters, digits and '-', and begin with a letter",
                 at=".metadata.name",
             ),
             rule(
@@ -773,7 +987,8 @@ class TrainingJob(ApiModel):
                 "oldSelf.spec.checkpoint.resumeFrom == self.spec.checkpoint.resumeFrom) || "
                 "!has(self.status) || !has(self.status.state) || self.status.state == 'Stalled' || "
                 "self.status.state == 'Suspended'",
-                "may be set or changed only while the job is stalled or suspended: set spec.suspend to true first",
+                "resumeFrom may be set or changed only while the job is stalled or suspended: set spec.suspend to "
+                "true first",
                 at=".spec.checkpoint.resumeFrom",
             ),
         )
@@ -785,20 +1000,20 @@ class TrainingJob(ApiModel):
 
     @property
     def wants_nodes(self) -> bool:
-        """Whether it has neither ended nor is being deleted: until then the nodes of its record are its own."""
+        """Whether the job has neither ended nor is being deleted. Until then it holds the nodes of its record."""
         return self.status.completion is None and self.metadata.deletion_timestamp is None
 
 
 def is_job_name(name: str) -> bool:
-    """Whether a job may be called so: NAME_RULES."""
+    """Whether a name keeps NAME_RULES."""
     return len(name) <= MAX_NAME_LENGTH and re.fullmatch(_NAME, name) is not None
 
 
 def parsed(manifest: Mapping[str, Any]) -> TrainingJob:
-    """The job that a manifest is of.
+    """The TrainingJob of a manifest.
 
     Raises:
-        ValueError: it is of none; one line that begins with the field.
+        ValueError: the manifest is no TrainingJob; the text is one line that begins with the wrong field.
     """
     try:
         return TrainingJob.model_validate(manifest)

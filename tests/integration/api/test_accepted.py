@@ -194,7 +194,7 @@ IMMUTABLE = {
     "spec.progress.startTimeoutSeconds": (60, "spec.progress"),
     "spec.recovery.unreachableTimeoutSeconds": (60, "spec.recovery.unreachableTimeoutSeconds"),
 }
-REMEDY = "cannot change while the job exists: delete and re-create the job"
+REMEDY = "this field cannot change while the job exists: delete the job and create it again"
 
 
 def test_every_field_is_known_to_be_mutable_or_not() -> None:

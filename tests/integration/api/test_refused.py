@@ -145,7 +145,7 @@ JOBS: dict[str, Case] = {
     "segments that do not divide the gang": Case(
         "spec.placement.segmentSize",
         {"spec.nodes": 10, "spec.placement.segmentSize": 4},
-        ("spec.placement.segmentSize", "does not divide spec.nodes: choose a size of which nodes is a multiple"),
+        ("spec.placement.segmentSize", "does not divide spec.nodes: choose a size of which spec.nodes is a multiple"),
     ),
     "checkpoint that is text": one("spec.checkpoint", "/checkpoints", "must be of type object"),
     "a relative checkpoint directory": one(
@@ -167,7 +167,7 @@ JOBS: dict[str, Case] = {
     "a local directory within the shared one": Case(
         "spec.checkpoint.localDirectory",
         {"spec.checkpoint.directory": "/checkpoints", "spec.checkpoint.localDirectory": "/checkpoints/local"},
-        ("spec.checkpoint.localDirectory", "what is on each node's own disk cannot lie in the shared directory"),
+        ("spec.checkpoint.localDirectory", "cannot be inside checkpoint.directory: write another path"),
     ),
     "a long local directory": one("spec.checkpoint.localDirectory", "/" + "a" * 1024, "may not be more than 1024"),
     **{
@@ -177,7 +177,7 @@ JOBS: dict[str, Case] = {
             ("spec.checkpoint.pattern", words),
         )
         for words, names in {
-            "write {step} where the number stands": (
+            "write {step} once where the number stands": (
                 *(
                     "state.npz",
                     "state-{STEP}.npz",
@@ -196,16 +196,18 @@ JOBS: dict[str, Case] = {
         for name in names
     },
     "a pattern without a directory": one(
-        "spec.checkpoint.pattern", "state-{step}.npz", "the pattern says what is called so below checkpoint.directory"
+        "spec.checkpoint.pattern",
+        "state-{step}.npz",
+        "pattern names checkpoints in checkpoint.directory, which is not set",
     ),
     "a long pattern": one("spec.checkpoint.pattern", "{step}" + "a" * 256, "may not be more than 256"),
     "torn ones aside without a directory": one(
-        "spec.checkpoint.moveIncomplete", True, "only in a directory of a file system something can be moved"
+        "spec.checkpoint.moveIncomplete", True, "moveIncomplete moves checkpoints in a file system only"
     ),
     "torn ones aside in a store": Case(
         "spec.checkpoint.moveIncomplete",
         {"spec.checkpoint.directory": "s3://b/x", "spec.checkpoint.moveIncomplete": True},
-        ("spec.checkpoint.moveIncomplete", "only in a directory of a file system something can be moved"),
+        ("spec.checkpoint.moveIncomplete", "moveIncomplete moves checkpoints in a file system only"),
     ),
     "a resume argument that is text": one("spec.checkpoint.resumeArgument", "--load /c", "must be of type array"),
     "a resume argument without words": one("spec.checkpoint.resumeArgument", [], "should have at least 1 items"),
@@ -219,7 +221,7 @@ JOBS: dict[str, Case] = {
     "a resume argument without a directory": one(
         "spec.checkpoint.resumeArgument",
         ["--load", "/c"],
-        "a start only goes on from what is below checkpoint.directory: set that, too",
+        "which is not set: set directory, or leave resumeArgument out",
     ),
     **dict([plain("spec.checkpoint.resumeArgument", ["--load", "/c"])]),
     "to resume from a name": one(
@@ -248,7 +250,7 @@ JOBS: dict[str, Case] = {
     "a resume preset without a directory": one(
         "spec.checkpoint.resumePreset",
         "Megatron",
-        "a start only goes on from what is below checkpoint.directory: set that, too",
+        "which is not set: set directory, or leave resumePreset out",
     ),
     "a resume preset beside words that resume": Case(
         "spec.checkpoint.resumePreset",
@@ -257,7 +259,10 @@ JOBS: dict[str, Case] = {
             "spec.checkpoint.resumePreset": "Auto",
             "spec.checkpoint.resumeArgument": ["--load", "/c"],
         },
-        ("spec.checkpoint.resumePreset", "a preset and a resumeArgument both end the command: leave one of them out"),
+        (
+            "spec.checkpoint.resumePreset",
+            "resumePreset and resumeArgument both say how the command resumes: leave one of them out",
+        ),
     ),
     **dict([plain("spec.checkpoint.resumePreset", "Megatron")]),
     "to resume from before the first step": one("spec.checkpoint.resumeFrom", -1, "write a step, e.g. 5000"),
@@ -272,7 +277,10 @@ JOBS: dict[str, Case] = {
     "a preset beside a step pattern": Case(
         "spec.progress.preset",
         {"spec.progress.preset": "Megatron", "spec.progress.stepPattern": "step=([0-9]+)"},
-        ("spec.progress.preset", "a preset and a stepPattern both say which lines tell steps: leave one of them out"),
+        (
+            "spec.progress.preset",
+            "preset and stepPattern both say which lines of output report steps: leave one of them out",
+        ),
     ),
     **dict([plain("spec.progress.preset", "Megatron")]),
     **dict(bounds("spec.progress.stepTimeoutSeconds", 1, 86400)),

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ConfigDict, Field
 
 from apidocs import render
-from muster.api import base, fleetpolicy, preflight
+from muster.api import base, fleetpolicy, preflight, trainingjob
 from muster.api.base import ApiModel, checks, rule
 
 
@@ -100,13 +100,14 @@ def test_a_description_is_one_line_which_kubectl_explain_wraps() -> None:
     assert structural(Wrapped)["description"] == "It has a first line. It has a second one, which goes on in a third."
 
 
+KINDS = (trainingjob.TrainingJob, fleetpolicy.FleetPolicy)
 UNSEEN = (ApiModel, base.CompactModel, base.ObjectMeta, base.Owner)  # no CustomResourceDefinition has their fields
 PARTS = [
     model
-    for module in (base, fleetpolicy, preflight)
+    for module in (base, fleetpolicy, preflight, trainingjob)
     for model in vars(module).values()
     if isinstance(model, type) and issubclass(model, ApiModel) and model.__module__ == module.__name__
-    if model not in (fleetpolicy.FleetPolicy, *UNSEEN)
+    if model not in (*KINDS, *UNSEEN)
 ]
 
 
