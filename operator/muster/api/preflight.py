@@ -79,8 +79,8 @@ class LimitedProbe(StrEnum):
 
 
 class PreflightLimit(ApiModel):
-    """PreflightLimit sets what one probe has to measure for a node to pass, where the fleet's history and published
-    figures should not decide that.
+    """PreflightLimit sets what one probe has to measure for a node to pass, where earlier and published figures should
+    not decide that.
     """
 
     model_config = ConfigDict(
@@ -105,8 +105,8 @@ class PreflightLimit(ApiModel):
         None,
         max_length=10,
         description="minimum is the least figure that passes, in the probe's unit (TFLOP/s or GB/s), e.g. 640.5; 0 "
-        "accepts every figure. It replaces the limits that Muster takes from the fleet's history and from published "
-        "figures. A higher limit than these counts only once a node of that model has reached it.",
+        "accepts every figure. It replaces the limits that Muster takes from earlier figures of the fleet and from "
+        "published ones. A higher limit than these counts only once a node of that model has reached it.",
         json_schema_extra=checks(
             rule(
                 "self.matches('^[0-9]{1,6}([.][0-9]{1,3})?$')",
@@ -118,13 +118,13 @@ class PreflightLimit(ApiModel):
         None,
         ge=1,
         le=95,
-        description="minimumPercent is the least figure, in percent of the median of the fleet's history. It counts "
-        "once eight nodes have figures. Limits that Muster takes from published figures apply, too.",
+        description="minimumPercent is the least figure, in percent of the median of the fleet's earlier figures. It "
+        "counts once eight nodes have figures. Limits that Muster takes from published figures apply, too.",
     )
 
 
 class PreflightPolicy(ApiModel):
-    """PreflightPolicy sets the burn-in of nodes for all jobs. It needs the checkers, which docs/install.md installs."""
+    """PreflightPolicy sets the burn-in of nodes for all jobs. It needs the DaemonSet of checkers (docs/install.md)."""
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -179,8 +179,8 @@ class PreflightPolicy(ApiModel):
     limits: list[PreflightLimit] = Field(
         [],
         max_length=64,
-        description="limits sets what single probes have to measure, where the fleet's history and published figures "
-        "should not decide that. Empty: these decide.",
+        description="limits sets what single probes have to measure, where earlier and published figures should not "
+        "decide that. Empty: these decide alone.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["probe", "model"]},
     )
     max_replacements: int = Field(
