@@ -69,7 +69,7 @@ def missing(known: Collection[Kept], policy: History, since: datetime | None, no
         )
         found.append(
             f"jobs of {names} that ended before {max(full.values()):%Y-%m-%d %H:%M} UTC may be missing: the history "
-            f"is full ({policy.max_jobs} accounts, spec.history.max_jobs of the FleetPolicy)"
+            f"is full ({policy.max_jobs} accounts, spec.history.maxJobs of the FleetPolicy)"
         )
     return found
 

@@ -96,7 +96,7 @@ def _later(meaning: str, action: RecommendedAction, source: str = _CATALOGUE) ->
     return ErrorCode(meaning, XidClass.HARDWARE, DEGRADED, action, source)
 
 
-def _look(meaning: str, source: str) -> ErrorCode:
+def _inspect(meaning: str, source: str) -> ErrorCode:
     """What only hardware does, and takes no node out by itself."""
     return ErrorCode(meaning, XidClass.HARDWARE, WARNING, INSPECT, source)
 
@@ -169,20 +169,20 @@ XIDS: Mapping[int, ErrorCode] = {
     154: ErrorCode("the driver's recovery action has changed", XidClass.DRIVER, WARNING, INSPECT, _CATALOGUE),
     155: _later("an NVLink was taken down by software", RESET, f"{_CATALOGUE}; EKS, gpud"),
     156: _later("a resource was retired", RESET, f"{_CATALOGUE}; EKS, gpud"),
-    157: _look("retiring a resource failed, since no spare is left", f"{_CATALOGUE}, NVSentinel, gpud: not fatal"),
+    157: _inspect("retiring a resource failed, since no spare is left", f"{_CATALOGUE}, NVSentinel, gpud: not fatal"),
     158: _now("fatal GPU timeout", RESET, f"{_CATALOGUE}; EKS, gpud"),
     159: _notice("C2C error without data"),
     **_each((162, 163), _notice("power smoothing engaged or disengaged")),
     **_each((164, 165), _notice("power smoothing wears out")),
     **_each((166, 170), _notice("confidential computing: cryptography")),
     **_each((167, 169, 173), _now("fatal PCIe timeout, SEC2 halt or C2C error", RESET, "gpud")),
-    168: _look(
+    168: _inspect(
         "errors in the protected memory, with ECC off: the GPU has less memory", f"{_CATALOGUE}; gpud: no action"
     ),
     **_each((171, 172), _now("detail of a double-bit ECC error", RESET, "with XID 48")),
     174: _application("the driver ended a program after its fault", "the driver's own name for it: as XID 43"),
     175: _now("GSP RPC timeout, for which the GPU's memory is stuck", RESET, "the driver: in the place of XID 119"),
-    176: _look("a fault for corrected PCIe errors", "the driver's own name for it"),
+    176: _inspect("a fault for corrected PCIe errors", "the driver's own name for it"),
     177: _later("a remap of a memory bank is recorded, for the next reset", RESET, "the driver's own words: as XID 63"),
 }
 

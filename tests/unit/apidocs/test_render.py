@@ -11,7 +11,21 @@ import yaml
 from pydantic import ConfigDict, Field
 
 from apidocs import render
-from muster.api import base, fleetpolicy, preflight, trainingjob
+from muster.api import (
+    base,
+    endedjob,
+    fleethours,
+    fleetpolicy,
+    gang,
+    goodput,
+    maintenance,
+    nodehealth,
+    preflight,
+    prices,
+    repairrequest,
+    throughput,
+    trainingjob,
+)
 from muster.api.base import ApiModel, checks, rule
 
 
@@ -100,11 +114,33 @@ def test_a_description_is_one_line_which_kubectl_explain_wraps() -> None:
     assert structural(Wrapped)["description"] == "It has a first line. It has a second one, which goes on in a third."
 
 
-KINDS = (trainingjob.TrainingJob, fleetpolicy.FleetPolicy)
+KINDS = (
+    trainingjob.TrainingJob,
+    fleetpolicy.FleetPolicy,
+    endedjob.EndedJob,
+    fleethours.FleetHours,
+    gang.Gang,
+    nodehealth.NodeHealth,
+    repairrequest.RepairRequest,
+)
 UNSEEN = (ApiModel, base.CompactModel, base.ObjectMeta, base.Owner)  # no CustomResourceDefinition has their fields
 PARTS = [
     model
-    for module in (base, fleetpolicy, preflight, trainingjob)
+    for module in (
+        base,
+        endedjob,
+        fleethours,
+        fleetpolicy,
+        gang,
+        goodput,
+        maintenance,
+        nodehealth,
+        preflight,
+        prices,
+        repairrequest,
+        throughput,
+        trainingjob,
+    )
     for model in vars(module).values()
     if isinstance(model, type) and issubclass(model, ApiModel) and model.__module__ == module.__name__
     if model not in (*KINDS, *UNSEEN)
@@ -117,7 +153,7 @@ def test_each_field_is_described_in_sentences_of_25_words_at_most(model: type[Ap
     texts = {name: part.get("description", "") for name, part in schema["properties"].items()}
     texts[model.__name__] = schema["description"]
     assert [name for name, text in texts.items() if not text.endswith(".")] == []
-    sentences = [(name, each) for name, text in texts.items() for each in re.split(r"(?<=[.]) (?=[A-Z0-9*])", text)]
+    sentences = [(name, each) for name, text in texts.items() for each in re.split(r"(?<=[.]) (?=[A-Z0-9*-])", text)]
     assert [(name, each) for name, each in sentences if len(each.split()) > 25] == []
 
 

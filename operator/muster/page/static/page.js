@@ -305,7 +305,7 @@ function strip(life) {
     made.append(sign);
   }
   const legend = kinds.map((kind) => el("li", {}, el("i", { class: kind }), STRETCHES[kind] || kind));
-  const signs = { failure: "▼ failure", planned: "◇ planned leave", checkpoint: "▴ checkpoint" };
+  const signs = { failure: "▼ failure", planned: "◇ planned evacuation", checkpoint: "▴ checkpoint" };
   legend.push(...Object.keys(signs).filter((kind) => life.marks.some((mark) => mark.kind === kind)).map((kind) => el("li", { text: signs[kind] })));
   return [made, el("div", { class: "ends" }, el("span", { text: moment(life.begin) }), el("ul", { class: "legend" }, ...legend), el("span", { text: moment(life.end) }))];
 }
