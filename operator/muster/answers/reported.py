@@ -42,7 +42,9 @@ WORTH_A_WORD = 0.01
 # What is printed and what is reckoned may differ by so much: one is of the newest line, the other of the newest 64
 # steps.
 DIFFERS = 0.1
-NO_COUNTERS = "no launcher has read the drivers' counters; --prometheus URL takes those of the nodes"
+NO_COUNTERS = (
+    "no launcher has read the drivers' counters; kubectl muster report JOB --prometheus URL takes those of the nodes"
+)
 NO_SAMPLES = (
     "Prometheus has no sample of the power of this job's nodes: the rules of manifests/components/monitoring have to "
     "be loaded, and Muster and the DCGM exporter (or Muster's agent) scraped, while the job runs"

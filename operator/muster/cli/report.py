@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from muster.answers import fleetwords
+from muster.answers import jobwords
 from muster.answers.fleetreported import FleetReport
-from muster.answers.reported import JobIncidents, JobReport, Share, Yield, incidents, report
+from muster.answers.reported import JobIncidents, JobReport, Share, incidents, report
 from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
 from muster.cli import experimentreport, fleetpage, fleetreport, show
@@ -31,15 +31,9 @@ from muster.cli.session import (
     job_argument,
     run,
 )
-from muster.goodput.efficiency import LEAST_SECONDS
 from muster.goodput.opened import ahead, as_of
 
 BAR_WIDTH = 60
-JOULES_PER_KWH = 3_600_000
-ALL_OF_IT = 0.995
-NOT_KNOWN_TO_BE_KEPT = "unknown until the job succeeds: without spec.checkpoint.directory nobody knows what is kept"
-NO_WORTH_OF_A_STEP = "unknown: the job does not say what a step is worth (spec.throughput.tokensPerStep)"
-UNTIMED = "unknown: the program prints one line in an attempt and no pace, so nobody knows how long its steps took"
 # What each bucket looks like in the bar, and its colour; productive ones are full.
 _LOOKS = {
     Bucket.COMPUTE: ("█", "green"),
@@ -277,7 +271,7 @@ def render(console: Console, it: JobReport) -> None:
     show.add(made, "", "all of it", show.duration(it.wall_seconds), "100.0%", f"{it.gpu_hours:,.1f}")
     console.print(made)
     console.print()
-    show.facts(console, _numbers(it))
+    show.facts(console, jobwords.figures(it))
     if it.fingerprints:
         show.headline(console, "WHAT IT RAN WITH")
         _print_fingerprints(console, it.fingerprints)
@@ -318,135 +312,6 @@ def bar(buckets: Sequence[Share]) -> Text:
 
 def _look(each: Share) -> tuple[str, str]:
     return next((look for bucket, look in _LOOKS.items() if bucket == each.bucket), ("?", ""))
-
-
-def _numbers(it: JobReport) -> list[tuple[str, object]]:
-    first, back = it.first_checkpoint_seconds, it.recovery_seconds
-    return [
-        *_progress(it),
-        *fleetwords.between_failures("Time between failures", it),
-        ("Back to training in", show.duration(back) if back is not None else ""),
-        ("Steps made again", it.lost_steps),
-        ("A step takes", step_text(it)),
-        ("First checkpoint after", show.duration(first) if first is not None else "none seen yet"),
-        (
-            "Steps wait for data",
-            _percent(it.input_wait) if it.input_wait is not None else "unknown: the program tells of none",
-        ),
-        *_as_printed(it),
-        *_made(it.made),
-        *_cost(it),
-        *_energy(it),
-    ]
-
-
-def _progress(it: JobReport) -> list[tuple[str, object]]:
-    """The share of the time that became progress, and what of it could still be lost."""
-    if it.progress_unknown:
-        return [("ETTR", UNTIMED if it.untimed_steps else NOT_KNOWN_TO_BE_KEPT)]
-    found: list[tuple[str, object]] = [
-        ("ETTR", _percent(it.ettr)),
-        ("  without the first queue", _percent(it.ettr_after_queue)),
-    ]
-    if it.unsaved_seconds:
-        found.append(("  not saved yet", show.duration(it.unsaved_seconds)))
-    return found
-
-
-def step_text(it: JobReport) -> str:
-    """The usual time of a step, and how much it varies."""
-    if it.step_seconds is None:
-        printed = it.printed_step_seconds
-        return "unknown: nobody has seen two of them" if printed is None else f"{printed:,.3g} s, as printed"
-    if it.step_stride > 1:
-        each = it.step_seconds * it.step_stride
-        return f"unknown: {it.step_stride:,} of them take {each:,.3g} s, and the program prints no other"
-    slow = f"; one in ten more than {it.step_p90_seconds:,.3g} s" if it.step_p90_seconds is not None else ""
-    return f"{it.step_seconds:,.3g} s{slow}"
-
-
-def _as_printed(it: JobReport) -> list[tuple[str, object]]:
-    """What the program says of its steps besides, in this attempt."""
-    found: list[tuple[str, object]] = [("Loss, as printed", it.printed_loss)] if it.printed_loss else []
-    if it.printed_tokens_per_gpu_second:
-        found.append(("Tokens per second, as printed", f"{it.printed_tokens_per_gpu_second:,} for each GPU"))
-    if it.printed_tflops_per_gpu is not None:
-        found.append(("TFLOP/s, as printed", f"{it.printed_tflops_per_gpu:,.4g} for each GPU"))
-    if it.printed_mfu is not None:
-        found.append(("MFU, as printed", _percent(it.printed_mfu)))
-    return found
-
-
-def _made(it: Yield | None) -> list[tuple[str, object]]:
-    """What came of the time, where the job says what a step is worth."""
-    if it is None:
-        return [("Tokens per second, MFU", NO_WORTH_OF_A_STEP)]
-    unknown = "unknown" if it.tokens_per_second is None else "unknown until the job succeeds"
-    tokens = unknown if it.tokens is None else f"{it.tokens:,}"
-    found: list[tuple[str, object]] = [("Tokens", tokens)]
-    if it.tokens_per_second is not None:
-        each = f" ({it.tokens_per_gpu_second:,.1f} for each GPU)" if it.tokens_per_gpu_second is not None else ""
-        found.append(("Tokens per second", f"{it.tokens_per_second:,.0f}{each}"))
-    elif not it.why:
-        found.append(("Tokens per second", f"unknown: it has made steps that count for less than {LEAST_SECONDS} s"))
-    if it.mfu is not None:
-        found.append(("MFU", f"{it.mfu:.1%} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
-        found.append(("  of all GPU-hours", _percent(it.mfu_overall)))
-    elif it.why:
-        found.append(("MFU", f"unknown: {it.why}"))
-    elif it.tokens_per_second is not None:
-        found.append(("MFU", "unknown: spec.throughput has neither parameters nor flopsPerToken, or it holds no GPUs"))
-    if it.delivered is not None:
-        peak = it.peak_tflops
-        machine = f", which is {(it.measured_tflops or 0) / peak:.1%} of the peak" if peak else ""
-        found.append(("Of what burn-in measured", f"{it.delivered:.1%} of {it.measured_tflops:,} TFLOP/s{machine}"))
-    elif it.mfu is not None:
-        found.append(
-            ("Of what burn-in measured", "unknown: not of all of its nodes a burn-in has measured bf16 matrices")
-        )
-    return found
-
-
-def _cost(report: JobReport) -> list[tuple[str, object]]:
-    it = report.cost
-    if it is None:
-        return [("Cost", fleetwords.NO_PRICE)] if report.gpu_hours else []
-    million, checkpoint = it.per_million_tokens, it.per_checkpoint
-    found: list[tuple[str, object]] = [
-        ("Cost", fleetwords.money(it.total, it.currency)),
-        ("  no steps that count", fleetwords.money(it.not_productive, it.currency)),
-    ]
-    found += [
-        (
-            "  a million tokens",
-            "unknown: its tokens are unknown" if million is None else fleetwords.small_money(million, it.currency),
-        ),
-        (
-            "  a trained checkpoint",
-            "unknown: nobody has seen two complete ones"
-            if checkpoint is None
-            else fleetwords.small_money(checkpoint, it.currency),
-        ),
-    ]
-    if it.per_save is not None:
-        found.append(("  a save", fleetwords.small_money(it.per_save, it.currency)))
-    return found
-
-
-def _energy(report: JobReport) -> list[tuple[str, object]]:
-    it = report.energy
-    if it is None:
-        return [("Energy", f"unknown: {report.energy_unknown}")] if report.energy_unknown else []
-    part = "" if it.metered > ALL_OF_IT else f", metered for {it.metered:.0%} of the time"
-    each = f"unknown: {it.why}" if it.joules_per_token is None else f"{it.joules_per_token:,.3g} J"
-    return [
-        ("Energy", f"{it.joules / JOULES_PER_KWH:,.3g} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})"),
-        ("  a token", each),
-    ]
-
-
-def _percent(share: float | None) -> str:
-    return "unknown" if share is None else f"{share:.1%}"
 
 
 def _print_fingerprints(console: Console, listed: Sequence[Fingerprint]) -> None:

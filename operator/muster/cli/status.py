@@ -11,12 +11,12 @@ from rich.text import Text
 
 from muster.answers.explanation import ENDED, JobEvent
 from muster.answers.health import verdict
+from muster.answers.jobwords import NOT_KNOWN_TO_BE_KEPT, UNTIMED
 from muster.answers.standing import JobStanding, WorkerRow, standing
 from muster.api.trainingjob import Waiting
 from muster.cli import burnin, show
 from muster.cli.jobs import REPAIRS, events_of, job_of
 from muster.cli.reading import healths_of, pods_of, record_of
-from muster.cli.report import NOT_KNOWN_TO_BE_KEPT, UNTIMED
 from muster.cli.session import (
     ContextOption,
     JobArgument,

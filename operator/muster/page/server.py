@@ -18,12 +18,14 @@ import structlog
 from aiohttp import web
 from prometheus_client import generate_latest
 
+from muster.answers import jobwords
 from muster.answers.overview import overview
 from muster.answers.reported import report
 from muster.answers.words import printable
 from muster.api.trainingjob import TrainingJob
 from muster.coordinator.probes import Beat
-from muster.goodput.prices import NO_PRICES, Prices
+from muster.goodput.opened import as_of
+from muster.goodput.prices import NO_PRICES
 from muster.kube.access import Access, RefusedError, Right, User
 from muster.kube.errors import ApiError
 from muster.page import figures
@@ -199,22 +201,24 @@ class Page:
         job = self._seen.job(namespace, name)
         if job is None:
             raise RefusedError(404, "there is no such job")
-        prices = self._seen.prices() if sees_all else NO_PRICES
-        return self._made.get(("job", namespace, name, sees_all), lambda: clean(self._told(job, prices)))
+        return self._made.get(("job", namespace, name, sees_all), lambda: clean(self._told(job, sees_all)))
 
-    def _told(self, job: Any, prices: Prices) -> Any:
-        now = self._now()
+    def _told(self, job: Any, sees_all: bool) -> Any:
+        prices, now = self._seen.prices() if sees_all else NO_PRICES, self._now()
         row = overview([job], "", now, ended=True).to_json()["jobs"][0]
         if not isinstance(job, TrainingJob):
             return {"job": row}
-        goodput = job.status.goodput
-        made = report(job, goodput, prices, now).to_json() if goodput is not None and goodput.wall_seconds else None
+        goodput = as_of(job, now)
+        made = report(job, goodput, prices, now) if goodput is not None and goodput.wall_seconds else None
         lived = life(job, now)
         return {
             "job": row,
             "message": next((c.message for c in reversed(job.status.conditions) if c.message), ""),
             "life": lived.to_json() if lived else None,
-            "report": made,
+            "report": made.to_json() if made else None,
+            "figures": [{"name": name, "value": value} for name, value in jobwords.figures(made, with_cost=sees_all)]
+            if made
+            else [],
             "waiting": job.status.waiting.to_json() if job.status.waiting else None,
             "incidents": [each.to_json() for each in job.status.incidents],
             "nodes": job.status.nodes,

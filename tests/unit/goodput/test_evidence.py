@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.goodput.test_account import trains
 
+from muster.answers.jobwords import step_text
 from muster.answers.reported import report
-from muster.cli.report import step_text
 from muster.goodput.evidence import milliseconds, told_now
 from muster.goodput.told import told
 from muster.node.launcher.stepclock import StepClock

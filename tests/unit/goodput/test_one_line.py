@@ -9,10 +9,11 @@ from rich.console import Console
 from tests.unit.goodput.test_account import broken, counted
 from tests.unit.lifecycle.builders import Scene, a_job, at, running
 
+from muster.answers.jobwords import UNTIMED, step_text
 from muster.answers.reported import report
 from muster.api.gang import AttemptStart, GangSpec, Resume
 from muster.api.goodput import Account
-from muster.cli.report import UNTIMED, render, step_text
+from muster.cli.report import render
 from muster.goodput.account import carried
 from muster.goodput.figures import KeptWork, figures, progress_share
 from muster.goodput.told import told

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.unit.cli.test_fleetreport import a_spec, lives
-from tests.unit.page.conftest import NOW, Ask, Fleet, a_health, a_job, a_life, a_node, a_policy
+from tests.unit.page.conftest import HOUR, NOW, Ask, Fleet, a_health, a_job, a_life, a_node, a_policy
 
 from muster.answers.fleetreported import fleet_report
 from muster.answers.fleetwords import figures, remarks, tables
@@ -101,6 +101,40 @@ async def test_what_a_job_costs_is_told_to_those_who_may_see_all_jobs(fleet: Fle
     assert (cost["currency"], cost["total"]) == ("EUR", 2.50 * 16 * 99)
     tenant = (await ask("/api/jobs/team-a/ours", fleet.reviews.tenant("anna", "team-a")))[1]["report"]
     assert "cost" not in json.dumps(tenant)
+
+
+async def test_a_job_has_the_figures_of_the_command_line_with_what_is_unknown_and_why(fleet: Fleet, ask: Ask) -> None:
+    """16 accelerators drew 500 W each for 88 of the 99 hours in which ranks ran or may have run: 88.9 %. That is too
+    little to tell the energy of a token."""
+    job = a_job("ours", "team-a", **a_life("gpu-1", "gpu-2"))
+    fleet.has(job)
+
+    async def shown(token: str = "admin-token") -> dict[str, str]:
+        body = (await ask("/api/jobs/team-a/ours", token))[1]
+        return {each["name"]: each["value"] for each in body["figures"]}
+
+    anna = fleet.reviews.tenant("anna", "team-a")
+    first = await shown()
+    assert first["Energy"].startswith("unknown: no launcher has read the drivers' counters; kubectl muster report")
+    assert first["Tokens per second, MFU"].startswith("unknown: the job does not say what a step is worth")
+    assert first["Cost"].startswith("unknown: of some GPUs at least no price is known")
+    assert [name for name in await shown(anna) if name not in first] == []
+    assert "Cost" not in await shown(anna), "a tenant does not learn of prices, so that it is not told of their lack"
+    metered = 88 * HOUR * 16
+    goodput = {**a_life("gpu-1", "gpu-2")["goodput"], "joules": 500 * metered, "meteredGpuSeconds": metered}
+    fleet.has(a_job("metered", "team-a", **a_life("gpu-1", "gpu-2", goodput=goodput)))
+    body = (await ask("/api/jobs/team-a/metered"))[1]
+    found = {each["name"]: each["value"] for each in body["figures"]}
+    assert found["Energy"] == "704 kWh (500 W for each GPU, metered for 89% of the time)"
+    assert found["  a token"] == "unknown: only 89% of the time was metered, and the rest may differ"
+
+
+async def test_a_job_that_waits_for_its_first_nodes_has_the_wait_of_the_command_line(fleet: Fleet, ask: Ask) -> None:
+    """It was created 100 hours ago, and has no account before it has nodes."""
+    fleet.has(a_job("waits", "team-a", state="Pending"))
+    body = (await ask("/api/jobs/team-a/waits"))[1]
+    assert [(each["bucket"], each["seconds"]) for each in body["report"]["buckets"]] == [("queued", 100 * HOUR)]
+    assert {"name": "ETTR", "value": "0.0%"} in body["figures"]
 
 
 async def test_a_right_that_is_taken_ends_within_its_time(fleet: Fleet, ask: Ask) -> None:

@@ -39,7 +39,6 @@ function el(kind, options = {}, ...inside) {
 function put(node, text) { if (node.textContent !== text) node.textContent = text; }
 const number = (value) => Number(value).toLocaleString("en");
 const percent = (value) => value == null ? "" : `${(value * 100).toFixed(1)}%`;
-const hours = (amount) => amount >= 1 ? `${amount.toFixed(1)} h` : amount * 3600 >= 1 ? duration(amount * 3600) : `${(amount * 3600).toPrecision(2)}s`;
 function duration(seconds) {
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
   const rest = Math.max(0, Math.floor(seconds));
@@ -314,12 +313,6 @@ function table(heads, lines, numeric = []) {
     el("thead", {}, el("tr", {}, ...heads.map((text, at) => el("th", { scope: "col", text, ...(numeric.includes(at) ? { class: "n" } : {}) })))),
     el("tbody", {}, ...lines.map((line) => el("tr", {}, ...line.map((text, at) => el("td", { text, ...(numeric.includes(at) ? { class: "n" } : {}) })))))));
 }
-// As kubectl muster report writes it.
-function money(value, report) {
-  if (value == null) return "";
-  const digits = value >= 1 || !value ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 };
-  return `${value.toLocaleString("en", digits)} ${report.cost.currency || ""}`.trim();
-}
 let drawn = "", last = "", opens = false;
 function drawOne(key, body) {
   stale(body);
@@ -332,14 +325,9 @@ function drawOne(key, body) {
   const parts = [el("div", { class: "head" },
     el("h2", { id: "one-head", tabindex: "-1" }, `${key} `, el("span", { class: `state ${looks(job.state)}`, text: job.state || "New" })), close)];
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
-    ...fact("ETTR", report?.progressUnknown ? "unknown: what is kept, or how long the steps took" : percent(job.ettr)),
-    ...fact("not saved yet", report?.unsavedSeconds ? duration(report.unsavedSeconds) : ""), ...fact("nodes", job.nodes ? number(job.nodes) : ""),
-    ...fact("time between failures", report?.mttfHours != null ? `${hours(report.mttfHours)} (95 %: ${hours(report.mttfLowHours)} to ${hours(report.mttfHighHours)})` : report?.mttfAtLeastHours != null ? `> ${hours(report.mttfAtLeastHours)}` : ""),
-    ...fact("back to training in", report?.recoverySeconds != null ? duration(report.recoverySeconds) : ""),
-    ...fact("steps made again", report ? number(report.lostSteps) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),
-    ...fact("cost", money(report?.cost?.total, report)), ...fact("of it no steps that count", money(report?.cost?.notProductive, report)),
-    ...fact("a million tokens", money(report?.cost?.perMillionTokens, report)), ...fact("a trained checkpoint", money(report?.cost?.perCheckpoint, report)),
-    ...fact("a save", money(report?.cost?.perSave, report))));
+    ...fact("nodes", job.nodes ? number(job.nodes) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),
+    // In the words of kubectl muster report.
+    ...(body.figures || []).flatMap(({ name, value }) => fact(name, value))));
   if (job.why) parts.push(el("p", { class: "message", text: job.why }));
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {

@@ -1,0 +1,147 @@
+"""The figures of one job's report in words, the same for the command line and for the page."""
+
+from muster.answers.fleetwords import NO_PRICE, between_failures, money, small_money
+from muster.answers.reported import JobReport, Yield
+from muster.answers.words import duration
+from muster.goodput.efficiency import LEAST_SECONDS
+
+JOULES_PER_KWH = 3_600_000
+ALL_OF_IT = 0.995
+NOT_KNOWN_TO_BE_KEPT = "unknown until the job succeeds: without spec.checkpoint.directory nobody knows what is kept"
+NO_WORTH_OF_A_STEP = "unknown: the job does not say what a step is worth (spec.throughput.tokensPerStep)"
+UNTIMED = "unknown: the program prints one line in an attempt and no pace, so nobody knows how long its steps took"
+
+
+def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
+    """Name and value of each figure; a name that is indented belongs to the one above it.
+
+    Args:
+        with_cost: False leaves out what the job has cost, for a reader to whom prices are not shown.
+    """
+    first, back = it.first_checkpoint_seconds, it.recovery_seconds
+    named = [
+        *_progress(it),
+        *between_failures("Time between failures", it),
+        ("Back to training in", duration(back) if back is not None else ""),
+        ("Steps made again", str(it.lost_steps)),
+        ("A step takes", step_text(it)),
+        ("First checkpoint after", duration(first) if first is not None else "none seen yet"),
+        (
+            "Steps wait for data",
+            _percent(it.input_wait) if it.input_wait is not None else "unknown: the program tells of none",
+        ),
+        *_as_printed(it),
+        *_made(it.made),
+        *(_cost(it) if with_cost else []),
+        *_energy(it),
+    ]
+    return [(name, value) for name, value in named if value]
+
+
+def _progress(it: JobReport) -> list[tuple[str, str]]:
+    """The share of the time that became progress, and what of it could still be lost."""
+    if it.progress_unknown:
+        return [("ETTR", UNTIMED if it.untimed_steps else NOT_KNOWN_TO_BE_KEPT)]
+    found: list[tuple[str, str]] = [
+        ("ETTR", _percent(it.ettr)),
+        ("  without the first queue", _percent(it.ettr_after_queue)),
+    ]
+    if it.unsaved_seconds:
+        found.append(("  not saved yet", duration(it.unsaved_seconds)))
+    return found
+
+
+def step_text(it: JobReport) -> str:
+    """The usual time of a step, and how much it varies."""
+    if it.step_seconds is None:
+        printed = it.printed_step_seconds
+        return "unknown: nobody has seen two of them" if printed is None else f"{printed:,.3g} s, as printed"
+    if it.step_stride > 1:
+        each = it.step_seconds * it.step_stride
+        return f"unknown: {it.step_stride:,} of them take {each:,.3g} s, and the program prints no other"
+    slow = f"; one in ten more than {it.step_p90_seconds:,.3g} s" if it.step_p90_seconds is not None else ""
+    return f"{it.step_seconds:,.3g} s{slow}"
+
+
+def _as_printed(it: JobReport) -> list[tuple[str, str]]:
+    """What the program says of its steps besides, in this attempt."""
+    found: list[tuple[str, str]] = [("Loss, as printed", it.printed_loss)] if it.printed_loss else []
+    if it.printed_tokens_per_gpu_second:
+        found.append(("Tokens per second, as printed", f"{it.printed_tokens_per_gpu_second:,} for each GPU"))
+    if it.printed_tflops_per_gpu is not None:
+        found.append(("TFLOP/s, as printed", f"{it.printed_tflops_per_gpu:,.4g} for each GPU"))
+    if it.printed_mfu is not None:
+        found.append(("MFU, as printed", _percent(it.printed_mfu)))
+    return found
+
+
+def _made(it: Yield | None) -> list[tuple[str, str]]:
+    """What came of the time, where the job says what a step is worth."""
+    if it is None:
+        return [("Tokens per second, MFU", NO_WORTH_OF_A_STEP)]
+    unknown = "unknown" if it.tokens_per_second is None else "unknown until the job succeeds"
+    tokens = unknown if it.tokens is None else f"{it.tokens:,}"
+    found: list[tuple[str, str]] = [("Tokens", tokens)]
+    if it.tokens_per_second is not None:
+        each = f" ({it.tokens_per_gpu_second:,.1f} for each GPU)" if it.tokens_per_gpu_second is not None else ""
+        found.append(("Tokens per second", f"{it.tokens_per_second:,.0f}{each}"))
+    elif not it.why:
+        found.append(("Tokens per second", f"unknown: it has made steps that count for less than {LEAST_SECONDS} s"))
+    if it.mfu is not None:
+        found.append(("MFU", f"{it.mfu:.1%} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
+        found.append(("  of all GPU-hours", _percent(it.mfu_overall)))
+    elif it.why:
+        found.append(("MFU", f"unknown: {it.why}"))
+    elif it.tokens_per_second is not None:
+        found.append(("MFU", "unknown: spec.throughput has neither parameters nor flopsPerToken, or it holds no GPUs"))
+    if it.delivered is not None:
+        peak = it.peak_tflops
+        machine = f", which is {(it.measured_tflops or 0) / peak:.1%} of the peak" if peak else ""
+        found.append(("Of what burn-in measured", f"{it.delivered:.1%} of {it.measured_tflops:,} TFLOP/s{machine}"))
+    elif it.mfu is not None:
+        found.append(
+            ("Of what burn-in measured", "unknown: not of all of its nodes a burn-in has measured bf16 matrices")
+        )
+    return found
+
+
+def _cost(report: JobReport) -> list[tuple[str, str]]:
+    it = report.cost
+    if it is None:
+        return [("Cost", NO_PRICE)] if report.gpu_hours else []
+    million, checkpoint = it.per_million_tokens, it.per_checkpoint
+    found: list[tuple[str, str]] = [
+        ("Cost", money(it.total, it.currency)),
+        ("  no steps that count", money(it.not_productive, it.currency)),
+    ]
+    found += [
+        (
+            "  a million tokens",
+            "unknown: its tokens are unknown" if million is None else small_money(million, it.currency),
+        ),
+        (
+            "  a trained checkpoint",
+            "unknown: nobody has seen two complete ones"
+            if checkpoint is None
+            else small_money(checkpoint, it.currency),
+        ),
+    ]
+    if it.per_save is not None:
+        found.append(("  a save", small_money(it.per_save, it.currency)))
+    return found
+
+
+def _energy(report: JobReport) -> list[tuple[str, str]]:
+    it = report.energy
+    if it is None:
+        return [("Energy", f"unknown: {report.energy_unknown}")] if report.energy_unknown else []
+    part = "" if it.metered > ALL_OF_IT else f", metered for {it.metered:.0%} of the time"
+    each = f"unknown: {it.why}" if it.joules_per_token is None else f"{it.joules_per_token:,.3g} J"
+    return [
+        ("Energy", f"{it.joules / JOULES_PER_KWH:,.3g} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})"),
+        ("  a token", each),
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{share:.1%}"
