@@ -23,7 +23,7 @@ def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
         *_progress(it),
         *between_failures("Time between failures", it),
         ("Back to training in", duration(back) if back is not None else ""),
-        ("Steps made again", str(it.lost_steps)),
+        ("Steps lost", str(it.lost_steps)),
         ("A step takes", step_text(it)),
         ("First checkpoint after", duration(first) if first is not None else "none seen yet"),
         (
@@ -48,6 +48,8 @@ def _progress(it: JobReport) -> list[tuple[str, str]]:
     ]
     if it.unsaved_seconds:
         found.append(("  not saved yet", duration(it.unsaved_seconds)))
+    if it.lost_at_end_seconds:
+        found.append(("  not saved at the end", duration(it.lost_at_end_seconds)))
     return found
 
 

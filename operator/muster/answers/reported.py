@@ -176,6 +176,9 @@ class JobReport(ApiModel):
     unsaved_seconds: int | None = Field(
         None, description="In ettr, of a job that has not ended: steps that no complete checkpoint holds yet."
     )
+    lost_at_end_seconds: int = Field(
+        0, description="Not in ettr, of a job that has ended without success: steps that no complete checkpoint held."
+    )
     progress_unknown: bool = Field(
         False,
         description="There is no ETTR: without spec.checkpoint.directory nobody knows what is kept before success, "
@@ -276,6 +279,7 @@ def report(
         if goodput.ettr_after_queue_permille is None
         else goodput.ettr_after_queue_permille / 1000,
         unsaved_seconds=goodput.unsaved_seconds,
+        lost_at_end_seconds=goodput.lost_at_end_seconds,
         progress_unknown=goodput.progress_unknown,
         untimed_steps=has_untimed_steps(job, goodput),
         failures=goodput.failures,
@@ -431,7 +435,8 @@ def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]
         then = known[place + 1] if place + 1 < len(known) else None
         until = each.resumed_time or ((then.fault_time or then.time) if then is not None else goodput.counted_until)
         weights.append((_seconds_between(each, until) + (each.lost_seconds or 0)) * gpus)
-    held = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
+    held: float = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
+    held -= min(goodput.lost_at_end_seconds * gpus, goodput.gpu_seconds.get(Bucket.LOST_WORK, 0))
     made = []
     for each, gpu_seconds in zip(known, levelled(weights, held), strict=True):
         hours = gpu_seconds / HOUR

@@ -495,6 +495,15 @@ class Goodput(ApiModel):
             "the time is not known, or the job has ended."
         ),
     )
+    lost_at_end_seconds: int = Field(
+        0,
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description=(
+            "lostAtEndSeconds is the part of lostWork in steps that no complete checkpoint held when the job ended "
+            "without success, in seconds."
+        ),
+    )
     progress_unknown: bool = Field(
         False,
         description=(
@@ -528,7 +537,13 @@ class Goodput(ApiModel):
     )
     reported_buckets: Tells = Field([])
     lost_steps: int = Field(
-        0, ge=0, le=MAX_STEP, description="lostSteps is the number of training steps that had to be made again."
+        0,
+        ge=0,
+        le=MAX_STEP,
+        description=(
+            "lostSteps is the number of training steps that had to be made again. Of a job that ended without success "
+            "it counts also the steps that no complete checkpoint held."
+        ),
     )
     first_checkpoint_seconds: int | None = Field(
         None,

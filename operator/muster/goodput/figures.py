@@ -33,9 +33,11 @@ class KeptWork:
     succeeded: bool = False
 
 
-def settled(account: Account, kept: KeptWork) -> Account:
-    """The account of a job: of one that has ended without success, what no complete checkpoint holds is lost."""
-    return _without_unsaved(account, kept)[0] if kept.ended and kept.is_known and not kept.succeeded else account
+def settled(account: Account, kept: KeptWork) -> tuple[Account, int]:
+    """The account of a job, and the milliseconds that it lost by its end: of one that has ended without success, what
+    no complete checkpoint holds is lost."""
+    is_lost = kept.ended and kept.is_known and not kept.succeeded
+    return _without_unsaved(account, kept) if is_lost else (account, 0)
 
 
 def _without_unsaved(account: Account, kept: KeptWork) -> tuple[Account, int]:
@@ -45,7 +47,8 @@ def _without_unsaved(account: Account, kept: KeptWork) -> tuple[Account, int]:
 def given_up(goodput: Goodput) -> Goodput:
     """The figures of a job that is gone and that nobody could count at its end: what was not saved is lost.
 
-    Only the sum of that time is known, so that it is taken off the buckets of the steps in proportion.
+    Only the sum of that time is known, so that it is taken off the buckets of the steps, and off the steps, in
+    proportion.
     """
     unsaved, productive = goodput.unsaved_seconds or 0, goodput.amount(*PRODUCTIVE)
     if not unsaved or not productive:
@@ -60,6 +63,8 @@ def given_up(goodput: Goodput) -> Goodput:
     wanted = sum(seconds.values()) - seconds.get(Bucket.SUSPENDED, 0)
     progress = sum(seconds.get(bucket, 0) for bucket in PRODUCTIVE)
     is_told = not goodput.progress_unknown
+    steps = None if goodput.steps is None else goodput.steps * (productive - unsaved) // productive
+    lost_steps = 0 if goodput.steps is None or steps is None else goodput.steps - steps
     return goodput.model_copy(
         update={
             "seconds": seconds,
@@ -68,8 +73,10 @@ def given_up(goodput: Goodput) -> Goodput:
             "ettr_after_queue_permille": _permille(progress, wanted - seconds.get(Bucket.QUEUED, 0))
             if is_told
             else None,
-            "steps": None if goodput.steps is None else goodput.steps * (productive - unsaved) // productive,
+            "steps": steps,
+            "lost_steps": min(goodput.lost_steps + lost_steps, MAX_STEP),
             "unsaved_seconds": None,
+            "lost_at_end_seconds": unsaved,
         }
     )
 
@@ -100,7 +107,7 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
         before is not None and before.creation_time != account.creation_time
     ):  # another job's, or from before a record was made anew
         before = None
-    account = settled(account, kept)
+    account, lost_at_end = settled(account, kept)
     productive = account.amount(*PRODUCTIVE)
     is_timed = productive > 0 or not account.segments
     is_told = is_timed and (kept.is_known or kept.succeeded)
@@ -119,6 +126,7 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
         ettr_permille=_permille(productive, wanted) if is_told else None,
         ettr_after_queue_permille=_permille(productive, wanted - account.amount(Bucket.QUEUED)) if is_told else None,
         unsaved_seconds=unsaved,
+        lost_at_end_seconds=lost_at_end // 1000,
         progress_unknown=not is_told,
         failures=account.failures,
         failed_starts=account.failed_starts,

@@ -38,6 +38,8 @@ TAKEN = (Bucket.LOST_WORK, Bucket.UNDETECTED, Bucket.RECLAIM, Bucket.REQUEUED, B
 OTHERS = "Others"
 NOT_RECORDED = "NotRecorded"
 """Reason where time was taken and no incident is known."""
+NOT_SAVED = "NotSaved"
+"""Reason of the work that no complete checkpoint held when the job ended without success."""
 SUSPENSION = "Suspension"
 """Reason of the time that stopping for a suspension and starting again after it took."""
 MAX_SPEC_BYTES = 3328
@@ -75,14 +77,18 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
         ended, message = end.reason, end.message
     taken = min(sum(goodput.gpu_seconds.get(bucket, 0) for bucket in TAKEN), LONGEST_MILLISECONDS)
     took = _took(job, gang, goodput.counted_until)
-    taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN)
+    lost_at_end = min(goodput.lost_at_end_seconds, goodput.seconds.get(Bucket.LOST_WORK, 0))
+    taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN) - lost_at_end
     # What is longer than all of them can have been was spent suspended.
     weights = levelled([each.seconds for each in took], taken_seconds)
     rest = int(taken_seconds - sum(weights))
-    if took and rest > len(took):  # times are whole seconds
+    if (took or lost_at_end) and rest > len(took):  # times are whole seconds
         is_suspension = goodput.seconds.get(Bucket.SUSPENDED, 0) > 0
         fault_class, reason = (FaultClass.PLANNED, SUSPENSION) if is_suspension else (FaultClass.UNKNOWN, NOT_RECORDED)
         took, weights = [*took, _Took(str(fault_class), reason, "", rest, incidents=0)], [*weights, rest]
+    if lost_at_end:
+        took = [*took, _Took(str(FaultClass.UNKNOWN), NOT_SAVED, "", lost_at_end, incidents=0)]
+        weights = [*weights, lost_at_end]
     shares = allotted(taken, [max(round(each), 1) for each in weights])
     causes, blamed = _causes(took, shares, taken), _blamed(took, shares)
     return fitted(

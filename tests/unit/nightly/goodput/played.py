@@ -396,7 +396,7 @@ class Player:
         saved = self.saved()
         world = self.world()
         kept = KeptWork(self.history.has_directory, saved, ended=True, succeeded=succeeded)
-        account = settled(closed(world, ended=succeeded)[0], kept)
+        account = settled(closed(world, ended=succeeded)[0], kept)[0]
         goodput = self.write_status(saved, ended=True, succeeded=succeeded)
         assert goodput is not None
         made = report(self.job, goodput, Prices(flat=2.5))
