@@ -40,10 +40,9 @@ from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices
 from muster.controller.turns import in_turns
 from muster.goodput import kept
-from muster.goodput.account import closed
-from muster.goodput.figures import figures
 from muster.goodput.history import kept_work, last_known, model_of, record
 from muster.goodput.kept import Kept
+from muster.goodput.told import told
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
@@ -182,15 +181,17 @@ class HistoryKeeper:
         if gang is None and job.status.goodput is None:
             return  # it has never had nodes
         try:
-            goodput = self._until_now(job) if gang is not None and gang.spec.account is not None else job.status.goodput
+            has_account = gang is not None and gang.spec.account is not None
+            goodput = self._until_now(job, gang) if has_account else last_known(job, gang)
         except Exception:
             log.exception("the last of a job's time could not be counted", job=_name(job))
             goodput = last_known(job, gang)
         self._want(job, goodput)
 
-    def _until_now(self, job: TrainingJob) -> Goodput:
-        account, split = closed(self._cluster.world(job))
-        return figures(account, split.seen, job.status.goodput, kept_work(job, self._gang_of(job)))
+    def _until_now(self, job: TrainingJob, gang: Gang | None) -> Goodput | None:
+        """The figures as the status would have them if the job had failed now."""
+        saved = kept_work(job, gang).step
+        return told(self._cluster.world(job), step=job.status.step, saved=saved, ended=True, succeeded=False)
 
     def _gang_of(self, job: TrainingJob) -> Gang | None:
         found = self._cluster.gang_of(job.metadata.uid)

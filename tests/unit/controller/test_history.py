@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.unit.clock import Clock
+from tests.unit.lifecycle.builders import an_incident
 
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.gang import Gang
+from muster.api.gang import FaultClass, Gang
 from muster.api.trainingjob import TrainingJob
 from muster.controller import history
 from muster.controller.history import HistoryKeeper, packed, unpacked
@@ -254,7 +255,53 @@ async def test_a_running_job_that_is_deleted_is_kept_to_its_last_second(
     assert UIDS[0] not in process.cluster.memories, "nothing of it is remembered"
 
 
-@pytest.mark.parametrize("breaks", [("closed", "last_known"), ("record",)], ids=["figures", "record"])
+async def test_a_process_whose_clock_is_behind_keeps_the_time_that_the_status_had_already(
+    new: Any, server: Server, job: Any, make: Any
+) -> None:
+    """It is 12:00 here; the leader had counted until 13:00, three hours from the creation on."""
+    process = new(server)
+    running = job(ended=False, at="2026-01-31T13:00:00Z")
+    process.sees(running)
+    process.cluster.gangs.store.assume(gang_of(make, running))
+    process.sees_go(running)
+    await process.turns(1)
+    assert sum(server.spec(UIDS[0]).seconds.values()) == 3 * 3600
+
+
+async def test_a_running_job_that_is_deleted_is_kept_with_its_failures_by_class(
+    new: Any, server: Server, job: Any, make: Any
+) -> None:
+    process = new(server)
+    running = job(ended=False)
+    process.sees(running)
+    gang = gang_of(make, running)
+    incident = an_incident(1, FaultClass.HARDWARE, trained=True)
+    gang = gang.model_copy(update={"spec": gang.spec.model_copy(update={"incidents": [incident]})})
+    process.cluster.gangs.store.assume(gang)
+    process.sees_go(running)
+    await process.turns(1)
+    assert server.spec(UIDS[0]).failures_by_class == {"Hardware": 1}
+
+
+async def test_of_a_job_whose_record_has_no_account_what_was_not_saved_is_lost_as_well(
+    new: Any, server: Server, job: Any, make: Any
+) -> None:
+    """Of 3,000 s in steps 1,000 s are not saved, and of 600 steps 200."""
+    process = new(server)
+    running = job(ended=False)
+    unsaved = {"unsaved_seconds": 1000, "steps": 600, "lost_steps": 5}
+    goodput = running.status.goodput.model_copy(update=unsaved)
+    running = running.model_copy(update={"status": running.status.model_copy(update={"goodput": goodput})})
+    process.sees(running)
+    process.cluster.gangs.store.assume(make.gang(running, "p0"))
+    process.sees_go(running)
+    await process.turns(1)
+    spec = server.spec(UIDS[0])
+    assert spec.seconds == {"compute": 2000, "lostWork": 1000, "queued": 600}
+    assert (spec.steps, spec.lost_steps) == (400, 205)
+
+
+@pytest.mark.parametrize("breaks", [("told", "last_known"), ("record",)], ids=["figures", "record"])
 async def test_a_defect_here_keeps_no_node_from_being_freed(
     new: Any, server: Server, job: Any, make: Any, monkeypatch: pytest.MonkeyPatch, breaks: tuple[str, ...]
 ) -> None:
