@@ -503,6 +503,12 @@ class GangIncident(ApiModel):
             "the one that it interrupted. If it is absent, it is not known."
         ),
     )
+    account_offset_milliseconds: int = Field(
+        0,
+        ge=-LONGEST_MILLISECONDS,
+        le=LONGEST_MILLISECONDS,
+        description="By how much the clock of the account was ahead of the one that its times go by.",
+    )
     lost_steps: int | None = Field(
         None,
         ge=0,

@@ -337,8 +337,17 @@ class Account(ApiModel):
     creation_time: Time = Field(description="creationTime is when the job was created, by the operator's clock.")
     counted_until: Time = Field(
         description=(
-            "countedUntil is the time up to which the account counts, by the operator's clock. It never goes back."
+            "countedUntil is the time up to which the account counts, by the first leader's clock. It never goes back."
         )
+    )
+    clock_ahead_seconds: int | None = Field(
+        None,
+        ge=-MOST_AHEAD_SECONDS,
+        le=MOST_AHEAD_SECONDS,
+        description=(
+            "clockAheadSeconds is how far that clock was ahead of the API server's when the account began, in seconds. "
+            "Later leaders reckon by it. If it is absent, it is not known."
+        ),
     )
     milliseconds: Amounts = Field(
         {},

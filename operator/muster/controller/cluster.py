@@ -440,7 +440,7 @@ class Cluster:
             dark=Silence(dark, len(fleet.nodes)),
             silence=self.hub.silence(timeout, job.metadata.namespace),
             leader_age_seconds=self.hub.serving_age_seconds(),
-            ahead_seconds=self._ahead_seconds(now),
+            ahead_seconds=self.ahead_seconds(now),
             attempt_age_seconds=seen.attempt_age_seconds,
             listing_age_seconds=seen.listing_age_seconds,
             go_age_seconds=seen.go_age_seconds,
@@ -459,11 +459,11 @@ class Cluster:
             else (),
         )
 
-    def _ahead_seconds(self, now: datetime) -> float:
-        """By how much this clock is ahead of the API server's."""
+    def ahead_seconds(self, now: datetime) -> float | None:
+        """By how much this clock is ahead of the API server's; None where nobody knows."""
         theirs = self._answers.server_time()
-        seconds = (now - theirs).total_seconds() if theirs is not None else 0.0
-        _ahead.set(seconds)
+        seconds = None if theirs is None else (now - theirs).total_seconds()
+        _ahead.set(seconds or 0.0)
         return seconds
 
     def _depends_on_heartbeats(

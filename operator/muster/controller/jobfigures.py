@@ -21,7 +21,7 @@ from muster.api.goodput import Goodput
 from muster.api.throughput import Throughput
 from muster.api.trainingjob import CompletionResult, ConditionStatus, TrainingJobStatus
 from muster.goodput.efficiency import job_efficiency
-from muster.goodput.opened import up_to
+from muster.goodput.opened import ahead, up_to
 from muster.goodput.prices import NO_PRICES, Prices
 
 MAX_JOBS = 500
@@ -155,7 +155,7 @@ class JobFigures:
     The newest one made is the one that is scraped: a process has one.
 
     Args:
-        now: the leader's clock, by which accounts are kept.
+        now: the API server's clock, as far as it is known.
         prices: of accelerators, as they are now.
     """
 
@@ -286,7 +286,7 @@ def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime,
         put(_SAVED_STEP, key, row.saved_step)
         if row.goodput is None:
             continue
-        account = up_to(row.goodput, now)
+        account = up_to(row.goodput, now + ahead(row.goodput))
         for bucket, seconds in account.seconds.items():
             put(_TIME, key, seconds, bucket)
         for bucket, seconds in account.gpu_seconds.items():

@@ -47,6 +47,8 @@ UNSEEN_MILLISECONDS = 600_000
 CLOCKS_AGREE_MILLISECONDS = 2_000
 # The API server tells its time to the second, and not in this moment.
 SERVER_AGREES_SECONDS = 5.0
+# Two leaders' clocks of which each is known to a second or two.
+LEADERS_AGREE_SECONDS = 10.0
 # Without a step for so many of them work has stopped, whatever ended it.
 STEPS_UNDER_WAY = 2
 # A suspension is told in the status with the next write of it.
@@ -93,12 +95,12 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
     account, split = closed(world, fault=fault)
     if record is not None and record.start is not None:
         account = account.model_copy(update={"has_run": True})
-    incidents = list(spec.incidents)
+    incidents = _with_offset(record, spec.incidents, account_offset(world, account))
     if record is not None and record.account is not None and split.made is not None and split.seen is not None:
-        incidents = resumed(incidents, record, split.seen, split.taken_back)
+        incidents = resumed(incidents, record, split.seen, split.taken_back, account_offset(world, account))
     if fault is not None:
         lost = split.amounts.get(Bucket.LOST_WORK, 0) - split.gone_back if split.seen is not None else None
-        incidents[-1] = fault.model_copy(update={"lost_milliseconds": lost, "trained": split.seen is not None})
+        incidents[-1] = incidents[-1].model_copy(update={"lost_milliseconds": lost, "trained": split.seen is not None})
         changes = {"failures": account.failures + 1, "failed_starts": account.failed_starts + (split.seen is None)}
         account = account.model_copy(update=changes)
     if spec.start is not None and record is not None:
@@ -106,13 +108,24 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
     if (
         spec.start is not None and spec.start.resume is not None
     ):  # without, its first step tells where the program goes on from
-        account = with_first_checkpoint(account, spec.start.resume.step, world.now)
+        account = with_first_checkpoint(account, spec.start.resume.step, account_now(world, account))
         account, taken_back = cut(account, spec.start.resume.step)
         if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
             incidents[-1] = _costlier(incidents[-1], taken_back)
     if spec.start is not None:
         account = _measured(world, spec, noted(world, account, spec.attempt))
     return spec.model_copy(update={"account": account, "incidents": incidents})
+
+
+def _with_offset(record: GangSpec | None, incidents: Sequence[GangIncident], offset: timedelta) -> list[GangIncident]:
+    """The incidents, a new one with by how much the account's clock is ahead of the one that its times go by."""
+    known = {(each.attempt, each.time) for each in record.incidents} if record is not None else set()
+    return [
+        each
+        if not offset or (each.attempt, each.time) in known
+        else each.model_copy(update={"account_offset_milliseconds": offset // MILLISECOND})
+        for each in incidents
+    ]
 
 
 def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
@@ -150,7 +163,7 @@ def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
     account = record.account
     if account is None or record.start is None:
         return spec
-    found, _ = _evidence(world, record, account, _elapsed(account, world.now))
+    found, _ = _evidence(world, record, account, _elapsed(account, account_now(world, account)))
     return spec.model_copy(update={"account": account.model_copy(update={"progress": found})})
 
 
@@ -167,7 +180,7 @@ def closed(
     """
     record = world.gang.spec if world.gang else None
     account = (record.account if record else None) or _begun(world)
-    elapsed = _elapsed(account, world.now)
+    elapsed = _elapsed(account, account_now(world, account))
     if only_steps:
         split = _stepped(world, record, account, elapsed)
     else:
@@ -211,7 +224,11 @@ def _metered(account: Account, seen: AttemptProgress | None) -> dict[str, int]:
 
 
 def resumed(
-    incidents: Sequence[GangIncident], record: GangSpec, found: AttemptProgress, taken_back: int = 0
+    incidents: Sequence[GangIncident],
+    record: GangSpec,
+    found: AttemptProgress,
+    taken_back: int = 0,
+    offset: timedelta = timedelta(0),
 ) -> list[GangIncident]:
     """The incidents, the last one that a go has followed with when the first step after it was finished.
 
@@ -221,26 +238,29 @@ def resumed(
     Args:
         record: of the attempt in which that was.
         taken_back: milliseconds of work that the program has begun anew, as only its first step told.
+        offset: by how much the clock of the account is ahead of that of the leader, who has most likely given the go.
     """
     last = len(incidents) - 1
     while last >= 0 and incidents[last].resumed_step is None:  # no go has followed
         last -= 1
     if last < 0 or incidents[last].resumed_time is not None:
         return list(incidents)
-    at = _resumed_at(incidents[last], record, found)
+    at = _resumed_at(incidents[last], record, found, offset)
     back = _costlier(incidents[last].model_copy(update={"resumed_time": at}), taken_back)
     return [*incidents[:last], back, *incidents[last + 1 :]]
 
 
-def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress) -> datetime | None:
-    """When the first step after it was finished, by the clock that gave the go; None where that was behind what had
-    been told."""
+def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress, offset: timedelta) -> datetime | None:
+    """When the first step after it was finished, by the clock of its other times; None where that of the go was behind
+    what had been told."""
     if record.start is None or record.account is None:
         return None
-    latest = record.start.time + CLOCKS_AGREE_MILLISECONDS * MILLISECOND
-    if max(record.account.counted_until, incident.time) > latest:
+    latest = record.start.time + offset + CLOCKS_AGREE_MILLISECONDS * MILLISECOND
+    own = incident.account_offset_milliseconds * MILLISECOND
+    if max(record.account.counted_until, incident.time + own) > latest:
         return None
-    return max(record.account.counted_until + found.first_step_milliseconds * MILLISECOND, incident.time)
+    at = record.account.counted_until + found.first_step_milliseconds * MILLISECOND - own
+    return max(at, incident.time)
 
 
 def _costlier(incident: GangIncident, taken_back: int) -> GangIncident:
@@ -255,18 +275,36 @@ def _begun(world: JobWorld) -> Account:
     """An account that begins with the creation, by the leader's clock: the API server has noted it by its own."""
     created = world.job.metadata.creation_timestamp or world.now
     begun = min(created + timedelta(seconds=ahead_seconds(world)), world.now)
-    return Account(creation_time=begun, counted_until=begun)
+    known = None if world.ahead_seconds is None else ahead_seconds(world)
+    return Account(creation_time=begun, counted_until=begun, clock_ahead_seconds=known)
 
 
 def ahead_seconds(world: JobWorld) -> int:
     """By how much the leader's clock is ahead of the API server's; 0 where they agree as well as can be told."""
-    if abs(world.ahead_seconds) <= SERVER_AGREES_SECONDS:
+    if world.ahead_seconds is None or abs(world.ahead_seconds) <= SERVER_AGREES_SECONDS:
         return 0
     return int(min(max(world.ahead_seconds, -MOST_AHEAD_SECONDS), MOST_AHEAD_SECONDS))
 
 
+def account_offset(world: JobWorld, account: Account) -> timedelta:
+    """By how much the clock of the account is ahead of this leader's; 0 where nobody knows.
+
+    An account goes by the clock of the leader that has begun it, whoever leads. Else a change of leaders, of which one
+    has a wrong clock, would put time in or leave time out.
+    """
+    if world.ahead_seconds is None or account.clock_ahead_seconds is None:
+        return timedelta(0)
+    seconds = account.clock_ahead_seconds - min(max(world.ahead_seconds, -MOST_AHEAD_SECONDS), MOST_AHEAD_SECONDS)
+    return timedelta(0) if abs(seconds) <= LEADERS_AGREE_SECONDS else timedelta(seconds=seconds)
+
+
+def account_now(world: JobWorld, account: Account) -> datetime:
+    """What the clock of the account shows now."""
+    return world.now + account_offset(world, account)
+
+
 def _elapsed(account: Account, now: datetime) -> int:
-    """Milliseconds that the leader's clock shows beyond what is counted; none while it has gone back."""
+    """Milliseconds that the account's clock shows beyond what is counted; none while it has gone back."""
     return max((now - account.counted_until) // MILLISECOND, 0)
 
 
@@ -317,7 +355,7 @@ def _first_checkpoint(world: JobWorld, record: GangSpec | None, account: Account
     resume = record.start.resume.step if record.start.resume else 0
     views = (view for view in world.views.values() if view.attempt == record.attempt)
     if any(c.step > resume and c.verified and not c.incomplete for view in views for c in view.checkpoints):
-        return max((world.now - account.creation_time) // MILLISECOND, 0)
+        return max((account_now(world, account) - account.creation_time) // MILLISECOND, 0)
     return None
 
 

@@ -149,6 +149,7 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
         measured_tflops=account.measured_tflops,
         joules=account.joules,
         metered_gpu_seconds=account.metered_gpu_milliseconds // 1000,
+        clock_ahead_seconds=account.clock_ahead_seconds or 0,
         progress=seen,
     )
 

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from muster.api.endedjob import LABEL_LENGTH
 from muster.api.gang import GangIncident, GangSpec
 from muster.api.goodput import Bucket, Goodput, OpenPhase
-from muster.goodput.account import ahead_seconds, closed, held_gpus, open_bucket, resumed
+from muster.goodput.account import account_now, account_offset, ahead_seconds, closed, held_gpus, open_bucket, resumed
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.fingerprint import SEVERAL
@@ -54,7 +55,8 @@ def told(
         phase = before.open_phase
         if phase is not None and (phase.bucket, phase.gpus) == (bucket, gpus):
             return found.model_copy(update={"open_phase": phase})
-        found = phase_closed(found.model_copy(update={"open_phase": phase}), world.now)
+        now = world.now if record.account is None else account_now(world, record.account)
+        found = phase_closed(found.model_copy(update={"open_phase": phase}), now)
     return found.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=found.counted_until, gpus=gpus)})
 
 
@@ -68,7 +70,7 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
     record, before = world.gang.spec if world.gang else None, world.job.status.goodput
     if record is None or record.account is None or world.job.status.completion is not None:
         return before
-    account = record.account
+    account, now = record.account, account_now(world, record.account)
     known = (
         before is not None
         and before.creation_time == account.creation_time
@@ -78,16 +80,19 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
     # The status is written for it anyway.
     saved_since = kept.step is not None and (saved is None or saved.step != kept.step)
     if known and not (kept.ended or saved_since) and world.job.status.attempt == record.attempt and before is not None:
-        fresh = before.progress is not None and timedelta(0) <= world.now - before.counted_until < FRESH
+        fresh = before.progress is not None and timedelta(0) <= now - before.counted_until < FRESH
         if fresh or world.job.status.step == step:
             return before
     if kept.ended and before is not None and before.creation_time == account.creation_time:
         # The last leader's clock may be behind the one that the figures were told by: its launchers tell the rest by
         # ages.
-        world = replace(world, now=max(world.now, before.counted_until))
+        world = replace(world, now=world.now + max(before.counted_until - now, timedelta(0)))
+        now = max(now, before.counted_until)
     counted, split = closed(world, ended=kept.succeeded, only_steps=not kept.ended)
-    counted = with_first_checkpoint(counted, kept.step, world.now)
-    more = {"clock_ahead_seconds": ahead_seconds(world), "failures_by_class": by_class(record.incidents)}
+    counted = with_first_checkpoint(counted, kept.step, now)
+    more: dict[str, Any] = {"failures_by_class": by_class(record.incidents)}
+    if account.clock_ahead_seconds is None:
+        more["clock_ahead_seconds"] = ahead_seconds(world)
     found = figures(counted, split.seen, before, kept).model_copy(update=more)
     if not found.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
         found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
@@ -120,7 +125,7 @@ def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> lis
     """The incidents as they are told: the last one with when the training went on, though no record says so yet."""
     if record.account is None or goodput is None or goodput.progress is None or record.start is None:
         return record.incidents
-    found = resumed(record.incidents, record, goodput.progress)
+    found = resumed(record.incidents, record, goodput.progress, offset=account_offset(world, record.account))
     known = {(each.attempt, each.time): each.resumed_time for each in world.job.status.incidents if each.resumed_time}
     # By ages, it would be a few milliseconds earlier or later each time, and a status that differs is a write.
     return [

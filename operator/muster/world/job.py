@@ -160,7 +160,7 @@ class JobWorld:
         dark: of all nodes, by their heartbeats.
         turn: of a job that waits for nodes; None before the queue has heard of it.
         leader_age_seconds: for how long this process has been the leader.
-        ahead_seconds: by how much the wall clock of this process is ahead of the API server's, as far as is known.
+        ahead_seconds: by how much the wall clock of this process is ahead of the API server's; None: not known.
         attempt_age_seconds: for how long this process has seen the current attempt.
         listing_age_seconds: for how long this process has seen the launchers asked to list the checkpoints as they are
             now, in this attempt; infinite where nobody has told.
@@ -191,7 +191,7 @@ class JobWorld:
     dark: Silence = Silence()
     turn: Turn | None = None
     leader_age_seconds: float = 0.0
-    ahead_seconds: float = 0.0
+    ahead_seconds: float | None = None
     attempt_age_seconds: float = 0.0
     listing_age_seconds: float = math.inf
     go_age_seconds: float = 0.0
