@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
+from muster.answers.reasons import NEXT_BY_REASON, OPERATOR_LOGS
 from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import Condition, TrainingJob, TrainingJobStatus
 
@@ -28,42 +29,14 @@ WAITS_FOR_NODES = frozenset(
     {"InsufficientNodes", "TopologyUnsatisfied", "NeverFits", "NamespaceLimit", "BehindInQueue"}
 )
 ENDED = frozenset({"Succeeded", "Failed"})
-_OPERATOR = "kubectl -n muster-system {} -l app.kubernetes.io/name=muster"
-# Next steps: {inside} is kubectl in the job's namespace, {logs} and {pods} print and describe its workers.
+# Next steps by state, with the names in braces that `Reason.next` has.
 NEXT_BY_STATE: Mapping[str, Sequence[str]] = {
     "": (
-        f"is the operator running? {_OPERATOR.format('get pods')}",
-        f"what does it say? {_OPERATOR.format('logs')} --tail=50",
+        "is the operator running? kubectl -n muster-system get pods -l app.kubernetes.io/name=muster",
+        f"what does it say? {OPERATOR_LOGS}",
     ),
     "Failed": ("what the workers printed: {logs}", "when it is mended, delete the job and create it again{resuming}"),
     "Suspended": ('let it go on: {inside} patch tj {job} --type=merge -p \'{{"spec":{{"suspend":false}}}}\'',),
-}
-_SEE_IMAGE = ("see the image, its pull secret and the registry's answer: {pods}",)
-NEXT_BY_REASON: Mapping[str, Sequence[str]] = {
-    "QuotaExceeded": ("see the quota: {inside} describe resourcequota",),
-    "ErrImageNeverPull": _SEE_IMAGE,
-    "ErrImagePull": _SEE_IMAGE,
-    "ImageInspectError": _SEE_IMAGE,
-    "ImagePullBackOff": _SEE_IMAGE,
-    "InvalidImageName": ("correct the image in spec.template: delete the job and create it again",),
-    "Unschedulable": ("see why the scheduler refuses: {pods}",),
-    "PodNotRunning": ("see what the pod waits for: {pods}",),
-    "LauncherSilent": ("see whether the launcher reaches the operator: {logs}",),
-    "CrashLoopBackOff": ("what the ranks printed before they failed: {logs}",),
-    "NoCheckpointSeen": (
-        "compare spec.checkpoint.directory with where the trainer saves: {inside} get tj {job} -o yaml",
-    ),
-    "StepsNotSeen": ("compare what the ranks print with docs/reference/progress.md: {logs}",),
-    "RanksQuiet": ("what the ranks printed last: {logs}",),
-    "StepsNotCounted": (
-        "write the steps to the file in MUSTER_PROGRESS, or make the job anew with a simpler spec.progress.stepPattern",
-    ),
-    "RecordUnreadable": ("see the record: {inside} get gangs -o yaml",),
-    "NoNodeToMoveTo": ("see what could be freed: kubectl muster nodes",),
-    "WorkersSilent": (
-        "see the nodes: kubectl muster nodes",
-        f"what the operator says: {_OPERATOR.format('logs')} --tail=50",
-    ),
 }
 
 

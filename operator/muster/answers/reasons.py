@@ -1,0 +1,1230 @@
+"""Every reason that the operator writes into a condition or an Event, with what a reader needs to know of it.
+
+One table for all: `docs/reference/messages.md` is rendered from it, and `kubectl muster status` takes its next steps
+from it. `tests/unit/answers/test_reasons.py` proves that it names each reason that the code can write, and no other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Topic(StrEnum):
+    """The chapters of the table: where a reader meets the reason."""
+
+    WAITING = "Why a job waits"
+    TRAINING = "Warnings about a job that trains"
+    REFUSED = "What a job cannot start with"
+    ENDED = "The end of a job"
+    WELL = "Nothing is wrong"
+    BURN_IN = "The burn-in"
+    FAILURES = "What was seen to fail"
+    PLANNED = "Nodes that a job leaves on purpose"
+    NODES = "Events of nodes"
+    REPAIRS = "Repairs of nodes"
+    POLICY = "Events of the FleetPolicy"
+
+
+WAITS = "TrainingJob: REASON, conditions, Event"
+TRAINS = "TrainingJob: REASON, condition Running, Event"
+STALLS = "TrainingJob: REASON, conditions Stalled and Running, Event"
+ENDS = "TrainingJob: REASON, condition Succeeded, Event"
+JOB_EVENT = "TrainingJob: Event"
+INCIDENT = "TrainingJob: Event, status.incidents"
+NODE_EVENT = "Node: Event"
+VERDICT = "Node, NodeHealth: Event"
+REPAIR = "Node: Event; NodeHealth: finding"
+POLICY_EVENT = "FleetPolicy: Event"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What one reason means, or several that mean the same.
+
+    Attributes:
+        names: as they stand in `reason`; several are separated by a comma and a space.
+        topic: where a reader meets it.
+        shown: the objects and fields in which it stands.
+        happened: what happened, to which object.
+        muster: what Muster does now.
+        reader: what the reader can do.
+        example: a message as the code writes it; "" where another program writes the message.
+        next: commands that `status` prints for a job with this reason. {inside} is kubectl in the job's namespace,
+            {job} its name; {logs} and {pods} print and describe its workers.
+    """
+
+    names: str
+    topic: Topic
+    shown: str
+    happened: str
+    muster: str
+    reader: str
+    example: str = ""
+    next: Sequence[str] = ()
+
+    @property
+    def each(self) -> list[str]:
+        """The names one by one."""
+        return self.names.split(", ")
+
+
+OPERATOR_LOGS = "kubectl -n muster-system logs -l app.kubernetes.io/name=muster --tail=50"
+_SEE_IMAGE = ("see the image, its pull secret and the registry's answer: {pods}",)
+_NOTHING = "Nothing needs to be done."
+_AGAIN = "Delete the job, correct it, and create it again."
+_RESTARTS = "It restarts the gang from the newest complete checkpoint."
+_MOVES = "It restarts the gang from the newest complete checkpoint, with this worker on another node."
+
+REASONS: tuple[Reason, ...] = (
+    # Why a job waits.
+    Reason(
+        "InsufficientNodes",
+        Topic.WAITING,
+        WAITS,
+        "Fewer nodes are free and suitable than the job needs. The message counts them, and says why the rest is not.",
+        "The job keeps its place in the queue and starts by itself.",
+        "Free nodes, uncordon nodes, create the job with fewer `nodes`, or wait.",
+        "needs 1 more node: 0 of the fleet's 4 are free and suitable (3 already used by this job, 1 avoided after a "
+        "failure there); would help: wait until 1 node that failed lately is taken again, ten minutes after the "
+        "failure",
+    ),
+    Reason(
+        "TopologyUnsatisfied",
+        Topic.WAITING,
+        WAITS,
+        "Enough nodes are free, but not within one domain of `placement.required`.",
+        "The job keeps its place in the queue and starts by itself.",
+        "Wait, or create the job without `placement.required`.",
+    ),
+    Reason(
+        "NeverFits",
+        Topic.WAITING,
+        WAITS,
+        "The job would not fit even if the whole fleet were free. The message has the numbers.",
+        "The job reserves no nodes. It starts by itself if nodes come back, or are uncordoned.",
+        "Create the job with fewer nodes, another topology level, or other selectors.",
+    ),
+    Reason(
+        "BehindInQueue",
+        Topic.WAITING,
+        WAITS,
+        "Nodes are free, but the queue keeps them for earlier jobs, which the message names.",
+        "The job keeps its place in the queue and starts by itself.",
+        "Read how the [queue](docs/queueing.md) orders jobs.",
+    ),
+    Reason(
+        "NamespaceLimit",
+        Topic.WAITING,
+        WAITS,
+        "The jobs of the namespace hold as many nodes as the FleetPolicy allows.",
+        "The job waits. As an Event: the job's record named more nodes than that, so Muster made no pods and queued "
+        "the job again.",
+        "End other jobs of the namespace, or have the limit raised.",
+    ),
+    Reason(
+        "QuotaExceeded",
+        Topic.WAITING,
+        WAITS,
+        "A [ResourceQuota](docs/queueing.md#resourcequotas) has too little room for all pods of the job. The "
+        "message names quota, resource and amounts.",
+        "The job starts by itself when there is room.",
+        "Raise the quota, or wait until pods of the namespace end.",
+        next=("see the quota: {inside} describe resourcequota",),
+    ),
+    Reason(
+        "NodeNotUsable",
+        Topic.WAITING,
+        WAITS,
+        "A node that was chosen for a worker was cordoned, tainted, filled or found faulty before the pod was bound.",
+        "The worker goes to another node.",
+        _NOTHING,
+    ),
+    Reason(
+        "AssemblyTimedOut",
+        Topic.WAITING,
+        WAITS,
+        "The pods of the job were not all on their nodes within the time limit. The Event says why.",
+        "The nodes are free again. The next try is at the time named. The job [stands behind the "
+        "others](docs/queueing.md#when-a-gang-cannot-be-assembled) for an hour or longer; after several such jobs "
+        "all jobs of the namespace do.",
+        "Repair what the Event names.",
+    ),
+    Reason(
+        "NodesYielded",
+        Topic.WAITING,
+        WAITS,
+        "The gang lost a node and found no other within `assemblyTimeoutSeconds`, while other jobs waited.",
+        "The job gave all its nodes back and keeps its place in the queue.",
+        "Free or repair a node, or wait.",
+    ),
+    Reason(
+        "Assembling",
+        Topic.WAITING,
+        "TrainingJob: conditions Running and Reconciling",
+        "The job has nodes, and its pods and launchers are on their way.",
+        "The ranks start when every launcher has reported.",
+        _NOTHING,
+        "creating pods",
+    ),
+    Reason(
+        "SchedulingGated",
+        Topic.WAITING,
+        WAITS,
+        "A webhook holds a pod of the job back by a scheduling gate.",
+        "Muster binds the gang when the gate is removed.",
+        "Ask the owner of the gate that the message names.",
+    ),
+    Reason(
+        "WaitingForOldPods",
+        Topic.WAITING,
+        WAITS,
+        "The Gang of the job was deleted by hand, and pods of it still run.",
+        "The job starts again once its old pods have ended.",
+        "If the node of such a pod is gone for good: `kubectl muster lost NODE`.",
+        "its record is gone; waiting until its old pods have ended, first job-5b6d5-0-1 on n0; if that node is gone "
+        "for good, say so: kubectl muster lost n0",
+    ),
+    Reason(
+        "ErrImagePull, ImagePullBackOff, ImageInspectError, ErrImageNeverPull",
+        Topic.WAITING,
+        WAITS,
+        "The node cannot pull the image that the message names.",
+        "The kubelet tries again; the gang starts when all pods run.",
+        "Check name, tag, pull secret and registry. With `imagePullPolicy: Never` the node must have the image "
+        "already.",
+        next=_SEE_IMAGE,
+    ),
+    Reason(
+        "InvalidImageName",
+        Topic.WAITING,
+        WAITS,
+        "The name of an image in `spec.template` is not valid.",
+        "The pods wait, and never start.",
+        _AGAIN,
+        next=("correct the image in spec.template: delete the job and create it again",),
+    ),
+    Reason(
+        "Unschedulable",
+        Topic.WAITING,
+        WAITS,
+        "The scheduler refuses a pod on the node that Muster chose; the message has the scheduler's text.",
+        "Muster waits for the scheduler, then frees the nodes and tries again.",
+        "Correct what the scheduler names: volumes, affinity, requests.",
+        next=("see why the scheduler refuses: {pods}",),
+    ),
+    Reason(
+        "PodNotRunning",
+        Topic.WAITING,
+        WAITS,
+        "A pod of the job does not run yet.",
+        "After 15 min the worker moves to another node, if other pods run.",
+        "Run `kubectl describe pod` for the worker that the message names.",
+        "waiting for the pod of worker 3 on n3 to run",
+        next=("see what the pod waits for: {pods}",),
+    ),
+    Reason(
+        "LauncherSilent",
+        Topic.WAITING,
+        WAITS,
+        "The launcher of a worker does not reach the operator.",
+        "The job is Stalled after 10 min in which no launcher of the gang was heard. It starts by itself once all are.",
+        "Check the pod's log, DNS, and network policies to `muster-coordinator.muster-system:8443`.",
+        "waiting for the launcher of worker 3 on n3 to report: if that lasts, look at its log and at network "
+        "policies between it and the Service muster-coordinator",
+        next=("see whether the launcher reaches the operator: {logs}",),
+    ),
+    Reason(
+        "OldRanksAlive",
+        Topic.WAITING,
+        WAITS,
+        "The old processes of a worker do not end, as a process in D state does (storage, driver).",
+        "After 30 s Muster replaces the pod.",
+        "If it repeats, look at storage and driver of that node.",
+        "waiting for worker 3 on n3 to end its old ranks",
+    ),
+    Reason(
+        "OldRanksNotFenced",
+        Topic.WAITING,
+        WAITS,
+        "A lost worker may still be running, cut off from Muster. The message names its pod and its node.",
+        "The next attempt starts when one of these [proves its end](docs/decisions/0012-proof-of-death.md): the "
+        "pod's own end; 90 s of its kubelet's heartbeats once the pod is gone; the launcher's fence (15 s, longer "
+        "for long steps); the fence file in the checkpoint directory; a reboot of the node; a time limit of the "
+        "job.",
+        "Set `spec.recovery.unfencedTimeoutSeconds`, or run `kubectl muster lost NODE` if the machine is off. If "
+        "the message names another checkpoint directory, the volume is missing in a pod, or is not shared.",
+        "waiting for proof that the ranks of pod job-old on n0 have ended: nothing tells it to; if you know that "
+        "they have, say so: kubectl muster lost n0, or set spec.recovery.unfencedTimeoutSeconds",
+    ),
+    Reason(
+        "CheckpointsNotListed",
+        Topic.WAITING,
+        WAITS,
+        "A worker cannot list the checkpoint directory: the file system hangs or is not mounted.",
+        "Nothing starts from scratch because of it. The job is Stalled after 10 min and starts once the storage "
+        "answers.",
+        'Repair the mount. What "unverified" means of an object store: '
+        "[here](docs/checkpoints.md#when-the-store-cannot-be-seen).",
+    ),
+    Reason(
+        "CheckpointsNotVerified",
+        Topic.WAITING,
+        WAITS,
+        "The newest checkpoint is still being verified, which takes long for a large one on slow storage.",
+        "The job is Stalled after 10 min. It starts by itself once the verification ends.",
+        "Wait, or name another step in `spec.checkpoint.resumeFrom`.",
+    ),
+    Reason(
+        "LocalCheckpointsNotListed",
+        Topic.WAITING,
+        WAITS,
+        "A launcher has not yet listed [its node's own disk](docs/checkpoints.md#on-the-nodes-own-disks).",
+        "The start waits 30 s at most, then uses the shared directory and says so.",
+        "If it repeats, check that disk.",
+    ),
+    Reason(
+        "IncompleteNotMoved",
+        Topic.WAITING,
+        WAITS,
+        "With `spec.checkpoint.moveIncomplete`: an incomplete checkpoint was not moved.",
+        "As an Event: the move failed and the start went on without it. As a REASON: the file system does not "
+        "answer, so the start waits; the job is Stalled after 10 min.",
+        "Check whether the mount is read-only, rights are missing, or `.muster-incomplete` is a link.",
+    ),
+    Reason(
+        "CheckpointPointerMisleads",
+        Topic.WAITING,
+        WAITS,
+        "The file by which the framework finds its newest checkpoint (`latest`, "
+        "`latest_checkpointed_iteration.txt`, `latest-rank0.pt`, `dlrover_latest.txt`) is wrong. It is missing, "
+        "empty, or names what is incomplete or gone.",
+        "The start waits: the program would begin from scratch, or fail. It starts by itself once the file is right.",
+        "Write into the file what the message says; remove it where the first save was cut short. Or set "
+        "`spec.checkpoint.resumePreset` to the framework, or to `Off` where the program reads `MUSTER_RESUME_PATH`.",
+    ),
+    Reason(
+        "CheckpointNotVisible",
+        Topic.WAITING,
+        WAITS,
+        "A worker does not see the newest complete checkpoint.",
+        "60 s after the last listing the job is Stalled.",
+        "Repair the mount on the node named, or set `spec.checkpoint.resumeFrom` to what the message offers.",
+    ),
+    Reason(
+        "EveryCheckpointSuspect",
+        Topic.WAITING,
+        WAITS,
+        "The trainer [found its results wrong](docs/trainer-contract.md#when-results-are-wrong), and no complete "
+        "checkpoint is left from before.",
+        "The job is Stalled until its user decides.",
+        "Check the checkpoints that the message names, then set `spec.checkpoint.resumeFrom` to a step or to "
+        "`Scratch`. To ask for the same value again, clear the field first.",
+    ),
+    Reason(
+        "ResumeFromNotFound",
+        Topic.WAITING,
+        WAITS,
+        "`spec.checkpoint.resumeFrom` names no complete checkpoint that every worker sees. For `job/NAME`: the job "
+        "does not exist, or a worker does not see its directory.",
+        "The start waits; the message lists the checkpoints there are.",
+        "Correct the field. For `job/NAME` mount the same volume at the same path, or give the image and "
+        'credentials for its URL. "unverified" is said of a '
+        "[store](docs/checkpoints.md#when-the-store-cannot-be-seen).",
+    ),
+    Reason(
+        "CheckpointsBehindResumeFrom",
+        Topic.WAITING,
+        WAITS,
+        "The job began from another checkpoint, and its own newest one has no higher step. Its steps may have begun "
+        "anew.",
+        "The start waits, since the highest step may not be the newest training.",
+        "Set `spec.checkpoint.resumeFrom` to the checkpoint that counts; the message has both.",
+    ),
+    Reason(
+        "ResumePresetMismatch",
+        Topic.WAITING,
+        WAITS,
+        "The framework that `spec.checkpoint.resumePreset` names cannot load this checkpoint. Its format, its place "
+        "or its [store](docs/checkpoints.md#in-object-stores) does not fit, or a shell would not pass the options "
+        "on.",
+        "The start waits.",
+        "Set the field to what the message says; it may be changed now.",
+    ),
+    Reason(
+        "TooManyCheckpoints",
+        Topic.WAITING,
+        WAITS,
+        "More than 256 checkpoints have a higher step than the one that `spec.checkpoint.resumeFrom` names.",
+        "The start waits.",
+        "Move the checkpoints that shall not count out of the directory.",
+    ),
+    Reason(
+        "CrashLoopBackOff",
+        Topic.WAITING,
+        WAITS,
+        "The job failed three times or more without a new checkpoint in between. Where the message names a "
+        "container, that sidecar (`restartPolicy: Always`) ends again and again.",
+        "The next start waits, longer each time: 10 s first, 5 min at most.",
+        "Read the log of the failed rank, or of the sidecar.",
+        next=("what the ranks printed before they failed: {logs}",),
+    ),
+    Reason(
+        "AwaitingEvidence",
+        Topic.WAITING,
+        "TrainingJob: REASON, conditions Running and Reconciling",
+        "The restart budget is used up.",
+        "Muster waits a few seconds for evidence that the job did not cause the failure.",
+        _NOTHING,
+    ),
+    Reason(
+        "WebhookFailed",
+        Topic.WAITING,
+        WAITS,
+        "An admission webhook does not answer, and the API server creates no pod without it.",
+        "Muster tries again after 30 s, then less and less often, at last every five minutes.",
+        "Check Service and pods of the webhook that the message names.",
+        'failed calling webhook "w.example.com": connection refused. Creation is tried again. See that the '
+        "webhook's Service has a pod that is Ready, or ask for its failurePolicy.",
+    ),
+    Reason(
+        "DryRunUnsupported",
+        Topic.WAITING,
+        WAITS,
+        "An admission webhook declares side effects, so the API server refuses the dry run that checks the template.",
+        "Muster repeats the check, at last every five minutes.",
+        "Set `sideEffects` of the webhook to `None` or `NoneOnDryRun`, or exclude the namespace from it.",
+    ),
+    Reason(
+        "NamespaceTerminating",
+        Topic.WAITING,
+        WAITS,
+        "The namespace of the job is being deleted.",
+        "The API server refuses new pods.",
+        "Create the job in another namespace.",
+    ),
+    Reason(
+        "StepPatternNotTested",
+        Topic.WAITING,
+        WAITS,
+        "The operator's child process that compiles `spec.progress.stepPattern` was killed twice.",
+        "Muster tries again after 30 s, then less and less often.",
+        "If it lasts, check whether `muster-system` lacks memory.",
+    ),
+    Reason(
+        "RecordUnreadable",
+        Topic.WAITING,
+        STALLS,
+        "The Gang of the job does not fit its schema: it was edited by hand, or a newer Muster wrote it.",
+        "Muster changes nothing for this job, and training goes on.",
+        "Restore the Gang, or install the version of Muster that wrote it.",
+        "its Gang llama-5b6d5 does not fit its schema (spec.attempt: not a number), so nothing is done to this job. "
+        "Run the version of Muster that wrote it, or delete the Gang: the job then starts anew once its pods have "
+        "ended.",
+        next=("see the record: {inside} get gangs -o yaml",),
+    ),
+    # Warnings about a job that trains.
+    Reason(
+        "WorkersSilent",
+        Topic.TRAINING,
+        TRAINS,
+        "Workers are silent, but nothing proves yet that they are lost.",
+        "Muster waits for a second witness; the message says for which.",
+        "Check the nodes, the logs of the workers, and network policies to `muster-coordinator`.",
+        "2 of 16 workers have been silent for 20 s or more, the first is 4; waiting for a second witness or for a step",
+        next=("see the nodes: kubectl muster nodes", f"what the operator says: {OPERATOR_LOGS}"),
+    ),
+    Reason(
+        "NoNodeToMoveTo",
+        Topic.TRAINING,
+        TRAINS,
+        "A worker should leave a node (cordoned, degraded), and no other node is free for it.",
+        "Training goes on. The worker moves at a checkpoint once a node is free.",
+        "Free a node, or uncordon that one.",
+        next=("see what could be freed: kubectl muster nodes",),
+    ),
+    Reason(
+        "NoCheckpointSeen",
+        Topic.TRAINING,
+        TRAINS,
+        "After ten minutes of steps there is no complete checkpoint below `checkpoint.directory`.",
+        "Training goes on, and a fault now loses everything.",
+        "The directory may be wrong or not on a shared volume. The trainer may save weights without an optimizer "
+        "(`save_only_model`), or in [no known format](docs/checkpoints.md#what-is-of-no-known-format).",
+        "no complete checkpoint below /checkpoints after 12 min and 340 steps: a fault now loses everything. Is it "
+        "the directory that the trainer writes to, on a volume that the worker container mounts?",
+        next=("compare spec.checkpoint.directory with where the trainer saves: {inside} get tj {job} -o yaml",),
+    ),
+    Reason(
+        "CheckpointsIncomplete",
+        Topic.TRAINING,
+        TRAINS,
+        "For a minute no checkpoint, or none of the newest two, has become complete; the message says what is "
+        "missing. Or a pointer file (`latest`, `latest_checkpointed_iteration.txt`, `latest-rank0.pt`) names "
+        "another one. Or all checkpoints lie one directory deeper. Or the newest is [of no known "
+        "format](docs/checkpoints.md#what-is-of-no-known-format).",
+        "Training goes on. A restart uses the newest complete checkpoint.",
+        "Correct what the message names, such as the content of the pointer file.",
+    ),
+    Reason(
+        "CheckpointStoreUnreachable",
+        Topic.TRAINING,
+        TRAINS,
+        "No verifier can see the object store. The message has the store's error and the newest known checkpoint.",
+        "Ranks train on. After a fault the restart waits until the store is seen again.",
+        "Correct what the message names ([all of them](docs/checkpoints.md#when-the-store-cannot-be-seen)).",
+    ),
+    Reason(
+        "CheckpointOrderUnclear",
+        Topic.TRAINING,
+        TRAINS,
+        "A checkpoint with a lower step was written later than the one with the highest step. Causes are a copied "
+        "directory, a trainer that loaded something else, or a number in the names that is no step.",
+        "A restart uses the highest step ([why](docs/decisions/0014-which-checkpoint-is-the-newest.md)).",
+        "If that is the wrong one, suspend the job and set `spec.checkpoint.resumeFrom`.",
+    ),
+    Reason(
+        "NoNewCheckpoint, CheckpointSpaceLow, SavesTakeLonger",
+        Topic.TRAINING,
+        "TrainingJob: Event, status.checkpoint.concerns",
+        "No new checkpoint has come for three of the usual intervals; or their file system is almost full; or saves "
+        "take half as long again as the first ones.",
+        "Training goes on.",
+        "Read [what each is measured by, and what to do](docs/checkpoints.md#how-saving-goes).",
+        "424 GB can still be written below /checkpoints, and a checkpoint has 96 GB; each save leaves 96 GB less, "
+        "and it is full after 4 more saves, in about 4 h. Delete what nobody needs, let the trainer keep fewer, or "
+        "make the volume larger: a save on a full disk is lost",
+    ),
+    Reason(
+        "StepsNotSeen",
+        Topic.TRAINING,
+        TRAINS,
+        "No finished step has been seen for ten minutes, so a hang would not be noticed either. The message says "
+        "what was looked for, and which preset the output looks like.",
+        "Training goes on.",
+        "Print lines that a [preset](docs/reference/progress.md) reads, or write steps to the file in "
+        "`MUSTER_PROGRESS`. `progress.preset: Off` stops the message.",
+        "no finished step has been seen for more than 10 min, and a hang is not noticed: progress.stepPattern finds "
+        "none in what is printed. Compare it with the log, or write the steps to the file in MUSTER_PROGRESS",
+        next=("compare what the ranks print with docs/reference/progress.md: {logs}",),
+    ),
+    Reason(
+        "RanksQuiet",
+        Topic.TRAINING,
+        TRAINS,
+        "For ten minutes no rank has printed anything, written progress or completed a checkpoint. It hangs, or "
+        "compiles, evaluates or saves for long.",
+        "Muster does nothing, unless `progress.stepTimeoutSeconds` is set.",
+        "Inspect a rank, for example with `py-spy dump` in its pod. If it hangs, delete the pod of a worker: the "
+        "gang restarts.",
+        "no rank has printed or written anything for more than 10 min, after step 4000: it hangs, or compiles, "
+        "evaluates or saves for long. See what a rank does, e.g. with py-spy dump in its pod. If it hangs, delete "
+        "the pod of a worker, and the gang restarts; with progress.stepTimeoutSeconds that happens by itself",
+        next=("what the ranks printed last: {logs}",),
+    ),
+    Reason(
+        "StepsNotCounted",
+        Topic.TRAINING,
+        TRAINS,
+        "`progress.stepPattern` takes more than a second of processor time for a line, again and again, as `(a+)+$` "
+        "may.",
+        "Muster stops using the pattern. Training goes on, and a hang is not noticed.",
+        "Write steps to the file in `MUSTER_PROGRESS`, or create the job again with a simpler pattern.",
+        next=(
+            "write the steps to the file in MUSTER_PROGRESS, or make the job anew with a simpler "
+            "spec.progress.stepPattern",
+        ),
+    ),
+    Reason(
+        "ResumedBehind",
+        Topic.TRAINING,
+        TRAINS,
+        "The trainer did not load the checkpoint that it was given, twice.",
+        "Muster restarted it once for that, and now leaves it alone.",
+        "Let the trainer load what `MUSTER_RESUME_PATH` names.",
+    ),
+    Reason(
+        "ResumeFromIgnored",
+        Topic.TRAINING,
+        JOB_EVENT,
+        "`spec.checkpoint.resumeFrom` was set while the ranks of the job ran.",
+        "The running attempt goes on as it is.",
+        "Suspend the job, then clear the field and set it again.",
+    ),
+    Reason(
+        "VerifiersChanged",
+        Topic.TRAINING,
+        JOB_EVENT,
+        "The workers that verify checkpoints reached no verdict in 3 min.",
+        "Muster asks other workers.",
+        "If that repeats, check the storage.",
+    ),
+    Reason(
+        "InternalError",
+        Topic.TRAINING,
+        JOB_EVENT,
+        "Muster has a defect that this job met.",
+        "Muster tries again, and what runs goes on. Other jobs are not affected.",
+        "Report it with the traceback in the operator's log; see [what the operator "
+        "saw](docs/troubleshooting.md#what-did-the-operator-see).",
+        "an unexpected error keeps Muster from looking after this job (KeyError: 'n0'). It goes on trying, and what "
+        "runs goes on. This is a defect: report it with the operator's log.",
+    ),
+    # What a job cannot start with.
+    Reason(
+        "TooManyNodes",
+        Topic.REFUSED,
+        STALLS,
+        "`spec.nodes` is more than the FleetPolicy lets one job have (`spec.jobLimits.nodes`).",
+        "The job does not start.",
+        "Create the job again with fewer nodes, or have the limit raised.",
+        "spec.nodes is 3, and FleetPolicy default lets a job have 2 at most (spec.jobLimits.nodes). Delete the job "
+        "and create it again with fewer, or ask the fleet's administrators to raise the limit.",
+    ),
+    Reason(
+        "TemplateInvalid, CommandMissing, UnknownContainer, WorkerContainerUnclear, ClusterDnsMissing, "
+        "InvalidStepPattern, ResumeArgumentUnused, AcceleratorMismatch, UnknownTopologyLevel",
+        Topic.REFUSED,
+        STALLS,
+        "The job can never start as it is written; the message names the field.",
+        "The job does not start.",
+        _AGAIN,
+        "spec.placement.required: 'pod' is no level of this fleet; known levels: block, rack (FleetPolicy default). "
+        "Fix it, delete the job and create it again.",
+    ),
+    Reason(
+        "PodSecurityViolation, CreationForbidden",
+        Topic.REFUSED,
+        STALLS,
+        "The API server refuses the pods. Its text names the cause: Pod Security, an admission webhook, a "
+        "ValidatingAdmissionPolicy, or missing rights.",
+        "The job does not start.",
+        "Correct `spec.template` or the policy, then delete the job and create it again.",
+    ),
+    Reason(
+        "PodNameTaken",
+        Topic.REFUSED,
+        STALLS,
+        "A pod with the name of a worker's pod exists and does not belong to this job.",
+        "The job does not start.",
+        "Delete that pod, or create the job under another name.",
+        "pod llama-0 exists and is not this job's: delete it, or rename the job",
+    ),
+    Reason(
+        "TemplateTooLarge",
+        Topic.REFUSED,
+        JOB_EVENT,
+        "`spec.template` is larger than 128 KiB, or the templates of the namespace take more than 192 MiB of the "
+        "operator's memory.",
+        "Muster keeps only the job's name. Where the namespace has no room, it reads the job within 15 s after "
+        "others were deleted.",
+        "Move scripts and data into the image, a ConfigMap or a volume, and create the job again. Or delete jobs of "
+        "the namespace that have ended.",
+    ),
+    Reason(
+        "InvalidSpec",
+        Topic.REFUSED,
+        JOB_EVENT,
+        "The job does not fit its schema: it was written while an older schema was installed.",
+        "Muster does nothing for this job.",
+        "Delete the job and create it again.",
+    ),
+    # The end of a job.
+    Reason(
+        "Completed",
+        Topic.ENDED,
+        ENDS,
+        "Every rank exited with code 0.",
+        "Muster ends the pods and releases the nodes.",
+        _NOTHING,
+        "every rank exited with code 0 in attempt 3 after step 4000",
+    ),
+    Reason(
+        "ApplicationRestartsExhausted, HardwareRestartsExhausted",
+        Topic.ENDED,
+        ENDS,
+        "The job Failed: its budget of restarts is used up. The message has the last failure and the budget's field.",
+        "Muster releases the nodes. The job stays Failed.",
+        "Repair the cause, then delete the job and create it again. The FleetPolicy's `spec.jobLimits` may allow "
+        "fewer restarts than the job asks for.",
+        "4 failures within 24 hours and no checkpoint beyond them. Last: attempt 4, worker 0 on n0: rank 0 exited "
+        "with code 1. Fix the program, then delete the job and create it again; "
+        "spec.recovery.applicationRestartsPerDay is the budget.",
+    ),
+    # Nothing is wrong.
+    Reason(
+        "Placed, Started",
+        Topic.WELL,
+        "TrainingJob: condition Placed, Events",
+        "The gang has its nodes; its ranks are started.",
+        "Muster watches the ranks.",
+        _NOTHING,
+        "attempt 2 starts from checkpoint 100 (/checkpoints/step-100), found in spec.checkpoint.directory",
+    ),
+    Reason(
+        "RanksStarted",
+        Topic.WELL,
+        TRAINS,
+        "Ranks run and have not reported a step yet: they import and load.",
+        "Muster waits for the first step.",
+        _NOTHING,
+    ),
+    Reason(
+        "Training",
+        Topic.WELL,
+        TRAINS,
+        "Ranks finish steps.",
+        "Muster watches steps, checkpoints, launchers and nodes.",
+        _NOTHING,
+    ),
+    Reason(
+        "Suspended",
+        Topic.WELL,
+        "TrainingJob: REASON, conditions Suspended and Running, Event",
+        "`spec.suspend` is true.",
+        "The job has saved as far as it could, and holds no nodes.",
+        "Set `spec.suspend` to false to let the job continue.",
+        "set spec.suspend to false to continue from the newest complete checkpoint",
+    ),
+    Reason(
+        "Accepted, Settled, Resumed, NotFinished, NotStalled, NotSuspended",
+        Topic.WELL,
+        "TrainingJob: conditions",
+        "The condition is as it is while all is well. `Resumed` stays after a suspension.",
+        "It goes on.",
+        _NOTHING,
+    ),
+    Reason(
+        "JobLimitApplied",
+        Topic.WELL,
+        "TrainingJob: condition TemplateAccepted, Event",
+        "The job asks for more than the FleetPolicy's `spec.jobLimits` allows (`saveTimeoutSeconds`, restarts a day).",
+        "Muster applies the limit. The message has field, value asked for, and value applied.",
+        "Nothing, or have the limit raised.",
+    ),
+    Reason(
+        "PriorityIgnored",
+        Topic.WELL,
+        JOB_EVENT,
+        "The PriorityClass of the job does not count in the [queue](docs/queueing.md).",
+        "The job waits like one without a PriorityClass.",
+        "Name another class, or have it added to `spec.queueing.priorityClasses` of the FleetPolicy.",
+        "PriorityClass gold does not count in the queue: the job waits as one that names none. To change that, add "
+        "the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one.",
+    ),
+    Reason(
+        "IncompleteMoved",
+        Topic.WELL,
+        JOB_EVENT,
+        "Before the start an incomplete or excluded checkpoint was moved into `.muster-incomplete` "
+        "([moveIncomplete](docs/checkpoints.md#torn-checkpoints-aside)).",
+        "The start went on.",
+        "Delete what you do not need there.",
+    ),
+    # The burn-in.
+    Reason(
+        "BurningIn",
+        Topic.BURN_IN,
+        WAITS,
+        "The nodes of the job are being tested ([burn-in](docs/burn-in.md)); the message says in which round.",
+        "The ranks start when all nodes have passed.",
+        "`kubectl muster status JOB --burn-in` shows each node.",
+        "burn-in Quick: nodes in pairs, round 1",
+    ),
+    Reason(
+        "BurnInFailed",
+        Topic.BURN_IN,
+        WAITS,
+        "Nodes failed the burn-in. The message names node, probe, figure and proven partners.",
+        "Muster replaces the nodes; after too many failures in a row it gives all nodes back. The same job avoids a "
+        "failed node for 24 hours, or until it boots.",
+        "Repair the nodes, then run `kubectl muster check NODE` and `kubectl muster release NODE --reason ...`.",
+        "failed the burn-in: n2: reached 0.1 GB/s at best in 6 tests with 3 proven partners; 0.5 is the least; "
+        "attempt 2: on n0, n1, n4, n3 (1 block, 3 racks)",
+    ),
+    Reason(
+        "BurnInInconclusive",
+        Topic.BURN_IN,
+        WAITS,
+        "The tests of some nodes have no result, and no node is blamed. GPUs are in use, a checker cannot test or "
+        "answer, or too many nodes fail alike.",
+        "With `onInconclusive: Start` the gang starts. With `Wait` the tests repeat every two minutes, for half an "
+        "hour and twice the profile's time; then the job takes other nodes, or gives all back.",
+        "Repair what the message names: a process on a GPU, or an image without torch or CUDA.",
+        "a probe could not run on 1 nodes, n1 first; n1: GPU 0 is in use: process 7. Repair that: the tests are "
+        "repeated every 120 s, for 31 min at most. Then other nodes are taken, or all are given back",
+    ),
+    Reason(
+        "CheckersMissing",
+        Topic.BURN_IN,
+        WAITS,
+        "No checker is heard on a node, or it still imports torch.",
+        "Muster waits: a minute of silence, five minutes of importing.",
+        "Run `kubectl -n muster-check get pods -o wide`, then read the log of the pod on that node.",
+        "no checker is heard on n1: is a pod of DaemonSet muster-check running there?",
+    ),
+    Reason(
+        "BurnInWarning",
+        Topic.BURN_IN,
+        JOB_EVENT,
+        "A link, an uplink, a leaf or the spine is slow, or [all nodes together](docs/burn-in.md#the-whole-gang) "
+        "reach far less than in pairs or give no result.",
+        "It blames no node, and the gang starts.",
+        "Tell the owner of the network.",
+        "all-reduce over 4 nodes: 0.8 GB/s (TCP), where IB is expected",
+    ),
+    Reason(
+        "CorruptionExamined",
+        Topic.BURN_IN,
+        JOB_EVENT,
+        "The nodes were tested because the trainer found its results wrong; the message says what the tests show.",
+        "A node that is proved to give wrong results is avoided.",
+        "`kubectl muster status JOB --burn-in` has the details. Without a culprit, and at the same step again: "
+        "check data, learning rate and program.",
+    ),
+    # What was seen to fail.
+    Reason(
+        "RankFailed",
+        Topic.FAILURES,
+        INCIDENT,
+        "A rank exited with a code or by a signal; the message has its last lines.",
+        "It restarts the ranks. A signal from outside (SIGKILL, SIGTERM, SIGINT, SIGHUP), or last lines that name a "
+        "lost peer, make the class Unknown.",
+        "Read the last lines; `kubectl muster logs JOB --failed` has more.",
+        "attempt 1: rank 0 exited with code 1; its last lines: ValueError: no; attempt 2 follows (R0: ranks restart "
+        "in place)",
+    ),
+    Reason(
+        "CorruptionFound",
+        Topic.FAILURES,
+        INCIDENT,
+        "A rank reports that its results are wrong (`ReplayMismatch`, `NonFiniteLoss`, exit code 86).",
+        "Later checkpoints are suspect, the nodes are tested, and training goes on from before. The class is "
+        "Hardware once a node is proved to give wrong results.",
+        "Wait for CorruptionExamined.",
+    ),
+    Reason(
+        "StepTimeout",
+        Topic.FAILURES,
+        INCIDENT,
+        "No step was finished for `progress.stepTimeoutSeconds`. Time for which the node or container was frozen "
+        "does not count.",
+        _RESTARTS,
+        "If it repeats, inspect the ranks with `py-spy dump`.",
+    ),
+    Reason(
+        "StartTimeout",
+        Topic.FAILURES,
+        INCIDENT,
+        "No first step was finished for `progress.startTimeoutSeconds`.",
+        _RESTARTS,
+        "Raise the limit if loading takes longer.",
+    ),
+    Reason(
+        "Fenced",
+        Topic.FAILURES,
+        INCIDENT,
+        "A worker heard nothing from Muster, or could not read the fence file, and ended its ranks so that no two "
+        "save.",
+        _RESTARTS,
+        "Check the network between that node and `muster-system`; the message says what was missing.",
+    ),
+    Reason(
+        "ReclaimSlow",
+        Topic.FAILURES,
+        INCIDENT,
+        "Old ranks did not end within 30 s.",
+        "It replaces the pod.",
+        "If it repeats, check storage and driver of the node.",
+    ),
+    Reason(
+        "LauncherSilent",
+        Topic.FAILURES,
+        INCIDENT,
+        "A launcher was silent for a minute while the gang waited for it. For the only launcher of a job it is 5 "
+        "min, while others are heard.",
+        "It gives the worker a new pod first, then another node; four times at most for an only launcher.",
+        "Check the node's network.",
+    ),
+    Reason(
+        "LauncherStuck",
+        Topic.FAILURES,
+        INCIDENT,
+        "A launcher reports, but its work has stood still for 45 s, mostly in a call to storage that hangs.",
+        "It gives the worker a new pod first, then another node.",
+        "Check the storage on that node.",
+    ),
+    Reason(
+        "CheckpointsUnreadable",
+        Topic.FAILURES,
+        INCIDENT,
+        "A worker cannot list the checkpoints and others can. Its listing fails for 2 min, or takes ten times as "
+        "long as the slowest of the others (2 min at least, 10 at most).",
+        "It gives the worker a new pod first, then another node. The only worker of a job: after 5 min, four times "
+        "at most.",
+        "Check the mount on that node.",
+    ),
+    Reason(
+        "ResumedBehind",
+        Topic.FAILURES,
+        INCIDENT,
+        "The first step after a resume lies behind the checkpoint that the ranks were given.",
+        "It restarts the ranks once.",
+        "Let the trainer load what `MUSTER_RESUME_PATH` names.",
+    ),
+    Reason(
+        "PodDeleted, PodGone",
+        Topic.FAILURES,
+        INCIDENT,
+        "A user or a controller deleted the pod of a worker.",
+        _RESTARTS,
+        "The API server's audit log says which client deleted it.",
+    ),
+    Reason(
+        "PodEnded",
+        Topic.FAILURES,
+        INCIDENT,
+        "The pod of a worker ended by itself; the message has code and reason.",
+        _RESTARTS,
+        "Read the pod's log.",
+    ),
+    Reason(
+        "ContainerLost",
+        Topic.FAILURES,
+        INCIDENT,
+        "A worker's container is gone, and its kubelet does not know how it ended, as after a reboot of the node.",
+        _RESTARTS,
+        "Check why the node rebooted.",
+    ),
+    Reason(
+        "OutOfMemory",
+        Topic.FAILURES,
+        INCIDENT,
+        "A container was killed because it reached its memory limit.",
+        _RESTARTS,
+        "Raise the memory limit, or let the program use less.",
+    ),
+    Reason(
+        "Evicted",
+        Topic.FAILURES,
+        INCIDENT,
+        "The kubelet or the scheduler evicted the pod of a worker.",
+        _RESTARTS,
+        "Check disk and memory pressure of the node, and preemption.",
+    ),
+    Reason(
+        "ContainerCannotStart",
+        Topic.FAILURES,
+        INCIDENT,
+        "The command, or python3, is not in the image, or its Python is too old. The message names container and file.",
+        "The job Fails at once.",
+        "Correct the command or the image, then create the job again.",
+    ),
+    Reason(
+        "RejectedByKubelet",
+        Topic.FAILURES,
+        INCIDENT,
+        "The kubelet refused the pod, although the node looked free.",
+        "The worker moves, and the node is avoided for ten minutes.",
+        _NOTHING,
+    ),
+    Reason(
+        "NodeConflict",
+        Topic.FAILURES,
+        INCIDENT,
+        "The kubelet refused a pod that Muster had bound, because another pod took the room first.",
+        "The worker moves, and the node is avoided for a while. No budget pays for it.",
+        _NOTHING,
+    ),
+    Reason(
+        "PodStuckTerminating",
+        Topic.FAILURES,
+        INCIDENT,
+        "An old pod of the worker does not end.",
+        _MOVES,
+        "Check the kubelet and the storage of the node.",
+    ),
+    Reason(
+        "PodStartTimeout",
+        Topic.FAILURES,
+        INCIDENT,
+        "A pod did not start within 15 min, while others did.",
+        _MOVES,
+        "Run `kubectl describe pod` for that worker.",
+    ),
+    Reason("NodeGone", Topic.FAILURES, INCIDENT, "The Node object of a worker was deleted.", _MOVES, _NOTHING),
+    Reason(
+        "NodeLost",
+        Topic.FAILURES,
+        INCIDENT,
+        "A user declared the worker's node lost (`kubectl muster lost NODE`).",
+        _MOVES,
+        "If the machine lives: `kubectl muster lost NODE --undo`.",
+    ),
+    Reason(
+        "NodeUnreachable",
+        Topic.FAILURES,
+        INCIDENT,
+        "Two witnesses agree that the worker's node is lost.",
+        _MOVES,
+        "Check the node: power, network, kubelet.",
+    ),
+    Reason(
+        "NodeUnhealthy",
+        Topic.FAILURES,
+        INCIDENT,
+        "The worker's node was judged unhealthy ([node health](docs/node-health.md)).",
+        _MOVES,
+        "`kubectl describe nodehealth NODE` has the findings.",
+    ),
+    # Nodes that a job leaves on purpose.
+    Reason(
+        "NodeDegraded, NodeCordoned",
+        Topic.PLANNED,
+        INCIDENT,
+        "A node of the job should not be used much longer, or is cordoned.",
+        "The worker moves at the next checkpoint.",
+        _NOTHING,
+    ),
+    Reason(
+        "NodeMaintenance, NodeRemoval",
+        Topic.PLANNED,
+        INCIDENT,
+        "The [maintenance window](docs/node-health.md#maintenance-windows) of a node of the job is near, or another "
+        "system [takes the node away](docs/node-health.md#nodes-that-are-taken-away).",
+        "The worker moves at the next checkpoint.",
+        _NOTHING,
+    ),
+    Reason(
+        "MaintenanceStarts, NodeRemoved",
+        Topic.PLANNED,
+        INCIDENT,
+        "The same, and no other node was free.",
+        "The job stopped in time, saved, and waits in the queue.",
+        "Free nodes, or wait until the maintenance ends.",
+    ),
+    Reason(
+        "EvacuationPlanned, NodeEvacuated, EvacuationCancelled",
+        Topic.PLANNED,
+        JOB_EVENT,
+        "The job will leave a node at its next checkpoint, has left it, or need not leave it any more.",
+        "Muster waits for a complete checkpoint until the deadline in the message.",
+        _NOTHING,
+    ),
+    Reason(
+        "StoppedForMaintenance, StoppedForRemoval",
+        Topic.PLANNED,
+        JOB_EVENT,
+        "A maintenance window begins on nodes of the job, or another system [takes them "
+        "away](docs/node-health.md#nodes-that-are-taken-away), and no other node is free.",
+        "The job has stopped after the checkpoint that the message names. It continues when nodes are free.",
+        _NOTHING,
+    ),
+    # Events of nodes.
+    Reason(
+        "NodeHealthy, NodeSuspect, NodeDegraded, NodeUnhealthy, NodeQuarantined, NodeValidating",
+        Topic.NODES,
+        VERDICT,
+        "The verdict on the node has changed; the message has finding, time and evidence.",
+        "What follows of each verdict is in [node health](docs/node-health.md#what-muster-does); the message says it.",
+        "`kubectl describe nodehealth NODE` has all findings, and what to do with the machine.",
+    ),
+    Reason(
+        "NodeMaintenance, NodeRemoval",
+        Topic.NODES,
+        VERDICT,
+        "A [maintenance window](docs/node-health.md#maintenance-windows) of the node is near, or another system "
+        "takes the node away.",
+        "Workers leave the node at a checkpoint, and new ones stay off it.",
+        _NOTHING,
+    ),
+    Reason(
+        "Healthy, NothingKnown",
+        Topic.NODES,
+        "Node: condition MusterHealthy",
+        "Nothing that counts stands against the node, or nothing is known of it. Any other reason of this condition "
+        "is that of the [finding](docs/node-health.md).",
+        "The node is used.",
+        "`NothingKnown`: check whether a pod of DaemonSet muster-agent runs there.",
+        "nothing that counts stands against this node",
+    ),
+    Reason(
+        "NodeObserved",
+        Topic.NODES,
+        NODE_EVENT,
+        "A finding on this node is only observed ([rules](docs/node-health.md#what-muster-does)). The message says "
+        "what would follow otherwise.",
+        "The node keeps its jobs.",
+        "If the finding is right, remove its `observe` from the FleetPolicy, and the node is judged by it.",
+    ),
+    Reason(
+        "NotLost",
+        Topic.NODES,
+        NODE_EVENT,
+        "A user declared the machine lost, but it gives signs of life.",
+        "Muster takes nothing on it for dead.",
+        "`kubectl muster lost NODE --undo` withdraws the declaration.",
+    ),
+    Reason(
+        "RecordUnreadable",
+        Topic.NODES,
+        NODE_EVENT,
+        "The NodeHealth of the node does not fit its schema; the message names the field.",
+        "The node stays as it was last judged.",
+        "Correct that field, or delete the NodeHealth.",
+    ),
+    Reason(
+        "InternalError",
+        Topic.NODES,
+        NODE_EVENT,
+        "Muster has a defect that this node met.",
+        "The node stays as it was last judged. Other nodes are not affected.",
+        "Report it with the traceback in the operator's log.",
+    ),
+    Reason(
+        "NodeTaintLeft",
+        Topic.NODES,
+        "Node, FleetPolicy: Event",
+        "The node has the taint `muster.dev/unhealthy`, and Muster may not remove it, because "
+        "`manifests/components/node-taint` was left out later.",
+        "No new pods come to that node. Muster tries again every five minutes.",
+        "Run `kubectl taint node NODE muster.dev/unhealthy-`, or add the component again.",
+    ),
+    # Repairs of nodes.
+    Reason(
+        "RepairRequested",
+        Topic.REPAIRS,
+        REPAIR,
+        "A RepairRequest for the node exists, and no controller has taken it on.",
+        "Muster keeps workers off the node.",
+        "`kubectl describe repairrequest NODE`. If it stays so, check the controller that acts on RepairRequests, "
+        "or repair the node and write the status yourself.",
+    ),
+    Reason(
+        "RepairInProgress",
+        Topic.REPAIRS,
+        REPAIR,
+        "A controller has taken the repair on.",
+        "Muster keeps off the node until the request says that the repair has ended.",
+        "If that controller is gone for good: `kubectl delete repairrequest NODE`. If the message says that the "
+        "request cannot be read, CRDs and operator are of different versions.",
+    ),
+    Reason(
+        "RepairDone",
+        Topic.REPAIRS,
+        NODE_EVENT,
+        "The RepairRequest says that the repair has ended.",
+        "The node comes back when that is proved.",
+        _NOTHING,
+    ),
+    Reason(
+        "RepairFailed",
+        Topic.REPAIRS,
+        REPAIR,
+        "The RepairRequest says that the repair failed.",
+        "Muster keeps off the node.",
+        "Read the request's message. Repair the node, then `kubectl muster release NODE --reason ...`; or delete "
+        "the request, and Muster asks again.",
+    ),
+    Reason(
+        "RepairNotVerified",
+        Topic.REPAIRS,
+        "NodeHealth: finding",
+        "The repair has ended, and the agent has not examined everything since.",
+        "Muster waits 90 s from when the agent's pod is Ready.",
+        "If it stays so: `kubectl -n muster-agent get pods --field-selector spec.nodeName=NODE`.",
+    ),
+    # Events of the FleetPolicy.
+    Reason(
+        "PolicyUnreadable",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "The FleetPolicy does not fit its schema; the message names the field.",
+        "What [holds meanwhile](docs/node-health.md#what-muster-does): the policy as it was before, or the defaults.",
+        "Correct that field, or run the version of Muster that it was written for.",
+    ),
+    Reason(
+        "BudgetExhausted",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "More nodes are unhealthy, or claimed by other systems, than [the budgets](docs/node-health.md#the-breaker) "
+        "allow. The message names pool and cause.",
+        "Muster keeps further nodes in use.",
+        "Look for what these nodes share.",
+    ),
+    Reason(
+        "BudgetAvailable",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "The budgets of unhealthy nodes suffice again.",
+        "No unhealthy node is held back any more.",
+        _NOTHING,
+    ),
+    Reason(
+        "AgentsSilent",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "[The agents](docs/node-health.md#a-node-whose-agent-is-silent) of many nodes are not Ready at once.",
+        "Muster avoids no further node for it, and does not see faults there.",
+        "Check the DaemonSet muster-agent.",
+    ),
+    Reason(
+        "AgentsRecovered",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "Enough agents are Ready again.",
+        "Muster sees faults on these nodes again.",
+        _NOTHING,
+    ),
+    Reason(
+        "NodeTaintRefused",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "`spec.health.enforcement` asks for the taint, and the API server does not let Muster patch Nodes.",
+        "Muster tries again every five minutes. Its own jobs avoid unhealthy nodes without the taint.",
+        "Add `manifests/components/node-taint` to your overlay, or set `enforcement: Jobs`.",
+    ),
+    Reason(
+        "NodeConditionRefused",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "`spec.health.nodeCondition` is on, and the API server does not let Muster write the status of Nodes.",
+        "Muster tries again every five minutes. What excludes nodes never waits for it.",
+        "Add `manifests/components/node-condition` to your overlay, or switch the field off.",
+    ),
+    Reason(
+        "PreflightLimitUnused",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "One of the `preflight.limits` asks for more than any node of that model has reached.",
+        "Muster does not apply this limit.",
+        "Lower `minimum`; the message has both figures.",
+    ),
+    Reason(
+        "MaintenanceWindow",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "A maintenance window may not be meant: it names no node, is long over, overlaps, or takes much of a pool.",
+        "Muster obeys it all the same.",
+        "Change what the message names.",
+    ),
+    Reason(
+        "HistoryNotWritten",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "The account of an ended job cannot be written to `muster-system`. The message has the API server's answer.",
+        "Muster tries again, and holds no job for more than ten minutes.",
+        "Check for a quota, a webhook, a missing right or a missing CRD; apply the manifests of this version.",
+    ),
+    Reason(
+        "HistoryLost",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "The account of an ended job is not in the [history](docs/goodput.md#the-history-of-ended-jobs). For an "
+        "hour it could not be written and its job is gone, or the API server does not take it.",
+        "Reports of the fleet lack this job.",
+        "Repair the cause, so that no other account is lost.",
+    ),
+)
+
+NEXT_BY_REASON: Mapping[str, Sequence[str]] = {name: each.next for each in REASONS for name in each.each if each.next}
+"""By reason, the commands of `Reason.next`."""
