@@ -32,7 +32,7 @@ LEFT: dict[str, int] = {
     "hoped": 11,
     "knock": 2,
     "laid": 40,
-    "mend": 39,
+    "mend": 33,
     "mended": 39,
     "mends": 13,
     "newcomer": 3,

@@ -61,7 +61,7 @@ def _entry(each: Reason) -> Iterator[str]:
     yield _item("What Muster does", _linked(each.muster))
     yield _item("What you can do", _linked(each.reader))
     if each.example:
-        yield _item("For example", f"`{each.example}`")
+        yield _item("For example", f"`` {each.example} ``" if "`" in each.example else f"`{each.example}`")
     yield ""
 
 

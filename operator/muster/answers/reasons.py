@@ -120,6 +120,10 @@ REASONS: tuple[Reason, ...] = (
         "The job waits. As an Event: the job's record named more nodes than that, so Muster made no pods and queued "
         "the job again.",
         "End other jobs of the namespace, or have the limit raised.",
+        "the job's record names 3 nodes, more than the limit of namespace default has room for: it may hold 2, and "
+        "its other jobs have 0. Muster makes no pods on them and puts the job back into the queue. End other jobs "
+        "of the namespace, or ask the fleet's administrators for a higher limit (spec.queueing of FleetPolicy "
+        "default).",
     ),
     Reason(
         "QuotaExceeded",
@@ -138,6 +142,8 @@ REASONS: tuple[Reason, ...] = (
         "A node that was chosen for a worker was cordoned, tainted, filled or found faulty before the pod was bound.",
         "The worker goes to another node.",
         _NOTHING,
+        "The node of a worker can no longer run its pod: worker 2 on n2 (cordoned). Muster moves it: attempt 2 on "
+        "n0, n1, n3 (1 block, 2 racks)",
     ),
     Reason(
         "AssemblyTimedOut",
@@ -148,6 +154,9 @@ REASONS: tuple[Reason, ...] = (
         "others](docs/queueing.md#when-a-gang-cannot-be-assembled) for an hour or longer; after several such jobs "
         "all jobs of the namespace do.",
         "Repair what the Event names.",
+        "not assembled within 300 s (worker 2 on n2: its pod is not bound: busy); its nodes are free, next try in "
+        "60 s. For an hour or longer it stands behind all other jobs in the queue; where that happens to 3 jobs of "
+        "namespace default in a day, all of its jobs stand behind those of other namespaces",
     ),
     Reason(
         "NodesYielded",
@@ -156,6 +165,8 @@ REASONS: tuple[Reason, ...] = (
         "The gang lost a node and found no other within `assemblyTimeoutSeconds`, while other jobs waited.",
         "The job gave all its nodes back and keeps its place in the queue.",
         "Free or repair a node, or wait.",
+        "not assembled within 300 s (needs 1 more node: 0 of the fleet's 3 are free and suitable (2 already used by "
+        "this job, 1 cordoned); and others wait for nodes); its nodes are free, next try in 60 s",
     ),
     Reason(
         "Assembling",
@@ -173,6 +184,8 @@ REASONS: tuple[Reason, ...] = (
         "A webhook holds a pod of the job back by a scheduling gate.",
         "Muster binds the gang when the gate is removed.",
         "Ask the owner of the gate that the message names.",
+        "Pod job-5b6d5-1-1 has the scheduling gate example.org/quota. Muster binds the pods of the gang once the "
+        "gate's owner has removed it.",
     ),
     Reason(
         "WaitingForOldPods",
@@ -181,8 +194,8 @@ REASONS: tuple[Reason, ...] = (
         "The Gang of the job was deleted by hand, and pods of it still run.",
         "The job starts again once its old pods have ended.",
         "If the node of such a pod is gone for good: `kubectl muster lost NODE`.",
-        "its record is gone; waiting until its old pods have ended, first job-5b6d5-0-1 on n0; if that node is gone "
-        "for good, say so: kubectl muster lost n0",
+        "The job's Gang was deleted, and pod job-5b6d5-0-1 on node n0 has not ended. The job starts again once all "
+        "of its old pods have ended. If that node is gone for good, run: kubectl muster lost n0",
     ),
     Reason(
         "ErrImagePull, ImagePullBackOff, ImageInspectError, ErrImageNeverPull",
@@ -253,8 +266,8 @@ REASONS: tuple[Reason, ...] = (
         "job.",
         "Set `spec.recovery.unfencedTimeoutSeconds`, or run `kubectl muster lost NODE` if the machine is off. If "
         "the message names another checkpoint directory, the volume is missing in a pod, or is not shared.",
-        "waiting for proof that the ranks of pod job-old on n0 have ended: nothing tells it to; if you know that "
-        "they have, say so: kubectl muster lost n0, or set spec.recovery.unfencedTimeoutSeconds",
+        "Pod job-5b6d5-0-1 on node n0 may still be training: the whole gang lost contact at once. The fence file in "
+        "the checkpoint directory stops it by 10:32:15 UTC at the latest.",
     ),
     Reason(
         "CheckpointsNotListed",
@@ -265,6 +278,7 @@ REASONS: tuple[Reason, ...] = (
         "answers.",
         'Repair the mount. What "unverified" means of an object store: '
         "[here](docs/checkpoints.md#when-the-store-cannot-be-seen).",
+        "waiting for worker 0 on n3 to list the checkpoints",
     ),
     Reason(
         "CheckpointsNotVerified",
@@ -290,6 +304,7 @@ REASONS: tuple[Reason, ...] = (
         "As an Event: the move failed and the start went on without it. As a REASON: the file system does not "
         "answer, so the start waits; the job is Stalled after 10 min.",
         "Check whether the mount is read-only, rights are missing, or `.muster-incomplete` is a link.",
+        "The start waits for worker 0 on n0 to move what is beyond checkpoint 100 and incomplete",
     ),
     Reason(
         "CheckpointPointerMisleads",
@@ -301,6 +316,8 @@ REASONS: tuple[Reason, ...] = (
         "The start waits: the program would begin from scratch, or fail. It starts by itself once the file is right.",
         "Write into the file what the message says; remove it where the first save was cut short. Or set "
         "`spec.checkpoint.resumePreset` to the framework, or to `Off` where the program reads `MUSTER_RESUME_PATH`.",
+        "latest names global_step40, which is not complete: DeepSpeed would fail to load it. Remove latest. Or set "
+        "spec.checkpoint.resumePreset: Off, if the program does not go by it",
     ),
     Reason(
         "CheckpointNotVisible",
@@ -309,6 +326,9 @@ REASONS: tuple[Reason, ...] = (
         "A worker does not see the newest complete checkpoint.",
         "60 s after the last listing the job is Stalled.",
         "Repair the mount on the node named, or set `spec.checkpoint.resumeFrom` to what the message offers.",
+        "worker 2 on n2 does not see checkpoint 1000 (/checkpoints/1000), worker 0 on n0 does. Repair the mount of "
+        "spec.checkpoint.directory there (it has to be one shared directory; what is on each node's own disk "
+        "belongs into spec.checkpoint.localDirectory), or set spec.checkpoint.resumeFrom to Scratch.",
     ),
     Reason(
         "EveryCheckpointSuspect",
@@ -349,6 +369,8 @@ REASONS: tuple[Reason, ...] = (
         "on.",
         "The start waits.",
         "Set the field to what the message says; it may be changed now.",
+        "spec.checkpoint.resumePreset is Lightning, which does not load /c/iter_0000040: it is written as Megatron. "
+        "Set it to Megatron, or to Off",
     ),
     Reason(
         "TooManyCheckpoints",
@@ -366,6 +388,7 @@ REASONS: tuple[Reason, ...] = (
         "container, that sidecar (`restartPolicy: Always`) ends again and again.",
         "The next start waits, longer each time: 10 s first, 5 min at most.",
         "Read the log of the failed rank, or of the sidecar.",
+        "failed 3 times or more without a new checkpoint; next start at 00:01:26 UTC",
         next=("what the ranks printed before they failed: {logs}",),
     ),
     Reason(
@@ -375,6 +398,7 @@ REASONS: tuple[Reason, ...] = (
         "The restart budget is used up.",
         "Muster waits a few seconds for evidence that the job did not cause the failure.",
         _NOTHING,
+        "the restart budget is used up; waiting for late evidence",
     ),
     Reason(
         "WebhookFailed",
@@ -440,6 +464,8 @@ REASONS: tuple[Reason, ...] = (
         "A worker should leave a node (cordoned, degraded), and no other node is free for it.",
         "Training goes on. The worker moves at a checkpoint once a node is free.",
         "Free a node, or uncordon that one.",
+        "The job should leave n1 (NodeCordoned), but no other node is free. Training goes on; the worker moves at a "
+        "checkpoint once a node is free. Free one to let it move.",
         next=("see what could be freed: kubectl muster nodes",),
     ),
     Reason(
@@ -462,7 +488,8 @@ REASONS: tuple[Reason, ...] = (
         "missing. Or a pointer file (`latest`, `latest_checkpointed_iteration.txt`, `latest-rank0.pt`) names "
         "another one. Or all checkpoints lie one directory deeper. Or the newest is [of no known "
         "format](docs/checkpoints.md#what-is-of-no-known-format).",
-        "Training goes on. A restart uses the newest complete checkpoint.",
+        "Training goes on. A restart gives the trainer the newest complete checkpoint; one that follows the pointer "
+        "file instead resumes elsewhere.",
         "Correct what the message names, such as the content of the pointer file.",
     ),
     Reason(
@@ -472,6 +499,8 @@ REASONS: tuple[Reason, ...] = (
         "No verifier can see the object store. The message has the store's error and the newest known checkpoint.",
         "Ranks train on. After a fault the restart waits until the store is seen again.",
         "Correct what the message names ([all of them](docs/checkpoints.md#when-the-store-cannot-be-seen)).",
+        "unverified: s3://b/run: the store refuses the worker container's credentials. Give it some. The newest "
+        "that is known is 20 (s3://b/run/20); a fault now waits until the store is seen again",
     ),
     Reason(
         "CheckpointOrderUnclear",
@@ -481,6 +510,9 @@ REASONS: tuple[Reason, ...] = (
         "directory, a trainer that loaded something else, or a number in the names that is no step.",
         "A restart uses the highest step ([why](docs/decisions/0014-which-checkpoint-is-the-newest.md)).",
         "If that is the wrong one, suspend the job and set `spec.checkpoint.resumeFrom`.",
+        "checkpoint 200 (/checkpoints/200) was written 10 min after checkpoint 1000 (/checkpoints/1000), which a "
+        "restart goes on from because its step is higher. If that is wrong, suspend the job and set "
+        "spec.checkpoint.resumeFrom to /checkpoints/200",
     ),
     Reason(
         "NoNewCheckpoint, CheckpointSpaceLow, SavesTakeLonger",
@@ -541,6 +573,9 @@ REASONS: tuple[Reason, ...] = (
         "The trainer did not load the checkpoint that it was given, twice.",
         "Muster restarted it once for that, and now leaves it alone.",
         "Let the trainer load what `MUSTER_RESUME_PATH` names.",
+        "worker 0 on n0 began with step 1, but was given the checkpoint of step 1000 (/checkpoints/1000). It "
+        "repeats work, or its step numbers mean something else. Muster restarted it once for that, and does not "
+        "again. Let the trainer load what MUSTER_RESUME_PATH names",
     ),
     Reason(
         "ResumeFromIgnored",
@@ -549,6 +584,8 @@ REASONS: tuple[Reason, ...] = (
         "`spec.checkpoint.resumeFrom` was set while the ranks of the job ran.",
         "The running attempt goes on as it is.",
         "Suspend the job, then clear the field and set it again.",
+        "spec.checkpoint.resumeFrom was set to 100 while the job trains, and has no effect now. Suspend the job, "
+        "clear the field, then set it again.",
     ),
     Reason(
         "VerifiersChanged",
@@ -780,6 +817,9 @@ REASONS: tuple[Reason, ...] = (
         "A node that is proved to give wrong results is avoided.",
         "`kubectl muster status JOB --burn-in` has the details. Without a culprit, and at the same step again: "
         "check data, learning rate and program.",
+        "worker 1 on n1: rank 1 has found NonFiniteLoss at step 24; all nodes have passed the burn-in, and no "
+        "culprit was found; the gang goes on with them: if it comes again at the same step, look at the data, the "
+        "learning rate and the program",
     ),
     # What was seen to fail.
     Reason(
@@ -801,6 +841,9 @@ REASONS: tuple[Reason, ...] = (
         "Later checkpoints are suspect, the nodes are tested, and training goes on from before. The class is "
         "Hardware once a node is proved to give wrong results.",
         "Wait for CorruptionExamined.",
+        "attempt 1: worker 1 on n1: rank 1 has found NonFiniteLoss at step 24; attempt 2 follows (R0: ranks restart "
+        "in place); checkpoints beyond step 23 are suspect; its nodes are tested before it goes on, where checkers "
+        "are installed",
     ),
     Reason(
         "StepTimeout",
@@ -810,6 +853,8 @@ REASONS: tuple[Reason, ...] = (
         "does not count.",
         _RESTARTS,
         "If it repeats, inspect the ranks with `py-spy dump`.",
+        "attempt 1: no step finished for 20 s (limit 20 s); furthest behind: worker 0 on n0 and others, step 7; "
+        "attempt 2 follows (R0: ranks restart in place)",
     ),
     Reason(
         "StartTimeout",
@@ -827,6 +872,8 @@ REASONS: tuple[Reason, ...] = (
         "save.",
         _RESTARTS,
         "Check the network between that node and `muster-system`; the message says what was missing.",
+        "attempt 1: worker 0 lost contact with Muster and ended its ranks, so that no two save: the gang stood "
+        "still, or went on without it; attempt 2 follows (R0: ranks restart in place)",
     ),
     Reason(
         "ReclaimSlow",
@@ -835,6 +882,8 @@ REASONS: tuple[Reason, ...] = (
         "Old ranks did not end within 30 s.",
         "It replaces the pod.",
         "If it repeats, check storage and driver of the node.",
+        "attempt 2: worker 1 has not ended its old ranks within 30 s; attempt 3 follows (R0b: a new pod on the same "
+        "node)",
     ),
     Reason(
         "LauncherSilent",
@@ -844,6 +893,8 @@ REASONS: tuple[Reason, ...] = (
         "min, while others are heard.",
         "It gives the worker a new pod first, then another node; four times at most for an only launcher.",
         "Check the node's network.",
+        "attempt 1: the launcher of worker 1 has not been heard for 60 s, and the gang waits for it; attempt 2 "
+        "follows (R0b: a new pod on the same node)",
     ),
     Reason(
         "LauncherStuck",
@@ -870,6 +921,8 @@ REASONS: tuple[Reason, ...] = (
         "The first step after a resume lies behind the checkpoint that the ranks were given.",
         "It restarts the ranks once.",
         "Let the trainer load what `MUSTER_RESUME_PATH` names.",
+        "attempt 1: its first step is 1, though the ranks were told to go on from step 1000 (/checkpoints/1000): "
+        "the trainer has to load what MUSTER_RESUME_PATH names; attempt 2 follows (R0: ranks restart in place)",
     ),
     Reason(
         "PodDeleted, PodGone",
@@ -878,6 +931,7 @@ REASONS: tuple[Reason, ...] = (
         "A user or a controller deleted the pod of a worker.",
         _RESTARTS,
         "The API server's audit log says which client deleted it.",
+        "attempt 1: pod job-5b6d5-1-1 is being deleted; attempt 2 follows (R0b: a new pod on the same node)",
     ),
     Reason(
         "PodEnded",
@@ -886,6 +940,8 @@ REASONS: tuple[Reason, ...] = (
         "The pod of a worker ended by itself; the message has code and reason.",
         _RESTARTS,
         "Read the pod's log.",
+        "attempt 1: container main of pod job-5b6d5-0-1 ended with code 1 (Error); attempt 2 follows (R4: the gang "
+        "is rebuilt)",
     ),
     Reason(
         "ContainerLost",
@@ -894,6 +950,8 @@ REASONS: tuple[Reason, ...] = (
         "A worker's container is gone, and its kubelet does not know how it ended, as after a reboot of the node.",
         _RESTARTS,
         "Check why the node rebooted.",
+        "attempt 1: container main of pod job-5b6d5-1-1 was lost: node n1 has rebooted (code 255, Unknown); attempt "
+        "2 follows (R4: the gang is rebuilt)",
     ),
     Reason(
         "OutOfMemory",
@@ -902,6 +960,8 @@ REASONS: tuple[Reason, ...] = (
         "A container was killed because it reached its memory limit.",
         _RESTARTS,
         "Raise the memory limit, or let the program use less.",
+        "attempt 1: container main of pod job-5b6d5-1-1 ended with code 137 (OOMKilled); attempt 2 follows (R0b: a "
+        "new pod on the same node)",
     ),
     Reason(
         "Evicted",
@@ -918,6 +978,9 @@ REASONS: tuple[Reason, ...] = (
         "The command, or python3, is not in the image, or its Python is too old. The message names container and file.",
         "The job Fails at once.",
         "Correct the command or the image, then create the job again.",
+        'container main of pod job-5b6d5-0-1 cannot start: exec: "python3": executable file not found in $PATH. Put '
+        "python3 (3.8 or later, with its standard library) on the PATH of the image, or set spec.launch.mode to "
+        "Plain; then delete the job and create it again",
     ),
     Reason(
         "RejectedByKubelet",
@@ -926,6 +989,8 @@ REASONS: tuple[Reason, ...] = (
         "The kubelet refused the pod, although the node looked free.",
         "The worker moves, and the node is avoided for ten minutes.",
         _NOTHING,
+        "attempt 1: the kubelet of n1 rejected pod job-5b6d5-1-1: UnexpectedAdmissionError: device lost; attempt 2 "
+        "follows (R2: a new node takes the lost one's place)",
     ),
     Reason(
         "NodeConflict",
@@ -942,6 +1007,8 @@ REASONS: tuple[Reason, ...] = (
         "An old pod of the worker does not end.",
         _MOVES,
         "Check the kubelet and the storage of the node.",
+        "attempt 2: pod job-5b6d5-1-1 on n1 should have ended 30 s ago; attempt 3 follows (R2: a new node takes the "
+        "lost one's place)",
     ),
     Reason(
         "PodStartTimeout",
@@ -967,6 +1034,8 @@ REASONS: tuple[Reason, ...] = (
         "Two witnesses agree that the worker's node is lost.",
         _MOVES,
         "Check the node: power, network, kubelet.",
+        "attempt 1: worker 1 has been silent for 20 s, and its kubelet sends no heartbeat and 2 of its neighbours "
+        "get no answer; attempt 2 follows (R2: a new node takes the lost one's place)",
     ),
     Reason(
         "NodeUnhealthy",
@@ -975,6 +1044,8 @@ REASONS: tuple[Reason, ...] = (
         "The worker's node was judged unhealthy ([node health](docs/node-health.md)).",
         _MOVES,
         "`kubectl describe nodehealth NODE` has the findings.",
+        "attempt 1: node n1 is unhealthy (Xid79): fell off the bus; attempt 2 follows (R2: a new node takes the "
+        "lost one's place)",
     ),
     # Nodes that a job leaves on purpose.
     Reason(
@@ -984,6 +1055,7 @@ REASONS: tuple[Reason, ...] = (
         "A node of the job should not be used much longer, or is cordoned.",
         "The worker moves at the next checkpoint.",
         _NOTHING,
+        "The job leaves n1 after its next complete checkpoint, at 00:05:11 UTC at the latest.",
     ),
     Reason(
         "NodeMaintenance, NodeRemoval",
@@ -1009,6 +1081,7 @@ REASONS: tuple[Reason, ...] = (
         "The job will leave a node at its next checkpoint, has left it, or need not leave it any more.",
         "Muster waits for a complete checkpoint until the deadline in the message.",
         _NOTHING,
+        "n0 is cordoned. The job stops after its next complete checkpoint, at the latest in 300 s.",
     ),
     Reason(
         "StoppedForMaintenance, StoppedForRemoval",
@@ -1018,6 +1091,8 @@ REASONS: tuple[Reason, ...] = (
         "away](docs/node-health.md#nodes-that-are-taken-away), and no other node is free.",
         "The job has stopped after the checkpoint that the message names. It continues when nodes are free.",
         _NOTHING,
+        "stopped after checkpoint 90: n1 is kept free for maintenance (w), and no other node is free; the job waits "
+        "for nodes in the queue",
     ),
     # Events of nodes.
     Reason(
@@ -1045,7 +1120,7 @@ REASONS: tuple[Reason, ...] = (
         "is that of the [finding](docs/node-health.md).",
         "The node is used.",
         "`NothingKnown`: check whether a pod of DaemonSet muster-agent runs there.",
-        "nothing that counts stands against this node",
+        "No finding counts against this node.",
     ),
     Reason(
         "NodeObserved",
@@ -1063,6 +1138,8 @@ REASONS: tuple[Reason, ...] = (
         "A user declared the machine lost, but it gives signs of life.",
         "Muster takes nothing on it for dead.",
         "`kubectl muster lost NODE --undo` withdraws the declaration.",
+        "A user declared this machine lost, but its agent was heard 2 s ago. Muster takes nothing on it for dead. "
+        "To withdraw the declaration: kubectl muster lost n0 --undo",
     ),
     Reason(
         "RecordUnreadable",
@@ -1071,6 +1148,8 @@ REASONS: tuple[Reason, ...] = (
         "The NodeHealth of the node does not fit its schema; the message names the field.",
         "The node stays as it was last judged.",
         "Correct that field, or delete the NodeHealth.",
+        "NodeHealth n0 does not fit its schema (status.state: not one of the values). The node stays as it was last "
+        "judged. Correct that field, or delete the NodeHealth: what Muster remembers of the node goes with it.",
     ),
     Reason(
         "InternalError",
@@ -1088,6 +1167,9 @@ REASONS: tuple[Reason, ...] = (
         "`manifests/components/node-taint` was left out later.",
         "No new pods come to that node. Muster tries again every five minutes.",
         "Run `kubectl taint node NODE muster.dev/unhealthy-`, or add the component again.",
+        "Node n0 needs Muster's taint muster.dev/unhealthy no longer, but Muster may not remove it (403). No new "
+        "pods come there. Run `kubectl taint node n0 muster.dev/unhealthy-`, or add manifests/components/node-taint "
+        "to the overlay.",
     ),
     # Repairs of nodes.
     Reason(
@@ -1141,6 +1223,8 @@ REASONS: tuple[Reason, ...] = (
         "The FleetPolicy does not fit its schema; the message names the field.",
         "What [holds meanwhile](docs/node-health.md#what-muster-does): the policy as it was before, or the defaults.",
         "Correct that field, or run the version of Muster that it was written for.",
+        "It does not fit its schema (spec.health: not an object): what it said before holds. Correct that field, or "
+        "run the version of Muster that it was written for.",
     ),
     Reason(
         "BudgetExhausted",
@@ -1158,6 +1242,7 @@ REASONS: tuple[Reason, ...] = (
         "The budgets of unhealthy nodes suffice again.",
         "No unhealthy node is held back any more.",
         _NOTHING,
+        "The budgets suffice again: no unhealthy node is kept in use for lack of one.",
     ),
     Reason(
         "AgentsSilent",
@@ -1166,6 +1251,8 @@ REASONS: tuple[Reason, ...] = (
         "[The agents](docs/node-health.md#a-node-whose-agent-is-silent) of many nodes are not Ready at once.",
         "Muster avoids no further node for it, and does not see faults there.",
         "Check the DaemonSet muster-agent.",
+        "The agents of many nodes are silent at once (12 of 16 h100), which is no fault of the nodes. Muster avoids "
+        "no further node for it, and sees no faults there until they are Ready. Check the DaemonSet muster-agent.",
     ),
     Reason(
         "AgentsRecovered",
@@ -1174,6 +1261,7 @@ REASONS: tuple[Reason, ...] = (
         "Enough agents are Ready again.",
         "Muster sees faults on these nodes again.",
         _NOTHING,
+        "Enough agents are Ready again: Muster sees faults on their nodes.",
     ),
     Reason(
         "NodeTaintRefused",
@@ -1182,6 +1270,8 @@ REASONS: tuple[Reason, ...] = (
         "`spec.health.enforcement` asks for the taint, and the API server does not let Muster patch Nodes.",
         "Muster tries again every five minutes. Its own jobs avoid unhealthy nodes without the taint.",
         "Add `manifests/components/node-taint` to your overlay, or set `enforcement: Jobs`.",
+        "the taint muster.dev/unhealthy cannot be written on Nodes (403): add manifests/components/node-taint to "
+        "the overlay, or set spec.health.enforcement to Jobs. Muster's own jobs avoid unhealthy nodes without it",
     ),
     Reason(
         "NodeConditionRefused",
@@ -1190,6 +1280,8 @@ REASONS: tuple[Reason, ...] = (
         "`spec.health.nodeCondition` is on, and the API server does not let Muster write the status of Nodes.",
         "Muster tries again every five minutes. What excludes nodes never waits for it.",
         "Add `manifests/components/node-condition` to your overlay, or switch the field off.",
+        "the condition MusterHealthy cannot be written on Nodes (403): add manifests/components/node-condition to "
+        "the overlay, or switch spec.health.nodeCondition off. Nothing else waits for it",
     ),
     Reason(
         "PreflightLimitUnused",
@@ -1214,6 +1306,8 @@ REASONS: tuple[Reason, ...] = (
         "The account of an ended job cannot be written to `muster-system`. The message has the API server's answer.",
         "Muster tries again, and holds no job for more than ten minutes.",
         "Check for a quota, a webhook, a missing right or a missing CRD; apply the manifests of this version.",
+        "the account of the ended job team-a/llama cannot be written: 403 exceeded quota. It is tried again; "
+        "without it `kubectl muster report --fleet` says less than happened.",
     ),
     Reason(
         "HistoryLost",

@@ -267,9 +267,9 @@ class NodeActs:
             return
         self._left_tainted.add(name)
         text = (
-            f"node {name} has Muster's taint {TAINT_KEY} and Muster, which does not want it any more, may not remove "
-            f"it (403): no new pods come there. Remove it with `kubectl taint node {name} {TAINT_KEY}-`, or add "
-            "manifests/components/node-taint to the overlay"
+            f"Node {name} needs Muster's taint {TAINT_KEY} no longer, but Muster may not remove it (403). No new pods "
+            f"come there. Run `kubectl taint node {name} {TAINT_KEY}-`, or add manifests/components/node-taint to the "
+            "overlay."
         )
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "NodeTaintLeft", text)
         self._tell_policy("taint left", name, error, "NodeTaintLeft", text)

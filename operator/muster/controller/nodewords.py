@@ -50,8 +50,8 @@ class NodeWords:
             return
         self._unreadable[name] = record.error
         text = (
-            f"NodeHealth {name} does not fit its schema ({record.error}): the node stays as it was last judged. Mend "
-            "that field, or delete the NodeHealth: what Muster remembers of the node goes with it."
+            f"NodeHealth {name} does not fit its schema ({record.error}). The node stays as it was last judged. "
+            "Correct that field, or delete the NodeHealth: what Muster remembers of the node goes with it."
         )
         log.warning("health record unreadable", node=name, error=record.error)
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "RecordUnreadable", text)
@@ -60,8 +60,8 @@ class NodeWords:
         """That a node of which somebody has said that it is dead gives signs of life."""
         why = self._cluster.refuted(name)
         if why and name not in self._refuted:
-            text = f"somebody has said that this machine is lost, but {why}: nothing on it is taken for dead"
-            text += f". To take the word back: kubectl muster lost {name} --undo"
+            text = f"A user declared this machine lost, but {why}. Muster takes nothing on it for dead. "
+            text += f"To withdraw the declaration: kubectl muster lost {name} --undo"
             log.warning("not lost", node=name, why=why)
             self._events.record(Regarding("v1", "Node", name, name), WARNING, "NotLost", text)
         (self._refuted.add if why else self._refuted.discard)(name)
@@ -76,7 +76,7 @@ class NodeWords:
         news, over, self._held = now - self._held, bool(self._held) and not now, now
         if not news and not over:
             return
-        text = breaker.message or "no sick node is held back any more"
+        text = breaker.message or "The budgets suffice again: no unhealthy node is kept in use for lack of one."
         (log.warning if now else log.info)("nodes held back", nodes=breaker.held, message=text)
         policy = self._cluster.policies.store.get(("", "default"))
         if policy is None:
@@ -96,11 +96,10 @@ class NodeWords:
             return
         pools = ", ".join(f"{crowds[pool]} of {pool or 'the fleet'}" for pool in sorted(crowds)[:4])
         text = (
-            f"agents of many nodes are silent at once ({pools}): that is no node's fault, and no further node is "
-            "avoided for it. Until they are Ready again Muster does not see faults there: look at the DaemonSet "
-            "muster-agent"
+            f"The agents of many nodes are silent at once ({pools}), which is no fault of the nodes. Muster avoids no "
+            "further node for it, and sees no faults there until they are Ready. Check the DaemonSet muster-agent."
             if now
-            else "no longer are too many agents silent at once"
+            else "Enough agents are Ready again: Muster sees faults on their nodes."
         )
         (log.warning if now else log.info)("agents silent", pools=dict(crowds), message=text)
         policy = self._cluster.policies.store.get(("", "default"))
@@ -127,8 +126,8 @@ class NodeWords:
             else "what it said before holds"
         )
         text = (
-            f"it does not fit its schema ({problem}): {holds}. Mend that field, or run the version that it was "
-            "written for."
+            f"It does not fit its schema ({problem}): {holds}. Correct that field, or run the version of Muster that "
+            "it was written for."
         )
         log.error("FleetPolicy unreadable", error=problem, holds=holds)
         self._events.record(

@@ -83,20 +83,22 @@ class ManagedProofs:
 
     def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """The same in words."""
-        who, record = proofs.who(unfenced_worker), world.gang.spec if world.gang else None
+        start, record = proofs.may_train(unfenced_worker), world.gang.spec if world.gang else None
         if unfenced_worker.pod_uid in world.removed_seconds:
-            told = "its pod is gone from Kubernetes, and its launcher tells that they live"
-            return f"{who}: {told}; {proofs.remedy(unfenced_worker)}"
+            alive = "it is gone from the API server, but its launcher reports living ranks"
+            return f"{start}: {alive}. {proofs.remedy(unfenced_worker)}"
         if unfenced_worker.proof is Proof.FENCE:
-            return f"{who}: if it lives, it ends them by itself by {by(world.now, _fence_left(world, unfenced_worker))}"
+            until = by(world.now, _fence_left(world, unfenced_worker))
+            return f"{start}: it lost contact. If it lives, its launcher ends its ranks by {until}."
         others = record is not None and any(member.pod_uid for member in record.members)
         if _broken_seconds(world, unfenced_worker) or (unfenced_worker.gossips and others):
             left = fenced_after_seconds(float(unfenced_worker.fence_seconds)) - _broken_seconds(world, unfenced_worker)
             return (
-                f"{who}: if it lives, it ends them by itself, since the others have gone on, by {by(world.now, left)}"
+                f"{start}: it lost contact, and the other workers have gone on. If it lives, its launcher ends its "
+                f"ranks by {by(world.now, left)}."
             )
         if unfenced_worker.proof is not Proof.FENCE_FILE or _is_elsewhere(world, unfenced_worker):
-            wrong = ", and its successor has another checkpoint directory than it had (is the volume mounted there?)"
+            wrong = " Its successor sees another checkpoint directory: is the volume mounted there, and shared?"
             because = wrong if _is_elsewhere(world, unfenced_worker) else ""
             return proofs.from_nobody(world, unfenced_worker, _silent_seconds(world, unfenced_worker), because)
         if _claims(world, unfenced_worker):
@@ -104,12 +106,18 @@ class ManagedProofs:
                 world.now,
                 marked_after_seconds(float(unfenced_worker.fence_seconds)) - _marked_seconds(world, unfenced_worker),
             )
-            return f"{who}: all of its gang fell silent together; the checkpoint directory tells it to, by {until}"
+            return (
+                f"{start}: the whole gang lost contact at once. The fence file in the checkpoint directory stops it by "
+                f"{until} at the latest."
+            )
         errors = [view.fence_file_error for view in world.views.values() if view.fence_file_error]
         if errors:
             remedy = proofs.remedy(unfenced_worker)
-            return f"{who}: it cannot be told in the checkpoint directory ({errors[0]}); mend that, or {remedy}"
-        return f"{who}: all of its gang fell silent together, and the checkpoint directory is to tell it to"
+            return f"{start}: the fence file that stops it cannot be written ({errors[0]}). Correct that. {remedy}"
+        return (
+            f"{start}: the whole gang lost contact at once. The next attempt writes a fence file into the checkpoint "
+            "directory, which stops it."
+        )
 
 
 @dataclass(frozen=True, slots=True)

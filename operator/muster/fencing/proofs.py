@@ -99,14 +99,14 @@ def age_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 # What is waited for, in words.
 
 
-def who(unfenced_worker: UnfencedWorker) -> str:
-    """The beginning of the sentence."""
-    return f"waiting for proof that the ranks of pod {unfenced_worker.pod} on {unfenced_worker.node} have ended"
+def may_train(unfenced_worker: UnfencedWorker) -> str:
+    """The beginning of the message."""
+    return f"Pod {unfenced_worker.pod} on node {unfenced_worker.node} may still be training"
 
 
 def remedy(unfenced_worker: UnfencedWorker) -> str:
-    """What a person can do who knows more."""
-    return f"if you know that they have, say so: kubectl muster lost {unfenced_worker.node}"
+    """What a reader can do who knows that the ranks have ended."""
+    return f"If you know that its ranks have ended, run: kubectl muster lost {unfenced_worker.node}"
 
 
 def from_its_kubelet(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
@@ -114,28 +114,32 @@ def from_its_kubelet(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
     if removal_left(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.removed_seconds:
         until = by(world.now, removal_left(world, unfenced_worker))
         return (
-            f"{who(unfenced_worker)}: its node is heard, and has ended what Kubernetes does not know any more by "
-            f"{until}"
+            f"{may_train(unfenced_worker)}: it is gone from the API server. The kubelet of its node is heard, and will "
+            f"have ended it by {until}."
         )
     if is_being_ended(world, unfenced_worker):
         until = by(world.now, _patience_left(world, unfenced_worker))
-        return f"{who(unfenced_worker)}: its node is heard, and is to end the pod; until {until} at the latest"
+        return (
+            f"{may_train(unfenced_worker)}: the kubelet of its node is heard, and is ending it. Muster waits until "
+            f"{until} at the latest."
+        )
     return ""
 
 
 def from_nobody(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float, because: str = "") -> str:
-    """Nothing tells it to end: there is a limit, or a person has to speak."""
+    """The message where nothing can stop it: there is a time limit, or a reader has to speak.
+
+    Args:
+        because: a sentence that says why, with a space before it; "" where there is nothing more to say.
+    """
     limit = unproved_seconds(world)
     if world.fleet.nodes.get(unfenced_worker.node) is None:
-        because += ", and that node is gone from the cluster"
-    nothing = f"{who(unfenced_worker)}{because}: nothing tells it to"
+        because += " That node is gone from the cluster."
+    text = f"{may_train(unfenced_worker)}, and cannot be stopped remotely.{because}"
     if limit is None:
-        return f"{nothing}; {remedy(unfenced_worker)}, or set spec.recovery.unfencedTimeoutSeconds"
+        return f"{text} {remedy(unfenced_worker)}, or set spec.recovery.unfencedTimeoutSeconds"
     until = by(world.now, limit - silent_seconds)
-    return (
-        f"{nothing}, so that it gets time until {until} (spec.recovery.unfencedTimeoutSeconds); "
-        f"{remedy(unfenced_worker)}"
-    )
+    return f"{text} It is assumed dead at {until} (spec.recovery.unfencedTimeoutSeconds). {remedy(unfenced_worker)}"
 
 
 def by(now: datetime, seconds: float) -> str:

@@ -38,9 +38,9 @@ def mark_of(name: str, verdict: Verdict) -> Mark:
     """The condition for a verdict."""
     state = verdict.state
     if state is None:
-        return Mark(UNKNOWN, NOTHING_KNOWN, "no agent and nobody else says anything of this node")
+        return Mark(UNKNOWN, NOTHING_KNOWN, "Neither an agent nor another source reports anything about this node.")
     if state is VerdictState.HEALTHY:
-        return Mark(TRUE, HEALTHY, "nothing that counts stands against this node")
+        return Mark(TRUE, HEALTHY, "No finding counts against this node.")
     reason = verdict.reason or state.value
     return Mark(FALSE if state in OUT else TRUE, reason, f"{state.value}: kubectl describe nodehealth {name} tells why")
 

@@ -39,8 +39,8 @@ def missing(world: JobWorld, record: GangSpec) -> Missing | None:
     if worker_view.launcher is not None and worker_view.launcher.moved_attempt >= record.attempt:
         return None
     message = (
-        f"waiting for {worker_view.where} to move aside what lies beyond checkpoint "
-        f"{record.move_incomplete_beyond.step} and is none"
+        f"The start waits for {worker_view.where} to move what is beyond checkpoint "
+        f"{record.move_incomplete_beyond.step} and incomplete"
     )
     return Missing(NOT_ASIDE, message)
 
@@ -54,6 +54,6 @@ def told(world: JobWorld, record: GangSpec) -> list[Announcement]:
     if launcher.moved:
         found.append(Announcement(SET_ASIDE, f"in {world.job.spec.checkpoint.directory}: {launcher.moved}"))
     if launcher.moved_error:
-        text = f"not all that is no checkpoint could be moved aside: {launcher.moved_error}"
+        text = f"Not every incomplete checkpoint could be moved: {launcher.moved_error}"
         found.append(Announcement(NOT_ASIDE, text, warning=True))
     return found

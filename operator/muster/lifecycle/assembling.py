@@ -325,7 +325,10 @@ def _shut_out(world: JobWorld, gang: Gang) -> Plan | None:
     if not all(member.node for member in other.members):
         return None
     worker_views = ", ".join(f"{world.by_index[index].where} ({text})" for index, text in why.items())
-    note = f"no pod comes to run there any more: {worker_views}; attempt {other.attempt}: {on_nodes(other)}"
+    note = (
+        f"The node of a worker can no longer run its pod: {worker_views}. Muster moves it: attempt {other.attempt} "
+        f"{on_nodes(other)}"
+    )
     return commit(world, other, Announcement(NODE_CLOSED, note, warning=True))
 
 
@@ -403,8 +406,8 @@ def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
     )
     if gated:
         text = (
-            f"pod {gated.name} is held back by the scheduling gate {gated.gates[0]}, which whoever put it there must "
-            "remove"
+            f"Pod {gated.name} has the scheduling gate {gated.gates[0]}. Muster binds the pods of the gang once the "
+            "gate's owner has removed it."
         )
         return Plan((), Telling(State.STARTING, "SchedulingGated", text), wake_in_seconds=TICK_SECONDS)
     bindings = (BindPod(pod.name, pod.uid, node) for pod, node in unbound if not pod.deleting)
@@ -435,8 +438,8 @@ def _pods_in_line(
 
 def _why_wait_for(old: PodView) -> str:
     return (
-        f"waiting for proof that pod {old.name} on {old.node} has ended; if its node is gone for good, say so: "
-        f"kubectl muster lost {old.node}"
+        f"Pod {old.name} on node {old.node} may still be running, and its successor waits for proof of its end. If "
+        f"that node is gone for good, run: kubectl muster lost {old.node}"
     )
 
 

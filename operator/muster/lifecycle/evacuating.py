@@ -83,7 +83,7 @@ def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str
 
 
 def _cancelled(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
-    told = Announcement("EvacuationCancelled", "no node is to be left any more")
+    told = Announcement("EvacuationCancelled", "The job no longer has to leave a node. It trains on.")
     return commit(world, spec.model_copy(update={"evacuation": None}), told)
 
 
@@ -102,11 +102,11 @@ def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     assert due.saves_until is not None
     begun = record.evacuating(world, spec, due.reason, sorted(due.why), due.saves_until)
     limit = (begun.evacuation.deadline - world.now).total_seconds() if begun.evacuation else 0.0
-    note = f"{what}: stopping at the next complete checkpoint, at the latest in {limit:.0f} s"
+    note = f"{what}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
     if (needs := _save_seconds(world)) is not None and needs > limit:
-        note += f"; the newest save took {needs:.0f} s, so that one that begins now may not be complete by then"
+        note += f" The newest save took {needs:.0f} s: one that begins now may be incomplete by then."
     if due.reason in STOPS:
-        note += "; no other node is free, so that the job then waits in the queue"
+        note += " No other node is free, so the job then waits in the queue."
     return commit(world, begun, Announcement("EvacuationPlanned", note))
 
 

@@ -70,9 +70,13 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
     spec = world.gang.spec if world.gang else None
     old = next((pod for pod in world.pods.values() if not pod.terminal and not world.is_dead(pod.uid)), None)
     if spec is None and old is not None:
-        message = f"its record is gone; waiting until its old pods have ended, first {old.name}"
+        where = f" on node {old.node}" if old.node else ""
+        message = (
+            f"The job's Gang was deleted, and pod {old.name}{where} has not ended. The job starts again once all of "
+            "its old pods have ended."
+        )
         if old.node:
-            message += f" on {old.node}; if that node is gone for good, say so: kubectl muster lost {old.node}"
+            message += f" If that node is gone for good, run: kubectl muster lost {old.node}"
         return Obstacle(Telling(State.PENDING, "WaitingForOldPods", message), TICK_SECONDS)
     if world.job.spec.suspend:
         return Obstacle(Telling(State.SUSPENDED, "Suspended"))

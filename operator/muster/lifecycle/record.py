@@ -444,7 +444,7 @@ def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident
     culprits = [failure for failure in late if not failure.victim]
     if late and not culprits and (cut_off := exits.fenced(world, incident.attempt)) is not None:
         # Whoever lost a fellow was heard before those who had ended their own ranks.
-        words = f"{incident.message} (worker {cut_off.index} had heard nothing from Muster and ended its ranks before)"
+        words = f"{incident.message} (worker {cut_off.index} had lost contact with Muster and ended its ranks before)"
         return incident.model_copy(update={"fault_class": FaultClass.INFRASTRUCTURE, "message": words[:2048]})
     if not culprits or (cause := blame.culprit(culprits)).rank == incident.rank:
         return _on_sick_node(world, _beside_others(world, incident, culprits))

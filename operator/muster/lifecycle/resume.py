@@ -382,7 +382,7 @@ def _not_visible(
     remedy = (
         "See what that pod's credentials and endpoint show of spec.checkpoint.directory"
         if is_url(best.path)
-        else "Mend the mount of spec.checkpoint.directory there (it has to be one shared directory; what is on each "
+        else "Repair the mount of spec.checkpoint.directory there (it has to be one shared directory; what is on each "
         "node's own disk belongs into spec.checkpoint.localDirectory)"
     ) + f", or set spec.checkpoint.resumeFrom to {instead}"
     return Missing(NOT_VISIBLE, f"{message}. {remedy}{_if_done(record)}.", stalled=True)

@@ -128,7 +128,7 @@ def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     shown = spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
     facts: _Facts = {
         "TemplateAccepted": (True, "Accepted", _accepted(world)),
-        "Placed": (True, "Placed", _where(world, spec)) if placed else (False, reason, on_nodes(spec)),
+        "Placed": (True, "Placed", _where(world, spec)) if placed else (False, reason, message),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
     }
@@ -186,8 +186,8 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
             reason, message = str(trouble), words
     if evacuation:
         message = (
-            f"waiting for a new complete checkpoint until {evacuation.deadline:%H:%M:%S} UTC before leaving "
-            f"{', '.join(evacuation.nodes) or 'all nodes'}"
+            f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} after its next complete checkpoint, at "
+            f"{evacuation.deadline:%H:%M:%S} UTC at the latest."
         )
     stuck = _held_up(world, gang.spec)
     if stuck:
@@ -413,8 +413,8 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
     ):
         return ""
     return (
-        f"{', '.join(evacuation.nodes)} is to be left ({evacuation.reason}), and no other node is free for its worker: "
-        "training goes on there, and the worker moves at a checkpoint once there is one"
+        f"The job should leave {', '.join(evacuation.nodes)} ({evacuation.reason}), but no other node is free. Training goes on; "
+        "the worker moves at a checkpoint once a node is free. Free one to let it move."
     )
 
 
@@ -443,10 +443,10 @@ def _behind(world: JobWorld, gang: Gang) -> str:
         return ""
     resumed = gang.spec.start.resume
     return (
-        f"{behind.where} began with step {behind.launcher.first_step}, though it was told to go on from step "
-        f"{resumed.step} ({resumed.path}): work is done twice, or numbers of steps mean something else here. It has "
-        "been restarted once for that and is left alone now; the trainer has to load what MUSTER_RESUME_PATH "
-        f"names{resuming.hint(world.job, gang.spec, resuming.format_of(world, resumed))}"
+        f"{behind.where} began with step {behind.launcher.first_step}, but was given the checkpoint of step "
+        f"{resumed.step} ({resumed.path}). It repeats work, or its step numbers mean something else. Muster restarted "
+        "it once for that, and does not again. Let the trainer load what MUSTER_RESUME_PATH names"
+        f"{resuming.hint(world.job, gang.spec, resuming.format_of(world, resumed))}"
     )
 
 

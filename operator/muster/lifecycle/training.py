@@ -29,8 +29,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     if noted is not None:
         wish = world.job.spec.checkpoint.resume_from
         text = (
-            f"spec.checkpoint.resumeFrom {wish} came while the job trains, and is not carried out: suspend the job, "
-            "then set it"
+            f"spec.checkpoint.resumeFrom was set to {wish} while the job trains, and has no effect now. Suspend the "
+            "job, clear the field, then set it again."
         )
         return commit(world, noted, Announcement("ResumeFromIgnored", text, warning=True))
     forgotten = resume.taken_away(world.job, facts.gang.spec)

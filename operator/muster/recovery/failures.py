@@ -122,9 +122,7 @@ def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, laun
         return not_started(world, gang, worker_view, launcher)
     if launcher.fenced:
         why = launcher.fence_file_error or "the gang stood still, or went on without it"
-        message = (
-            f"worker {worker_view.index} heard nothing from Muster and ended its ranks, so that no two save: {why}"
-        )
+        message = f"worker {worker_view.index} lost contact with Muster and ended its ranks, so that no two save: {why}"
         return failure_of(worker_view, Kind.FENCED, Level.IN_PLACE, message)
     return (
         rank_failed(launcher.ranks, worker_view, world.fleet.node_fault(worker_view.member.node))

@@ -21,7 +21,15 @@ PACKAGE = Path(muster.__file__).parent
 # The rooms that decide and write; what runs on nodes and what only reads writes no reasons.
 ROOMS = ("controller", "goodput", "health", "kube", "lifecycle", "placement", "queueing", "recovery")
 # Here each constant in the form of a reason is one, wherever it stands: in a call, a tuple, a name of its own.
-STRICT = ("controller", "lifecycle", "queueing", "recovery/budgets.py", "recovery/judging.py", "placement/explain.py")
+STRICT = (
+    "controller",
+    "health/repairs.py",
+    "lifecycle",
+    "placement/explain.py",
+    "queueing",
+    "recovery/budgets.py",
+    "recovery/judging.py",
+)
 # Calls that take a reason of a job, a node or the FleetPolicy.
 WRITERS = {"Announcement", "CreateError", "Mark", "Missing", "NotPlaced", "Telling", "_say", "_tell_policy", "record"}
 WRITERS |= {"_completion", "_remember_refusal", "_report"}
@@ -36,6 +44,7 @@ NO_REASONS = {
     "EndedJob",
     "FallbackToLogsOnError",
     "FleetPolicy",
+    "InProgress",
     "MaxText",
     "NoExecute",
     "NoSchedule",
@@ -48,12 +57,17 @@ NO_REASONS = {
     "ScheduleAnyway",
     "TemplateAccepted",
     "TrainingJob",
+    "Unreadable",  # what stands in a pod of which only the identity can be read
     # Arguments beside the reason: statuses of conditions, types of Events, kinds of objects, states.
     "False",
     "Node",
     "Normal",
     "Pending",
+    "Recovering",
+    "Running",
+    "Saving",
     "Stalled",
+    "Starting",
     "True",
     "Unknown",
     "Warning",
@@ -76,9 +90,9 @@ def constants() -> dict[str, frozenset[str]]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):
                 found.setdefault(name, set()).add(value)
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                for target, value in zip(names, values, strict=False):
-                    if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-                        found.setdefault(target.id, set()).add(str(value.value))
+                for target, each in zip(names, values, strict=False):
+                    if isinstance(target, ast.Name) and isinstance(each, ast.Constant):
+                        found.setdefault(target.id, set()).add(str(each.value))
     return {name: frozenset(values) for name, values in found.items()}
 
 
@@ -103,13 +117,25 @@ def given(tree: ast.AST) -> Iterator[str]:
                 yield from values_of(reason)
 
 
+def chosen(path: str, tree: ast.AST) -> Iterator[str]:
+    """What a field or an argument named `reason` is given, and what the job's status chooses between."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id="reason"), value=ast.Constant() as default):
+                yield from values_of(default)
+            case ast.keyword(arg="reason", value=argument) if path.startswith("kube/"):
+                yield from values_of(argument)
+            case ast.IfExp() if path == "lifecycle/status.py":
+                yield from values_of(node)
+
+
 @cache
 def written() -> set[str]:
     """Every reason that the operator can write."""
     found = {str(each) for each in (*Kind, *CheckpointTrouble)}
     found |= {f"Node{state}" for state in VerdictState} | {reason for _, reason in REPAIRS.values()}
     for path, tree in trees().items():
-        found.update(given(tree))
+        found.update(given(tree), chosen(path, tree))
         if path.startswith(STRICT):
             strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
             found.update(each for each in strings if isinstance(each, str) and re.search("[a-z][A-Z]", each))
@@ -135,8 +161,8 @@ def test_the_table_has_no_reason_that_is_gone() -> None:
 
 def test_reasons_are_found_wherever_they_stand() -> None:
     called, returned, constant = "EvacuationPlanned", "CreationForbidden", "BurnInInconclusive"
-    one_word, condition, chosen = "Completed", "Settled", "AgentsRecovered"
-    assert {called, returned, constant, one_word, condition, chosen} <= written()
+    one_word, condition, either, default = "Completed", "Settled", "Resumed", "InvalidSpec"
+    assert {called, returned, constant, one_word, condition, either, default} <= written()
 
 
 def test_a_reason_is_once_in_a_chapter() -> None:

@@ -79,7 +79,7 @@ async def test_whoever_takes_it_away_again_and_again_costs_ten_writes_an_hour() 
 
 async def test_what_is_so_costs_no_write() -> None:
     world = World()
-    message = "nothing that counts stands against this node"
+    message = "No finding counts against this node."
     world.nodes["node-1"] = node(conditions=(ConditionView("MusterHealthy", "True", "Healthy", message, NOW),))
     await world.turns(WELL, 5)
     assert world.writes == []

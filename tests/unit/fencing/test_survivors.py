@@ -75,7 +75,7 @@ class TestAWholeGangThatFellSilent:
         assert {unfenced_worker.proof for unfenced_worker in record.unfenced_workers} == {Proof.FENCE_FILE}
         early = waits(record, *[idle(2, fence_file_attempt=2, fence_file_age_seconds=79.0)] * 3)
         assert isinstance(early, Missing)
-        assert "the checkpoint directory tells it to, by " in early.message
+        assert "The fence file in the checkpoint directory stops it by " in early.message
         assert isinstance(waits(record, *[idle(2, fence_file_attempt=2, fence_file_age_seconds=80.0)] * 3), GangSpec)
 
     def test_between_two_answers_there_is_always_a_moment_and_that_is_no_complaint(self) -> None:
@@ -367,7 +367,7 @@ class TestAPartOfAGang:
         never = {"recovery": {"unfencedTimeoutSeconds": 604800}}
         before = waits(record, *[idle(2, attempt_age_seconds=FENCED_SECONDS - 1)] * 3, **never)
         assert isinstance(before, Missing)
-        assert "since the others have gone on" in before.message
+        assert "the other workers have gone on" in before.message
         assert isinstance(waits(record, *[idle(2, attempt_age_seconds=FENCED_SECONDS)] * 3, **never), GangSpec)
 
 
@@ -474,8 +474,8 @@ class TestPlain:
     def test_until_its_kubelet_has_been_heard_for_a_while(self) -> None:
         here = self.successor(self.lost(node_ready=True))
         uid = here.uid(1)
-        assert "its node is heard" not in self.waits_for(here)
-        assert "its node is heard" in self.waits_for(here.but(removed_seconds={uid: 1.0}))
+        assert "kubelet of its node is heard" not in self.waits_for(here)
+        assert "kubelet of its node is heard" in self.waits_for(here.but(removed_seconds={uid: 1.0}))
         assert by(here.world().now, 89.0) in self.waits_for(here)
         assert self.waits_for(here.but(removed_seconds={uid: 90.0})) == ""
 
@@ -500,7 +500,7 @@ class TestPlain:
     def test_or_until_the_limit_of_the_job_by_the_heartbeats_that_this_leader_has_missed(self) -> None:
         here = self.successor(self.lost(recovery={"unfencedTimeoutSeconds": 120}))
         until = by(here.world().now, 70.0)
-        assert f"time until {until} (spec.recovery.unfencedTimeoutSeconds)" in self.waits_for(here)
+        assert f"assumed dead at {until} (spec.recovery.unfencedTimeoutSeconds)" in self.waits_for(here)
         here.seconds += 3600
         assert self.waits_for(here), "a clock that steps is no silence"
         assert self.waits_for(here.lease("n1", 120.0)) == ""
@@ -543,7 +543,7 @@ class TestPlain:
         here.nodes.pop("n1")
         after = self.successor(here)
         waits = self.waits_for(after)
-        assert "that node is gone from the cluster" in waits
+        assert "That node is gone from the cluster." in waits
         assert "kubectl muster lost n1" in waits
         assert self.waits_for(after.but(lost=frozenset({here.uid(1)}))) == ""
         here.job = a_job(**self.JOB | {"recovery": {"unfencedTimeoutSeconds": 60}})
@@ -576,7 +576,7 @@ class TestThePodOfAnUnfencedWorker:
     def test_its_end_is_waited_for_while_its_kubelet_is_heard(self) -> None:
         found = self.start(self.fenced())
         assert isinstance(found, Missing)
-        assert "its node is heard, and is to end the pod; until " in found.message
+        assert "the kubelet of its node is heard, and is ending it. Muster waits until " in found.message
 
     def test_but_not_for_ever(self) -> None:
         assert isinstance(self.start(self.fenced().but(unfenced_ages={"old": 300.0})), GangSpec)
@@ -613,7 +613,7 @@ class TestThePodOfAnUnfencedWorker:
         here.launchers[record.unfenced_workers[0].pod_uid] = running(1, 7, state=RECLAIMING)
         found = self.start(here)
         assert isinstance(found, Missing)
-        assert "its launcher tells that they live" in found.message
+        assert "its launcher reports living ranks" in found.message
         here.launchers[record.unfenced_workers[0].pod_uid] = running(1, 7, state=RECLAIMING, heard_age_seconds=20.0)
         assert isinstance(self.start(here), GangSpec)
 
@@ -635,7 +635,7 @@ class TestClocks:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
         found = records.started(here.world(), here.record)
         assert isinstance(found, Missing)
-        assert f"ends them by itself by {by(here.world().now, 1.0)}" in found.message
+        assert f"its launcher ends its ranks by {by(here.world().now, 1.0)}" in found.message
         here.but(unfenced_ages={unfenced_worker.pod_uid: 15.0})
         assert not isinstance(records.started(here.world(), here.record), Missing)
 

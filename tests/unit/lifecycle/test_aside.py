@@ -61,9 +61,8 @@ def test_a_start_that_waits_for_it_too_long_is_told_as_stalled(monkeypatch: pyte
     assert early is not None
     assert late is not None
     assert (early.state, late.state) == ("Starting", "Stalled")
-    assert "waiting for worker 0 on n0 to move aside what lies beyond checkpoint 100 and is none. See whether" in str(
-        late.conditions
-    )
+    waits = "The start waits for worker 0 on n0 to move what is beyond checkpoint 100 and incomplete. See whether"
+    assert waits in str(late.conditions)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, idle, running, succeeded
 
-from muster.api.gang import Branch, Evacuation, Resume
+from muster.api.gang import Branch, Evacuation, Level, Resume
 from muster.api.trainingjob import CheckpointStatus, TrainingJob, TrainingJobStatus
 from muster.lifecycle import record as records
 from muster.lifecycle import status
@@ -15,6 +15,7 @@ from muster.lifecycle.step import decide
 from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import CheckpointReport
 from muster.world.fleet import Exclusion
+from muster.world.turn import NotPlaced
 
 
 def shown(scene: Scene) -> TrainingJobStatus:
@@ -198,8 +199,29 @@ def test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_h
     stuck, free = leaving(3), leaving(4)
     assert (stuck.state, stuck.reason) == ("Saving", "NoNodeToMoveTo")
     told = next(condition.message for condition in stuck.conditions if condition.type == "Running")
-    assert told.startswith("n1 is to be left (NodeCordoned), and no other node is free")
+    assert told.startswith("The job should leave n1 (NodeCordoned), but no other node is free.")
     assert (free.state, free.reason) == ("Saving", "NodeCordoned")
+
+
+def test_a_gang_that_misses_a_node_says_what_it_waits_for_in_its_event() -> None:
+    scene = Scene(a_job(), seconds=400.0).fleet(3).node("n1", unschedulable=True).gang()
+    assert scene.record is not None
+    members = [
+        member.model_copy(update={"node": "" if member.index == 1 else member.node}) for member in scene.record.members
+    ]
+    scene.record = scene.record.model_copy(
+        update={"members": members, "start": None, "attempt": 2, "level": Level.REPLACE}
+    )
+    world = scene.world()
+    assert world.turn is not None
+    answer = world.turn.answer
+    assert isinstance(answer, NotPlaced)
+    plan = status.told(world, Plan(telling=Telling(State.STARTING, answer=answer)))
+    assert plan.status is not None
+    assert plan.status.state == "Recovering"
+    (event,) = plan.announcements
+    assert event.reason == "InsufficientNodes"
+    assert event.note.startswith("needs 1 more node")
 
 
 def test_a_store_that_nobody_sees_is_told_with_what_is_known() -> None:

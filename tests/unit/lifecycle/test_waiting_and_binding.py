@@ -304,7 +304,7 @@ def test_whoever_waits_before_a_node_that_was_closed_meanwhile_goes_elsewhere() 
     spec = committed(plan)
     assert [(member.node, member.incarnation) for member in spec.members] == [("n0", 1), ("n1", 1), ("n3", 2)]
     assert (spec.reason, spec.excluded_nodes, spec.incidents) == ("NodeNotUsable", {}, [])
-    assert "worker 2 on n2 (cordoned); attempt 2: on n0, n1, n3" in plan.announcements[0].note
+    assert "worker 2 on n2 (cordoned). Muster moves it: attempt 2 on n0, n1, n3" in plan.announcements[0].note
 
 
 @pytest.mark.parametrize(
