@@ -228,6 +228,9 @@ _BLOCK_DEVICES = (
     # A pool that is full, and a disk that another machine has reserved.
     _row("block-of-others", kinds.NETWORK_DISK_ERROR, _BLOCK_WORDS,
          rf"{_BLOCK}(?:critical space allocation|critical nexus|reservation conflict) error, dev {_DISK}, "),
+    # What waits for a pool that is full gets no other line for a minute.
+    _row("thin-pool", kinds.NETWORK_DISK_ERROR, "switching pool to",
+         r"device-mapper: thin: (?P<device>\d+:\d+): switching pool to (?:out-of-data-space|read-only|fail)\b"),
     _row("block-buffer", kinds.DISK_ERROR, "Buffer I/O error on dev", rf"Buffer I/O error on dev(?:ice)? {_DISK}, "),
     _row("scsi-sense", kinds.DISK_ERROR, "Sense Key : ",
          rf"sd [\d:]{{7,32}}: \[{_DISK}\] (?:tag#\d+ )?Sense Key : (?:Medium|Hardware) Error\b"),
@@ -243,7 +246,8 @@ _BLOCK_DEVICES = (
     _row("nvme", kinds.DISK_ERROR, "nvme",
          r"nvme (?P<device>nvme\d+): (?:I/O [^\n]{0,120}?timeout(?!, completion polled)|controller is down|Device "
          r"not ready"
-         r"|Disabling device after|Removing after|IO queues (?:lost|not created)|Abort status.{0,16}0x[1-9])"),
+         r"|Disabling device after|Removing after|IO queues (?:lost|not created)|Abort status.{0,16}0x[1-9]"
+         r"|resetting controller due to persistent internal error|failure state error detected, request disconnect)"),
     _row("nvme-media", kinds.DISK_ERROR, "nvme",
          r"(?P<device>nvme\d+(?:c\d+)?n\d+): [^\n]{1,60} @ LBA \d+, \d+ blocks, [^\n]{1,80}\(sct 0x2 / sc "
          r"0x[0-9a-f]+\)"),
@@ -267,7 +271,8 @@ _FILE_SYSTEMS = (
          rf"{_XFS}(?!User initiated)(?:[^\n]{{0,240}}[Ss]hutting down filesystem|Filesystem has been shut down due to"
          r"|log I/O error -?\d+|xfs_do_force_shutdown\((?!0x0*4\))0x[0-9a-f]+\) called)"),
     _row("xfs-error", kinds.DISK_ERROR, "XFS (",
-         rf"{_XFS}(?:metadata I/O error|Metadata (?:CRC error|corruption) detected at|Internal error \S"
+         rf"{_XFS}(?:metadata I/O error(?![^\n]{{1,200}} error 28\b)"
+         r"|Metadata (?:CRC error|corruption) detected at|Internal error \S"
          r"|Corruption detected\. Unmount and run xfs_repair)"),
     _row((
         "ext4-read-only"
@@ -276,7 +281,7 @@ _FILE_SYSTEMS = (
          r"|Aborting journal on device (?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.\s*$"),
     _row("ext4-error", kinds.DISK_ERROR, "EXT4-fs", rf"EXT4-fs error \(device {_DISK}\)"),
     _row("ext4-write", kinds.DISK_ERROR, "EXT4-fs",
-         rf"EXT4-fs warning \(device {_DISK}\): ext4_end_bio:\d+: I/O error (?!3 )-?\d+ writing to inode"
+         rf"EXT4-fs warning \(device {_DISK}\): ext4_end_bio:\d+: I/O error (?!(?:3|-28) )-?\d+ writing to inode"
          r"|EXT4-fs \((?P<device2>[\w.-]{1,64})\): (?:previous )?(?:I/O error while writing superblock|I/O error to "
          r"superblock detected"
          r"|failed to convert unwritten extents to written extents -- potential data loss!"
