@@ -413,8 +413,8 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
     ):
         return ""
     return (
-        f"The job should leave {', '.join(evacuation.nodes)} ({evacuation.reason}), but no other node is free. Training goes on; "
-        "the worker moves at a checkpoint once a node is free. Free one to let it move."
+        f"The job should leave {', '.join(evacuation.nodes)} ({evacuation.reason}), but no other node is free. "
+        "Training goes on; the worker moves at a checkpoint once a node is free. Free one to let it move."
     )
 
 
