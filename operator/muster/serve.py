@@ -11,6 +11,7 @@ The operator, the page, the agent and the checker have it. The checker's Python 
 from __future__ import annotations
 
 import contextlib
+import functools
 import http
 import ipaddress
 import resource
@@ -114,6 +115,7 @@ def open_metrics(render: Callable[[], bytes]) -> Endpoint:
     return lambda _: (200, rendered())
 
 
+@functools.lru_cache(maxsize=1024)
 def client_network(host: str) -> str:
     """What counts as one client of an address: an IPv4 address, or an IPv6 network of 64 bits, all of which one machine
     may have."""

@@ -12,13 +12,19 @@ connections, and each is a stranger for milliseconds. Where all launchers come f
 gateway with NAT), 64 at a time still pass as fast as handshakes can be computed, some thousand a second, and the next
 thousand wait; the others are closed, and launchers try again. A connection whose token was good is no stranger: no
 limit of its address counts it, and no flood closes it.
+
+A handshake takes 1.4 ms of the event loop, whoever asks for it, so handshakes have a budget: so many a second. One that
+leads to a good token gives its part back, so thousands of launchers connect as fast as handshakes can be computed. All
+others share the budget. The address that has wasted the fewest handshakes lately goes first, so a launcher does not
+wait behind a flood, from however many addresses it comes. A client that has hung up while it waited costs no handshake.
 """
 
 import asyncio
+import select
 import socket
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -30,6 +36,13 @@ PAUSE_SECONDS = 0.1  # when no socket can be had: no file descriptors are left
 # kernel takes twice this, so that 4,096 of them hold 128 MiB. Linux would give each of them four to eight times as
 # much.
 RECEIVE_BUFFER_BYTES = 16 * 1024
+# While connections wait, those that come within this pause are accepted together, so many at most: one by one, each
+# would wake the loop.
+GATHERED, GATHERING_SECONDS = 64, 0.025
+HANDSHAKES_PER_SECOND = 25.0  # without a good token: 4 % of a core
+SHORTEST_PAUSE_SECONDS = 0.001  # until there is room for a handshake: sums of fractions stay below one for long
+FORGETTING_SECONDS = 300.0  # until half of the handshakes that an address has wasted are forgotten
+LANES = 12  # the last one: 1,024 wasted handshakes or more
 
 log = structlog.get_logger()
 
@@ -43,6 +56,15 @@ class Limits:
     few_of_address: int = 16  # that it keeps for as long as a handshake may last, whoever waits
     waiting: int = 4096
     waiting_of_address: int = 1024
+    handshakes: int = 128  # at once, after a quiet time
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Connections of one address that wait."""
+
+    lane: int
+    visitors: deque[socket.socket] = field(default_factory=deque)
 
 
 class Door:
@@ -50,17 +72,29 @@ class Door:
 
     Args:
         enter: what a stranger that is let in goes through; it calls `done` with his address once he is none any more.
+        per_second: how many handshakes without a good token there may be.
     """
 
-    def __init__(self, enter: Callable[[socket.socket, str], None], limits: Limits = Limits()) -> None:
+    def __init__(
+        self,
+        enter: Callable[[socket.socket, str], None],
+        limits: Limits = Limits(),
+        per_second: Callable[[], float] = lambda: HANDSHAKES_PER_SECOND,
+    ) -> None:
         self._enter = enter
         self._limits = limits
+        self._per_second = per_second
         self._inside: Counter[str] = Counter()  # strangers by address
         self._strangers = 0
-        self._waiting: OrderedDict[str, deque[socket.socket]] = (
-            OrderedDict()
-        )  # the address whose turn it is comes first
+        self._waiting: dict[str, _Queue] = {}  # by address
+        # Addresses that wait, by how many handshakes they have wasted: 0, 1, 2 or 3, 4 to 7 ...; in each lane the
+        # address whose turn it is comes first.
+        self._lanes: tuple[OrderedDict[str, None], ...] = tuple(OrderedDict() for _ in range(LANES))
         self._queued = 0
+        self._budget = float(limits.handshakes)
+        self._counted_at = self._forgot_at = float("-inf")  # by the loop's clock
+        self._wasted: Counter[str] = Counter()  # handshakes by address
+        self._next: asyncio.TimerHandle | None = None  # lets in when the budget has room again
 
     async def serve(self, listener: socket.socket) -> None:
         """Let in until cancelled; then whoever waits is cut off."""
@@ -69,17 +103,26 @@ class Door:
             while True:
                 try:
                     visitor, address = await loop.sock_accept(listener)
+                    self.knock(visitor, client_network(address[0]))
+                    await asyncio.sleep(GATHERING_SECONDS if self._waiting else 0)
+                    for _ in range(GATHERED if self._waiting else 0):
+                        visitor, address = listener.accept()
+                        visitor.setblocking(False)
+                        self.knock(visitor, client_network(address[0]))
+                except BlockingIOError:
+                    continue  # no more have come
                 except OSError as error:
                     log.warning("cannot accept a connection", error=str(error))
                     await asyncio.sleep(PAUSE_SECONDS)
-                    continue
-                self.knock(visitor, client_network(address[0]))
-                await asyncio.sleep(0)
         finally:
-            for waiting in self._waiting.values():
-                for visitor in waiting:
+            if self._next is not None:
+                self._next.cancel()
+            for queue in self._waiting.values():
+                for visitor in queue.visitors:
                     visitor.close()
             self._waiting.clear()
+            for lane in self._lanes:
+                lane.clear()
 
     def knock(self, visitor: socket.socket, host: str) -> None:
         """Somebody has come: he is let in, or waits.
@@ -87,22 +130,34 @@ class Door:
         Where too many wait, one goes: the newcomer, if its address has more than an equal share of what waits, else the
         last of the address with the most. So a flood costs no search among those that wait.
         """
-        self._waiting.setdefault(host, deque()).append(visitor)
+        if host not in self._waiting:
+            self._begin_waiting(host, _Queue(0))
+        self._waiting[host].visitors.append(visitor)
         self._queued += 1
         self._let_in()
-        own = len(self._waiting.get(host, ()))
+        own = self._length(host)
         if own > self._limits.waiting_of_address:
             self._send_away(host)
         elif self._queued > self._limits.waiting:
             share = self._limits.waiting // len(self._waiting)
-            self._send_away(host if own > share else max(self._waiting, key=lambda one: len(self._waiting[one])))
+            self._send_away(host if own > share else max(self._waiting, key=self._length))
 
-    def done(self, host: str) -> None:
-        """One from this address is gone, or known by now."""
+    def done(self, host: str, *, is_known: bool = False) -> None:
+        """One from this address is gone, or no stranger any more.
+
+        Args:
+            is_known: its token was good: the budget has its handshake back.
+        """
         self._strangers -= 1
         self._inside[host] -= 1
         if not self._inside[host]:
             del self._inside[host]
+        if is_known:
+            self._budget = min(self._budget + 1, self._limits.handshakes)
+        else:
+            self._wasted[host] += 1
+            if host in self._waiting:
+                self._wait_anew(host)
         self._let_in()
 
     def too_many_of(self) -> str | None:
@@ -118,38 +173,93 @@ class Door:
 
     def keeps_others_out(self) -> bool:
         """Whether all places are taken, and an address waits that has none."""
-        return self._strangers >= self._limits.strangers and self._without_place() is not None
+        return self._strangers >= self._limits.strangers and any(not self._inside[host] for host in self._waiting)
 
     def _let_in(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._count(loop.time())
         while self._strangers < self._limits.strangers:
-            host = self._without_place() or next(
-                (host for host in self._waiting if self._inside[host] < self._limits.of_address), None
-            )
+            host = self._first()
             if host is None:
+                return
+            if self._budget < 1:
+                if self._next is None:
+                    pause = max((1 - self._budget) / self._per_second(), SHORTEST_PAUSE_SECONDS)
+                    self._next = loop.call_later(pause, self._let_in_next)
                 return
             self._take(host)
 
-    def _without_place(self) -> str | None:
-        """An address that waits and has no stranger inside."""
-        return next((host for host in self._waiting if not self._inside[host]), None)
+    def _first(self) -> str | None:
+        """The address whose turn it is: of those that have wasted the least one without a place, where there is one."""
+        for lane in self._lanes:
+            host = next((host for host in lane if not self._inside[host]), None)
+            host = host or next((host for host in lane if self._inside[host] < self._limits.of_address), None)
+            if host is not None:
+                return host
+        return None
+
+    def _let_in_next(self) -> None:
+        self._next = None
+        self._let_in()
+
+    def _count(self, now: float) -> None:
+        """Add to the budget what has come since the last time, and forget what was wasted long ago."""
+        if now - self._forgot_at >= FORGETTING_SECONDS:
+            self._forgot_at = now
+            self._wasted = Counter({host: wasted // 2 for host, wasted in self._wasted.items() if wasted > 1})
+            for host in list(self._waiting):
+                self._wait_anew(host)
+        gained = max(now - self._counted_at, 0.0) * self._per_second()
+        self._budget, self._counted_at = min(self._budget + gained, self._limits.handshakes), now
+
+    def _begin_waiting(self, host: str, queue: _Queue) -> None:
+        """The address is the last of its lane."""
+        queue.lane = min(self._wasted[host].bit_length(), LANES - 1)
+        self._waiting[host] = queue
+        self._lanes[queue.lane][host] = None
+
+    def _wait_anew(self, host: str) -> None:
+        """What the address has wasted has changed."""
+        queue = self._waiting[host]
+        self._end_waiting(host)
+        self._begin_waiting(host, queue)
+
+    def _end_waiting(self, host: str) -> None:
+        del self._lanes[self._waiting.pop(host).lane][host]
+
+    def _length(self, host: str) -> int:
+        return len(self._waiting[host].visitors) if host in self._waiting else 0
 
     def _send_away(self, host: str) -> None:
-        self._waiting[host].pop().close()
+        self._waiting[host].visitors.pop().close()
         self._queued -= 1
-        if not self._waiting[host]:
-            del self._waiting[host]
+        if not self._waiting[host].visitors:
+            self._end_waiting(host)
 
     def _take(self, host: str) -> None:
-        waiting = self._waiting[host]
-        visitor = waiting.popleft()
-        self._queued -= 1
-        self._strangers += 1
-        self._inside[host] += 1
-        if waiting:
-            self._waiting.move_to_end(host)
-        else:
-            del self._waiting[host]
-        self._enter(visitor, host)
+        """Let in the oldest of an address that has not hung up."""
+        queue = self._waiting[host]
+        self._end_waiting(host)
+        while queue.visitors:
+            visitor = queue.visitors.popleft()
+            self._queued -= 1
+            if _has_hung_up(visitor):
+                visitor.close()
+                continue
+            self._strangers += 1
+            self._inside[host] += 1
+            self._budget -= 1
+            if queue.visitors:
+                self._begin_waiting(host, queue)
+            self._enter(visitor, host)
+            return
+
+
+def _has_hung_up(visitor: socket.socket) -> bool:
+    """Whether the client has closed the connection, even if it sent something before."""
+    poll = select.poll()
+    poll.register(visitor, select.POLLRDHUP)
+    return any(events & select.POLLRDHUP for _, events in poll.poll(0))
 
 
 def listener(host: str, port: int) -> socket.socket:

@@ -24,7 +24,7 @@ from prometheus_client import Counter, Gauge
 from muster.coordinator import desks
 from muster.coordinator.auth import AuthError, Caller, claimed
 from muster.coordinator.desks import Desk
-from muster.coordinator.door import Door, listener
+from muster.coordinator.door import HANDSHAKES_PER_SECOND, Door, listener
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
 from muster.coordinator.memory import Crowds
@@ -47,6 +47,11 @@ SHARE_OF_POD = 0.01
 TAKING_IN_SECONDS_PER_BYTE = 1e-8  # to decrypt and gather a body
 BODY_SECONDS = 0.1  # for a body that comes in pieces, before a newer request of the same pod cuts it off
 MAX_CONNECTIONS_OF_POD = 8  # a launcher has two or three, and leaves some behind when its network fails
+# After so many new connections in a row one of a pod's gives its handshake back to the budget this often: a token that
+# is good pays for a flood of handshakes no more than one that is not.
+CONNECTION_SECONDS = 10.0
+# While this replica serves no directives, its loop decides nothing, and launchers come to be told who leads.
+UNREADY_HANDSHAKES_PER_SECOND = 400.0
 
 log = structlog.get_logger()
 _reports = Counter("muster_reports_total", "Reports of launchers and checkers, by the status of the answer.", ["code"])
@@ -137,7 +142,8 @@ class CoordinatorServer:
         self._by_pod: dict[str, list[Connection]] = {}  # the same by pod, the oldest first
         self._refused = RefusedWorkers()
         self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
-        self._door = Door(self._enter)
+        self._paid: dict[str, float] = {}  # pods -> until when their new connections count, by the loop's clock
+        self._door = Door(self._enter, per_second=self._handshakes_per_second)
         self._listener: socket.socket | None = None
         self._tasks = Tasks()
         self._tls = server_context()
@@ -233,7 +239,7 @@ class CoordinatorServer:
             return
         self._refused.accept(caller.pod_uid)
         if connection in self._strangers:
-            self._no_stranger(connection)
+            self._no_stranger(connection, is_known=self._may_connect(caller.pod_uid))
             self._own(connection, caller.pod_uid)
         loop = asyncio.get_running_loop()
         rest = self._rests.get(caller.pod_uid, 0.0) - loop.time()
@@ -316,10 +322,22 @@ class CoordinatorServer:
                 connection.abort()
                 self._no_stranger(connection)
 
-    def _no_stranger(self, connection: Connection) -> None:
+    def _no_stranger(self, connection: Connection, *, is_known: bool = False) -> None:
         stranger = self._strangers.pop(connection, None)
         if stranger is not None:
-            self._door.done(stranger.host)
+            self._door.done(stranger.host, is_known=is_known)
+
+    def _may_connect(self, pod_uid: str) -> bool:
+        """Count a new connection of this pod; False where it has had more than its share lately."""
+        now = asyncio.get_running_loop().time()
+        until = max(self._paid.get(pod_uid, now), now) + CONNECTION_SECONDS
+        if until - now > MAX_CONNECTIONS_OF_POD * CONNECTION_SECONDS:
+            return False
+        self._paid[pod_uid] = until
+        return True
+
+    def _handshakes_per_second(self) -> float:
+        return HANDSHAKES_PER_SECOND if self._unready() is None else UNREADY_HANDSHAKES_PER_SECOND
 
     def _own(self, connection: Connection, pod_uid: str) -> None:
         """A connection's first good token was this pod's; of too many the oldest goes."""
@@ -433,6 +451,7 @@ class CoordinatorServer:
             for connection in list(self.connections):
                 connection.expire(now)
             self._rests = {pod_uid: until for pod_uid, until in self._rests.items() if until > now}
+            self._paid = {pod_uid: until for pod_uid, until in self._paid.items() if until > now}
 
 
 def server_context() -> ssl.SSLContext:

@@ -87,7 +87,7 @@ class Connections:
         connection = self._by_transport.get(transport) if transport is not None else None
         if connection is None or connection not in self._unauthenticated:
             return
-        self._no_longer_unauthenticated(connection)
+        self._no_longer_unauthenticated(connection, is_known=True)
         connection.user = share_of(user)
         of_user = self._by_user.setdefault(connection.user, [])
         of_user.append(connection)
@@ -136,10 +136,10 @@ class Connections:
             client.close()
             self._no_longer_unauthenticated(connection)
 
-    def _no_longer_unauthenticated(self, connection: "_Connection") -> None:
+    def _no_longer_unauthenticated(self, connection: "_Connection", *, is_known: bool = False) -> None:
         found = self._unauthenticated.pop(connection, None)
         if found is not None:
-            self._door.done(found.host)
+            self._door.done(found.host, is_known=is_known)
 
     async def _sweep(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from cryptography import x509
 from muster.coordinator import desks, memory, server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.checkers import CheckerHub
+from muster.coordinator.door import HANDSHAKES_PER_SECOND
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.certificates import Authorities, certificates_after, new_authority, new_serving
@@ -407,6 +408,79 @@ async def test_a_handshake_that_fails_leaves_nothing_behind(door: Door) -> None:
     await until(lambda: not door.server._strangers)
     assert door.server._door._strangers == 0
     assert (await door.report())[0] == 200
+
+
+class Budget:
+    """A door's budget of two handshakes that grows by none."""
+
+    def __init__(self, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._door = door.server._door
+        self._port = door.port
+        self._trust = door.trust
+        monkeypatch.setattr(self._door, "_per_second", lambda: 1e-9)
+        self._door._budget, self._door._counted_at = 2.0, asyncio.get_running_loop().time()
+
+    @property
+    def left(self) -> int:
+        """How many handshakes there may be."""
+        return round(self._door._budget)
+
+    async def say(self, request: bytes) -> bytes:
+        """The first line that comes back by a connection of its own, which is closed then; nothing of one that
+        waits."""
+        opening = asyncio.create_task(asyncio.open_connection("localhost", self._port, ssl=self._trust))
+        await until(lambda: opening.done() or bool(self._door._waiting))
+        if not opening.done():
+            opening.cancel()
+            return b""
+        reader, writer = await opening
+        writer.write(request)
+        line = await asyncio.wait_for(reader.readline(), DEADLINE)
+        writer.transport.abort()
+        await until(lambda: self._door._strangers == 0)
+        return line
+
+
+def report_of(pod: str) -> bytes:
+    body = messages.encode(Report(sequence=1, state=messages.IDLE))
+    return head_of(pod, len(body)) + body
+
+
+async def test_a_good_token_gives_its_handshake_back_and_no_other_does(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = [f"u{number}" for number in range(1, 6)]
+    door.controller.directives = dict.fromkeys(pods, WAIT)
+    budget = Budget(door, monkeypatch)
+    for pod in pods:
+        assert b" 200 " in await budget.say(report_of(pod))
+    assert budget.left == 2
+    assert b" 401 " in await budget.say(report_of(""))
+    assert b" 403 " in await budget.say(report_of("nobody"))
+    assert await budget.say(report_of("u1")) == b"", "it waits: nothing is left"
+
+
+async def test_a_pod_that_connects_again_and_again_takes_from_the_budget(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door.controller.directives["u2"] = WAIT
+    monkeypatch.setattr(server, "CONNECTION_SECONDS", 3600.0)
+    budget = Budget(door, monkeypatch)
+    for _ in range(server.MAX_CONNECTIONS_OF_POD):
+        assert b" 200 " in await budget.say(report_of("u1"))
+    assert budget.left == 2
+    assert b" 200 " in await budget.say(report_of("u1"))
+    assert budget.left == 1
+    assert b" 200 " in await budget.say(report_of("u2"))
+    assert budget.left == 1
+
+
+async def test_a_replica_that_serves_no_directives_answers_more_of_those_that_ask(door: Door) -> None:
+    assert door.server._door._per_second() == HANDSHAKES_PER_SECOND
+    door.controller.leader = "10.0.0.9:8443"
+    assert door.server._door._per_second() == server.UNREADY_HANDSHAKES_PER_SECOND
+    door.controller.leader, door.controller.not_ready = None, "lists are being read"
+    assert door.server._door._per_second() == server.UNREADY_HANDSHAKES_PER_SECOND
 
 
 async def test_certificate_is_replaced_under_a_running_server(door: Door) -> None:

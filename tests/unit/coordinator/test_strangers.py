@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator import door as module
 from muster.coordinator.door import Door, Limits, listener
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
+from simulate.loop import SimulatedLoop
 
 MIB = 1024 * 1024
 DEADLINE = 300.0
@@ -141,7 +143,7 @@ class Hall:
         self.door.done(host)
 
 
-def test_one_address_cannot_take_all_places() -> None:
+async def test_one_address_cannot_take_all_places() -> None:
     hall = Hall()
     mob = hall.knocks("mob", 6)
     assert hall.inside == ["mob", "mob"]
@@ -154,7 +156,7 @@ def test_one_address_cannot_take_all_places() -> None:
         visitor.close()
 
 
-def test_an_address_with_many_places_has_one_too_many_only_while_another_has_none() -> None:
+async def test_an_address_with_many_places_has_one_too_many_only_while_another_has_none() -> None:
     hall = Hall(few_of_address=1)
     visitors = hall.knocks("mob", 2) + hall.knocks("other")
     assert hall.door.too_many_of() is None, "there is a place left"
@@ -170,7 +172,7 @@ def test_an_address_with_many_places_has_one_too_many_only_while_another_has_non
         visitor.close()
 
 
-def test_an_address_whose_own_wait_behind_its_slow_ones_has_too_many() -> None:
+async def test_an_address_whose_own_wait_behind_its_slow_ones_has_too_many() -> None:
     hall = Hall()
     visitors = hall.knocks("host", 3)
     assert (hall.inside, hall.door.too_many_of()) == (["host", "host"], "host")
@@ -180,7 +182,7 @@ def test_an_address_whose_own_wait_behind_its_slow_ones_has_too_many() -> None:
         visitor.close()
 
 
-def test_who_comes_when_too_many_wait_takes_a_free_place_or_the_last_of_the_many_goes() -> None:
+async def test_who_comes_when_too_many_wait_takes_a_free_place_or_the_last_of_the_many_goes() -> None:
     hall = Hall(waiting=3)
     mob = hall.knocks("mob", 5)
     other = hall.knocks("other")
@@ -192,7 +194,7 @@ def test_who_comes_when_too_many_wait_takes_a_free_place_or_the_last_of_the_many
         visitor.close()
 
 
-def test_an_address_beyond_its_share_of_what_waits_sends_nobody_else_away() -> None:
+async def test_an_address_beyond_its_share_of_what_waits_sends_nobody_else_away() -> None:
     hall = Hall(waiting=4, waiting_of_address=4)
     visitors = hall.knocks("a", 2) + hall.knocks("b", 2)  # all places
     waiting = hall.knocks("c", 2) + hall.knocks("d") + hall.knocks("e")
@@ -242,7 +244,7 @@ def test_what_a_client_sends_to_a_socket_that_waits_takes_little_of_the_kernels_
     assert sent < 64 * 1024
 
 
-def test_addresses_take_turns() -> None:
+async def test_addresses_take_turns() -> None:
     hall = Hall()
     visitors = hall.knocks("a", 2) + hall.knocks("b", 2) + hall.knocks("c", 3) + hall.knocks("d", 3)
     assert hall.inside == ["a", "a", "b", "b"]
@@ -253,3 +255,254 @@ def test_addresses_take_turns() -> None:
     assert hall.inside == ["c", "d", "e", "c"]
     for visitor in visitors:
         visitor.close()
+
+
+HANDSHAKE_SECONDS = 0.0014  # of the loop
+REQUEST_SECONDS = 0.01  # from a handshake to the good token of a launcher
+PATIENCE_SECONDS = 3.0  # a launcher waits so long for its handshake
+RETRY_SECONDS = 0.5  # and so long before it tries again
+
+
+class Visitor:
+    """A connection that has no socket."""
+
+    def __init__(self) -> None:
+        self.settled = asyncio.Event()  # connected or closed
+        self.is_connected = False
+        self.has_hung_up = False
+
+    def close(self) -> None:
+        """The operator closes it."""
+        self.settled.set()
+
+
+class Coordinated:
+    """A door before a loop that computes one handshake after the other, in simulated time.
+
+    Args:
+        per_second: the budget for handshakes.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, per_second: float = module.HANDSHAKES_PER_SECOND) -> None:
+        monkeypatch.setattr(module, "_has_hung_up", lambda visitor: visitor.has_hung_up)
+        self.handshakes = 0
+        self._per_second = per_second
+        self._idle_at = 0.0
+
+    async def open(self) -> None:
+        """Listen from now on."""
+        self.door = Door(self._enter, per_second=lambda: self._per_second)
+
+    def come(self, host: str) -> Visitor:
+        """A client connects."""
+        visitor = Visitor()
+        self.door.knock(visitor, host)  # type: ignore[arg-type]
+        return visitor
+
+    async def flood(self, hosts: list[str], seconds: float, ahead: int = 4) -> None:
+        """Clients without a token keep so many connections waiting for each address, and hang up once connected."""
+        until = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < until:
+            for host in hosts:
+                for _ in range(ahead - self.door._length(host)):
+                    self.come(host)
+            await asyncio.sleep(0.05)
+
+    async def connect(self, host: str) -> float:
+        """A launcher connects as often as it takes; the answer is how long that was."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            visitor = self.come(host)
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await visitor.settled.wait()
+            except TimeoutError:
+                visitor.has_hung_up = True
+            if visitor.is_connected:
+                await asyncio.sleep(REQUEST_SECONDS)
+                self.door.done(host, is_known=True)
+                return loop.time() - began
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _enter(self, visitor: Any, host: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.handshakes += 1
+        self._idle_at = max(self._idle_at, loop.time()) + HANDSHAKE_SECONDS
+        loop.call_at(self._idle_at, self._connected, visitor, host)
+
+    def _connected(self, visitor: Visitor, host: str) -> None:
+        visitor.is_connected = True
+        visitor.settled.set()
+        if host.startswith("hostile"):
+            self.door.done(host)
+
+
+def simulated(coroutine: Any) -> Any:
+    """Run it in simulated time."""
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        return runner.run(coroutine)
+
+
+def hostile(count: int) -> list[str]:
+    return [f"hostile-{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize("addresses", [1, 64, 1000])
+def test_handshakes_without_a_good_token_have_a_budget_from_however_many_addresses(
+    monkeypatch: pytest.MonkeyPatch, addresses: int
+) -> None:
+    coordinated = Coordinated(monkeypatch)
+
+    async def run() -> None:
+        await coordinated.open()
+        await coordinated.flood(hostile(addresses), 60.0)
+
+    simulated(run())
+    most = Limits().handshakes + 60 * module.HANDSHAKES_PER_SECOND
+    assert most - 2 <= coordinated.handshakes <= most + 2
+
+
+@pytest.mark.parametrize("addresses", [64, 1000])
+def test_a_launcher_does_not_wait_behind_a_flood_of_handshakes(monkeypatch: pytest.MonkeyPatch, addresses: int) -> None:
+    coordinated = Coordinated(monkeypatch)
+
+    async def run() -> list[float]:
+        await coordinated.open()
+        flood = asyncio.create_task(coordinated.flood(hostile(addresses), 3600.0))
+        await asyncio.sleep(60)
+        found = []
+        for number in range(30):
+            await asyncio.sleep(3)
+            found.append(await coordinated.connect(f"launcher-{number % 3}"))
+        flood.cancel()
+        return found
+
+    assert max(simulated(run())) < 0.1
+
+
+@pytest.mark.parametrize(("minutes", "first"), [(0.0, "sound"), (20.0, "reformed")])
+def test_what_an_address_has_wasted_is_forgotten_by_and_by(
+    monkeypatch: pytest.MonkeyPatch, minutes: float, first: str
+) -> None:
+    monkeypatch.setattr(module, "_has_hung_up", lambda visitor: False)
+    inside: list[str] = []
+
+    async def run() -> None:
+        door = Door(lambda visitor, host: inside.append(host), Limits(strangers=1))
+        for _ in range(4):
+            door.knock(Visitor(), "reformed")  # type: ignore[arg-type]
+            door.done("reformed")
+        for _ in range(10):
+            door.knock(Visitor(), "other")  # type: ignore[arg-type]
+            await asyncio.sleep(minutes * 60 / 10)
+            door.done("other", is_known=True)
+        inside.clear()
+        for host in ("other", "reformed", "sound"):
+            door.knock(Visitor(), host)  # type: ignore[arg-type]
+        door.done("other")
+
+    simulated(run())
+    assert inside == ["other", first]
+
+
+@pytest.mark.parametrize("hosts", [800, 100, 1])
+def test_launchers_that_all_come_at_once_wait_for_their_handshakes_alone(
+    monkeypatch: pytest.MonkeyPatch, hosts: int
+) -> None:
+    """As after a change of the leader: each on a node of its own, eight on one, or all behind one gateway."""
+    launchers = 800
+
+    def last(per_second: float, addresses: int) -> float:
+        coordinated = Coordinated(monkeypatch, per_second)
+
+        async def run() -> float:
+            await coordinated.open()
+            flood = asyncio.create_task(coordinated.flood(hostile(addresses), 3600.0))
+            waits = await asyncio.gather(*[coordinated.connect(f"node-{n % hosts}") for n in range(launchers)])
+            flood.cancel()
+            return max(waits)
+
+        found: float = simulated(run())
+        return found
+
+    unpaced, paced, flooded = (
+        last(1e9, 0),
+        last(module.HANDSHAKES_PER_SECOND, 0),
+        last(module.HANDSHAKES_PER_SECOND, 64),
+    )
+    print(f"{launchers} launchers, {hosts} addresses: {unpaced:.1f} s, paced {paced:.1f}, in a flood {flooded:.1f}")
+    assert max(paced, flooded) < unpaced + 5
+
+
+async def test_a_client_that_has_hung_up_while_it_waited_costs_no_handshake() -> None:
+    inside: list[str] = []
+    door = Door(lambda visitor, host: inside.append(host), Limits(strangers=1))
+    pairs = [socket.socketpair() for _ in range(3)]
+    for (visitor, _), host in zip(pairs, ("first", "gone", "third"), strict=True):
+        door.knock(visitor, host)
+    assert inside == ["first"]
+    pairs[1][1].sendall(b"a ClientHello")
+    pairs[1][1].close()
+    before = door._budget
+    door.done("first")
+    assert inside == ["first", "third"]
+    assert pairs[1][0].fileno() < 0
+    assert door._budget < before + 1 - 1 + 0.5, "one handshake was begun"
+    for visitor, client in pairs:
+        visitor.close()
+        client.close()
+
+
+class Listener:
+    """A listening socket to which a client connects each millisecond, or as fast as it can."""
+
+    def __init__(self, seconds: float) -> None:
+        self.accepted = 0
+        self._seconds = seconds
+
+    def accept(self) -> tuple[Any, Any]:
+        """The next connection."""
+        began, now = 1000.0, asyncio.get_running_loop().time()
+        if self.accepted * self._seconds > now - began:
+            raise BlockingIOError
+        self.accepted += 1
+        return Arrival(), (f"10.1.{self.accepted % 7}.1", 1)
+
+
+class Arrival(Visitor):
+    """One that comes by a listening socket."""
+
+    def setblocking(self, flag: bool) -> None:
+        """Nothing blocks."""
+
+
+@pytest.mark.parametrize(("seconds", "accepted"), [(0.001, 950), (0.0, module.GATHERED / module.GATHERING_SECONDS)])
+def test_connections_of_a_flood_are_accepted_in_gatherings(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, accepted: float
+) -> None:
+    monkeypatch.setattr(module, "_has_hung_up", lambda visitor: False)
+    listening: Any = Listener(seconds)
+    wakings = 0
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def accept(_: socket.socket) -> tuple[Any, Any]:
+            nonlocal wakings
+            wakings += 1
+            while wakings < 2000:
+                with contextlib.suppress(BlockingIOError):
+                    return listening.accept()  # type: ignore[no-any-return]
+                await asyncio.sleep(0.0005)
+            return await asyncio.Future()
+
+        loop.sock_accept = accept  # type: ignore[method-assign]
+        door = Door(lambda visitor, host: None, Limits(strangers=4))
+        serving = asyncio.create_task(door.serve(listening))
+        await asyncio.sleep(1.0)
+        serving.cancel()
+
+    simulated(run())
+    assert wakings <= 4 + 1 / module.GATHERING_SECONDS + 1
+    assert accepted <= listening.accepted <= 1.1 * accepted

@@ -10,12 +10,13 @@ import pytest
 from tests.unit.page.conftest import Fleet
 
 from muster import serve
+from muster.coordinator import door
 from muster.coordinator.door import Limits
 from muster.page import connections
 
 CROWD, READER = "127.0.0.9", "127.0.0.1"
 LIMIT_SECONDS = 120.0
-FEW = Limits(strangers=8, of_address=4, few_of_address=2, waiting=8, waiting_of_address=4)
+FEW = Limits(strangers=8, of_address=4, few_of_address=2, waiting=8, waiting_of_address=4, handshakes=12)
 
 
 class Client:
@@ -132,6 +133,16 @@ async def test_a_flood_closes_no_connection_of_a_reader_who_is_known(
         await connect(CROWD)
     assert await stranger.closed()
     assert await reader.status("/api/jobs", "admin-token") == 200
+
+
+async def test_a_readers_connection_takes_nothing_from_the_budget_for_handshakes(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "HANDSHAKES_PER_SECOND", 1e-9)
+    for _ in range(FEW.handshakes + 2):
+        reader = await connect()
+        assert await reader.status("/api/jobs", "admin-token") == 200
+        reader.close()
 
 
 async def test_a_user_has_so_many_connections_and_the_oldest_makes_room(
