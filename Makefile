@@ -133,8 +133,8 @@ bench-top: venv ## How long kubectl muster top --once takes to tell of 500 jobs 
 	@$(TOOL) localcluster build
 	@$(PY) -m bench.top $(call options,RUNS)
 
-bench-flood: venv ## What 64 hostile clients of the ports of probes and metrics take of the operator's event loop (SECONDS=3 for a part)
-	@$(PY) -m bench.flood $(call options,SECONDS)
+bench-flood: venv ## What 64 hostile clients of each port take of the event loop behind it (SECONDS=3 ONLY=handshakes for a part)
+	@$(PY) -m bench.flood $(call options,SECONDS ONLY)
 
 bench-what-if: venv ## What kubectl muster what-if takes for 1,024, 16,384 and 131,072 GPUs over 54 days, in seconds of a core
 	@$(PY) -m bench.whatif
