@@ -251,12 +251,12 @@ async def _operator() -> AsyncIterator[dict[str, int]]:
 
 @contextlib.asynccontextmanager
 async def _page() -> AsyncIterator[dict[str, int]]:
-    nobody: Any = None
+    idle: Any = None
     reviews: Any = _Reviews()
     now = datetime.now(UTC)
     serving, context = new_serving(new_authority(now), ("it",), now), server_context()
     load_pair(context, serving.certificate, serving.key)
-    async with serving_page(Page(Seen(nobody), Access(reviews), nobody, nobody), "", 0, context) as port:
+    async with serving_page(Page(Seen(idle), Access(reviews), idle, idle), "", 0, context) as port:
         yield {"page": port}
 
 

@@ -103,12 +103,12 @@ class Door:
             while True:
                 try:
                     visitor, address = await loop.sock_accept(listener)
-                    self.knock(visitor, client_network(address[0]))
+                    self.arrive(visitor, client_network(address[0]))
                     await asyncio.sleep(GATHERING_SECONDS if self._waiting else 0)
                     for _ in range(GATHERED if self._waiting else 0):
                         visitor, address = listener.accept()
                         visitor.setblocking(False)
-                        self.knock(visitor, client_network(address[0]))
+                        self.arrive(visitor, client_network(address[0]))
                 except BlockingIOError:
                     continue  # no more have come
                 except OSError as error:
@@ -124,7 +124,7 @@ class Door:
             for lane in self._lanes:
                 lane.clear()
 
-    def knock(self, visitor: socket.socket, host: str) -> None:
+    def arrive(self, visitor: socket.socket, host: str) -> None:
         """Somebody has come: he is let in, or waits.
 
         Where too many wait, one goes: the newcomer, if its address has more than an equal share of what waits, else the
@@ -157,7 +157,7 @@ class Door:
         else:
             self._wasted[host] += 1
             if host in self._waiting:
-                self._wait_anew(host)
+                self._requeue(host)
         self._let_in()
 
     def too_many_of(self) -> str | None:
@@ -208,7 +208,7 @@ class Door:
             self._forgot_at = now
             self._wasted = Counter({host: wasted // 2 for host, wasted in self._wasted.items() if wasted > 1})
             for host in list(self._waiting):
-                self._wait_anew(host)
+                self._requeue(host)
         gained = max(now - self._counted_at, 0.0) * self._per_second()
         self._budget, self._counted_at = min(self._budget + gained, self._limits.handshakes), now
 
@@ -218,7 +218,7 @@ class Door:
         self._waiting[host] = queue
         self._lanes[queue.lane][host] = None
 
-    def _wait_anew(self, host: str) -> None:
+    def _requeue(self, host: str) -> None:
         """What the address has wasted has changed."""
         queue = self._waiting[host]
         self._end_waiting(host)

@@ -238,7 +238,7 @@ def resumed(
     Args:
         record: of the attempt in which that was.
         taken_back: milliseconds of work that the program has begun anew, as only its first step told.
-        offset: by how much the clock of the account is ahead of that of the leader, who has most likely given the go.
+        offset: by how much the clock of the account is ahead of this leader's, which has most likely given the go.
     """
     last = len(incidents) - 1
     while last >= 0 and incidents[last].resumed_step is None:  # no go has followed
@@ -289,8 +289,8 @@ def ahead_seconds(world: JobWorld) -> int:
 def account_offset(world: JobWorld, account: Account) -> timedelta:
     """By how much the clock of the account is ahead of this leader's; 0 where nobody knows.
 
-    An account goes by the clock of the leader that has begun it, whoever leads. Else a change of leaders, of which one
-    has a wrong clock, would put time in or leave time out.
+    An account goes by the clock of the leader that has begun it. Else a change of leaders, of which one has a wrong
+    clock, would put time in or leave time out.
     """
     if world.ahead_seconds is None or account.clock_ahead_seconds is None:
         return timedelta(0)

@@ -135,7 +135,7 @@ class Hall:
     def knocks(self, host: str, times: int = 1) -> list[socket.socket]:
         visitors = [socket.socket() for _ in range(times)]
         for visitor in visitors:
-            self.door.knock(visitor, host)
+            self.door.arrive(visitor, host)
         return visitors
 
     def leaves(self, host: str) -> None:
@@ -296,7 +296,7 @@ class Coordinated:
     def come(self, host: str) -> Visitor:
         """A client connects."""
         visitor = Visitor()
-        self.door.knock(visitor, host)  # type: ignore[arg-type]
+        self.door.arrive(visitor, host)  # type: ignore[arg-type]
         return visitor
 
     async def flood(self, hosts: list[str], seconds: float, ahead: int = 4) -> None:
@@ -391,15 +391,15 @@ def test_what_an_address_has_wasted_is_forgotten_by_and_by(
     async def run() -> None:
         door = Door(lambda visitor, host: inside.append(host), Limits(strangers=1))
         for _ in range(4):
-            door.knock(Visitor(), "reformed")  # type: ignore[arg-type]
+            door.arrive(Visitor(), "reformed")  # type: ignore[arg-type]
             door.done("reformed")
         for _ in range(10):
-            door.knock(Visitor(), "other")  # type: ignore[arg-type]
+            door.arrive(Visitor(), "other")  # type: ignore[arg-type]
             await asyncio.sleep(minutes * 60 / 10)
             door.done("other", is_known=True)
         inside.clear()
         for host in ("other", "reformed", "sound"):
-            door.knock(Visitor(), host)  # type: ignore[arg-type]
+            door.arrive(Visitor(), host)  # type: ignore[arg-type]
         door.done("other")
 
     simulated(run())
@@ -440,7 +440,7 @@ async def test_a_client_that_has_hung_up_while_it_waited_costs_no_handshake() ->
     door = Door(lambda visitor, host: inside.append(host), Limits(strangers=1))
     pairs = [socket.socketpair() for _ in range(3)]
     for (visitor, _), host in zip(pairs, ("first", "gone", "third"), strict=True):
-        door.knock(visitor, host)
+        door.arrive(visitor, host)
     assert inside == ["first"]
     pairs[1][1].sendall(b"a ClientHello")
     pairs[1][1].close()
