@@ -490,7 +490,7 @@ REASONS: tuple[Reason, ...] = (
         "format](docs/checkpoints.md#what-is-of-no-known-format).",
         "Training goes on. A restart gives the trainer the newest complete checkpoint; one that follows the pointer "
         "file instead resumes elsewhere.",
-        "Correct what the message names, such as the content of the pointer file.",
+        "Correct what the message of the condition names: the pointer file's content, or the directory.",
     ),
     Reason(
         "CheckpointStoreUnreachable",
@@ -498,7 +498,8 @@ REASONS: tuple[Reason, ...] = (
         TRAINS,
         "No verifier can see the object store. The message has the store's error and the newest known checkpoint.",
         "Ranks train on. After a fault the restart waits until the store is seen again.",
-        "Correct what the message names ([all of them](docs/checkpoints.md#when-the-store-cannot-be-seen)).",
+        "Correct what the store's error in the message names ([all "
+        "errors](docs/checkpoints.md#when-the-store-cannot-be-seen)).",
         "unverified: s3://b/run: the store refuses the worker container's credentials. Give it some. The newest "
         "that is known is 20 (s3://b/run/20); a fault now waits until the store is seen again",
     ),

@@ -383,7 +383,10 @@ class Cluster:
         """The ResourceQuotas of a namespace, and what its jobs that have nodes take of them."""
         quotas = [quota for quota in self.quotas.store.by_index(namespace) if quota.hard]
         if len(quotas) > MAX_QUOTAS or sum(len(quota.hard) for quota in quotas) > MAX_QUOTA_NAMES:
-            name = f"(all {len(quotas)}: Muster reads {MAX_QUOTAS} of a namespace with {MAX_QUOTA_NAMES} names in all)"
+            name = (
+                f"(all {len(quotas)} ResourceQuotas: Muster reads at most {MAX_QUOTAS} of a namespace, with at most "
+                f"{MAX_QUOTA_NAMES} names of resources)"
+            )
             return NamespaceQuotas([QuotaView(namespace, name, "", 0, hard={PODS: 0})])
         uids = self._uids.get(namespace, ()) if quotas else ()
         return NamespaceQuotas(quotas, [held for uid in uids for held in self._held_by(namespace, uid)])

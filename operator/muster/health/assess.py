@@ -347,7 +347,7 @@ def assess(
     untested = not let_go and _is_to_pass(was_open, released, rules, passed)
     if state in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested:
         state, reason = VerdictState.VALIDATING, AWAITS_BURN_IN
-        message = "nothing stands against it any more; its checker tests it before it is used again"
+        message = "nothing stands against the node any more; its checker tests the node before it is used again"
     incidents = _incidents(past, was_open, state, reason, message, cordoned, human, released, boot, now, let_go)
     unchanged = before.state is state and not replaced
     causes = causes_of(standing, reason)

@@ -252,11 +252,11 @@ class _Times:
         self.all = sorted(times)
 
     def within(self, window: timedelta, until: datetime) -> int:
-        """How often in the window that ends then."""
+        """How many removals of nodes there were in the window that ends at this moment."""
         return bisect_right(self.all, until) - bisect_right(self.all, until - window)
 
     def after(self, moment: datetime) -> int:
-        """How often since."""
+        """How many removals of nodes there were after this moment."""
         return len(self.all) - bisect_right(self.all, moment)
 
 

@@ -126,11 +126,11 @@ def _others(verdict: Verdict) -> str:
 def _comes_back(node: str, verdict: Verdict) -> str:
     by_hand = f"kubectl muster release {node} --reason ..."
     if verdict.cordoned:
-        return f"It comes back when somebody takes the cordon back: {by_hand}"
+        return f"Muster uses the node again when somebody takes the cordon back: {by_hand}"
     if is_held(verdict.findings):
         return (
-            f"It comes back when its repair has ended (kubectl describe repairrequest {node}) and nothing else "
-            "stands against it"
+            f"Muster uses the node again when its repair has ended (kubectl describe repairrequest {node}) and "
+            "nothing else stands against it"
         )
     if verdict.maintenance is not None and verdict.only_planned:
         end = f"{verdict.maintenance.end_time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
@@ -141,37 +141,44 @@ def _comes_back(node: str, verdict: Verdict) -> str:
     repairs = {each.reason for each in verdict.findings if each.source == REPAIR and each.severity is not Severity.INFO}
     if FAILED in repairs:
         return (
-            f"Its repair has failed. It comes back by {by_hand}; kubectl delete repairrequest {node} has the repair "
-            "asked for again, if the fault is still there"
+            f"Its repair has failed. Muster uses the node again after {by_hand}; kubectl delete repairrequest {node} "
+            "has the repair asked for again, if the fault is still there"
         )
     if verdict.reason == UNPROVEN:
-        return f"It comes back by itself once its agent is Ready and has looked at everything, or by {by_hand}"
+        return f"Muster uses the node again once its agent is Ready and has looked at everything, or after {by_hand}"
     if verdict.reason == REPEAT_OFFENDER:
         return (
-            f"It comes back when somebody vouches for the repair ({by_hand}), or when what is held against it has faded"
+            f"Muster uses the node again when somebody vouches for the repair ({by_hand}), or when what is held "
+            "against it has faded"
         )
     if verdict.state is VerdictState.VALIDATING:
-        return f"It comes back when it has passed its burn-in (kubectl muster check {node}), or by {by_hand}"
+        return (
+            f"Muster uses the node again when it has passed its burn-in (kubectl muster check {node}), or after "
+            f"{by_hand}"
+        )
     if verdict.reason == FAILED_BURN_IN:
-        return f"It comes back when somebody vouches for the repair: kubectl muster check {node}, then {by_hand}"
+        return (
+            f"Muster uses the node again when somebody vouches for the repair: kubectl muster check {node}, then "
+            f"{by_hand}"
+        )
     if verdict.reason == AGENT_SILENT:
-        return f"It comes back by itself when its agent is Ready again, or by {by_hand}"
+        return f"Muster uses the node again when its agent is Ready again, or after {by_hand}"
     if verdict.in_charge:
-        return f"It comes back when {verdict.in_charge} is done with it"
+        return f"Muster uses the node again when {verdict.in_charge} is done with it"
     incident = verdict.open_incident
     if incident is not None and incident.repair_ended_time is not None:
         if incident.reason in REASONS:
             return (
-                "Its maintenance has ended, and this is so since. It comes back by itself when the evidence is "
-                f"gone, or by {by_hand}"
+                "Its maintenance has ended, and the evidence still stands. Muster uses the node again when the "
+                f"evidence is gone, or after {by_hand}"
             )
         return (
             f"Its repair has ended, and this is still so: kubectl delete repairrequest {node} has it asked for "
-            f"again. It comes back by itself when the evidence is gone, or by {by_hand}"
+            f"again. Muster uses the node again when the evidence is gone, or after {by_hand}"
         )
     if verdict.needs_boot:
-        return f"It comes back by itself after a reboot, or by {by_hand}"
-    return f"It comes back by itself when the evidence is gone, or by {by_hand}"
+        return f"Muster uses the node again after a reboot, or after {by_hand}"
+    return f"Muster uses the node again when the evidence is gone, or after {by_hand}"
 
 
 def _moment(moment: datetime) -> str:

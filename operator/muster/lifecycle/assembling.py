@@ -292,7 +292,7 @@ def _incomplete(world: JobWorld, gang: Gang) -> Plan:
 
 
 def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
-    """Workers that should run by now -> why they do not. Empty while there is hope."""
+    """Why each worker that should run by now does not, by index. Empty until the time to assemble is over."""
     waited, timeout = holds.free_seconds(world, gang.spec), _assembly_timeout(world)
     if waited < timeout:
         return {}

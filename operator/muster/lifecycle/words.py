@@ -71,7 +71,12 @@ def suspects_in_words(steps: Sequence[int], count: int = 0, *, ended: bool = Fal
 
 
 def what_tests_show(found: Corruption, *, budget_exhausted: bool = False, ended: bool = False) -> str:
-    """What is known of the nodes on which results were found wrong; exhausted and ended as above."""
+    """What is known of the nodes on which the trainer found wrong results.
+
+    Args:
+        budget_exhausted: the job has no restart left.
+        ended: the job has ended.
+    """
     if found.examination is not None:
         shown = WHAT_TESTS_SHOW[found.examination].format(culprits=", ".join(found.culprits))
         goes_on = found.examination is Examination.NOTHING_FOUND and not (budget_exhausted or ended)

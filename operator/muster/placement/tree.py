@@ -117,7 +117,10 @@ class Tree:
 
     @classmethod
     def made(cls, fleet: Fleet, needs: Requirements) -> Generator[None, None, None]:
-        """Make the tree in parts, or take in what has changed, so that `of` has little to do."""
+        """Build the tree of the nodes that suit these needs, or update it, in parts between which others run.
+
+        The next call of `of` then has little to do.
+        """
         fleet = fleet.source
         known = fleet.known((cls, needs.profile), cls)
         if known is not None:

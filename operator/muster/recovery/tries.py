@@ -16,7 +16,11 @@ _OF_ONE_CAUSE = frozenset({Kind.LAUNCHER_SILENT, Kind.LAUNCHER_STUCK, Kind.LISTI
 
 
 def lone_failure(gang: Gang, worker_view: WorkerView, kind: Kind, message: str) -> Failure | None:
-    """What the only worker of a gang cannot do: a new pod, then another node, a few times."""
+    """The failure of a worker whose gang has no other: a new pod answers the first one, another node the next.
+
+    None once LONE_TRIES failures of this kind have happened since the last start: there is no other worker that shows
+    whether the node or the job is at fault.
+    """
     tries = sum(incident.reason == kind for incident in _since_the_start(gang))
     if tries >= LONE_TRIES:
         return None

@@ -36,7 +36,7 @@ def test_what_happened_since_when_what_muster_did_and_what_to_do() -> None:
         "Unhealthy since 2026-11-20 09:42:07 UTC. Besides: RowRemapPending. "
         "Muster: tainted; its jobs leave it now and go on elsewhere from their newest checkpoint. "
         "To do: reboot the node. "
-        "It comes back by itself after a reboot, or by kubectl muster release node-0001 --reason ..."
+        "Muster uses the node again after a reboot, or after kubectl muster release node-0001 --reason ..."
     )
     assert effect == "tainted; its jobs leave it now and go on elsewhere from their newest checkpoint"
 
@@ -132,7 +132,10 @@ def offender() -> Stored:
         ),
         pytest.param(
             repaired_by_others,
-            ["NvidiaFabricError: AcceleratedHardwareReady: GPU 3 is not", "It comes back when eks is done with it."],
+            [
+                "NvidiaFabricError: AcceleratedHardwareReady: GPU 3 is not",
+                "Muster uses the node again when eks is done with it.",
+            ],
             "excluded from placement; its jobs leave it after their next checkpoint; eks repairs it, so that Muster "
             "does not taint it",
             id="repaired by others",

@@ -48,11 +48,14 @@ class Local:
         return "no answer from %s" % self._directory if self._errand.is_overdue else self._error
 
     def turn(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
-        """Begin what is ordered, take in what is said, and give up a child that gives no sign of life.
+        """Start the child that lists local checkpoints when a directive asks for it, and read its answer.
+
+        A child that gives no sign of life is given up.
 
         Args:
-            ended: children that were reaped.
-            directive: that counts now, while no rank is alive; None: none.
+            now: seconds of the monotonic clock.
+            ended: exit statuses of reaped child processes, by pid.
+            directive: the directive that counts now; None: there is none, or a rank is alive.
         """
         order = self._order(directive)
         if order is not None and order.number != self._ordered:

@@ -38,12 +38,12 @@ def address_to(host: str, port: int) -> str:
 
 
 def listen(store: Any, node_rank: int, host: str, port: int) -> Optional[socket.socket]:
-    """Listen on the port, and tell the other node where. None where that cannot be.
+    """Listen on the port and write the address into the store, for the other node of the pair; None: it cannot listen.
 
     Args:
-        store: where they have met; torch's.
-        node_rank: of this node.
-        host: of the first.
+        store: the torch store in which both nodes have met.
+        node_rank: rank of this node.
+        host: address of the first node.
     """
     key = _KEY % node_rank
     address = address_to(host, port)
