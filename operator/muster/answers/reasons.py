@@ -490,7 +490,8 @@ REASONS: tuple[Reason, ...] = (
         "format](docs/checkpoints.md#what-is-of-no-known-format).",
         "Training goes on. A restart gives the trainer the newest complete checkpoint; one that follows the pointer "
         "file instead resumes elsewhere.",
-        "Correct what the message of the condition names: the pointer file's content, or the directory.",
+        "Write the right checkpoint into the pointer file, let the trainer write the missing files, or correct "
+        "`spec.checkpoint.directory`; the message of the condition says which.",
     ),
     Reason(
         "CheckpointStoreUnreachable",

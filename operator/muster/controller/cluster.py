@@ -383,11 +383,12 @@ class Cluster:
         """The ResourceQuotas of a namespace, and what its jobs that have nodes take of them."""
         quotas = [quota for quota in self.quotas.store.by_index(namespace) if quota.hard]
         if len(quotas) > MAX_QUOTAS or sum(len(quota.hard) for quota in quotas) > MAX_QUOTA_NAMES:
-            name = (
-                f"(all {len(quotas)} ResourceQuotas: Muster reads at most {MAX_QUOTAS} of a namespace, with at most "
-                f"{MAX_QUOTA_NAMES} names of resources)"
+            problem = (
+                f"namespace {namespace} has {len(quotas)} ResourceQuotas: Muster reads at most {MAX_QUOTAS} of a "
+                f"namespace, with at most {MAX_QUOTA_NAMES:,} names of resources, so none of its jobs gets nodes. "
+                "Delete or merge some"
             )
-            return NamespaceQuotas([QuotaView(namespace, name, "", 0, hard={PODS: 0})])
+            return NamespaceQuotas([QuotaView(namespace, "", "", 0, hard={PODS: 0}, problem=problem)])
         uids = self._uids.get(namespace, ()) if quotas else ()
         return NamespaceQuotas(quotas, [held for uid in uids for held in self._held_by(namespace, uid)])
 

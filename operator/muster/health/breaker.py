@@ -246,7 +246,7 @@ _Like = tuple[bool, tuple[str, ...], _Domain | None]
 
 
 class _Times:
-    """When Muster acted for one purpose, oldest first."""
+    """Times of removals of nodes that count against one budget."""
 
     def __init__(self, times: Iterable[datetime] = ()) -> None:
         self.all = sorted(times)

@@ -78,6 +78,8 @@ def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
     if isinstance(answer, OverQuota):
         hard, used = in_words(answer.resource, answer.hard), in_words(answer.resource, answer.used)
         what = f"ResourceQuota {answer.quota}: {answer.resource} hard {hard}, used {used}"
+        if not answer.quota:
+            what = "more ResourceQuotas than Muster reads"
         found.append((what, answer.needs - answer.room))
     refused = answer.shortfall.refused if answer.shortfall else ()
     holders = answer.shortfall.holders if answer.shortfall else {}

@@ -144,12 +144,12 @@ class Quotas:
         if not needed or used + needed <= hard:
             return None
         each = math.ceil(needed / job.needs)
-        text = (
+        text = room.quota.problem or (
             f"needs {nodes(job.needs, more(job.needs, job.size))}: ResourceQuota {room.quota.name} of namespace "
             f"{job.namespace} leaves too little room for {resource}: hard {in_words(resource, hard)}, "
             f"used {in_words(resource, used)}, needed {in_words(resource, needed)}"
         )
-        if self._is_accelerator(resource):
+        if self._is_accelerator(resource) and not room.quota.problem:
             text += f" (a worker holds its node whole, {each} each)"
         return OverQuota(
             reason=QUOTA_EXCEEDED,

@@ -78,6 +78,9 @@ def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
 
 def _of_quota(job: TrainingJob, over: OverQuota) -> Iterator[str]:
     """What to do about a ResourceQuota. Whether that is enough is known."""
+    if not over.quota:
+        yield f"delete or merge ResourceQuotas of namespace {job.metadata.namespace}: there are more than Muster reads"
+        return
     hard, now = in_words(over.resource, over.hard), in_words(over.resource, over.used + over.needed)
     raised = f"raise {over.resource} of ResourceQuota {over.quota} from {hard} to {now}"
     if over.ever:

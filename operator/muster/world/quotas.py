@@ -32,6 +32,7 @@ class QuotaView:
     Attributes:
         hard: amounts by the quota's own names, e.g. `requests.cpu`, in the units of `muster.world.resources`.
         used: likewise.
+        problem: why nothing of the namespace is let in, whatever the amounts say; "" for a quota that was read.
     """
 
     namespace: str
@@ -41,6 +42,7 @@ class QuotaView:
     hard: Amounts = field(default_factory=dict)
     used: Amounts = field(default_factory=dict)
     scopes: tuple[Scope, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -865,7 +865,7 @@ def test_a_namespace_with_more_quotas_than_are_read_has_room_for_nobody(
     for number in range(count):
         scene.cluster.quotas.store.assume(QuotaView("ns", f"q{number}", f"u{number}", 10 + number, hard=hard))
     (only,) = scene.cluster.quotas_of("ns").quotas
-    assert (only.hard, f"all {count}" in only.name) == ({"pods": 0}, True)
+    assert (only.hard, f"ns has {count} ResourceQuotas" in only.problem) == ({"pods": 0}, True)
     assert scene.cluster.claim_of(job).falls_under(only)
     assert scene.cluster.claim_of(job).usage["pods"] == 1
     scene.cluster.quotas.store.assume_deleted(("ns", "q0"), "u0")

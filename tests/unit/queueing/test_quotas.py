@@ -206,6 +206,11 @@ REMEDIES = [
         ],
         id="nodes are missing, too",
     ),
+    pytest.param(
+        over(quota=""),
+        ["delete or merge ResourceQuotas of namespace default: there are more than Muster reads"],
+        id="more quotas than are read",
+    ),
 ]
 
 
@@ -226,6 +231,17 @@ def test_the_message_names_quota_resource_amounts_and_what_to_do() -> None:
     assert (shown.needs, shown.position) == (8, 1)
     assert [(each.reason, each.nodes) for each in shown.blockers] == [(f"ResourceQuota gpus: {GPUS} hard 8, used 0", 7)]
     assert shown.remedies[1] == f"lower spec.nodes to 1 {AGAIN}"
+
+
+def test_the_message_of_a_namespace_with_more_quotas_than_are_read_says_so() -> None:
+    unread = replace(quota({"pods": 0}, name=""), problem="namespace default has 65 ResourceQuotas: too many")
+    found = answers(tree("b1/r1:8"), [counted("a", 8)], of(unread))
+    turn, job = Turn(1, 1, found["a"]), a_job("a", nodes=8)
+    assert explain.message(job, turn) == (
+        "namespace default has 65 ResourceQuotas: too many; would help: delete or merge ResourceQuotas of namespace "
+        "default: there are more than Muster reads"
+    )
+    assert explain.waiting(job, turn, at(0)).blockers[0].reason == "more ResourceQuotas than Muster reads"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class Local:
         Args:
             now: seconds of the monotonic clock.
             ended: exit statuses of reaped child processes, by pid.
-            directive: the directive that counts now; None: there is none, or a rank is alive.
+            directive: the directive that counts now; None: there is none, or old ranks are alive.
         """
         order = self._order(directive)
         if order is not None and order.number != self._ordered:
