@@ -416,14 +416,14 @@ def test_a_known_checkpoint_that_a_worker_does_not_see_holds_the_start_for_a_whi
     assert "set spec.checkpoint.resumeFrom to Scratch" in stalled.message
 
 
-def test_more_nodes_to_leave_push_the_deadline_of_a_leave_back_for_nobody() -> None:
+def test_more_nodes_to_leave_push_the_deadline_of_an_evacuation_back_for_nobody() -> None:
     scene = Scene(a_job()).fleet(6).gang().pods().all(running(1, step=7))
     world = scene.world()
     assert world.gang is not None
-    first = records.leaving(world, world.gang.spec, "NodeCordoned", ["n1"], world.now + timedelta(minutes=10))
+    first = records.evacuating(world, world.gang.spec, "NodeCordoned", ["n1"], world.now + timedelta(minutes=10))
     scene.record, scene.seconds = first, 200.0
     later = scene.world()
-    second = records.leaving(later, first, "NodeCordoned", ["n1", "n2"], later.now + timedelta(minutes=10))
+    second = records.evacuating(later, first, "NodeCordoned", ["n1", "n2"], later.now + timedelta(minutes=10))
     assert first.evacuation is not None
     assert second.evacuation is not None
     assert second.evacuation.nodes == ["n1", "n2"]
@@ -458,14 +458,14 @@ def test_a_decision_asks_for_each_worker_a_bounded_number_of_times(monkeypatch: 
         assert lookups(400, silent) <= 2.5 * lookups(200, silent)
 
 
-def test_a_leave_waits_for_a_checkpoint_of_what_was_done_until_it_began() -> None:
+def test_an_evacuation_waits_for_a_checkpoint_of_what_was_done_until_it_began() -> None:
     world = (
         Scene(a_job()).fleet().gang(checkpoint=Resume(step=40, path="/c/40")).pods().all(running(1, step=57)).world()
     )
     assert world.gang is not None
-    leave = records.leaving(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10)).evacuation
-    assert leave is not None
-    assert leave.after_step == 56
+    begun = records.evacuating(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10))
+    assert begun.evacuation is not None
+    assert begun.evacuation.after_step == 56
 
 
 class TestTogether:

@@ -63,9 +63,9 @@ def read(marks: dict[str, Any]) -> Any:
     node = a_node_with(marks)
     exclusion, fleet = exclusion_for(node), a_fleet([node])
     fleet.exclude(node.name, exclusion)
-    leaves = exclusion is not None and exclusion.leave is not Evacuate.NO
+    leaves = exclusion is not None and exclusion.evacuate is not Evacuate.NO
     if exclusion is not None and leaves and exclusion.removal is not None:
-        assert exclusion.leave is Evacuate.AFTER_CHECKPOINT
+        assert exclusion.evacuate is Evacuate.AFTER_CHECKPOINT
         assert closed(node, NEEDS, fleet) != ""
         found: dict[str, Any] = {"takenAwayBy": exclusion.removal.by}
         if exclusion.gone_by is not None:
