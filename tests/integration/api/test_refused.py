@@ -1138,6 +1138,7 @@ FULL_STATUS: dict[str, Any] = {
         "steps": 7,
         "lostSteps": 2,
         "unsavedSeconds": 3,
+        "lostAtEndSeconds": 30,
         "progressUnknown": True,
         "openPhase": {"bucket": "compute", "since": TIME, "gpus": 8},
         "firstCheckpointSeconds": 9,
