@@ -10,16 +10,23 @@ from datetime import datetime
 
 
 class Ahead:
-    """Since when this process has known times that lie ahead."""
+    """The recorded times that lie ahead of the wall clock, and since when this process has known each of them."""
 
     def __init__(self) -> None:
         self._since: dict[datetime, float] = {}
 
     def look(self, times: Iterable[datetime], now: datetime, clock: float) -> dict[datetime, float]:
-        """For how many seconds each of these times that lies ahead of now is known.
+        """Return for how many seconds this process has known each of the given times that lies ahead of now.
+
+        Times that are no longer given, or no longer lie ahead, are forgotten.
 
         Args:
-            clock: seconds of a clock that only goes on.
+            times: recorded times, in any order.
+            now: the wall clock's time.
+            clock: seconds of a clock that never goes back.
+
+        Returns:
+            The seconds by time; a time that is not ahead of now is absent.
         """
         self._since = {time: self._since.get(time, clock) for time in times if time > now}
         return {time: clock - since for time, since in self._since.items()}

@@ -95,13 +95,13 @@ _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, Ve
 
 @dataclass(frozen=True, slots=True)
 class BurnInWord:
-    """A test that a node has failed: Muster's own checkers measured it, beside nodes that are proven.
+    """A burn-in test that a node has failed: Muster's own checkers measured it, beside nodes that are proven.
 
     Attributes:
-        boot: the boot id of the node then; "" where that was not known.
-        probe: what it failed.
-        message: how, for people.
-        time: when.
+        boot: the node's boot id at that time; "" if it was not known.
+        probe: the name of the failed probe.
+        message: what was measured, for people.
+        time: when the test failed.
     """
 
     boot: str
@@ -112,14 +112,14 @@ class BurnInWord:
 
 @dataclass(frozen=True, slots=True)
 class Would:
-    """What would follow for a node if everything counted that the policy only observes.
+    """What would follow for a node if the findings counted that the policy only observes.
 
     Attributes:
-        state: its verdict.
-        reason: the strongest that is observed.
-        message: of that, for people of all tenants.
-        evacuate: when jobs would leave it.
-        in_charge: the system that it would be left to; "" if none.
+        state: the verdict that the node would have.
+        reason: of the strongest observed finding.
+        message: of that finding, for people of all tenants.
+        evacuate: when jobs would leave the node.
+        in_charge: the system to which the node would be left for repair; "" if none.
     """
 
     state: VerdictState
@@ -131,41 +131,41 @@ class Would:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What Muster makes of one node now; all of it goes to NodeHealth, `wake` and the flags excepted.
+    """What Muster concludes about one node now. NodeHealth records most of it.
 
     Attributes:
         state: None while nothing is known.
-        reason: the strongest, CamelCase.
+        reason: of the strongest finding, in CamelCase.
         message: what happened, for people.
-        recommended_action: what somebody should do with the machine.
-        findings: all that counts, strongest first.
-        since: in this state since; None while nothing is known.
+        recommended_action: what should be done with the machine.
+        findings: everything that counts or is observed, strongest first.
+        since: when the node entered this state; None while nothing is known.
         incidents: newest last; the last one is open while the node is out.
-        offences: the machine's account.
-        offences_if_taken: the account when Muster acts on what it found: a node that the breaker holds back, or that
-            somebody else repairs, is not charged, because many sick at once are seldom each one's own fault.
-        node_uid: the Node object that this is about.
-        boot_id: the boot that this is about.
-        fatal: jobs should leave at once, not after their next checkpoint.
-        needs_boot: only another boot ends it.
-        cordoned: a human has said so.
+        offences: the machine's account of offences.
+        offences_if_taken: the account once Muster acts on the node. A node that the breaker holds back, or that another
+        system repairs, is not charged.
+        node_uid: the UID of the judged Node object.
+        boot_id: the boot id of the node when it was judged.
+        fatal: whether jobs should leave at once, not after their next checkpoint.
+        needs_boot: whether only another boot ends what has the node out.
+        cordoned: whether a human has cordoned the node in NodeHealth.
         in_charge: the system that repairs the node by itself; "" if none.
-        causes: what the breaker may charge its budget to, strongest first; at least one while the node is out.
-        certain: independent signs say the same: see `muster.health.causes`.
-        wake: when to look again even if nothing changes; None: never.
-        stays: nothing that has the node out speaks against its hardware: jobs that run there stay.
-        check: what came of the last test that somebody wished for.
-        followed: when the newest failure of a job was that counts against the node; None: none does.
-        wants_check: those failures are of several owners, so that the node should be tested.
+        causes: the causes to which the breaker may charge its budget, strongest first; at least one while the node is
+        out.
+        certain: whether independent signs report the same fault (`muster.health.causes`).
+        wake: when to judge the node again even if nothing changes; None: never.
+        stays: whether nothing that has the node out speaks against its hardware, so that running jobs stay.
+        check: the result of the last test that a user requested.
+        followed: the time of the newest job failure that counts against the node; None: none counts.
+        wants_check: whether those failures are of several owners, so that the node should be tested.
         asked_by: these owners.
-        repair: what has to be done with the machine for what has the node out, marks of its repair left aside.
-        maintenance: what windows mean for the node; None: none is near.
-        gone_by: when a window, or whoever takes the machine away, wants running jobs to be gone; None: no time is
-            known.
-        only_planned: a window or a removal has it out, and nothing else does: no budget is asked.
-        removal: the machine is being taken away; None: it is not.
-        would: what would follow of what the policy only observes; None: nothing more than what does.
-        faded: it is on record as quarantined, and by the time so much has faded that this ends once that time is sure.
+        repair: what has to be done with the machine about the fault; marks of a running repair do not change it.
+        maintenance: the maintenance window that applies to the node; None: none is near.
+        gone_by: when a window or a removal of the machine wants running jobs to be gone; None: no time is known.
+        only_planned: whether only a window or a removal has the node out, so that no budget is asked.
+        removal: how and when the machine is taken away; None: it is not.
+        would: what the findings that are only observed would change; None: nothing.
+        faded: whether the offences have faded enough, by the given time, to end the quarantine on record.
     """
 
     state: VerdictState | None
@@ -201,22 +201,32 @@ class Verdict:
 
     @property
     def out(self) -> bool:
-        """Whether the node should not be used."""
+        """Whether the node should not be used: it is Validating, Degraded, Unhealthy or Quarantined."""
         return self.state in OUT
 
     @property
     def handed_over(self) -> bool:
-        """Whether somebody has it who repairs it: it may go down at any moment."""
+        """Whether a repair by another system is in progress, so that the node may go down at any moment."""
         return is_in_progress(self.findings)
 
     @property
     def open_incident(self) -> HealthIncident | None:
-        """The incident that has the node out now."""
+        """The incident that has the node out now; None: the node is not out."""
         last = self.incidents[-1] if self.incidents else None
         return last if last is not None and last.cleared_time is None else None
 
     def taken(self, now: datetime, cause: str = "", certain: bool = False, pool: str = "") -> "Verdict":
-        """The same, its incident marked as one that Muster acts on: to be written before anything is done."""
+        """Return the verdict with its incident marked as one for which Muster takes the node out, and the offence
+        charged.
+
+        It has to be recorded before anything is done. A verdict without an open incident is returned as it is.
+
+        Args:
+            now: when Muster takes the node out.
+            cause: the cause to which the breaker's budget is charged.
+            certain: whether the budget's part for certain faults pays.
+            pool: the pool whose budget pays.
+        """
         if self.open_incident is None:
             return self
         acted = _changed(
@@ -225,7 +235,10 @@ class Verdict:
         return replace(self, incidents=(*self.incidents[:-1], acted), offences=self.offences_if_taken)
 
     def yielded(self, now: datetime) -> "Verdict":
-        """The same, its incident marked as one that is left to whoever repairs the node; nothing is charged."""
+        """Return the verdict with its incident marked as left to the system that repairs the node; nothing is charged.
+
+        A verdict without an open incident is returned as it is.
+        """
         if self.open_incident is None:
             return self
         return replace(self, incidents=(*self.incidents[:-1], _changed(self.open_incident, {"yielded_time": now})))
@@ -247,23 +260,24 @@ def assess(
     repair: RepairWord | None = None,
     time_is_sure: bool = True,
 ) -> Verdict:
-    """The verdict on one node.
+    """Return the verdict on one node, from stored objects and the time alone.
 
     Args:
         facts: the Node object.
-        health: its NodeHealth: evidence, what people decided, and the last verdict.
+        health: the node's NodeHealth: evidence, decisions of people, and the last verdict.
         rules: the fleet's policy.
         now: the time.
-        memory: what is remembered against all machines.
-        words: jobs' failures that have followed the node.
-        burn_ins: tests that it has failed, as far as the records of gangs still tell of them.
-        passed: when it has last passed one, if that holds.
-        answered: what jobs said before this counts no more: the node has passed a thorough test then, or was another
-            machine.
-        silence: of its agent, if it is silent.
+        memory: the offences of all machines; None: none is remembered.
+        words: failures of jobs that have followed the node.
+        burn_ins: tests that the node has failed, as far as records of gangs still hold them.
+        passed: when the node last passed a test, if the pass still holds; None: it has none.
+        answered: failures of jobs before this time do not count: the node has passed a thorough test then, or was
+            another
+        machine. None: all count.
+        silence: of the node's agent; None: the agent is not silent.
         lack: what the machine has less of than its equals; None: nothing.
-        repair: what the request for its repair says; None: there is none.
-        time_is_sure: that a quarantine has faded may be believed of this time: it has said so for a while.
+        repair: what the node's RepairRequest says; None: there is none.
+        time_is_sure: whether `now` may end a quarantine: the clock has shown for a while that the offences have faded.
     """
     before = health.status
     machine = identity(before.agent)
@@ -405,10 +419,10 @@ def assess(
 
 
 def _removal(standing: Iterable[Sign]) -> Removal | None:
-    """What several marks say together: whose time is known and comes first names it, and one that is final makes all of
-    it so.
+    """Return the removal of the machine that several marks report together; None: no mark reports one.
 
-    Kubernetes itself takes nothing away: a mark of its own is the doing of whoever else has marked the node.
+    The mark with the earliest known time names the removal, and one final mark makes the removal final. Among equals a
+    mark of another system comes before one of Kubernetes, which takes no machine away by itself.
     """
     found = [sign.removal for sign in standing if sign.removal is not None]
     if not found:
@@ -424,10 +438,9 @@ def _earliest(*moments: datetime | None) -> datetime | None:
 
 
 def node_fault(verdict: Verdict) -> str:
-    """What is wrong with a node whose verdict is at least Degraded, in words, whatever is done about it; "" for others.
+    """Return the fault of a node that is out, as `reason: message`; "" where nothing is wrong with the node.
 
-    That somebody has cordoned it, or works on it as planned, is nothing wrong with it, nor that it waits for its test
-    with nothing against it any more.
+    A cordon, a planned window or removal, and the wait for a burn-in are no faults.
     """
     counting = (finding for finding in verdict.findings if not finding.observed)
     weighing = (finding for finding in counting if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED])
@@ -439,15 +452,23 @@ def node_fault(verdict: Verdict) -> str:
 
 
 def doubt(verdict: Verdict) -> Doubt | None:
-    """What makes another node the better choice than one with this verdict; None if nothing does."""
+    """Return why another node is the better choice than a node with this verdict; None: it is as good as others."""
     if verdict.state is not VerdictState.SUSPECT and verdict.followed is None:
         return None
     return Doubt(verdict.followed, verdict.wants_check)
 
 
 def _is_replaced(machine: str, before: NodeHealthStatus, facts: NodeFacts) -> bool:
-    """Whether another machine has the name now. A virtual machine may get another board by starting anew: as long as no
-    GPU answers there, and the Node is the same, that proves nothing."""
+    """Whether another machine bears the node's name now.
+
+    A virtual machine may get another board by a new start. That proves nothing as long as no GPU answers and the Node
+    is the same.
+
+    Args:
+        machine: the identity of the machine now; "" if unknown.
+        before: the record of the last verdict.
+        facts: the Node object.
+    """
     hardware = before.offences.hardware
     if not machine or not hardware or same_machine(machine, hardware):
         return False
@@ -457,7 +478,15 @@ def _is_replaced(machine: str, before: NodeHealthStatus, facts: NodeFacts) -> bo
 def _agent_signs(
     said: Iterable[Evidence], before: NodeHealthStatus, earlier: Iterable[Finding], boot: str, now: datetime
 ) -> list[Sign]:
-    """What the agent sees, as far as it counts, and what it has seen in this boot that only another boot ends."""
+    """Return the signs of the agent's evidence, and those seen earlier in this boot that only another boot ends.
+
+    Args:
+        said: the agent's evidence that counts.
+        before: the record of the last verdict.
+        earlier: the findings on that record.
+        boot: the node's boot id; "" if unknown.
+        now: the time.
+    """
     seen = [sign_of(evidence, now) for evidence in said]
     keys = {sign.key for sign in seen}
     if not boot or boot != before.boot_id:
@@ -467,7 +496,10 @@ def _agent_signs(
 
 
 def _silence_signs(silence: Silence | None, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> list[Sign]:
-    """That the agent is silent. What was concluded of that stands until it is Ready again, whoever leads meanwhile."""
+    """Return the sign that the node's agent is silent, if anything follows from it.
+
+    A finding on record stands until the agent is Ready again, also under another leader.
+    """
     if silence is None:
         return []
     old = known.get((AGENT, AGENT_SILENT, ""))
@@ -493,7 +525,10 @@ def _silence_signs(silence: Silence | None, known: Mapping[tuple[str, str, str],
 def _lack_signs(
     lack: Lack | None, known: Mapping[tuple[str, str, str], Finding], released: datetime | None, now: datetime
 ) -> list[Sign]:
-    """That it has less than its equals. A human who has released the machine has done so with what it has."""
+    """Return the sign that the machine has less than its equals, if that has lasted or is on record.
+
+    A human who has released the machine has accepted what it has: then there is no sign.
+    """
     old = known.get((AGENT, FEWER_THAN_EQUALS, ""))
     if lack is None or released is not None or not (lack.lasts or old):
         return []
@@ -505,16 +540,22 @@ def _lack_signs(
 
 
 def _of_this_boot(evidence: Evidence, agent: AgentStatus | None) -> bool:
-    """Whether it is not left over from before a reboot: as long as the agent is silent, it stands."""
+    """Whether a piece of evidence is not left over from an earlier boot. Evidence without a boot id counts."""
     return not (agent and agent.boot_id and evidence.boot_id and evidence.boot_id != agent.boot_id)
 
 
 def _burn_in_signs(failures: Iterable[BurnInWord], earlier: Iterable[Finding], boot: str, now: datetime) -> list[Sign]:
-    """Tests that the node has failed. They stand until a human says otherwise: neither silence nor a boot repairs
-    anything.
+    """Return the signs of the burn-in tests that the node has failed, one for each probe.
 
-    A record of a gang tells of them for a while; what was found then stays a finding. One of another boot that is no
-    finding was released, or is of another machine.
+    They stand until a human releases the node: neither silence nor a boot repairs anything. A gang's record holds a
+    failure for a while, and a finding keeps it after that. A failure of another boot that is no finding was released,
+    or is of another machine.
+
+    Args:
+        failures: from records of gangs.
+        earlier: the findings on the node's record.
+        boot: the node's boot id; "" if unknown.
+        now: the time.
     """
     standing = (finding for finding in earlier if finding.source == BURN_IN and finding.severity is not Severity.INFO)
     found = {finding.subject: finding for finding in standing}
@@ -544,11 +585,17 @@ def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Si
 
 
 def _steady_until(before: NodeHealthStatus, boot: str, released: datetime | None, now: datetime) -> datetime | None:
-    """Until when what another system has said stands though it says so no more, because that comes and goes; None: it
-    does not.
+    """Return until when a mark of another system stands although it is gone, because it comes and goes; None: it does
+    not.
 
-    Each flip would cost jobs a move, and the API server two writes. What somebody has done something about, a human or
-    a boot or a repair, is not of that kind, nor what is left to others.
+    Each flip would cost jobs a move, and the API server two writes. A mark does not stand on after a release, a boot or
+    a repair, nor where the node is left to another system.
+
+    Args:
+        before: the record of the last verdict.
+        boot: the node's boot id.
+        released: up to when a human has forgiven everything; None: nothing.
+        now: the time.
     """
 
     def counts(incident: HealthIncident) -> bool:
@@ -568,7 +615,7 @@ def _steady_until(before: NodeHealthStatus, boot: str, released: datetime | None
 
 
 def _kept_signs(before: NodeHealthStatus, earlier: Iterable[Finding], rules: Rules) -> Iterator[Sign]:
-    """What other systems have said that has the node out, as it is on record."""
+    """Yield the marks of other systems that have the node out, as they are on record."""
     for finding in earlier:
         opened = finding.reason == before.incidents[-1].reason and WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED]
         if opened and rules.is_fault_told_by_others(finding):
@@ -591,8 +638,17 @@ def _following(
     answered: datetime | None,
     now: datetime,
 ) -> Following | None:
-    """What jobs' failures come to that came after a human's release, after what has answered them, and after the node
-    was last taken out: that has told what there was before."""
+    """Return what the failures of jobs that followed the node come to; None: to nothing.
+
+    Only failures after a human's release, after the last thorough test and after the last removal of the node count.
+
+    Args:
+        words: the failures.
+        before: the record of the last verdict.
+        human: the decision in NodeHealth's spec; None: there is none.
+        answered: failures before this time do not count; None: all do.
+        now: the time.
+    """
     taken = (incident.time for incident in before.incidents if incident.taken_out_time is not None)
     over = [moment for moment in (_released(human, now), answered, *taken) if moment is not None]
     since = max(over, default=None)
@@ -602,7 +658,7 @@ def _following(
 
 
 def _job_sign(found: Following) -> Sign:
-    """What jobs say, as one sign. It never weighs more: their word alone takes no node out of use."""
+    """Return the failures of jobs as one sign. It only warns: a tenant's failures alone take no node out of use."""
     return Sign(
         JOBS,
         CHECK_WANTED if found.wants_check else FOLLOWED_BY_FAILURES,
@@ -618,7 +674,7 @@ def _job_sign(found: Following) -> Sign:
 
 
 def _distinct(signs: Iterable[Sign]) -> list[Sign]:
-    """The strongest of each key."""
+    """Return the strongest of the signs with the same key."""
     found: dict[tuple[str, str, str], Sign] = {}
     for sign in signs:
         if sign.key not in found or sign.strength < found[sign.key].strength:
@@ -627,7 +683,7 @@ def _distinct(signs: Iterable[Sign]) -> list[Sign]:
 
 
 def _released(human: HumanDecision | None, now: datetime) -> datetime | None:
-    """Up to when a human has forgiven everything; None: not at all."""
+    """Return the time up to which a human's release forgives everything; None: nothing is released."""
     if human is None or human.decision is not Decision.RELEASE:
         return None
     if human.time > now + timedelta(seconds=CLOCK_ERROR_SECONDS):
@@ -642,9 +698,18 @@ def _is_waived(
     before: NodeHealthStatus,
     now: datetime,
 ) -> bool:
-    """Whether a release covers it. The node's own clock may be slow: what was not there when the release was taken in
-    is newer, whatever it is dated. It may be ahead: what was there and has not changed since is covered, whatever it is
-    dated."""
+    """Whether a human's release covers a sign.
+
+    The node's clock may be slow: a sign that was not there at the release is new, whatever its date. The clock may be
+    ahead: a sign that was there and has not changed since is covered, whatever its date.
+
+    Args:
+        sign: the sign now.
+        known: the findings on record, by key of the sign.
+        released: the time up to which the release forgives.
+        before: the record of the last verdict.
+        now: the time.
+    """
     finding = known.get(sign.key)
     if finding is not None and sign.dated is not None and sign.dated > released:
         if finding.released_time is not None:
@@ -656,7 +721,7 @@ def _is_waived(
 
 
 def _has_taken_in(released: datetime, before: NodeHealthStatus) -> bool:
-    """Whether a look after the release has written down all that it forgives."""
+    """Whether a verdict after the release has recorded everything that the release forgives."""
     ends = (moment for i in before.incidents for moment in (i.time, i.cleared_time) if moment is not None)
     return before.reason == RELEASED or any(moment >= released for moment in ends)
 
@@ -664,7 +729,7 @@ def _has_taken_in(released: datetime, before: NodeHealthStatus) -> bool:
 def _renewed(
     sign: Sign, known: Mapping[tuple[str, str, str], Finding], released: datetime | None, now: datetime
 ) -> Sign:
-    """The sign as something new since the human's release, if it began before."""
+    """Return the sign; if it began before the human's release, with a beginning after the release."""
     if released is None or sign.since > released:
         return sign
     finding = known.get(sign.key)
@@ -674,13 +739,20 @@ def _renewed(
 
 
 def _steady(sign: Sign, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
-    """What says that it begins just now, or only later, began when it was first found."""
+    """Return the sign; if it claims to begin now or later, with the time when it was first found."""
     finding = known.get(sign.key)
     return replace(sign, since=finding.since) if finding and sign.since >= now else sign
 
 
 def _would(standing: Sequence[Sign], watched: Sequence[Sign], worst: int, unschedulable: bool) -> Would | None:
-    """What would follow of what is only observed; None: no more than what follows without it."""
+    """Return what the signs that are only observed would change; None: nothing.
+
+    Args:
+        standing: the signs that count, strongest first.
+        watched: the signs that the policy only observes.
+        worst: the greatest weight of the signs that count.
+        unschedulable: whether the Node is cordoned in Kubernetes.
+    """
     strongest = min(watched, key=lambda sign: sign.strength, default=None)
     if strongest is None or strongest.weighs <= worst:
         return None
@@ -695,15 +767,31 @@ def _would(standing: Sequence[Sign], watched: Sequence[Sign], worst: int, unsche
 
 
 def _is_let_go(was_open: HealthIncident | None, watched: Iterable[Sign], weighing: Collection[Sign]) -> bool:
-    """Whether what had the node out is still there, and is only observed by now: nothing has to be proved, as nothing
-    was repaired."""
+    """Whether the fault that had the node out is still there, but only observed by now.
+
+    Then the node has nothing to prove, as nothing was repaired.
+
+    Args:
+        was_open: the node's open incident; None: there is none.
+        watched: the signs that the policy only observes.
+        weighing: the signs that have the node out now.
+    """
     if was_open is None or was_open.repair_ended_time is not None or weighing:
         return False
     return any(s.reason == was_open.reason and s.weighs >= WEIGHT[Severity.DEGRADED] for s in watched)
 
 
 def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, observed: bool, forgiven: bool) -> Finding:
-    """As it is written down: with the words of last time where only figures differ, so that nothing is written anew."""
+    """Return the finding that records a sign.
+
+    Where only figures differ from the finding on record, its message is kept, so that nothing is written again.
+
+    Args:
+        sign: the sign now.
+        known: the findings on record, by key of the sign.
+        observed: whether the policy only observes the sign.
+        forgiven: whether a human's release covers the sign.
+    """
     finding = sign.finding(observed=observed)
     if forgiven:
         finding = finding.model_copy(update={"released_time": sign.dated})
@@ -719,7 +807,8 @@ def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, obser
 
 
 def _that_fit(signs: Sequence[Sign]) -> Iterable[Sign]:
-    """As many as the record has room for, the first ones; what became of the node's repair is always on it."""
+    """Yield as many of the signs as the record has room for, the first ones; signs about a repair are always among
+    them."""
     left = MAX_EVIDENCE - sum(sign.source == REPAIR for sign in signs)
     for sign in signs:
         if sign.source == REPAIR:
@@ -735,7 +824,7 @@ def _meaning(message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """What is held against the machine."""
+    """The offences that are held against a machine, with what they are worth now."""
 
     offences: Offences
     now_worth: Decimal
@@ -765,14 +854,23 @@ class _Account:
         return cls(offences, max(own, elsewhere), rules, now)
 
     def charged(self) -> Offences:
-        """The account with one more."""
+        """Return the account with one more offence."""
         return self.offences.model_copy(update={"score": str(self.now_worth + 1), "as_of": self.now})
 
     def has_paid(
         self, past: Iterable[HealthIncident], causes: Collection[str], boot: str, released: datetime | None
     ) -> bool:
-        """Whether it was charged for this fault a moment ago: what goes and comes again, and nobody has done anything
-        about it, is one."""
+        """Whether the machine was charged for this fault less than an hour ago, and nobody has done anything about it
+        since.
+
+        A fault that comes and goes is charged once. A release, a boot or a repair in between makes it a new fault.
+
+        Args:
+            past: the node's closed incidents.
+            causes: of the fault now.
+            boot: the node's boot id.
+            released: up to when a human has forgiven everything; None: nothing.
+        """
         charged = self.offences.as_of
         if charged is None or abs((self.now - charged).total_seconds()) >= ONE_FAULT_SECONDS:
             return False
@@ -788,7 +886,13 @@ class _Account:
         )
 
     def quarantines(self, blamed: bool, was_open: HealthIncident | None, released: datetime | None) -> bool:
-        """Whether the machine stays out for what it did, whatever is seen of it now."""
+        """Whether the machine stays in quarantine for its offences, whatever is seen of it now.
+
+        Args:
+            blamed: whether a sign that is an offence has the node out now.
+            was_open: the node's open incident; None: there is none.
+            released: up to when a human has forgiven everything; None: nothing.
+        """
         if was_open is None:
             return False
         if _is_in_quarantine(was_open):
@@ -797,19 +901,24 @@ class _Account:
         return bool(charged) and blamed and self.now_worth >= self._limit
 
     def has_faded(self, was_open: HealthIncident | None, released: datetime | None) -> bool:
-        """Whether a quarantine that no human has ended is over by time alone."""
+        """Whether a quarantine that no human has ended is over by time alone.
+
+        Args:
+            was_open: the node's open incident; None: there is none.
+            released: up to when a human has forgiven everything; None: nothing.
+        """
         if was_open is None or not _is_in_quarantine(was_open) or _is_forgiven(was_open, released):
             return False
         return self.now_worth < self._limit / 2
 
     @property
     def last(self) -> str:
-        """The account after the last charge, for people: it does not change while it fades."""
+        """The account after the last charge, as text for people. It does not change while the account fades."""
         return f"{charged_score(self.offences):.1f}"
 
     @property
     def quarantine_ends(self) -> datetime | None:
-        """When so much has faded that the quarantine ends by itself."""
+        """The time at which the offences have faded enough to end the quarantine; None: nothing is left of them."""
         if self.now_worth <= 0:
             return None
         halvings = math.log2(float(2 * self.now_worth / self._limit))
@@ -819,12 +928,15 @@ class _Account:
 
     @property
     def _limit(self) -> Decimal:
-        """Half of one less than the incidents: each of them has faded a little when the last one comes."""
+        """The score at which the machine is quarantined: half of one below the policy's number of incidents.
+
+        Each earlier offence has faded a little when the last one comes.
+        """
         return Decimal(self.rules.quarantine.incidents) - Decimal("0.5")
 
 
 def _is_in_quarantine(incident: HealthIncident) -> bool:
-    """Whether it is the machine's account that has it out."""
+    """Whether the machine's offences, and not a cordon, have the node out in this incident."""
     return incident.state is VerdictState.QUARANTINED and incident.reason != CORDONED
 
 
@@ -845,8 +957,17 @@ def _worked_on(
     window: MaintenanceWord | None,
     now: datetime,
 ) -> HealthIncident:
-    """The incident with the time when work on the machine was last seen to have ended; one that lies ahead is dated
-    anew."""
+    """Return the incident with the time at which work on the machine was last seen to have ended.
+
+    A recorded time that lies ahead is replaced by now.
+
+    Args:
+        was_open: the node's open incident.
+        before: the record of the last verdict.
+        repair: what the node's RepairRequest says; None: there is none.
+        window: what maintenance windows say of the node; None: nothing.
+        now: the time.
+    """
     ended = was_worked_on(before.findings, repair) or was_within(before.maintenance, window, now)
     if ended or (was_open.repair_ended_time is not None and was_open.repair_ended_time > now):
         return _changed(was_open, {"repair_ended_time": now})
@@ -854,7 +975,7 @@ def _worked_on(
 
 
 def _is_seen(agent: AgentStatus | None, silence: Silence | None, facts: NodeFacts) -> bool:
-    """Whether the agent is Ready, and what it says is of the boot that the node has now."""
+    """Whether the agent is Ready and reports about the node's present boot."""
     boots = {boot for boot in (agent.boot_id if agent else "", facts.node.boot_id) if boot}
     return silence is None and len(boots) < 2
 
@@ -862,8 +983,16 @@ def _is_seen(agent: AgentStatus | None, silence: Silence | None, facts: NodeFact
 def _is_to_pass(
     was_open: HealthIncident | None, released: datetime | None, rules: Rules, passed: datetime | None
 ) -> bool:
-    """Whether a node that was taken out has to pass a test before it comes back, and has not: a pass from before is
-    none."""
+    """Whether a node that was taken out has yet to pass a burn-in before it comes back.
+
+    A pass from before the incident, or from before the end of the repair, does not count.
+
+    Args:
+        was_open: the node's open incident; None: there is none.
+        released: up to when a human has forgiven everything; None: nothing.
+        rules: the fleet's policy.
+        passed: when the node last passed a test; None: never.
+    """
     if not rules.validates or was_open is None or was_open.reason == CORDONED:
         return False
     if was_open.taken_out_time is None and was_open.repair_ended_time is None:
@@ -884,7 +1013,18 @@ def _told(
     found: bool,
     agent: AgentStatus | None,
 ) -> tuple[str, str]:
-    """Reason and message."""
+    """Return the reason and the message of the verdict; both are "" where there is nothing to report.
+
+    Args:
+        state: of the verdict.
+        human: the decision in NodeHealth's spec; None: there is none.
+        cordoned: whether that decision is a cordon.
+        quarantined: whether the machine's offences have the node out.
+        account: of the machine.
+        strongest: the strongest sign that counts; None: no sign weighs anything.
+        found: whether there is any sign, counting or waived.
+        agent: the agent's report; None: there is none.
+    """
     seen = f"{strongest.in_public or strongest.message or strongest.reason}" if strongest else ""
     if strongest and strongest.subject:
         seen = f"{strongest.subject}: {seen}"
@@ -935,7 +1075,7 @@ def _closed(incident: HealthIncident, why: str, now: datetime) -> HealthIncident
 
 
 def _changed(incident: HealthIncident, changes: Mapping[str, object]) -> HealthIncident:
-    """The incident with other values, which are cut to what the API has room for."""
+    """Return the incident with some values replaced, which are cut to the lengths that the API allows."""
     return HealthIncident.model_validate({**dict(incident), **changes}) if changes else incident
 
 
@@ -965,7 +1105,14 @@ def _why_cleared(
 def _action(
     standing: Sequence[Sign], worst: int, quarantined: bool, past: Sequence[HealthIncident]
 ) -> RecommendedAction:
-    """What repairs the most of what weighs the most; more, if it was tried before."""
+    """Return the action that repairs most among the gravest signs; a stronger one if it was tried before.
+
+    Args:
+        standing: the signs that count.
+        worst: the greatest weight among them.
+        quarantined: whether the machine's offences have the node out.
+        past: the node's closed incidents.
+    """
     least = min(worst, WEIGHT[Severity.DEGRADED])
     weighing = [sign for sign in standing if sign.weighs and sign.weighs >= least]
     actions = [_repeated(sign, past) for sign in weighing]
@@ -977,7 +1124,13 @@ def _action(
 
 
 def _repair(faults: Sequence[Sign], quarantined: bool, past: Sequence[HealthIncident]) -> RecommendedAction:
-    """What has to be done about the faults that have a node out by themselves."""
+    """Return what has to be done with the machine about its faults; NONE where no fault has the node out.
+
+    Args:
+        faults: the signs that count, without marks of a running repair.
+        quarantined: whether the machine's offences have the node out.
+        past: the node's closed incidents.
+    """
     worst = max((sign.weighs for sign in faults), default=0)
     if worst < WEIGHT[Severity.DEGRADED] and not quarantined:
         return RecommendedAction.NONE

@@ -15,20 +15,22 @@ from muster.world.views import NodeView
 
 
 def is_tainted(node: NodeView) -> bool:
-    """Whether the node bears Muster's taint."""
+    """Whether the node bears Muster's taint `muster.dev/unhealthy`."""
     return any(taint.key == UNHEALTHY_TAINT for taint in node.taints)
 
 
 class Ground:
-    """What rulings need to know of all nodes, kept up to date with each change instead of counted at each look.
+    """Facts about all nodes that the breaker's rulings need: domains, pools, taints and incidents.
+
+    They are updated with each change of a node and not counted anew at each decision.
 
     Attributes:
-        domains: path of each node's innermost domain.
-        pools: each node's pool of like nodes.
-        pool_sizes: how many nodes each of these has.
-        sizes: how many nodes each pool has in each domain.
-        tainted: nodes that bear our taint.
-        incidents: those of each NodeHealth, whether its node exists or not.
+        domains: by node, the path of its innermost topology domain.
+        pools: by node, its pool of like nodes.
+        pool_sizes: by pool, its number of nodes.
+        sizes: by pool and domain path, the number of nodes.
+        tainted: names of the nodes that bear Muster's taint.
+        incidents: by the name of a NodeHealth, its incidents, whether its node exists or not.
     """
 
     def __init__(self) -> None:
@@ -40,7 +42,13 @@ class Ground:
         self.incidents: dict[str, Sequence[HealthIncident]] = {}
 
     def put(self, name: str, node: NodeView | None, fleet: Fleet) -> None:
-        """A node as it now is; None: it is gone."""
+        """Replace what is known of a node.
+
+        Args:
+            name: of the node.
+            node: as last read; None: the node does not exist any more.
+            fleet: its policy names the topology labels and the accelerator.
+        """
         before, pool = self.domains.pop(name, None), self.pools.pop(name, "")
         if before is not None:
             self.sizes[pool, before] -= 1
@@ -53,14 +61,14 @@ class Ground:
         (self.tainted.add if node is not None and is_tainted(node) else self.tainted.discard)(name)
 
     def put_incidents(self, name: str, incidents: Sequence[HealthIncident]) -> None:
-        """The incidents of a record."""
+        """Replace the incidents of the NodeHealth with this name; an empty sequence removes them."""
         if incidents:
             self.incidents[name] = incidents
         else:
             self.incidents.pop(name, None)
 
     def lay_out(self, fleet: Fleet) -> None:
-        """The topology is another one."""
+        """Compute the domains, pools and sizes of all nodes anew, because the policy's topology has changed."""
         self.sizes.clear()
         self.domains.clear()
         self.pools.clear()
@@ -70,14 +78,14 @@ class Ground:
 
 
 class Books:
-    """All verdicts, and what is counted of them.
+    """The verdicts on all nodes, with counts of them that are updated with each verdict.
 
     Attributes:
         verdicts: by node.
-        concerned: nodes that the breaker has to know of.
-        states: nodes by verdict.
-        reasons: nodes that are out, by their strongest finding.
-        observed: nodes with a finding that weighs and is only observed, by its reason.
+        concerned: names of the nodes that the breaker has to rule about or to count.
+        states: the number of nodes by state; "Unknown" for nodes without a state.
+        reasons: the number of nodes out of use, by the reason of the strongest finding.
+        observed: the number of nodes by the reason of a finding that is above Info and that the policy only observes.
     """
 
     def __init__(self) -> None:
@@ -88,7 +96,7 @@ class Books:
         self.observed: Counter[str] = Counter()
 
     def put(self, name: str, verdict: Verdict | None) -> None:
-        """The verdict on a node; None: it is gone."""
+        """Replace the verdict on a node, and update the counts; None: the node does not exist any more."""
         before = self.verdicts.pop(name, None)
         if before is not None:
             self._count(before, -1)

@@ -43,10 +43,10 @@ MAX_PAUSE_SECONDS = 14400
 class Act(StrEnum):
     """What may be done about one node.
 
-    Nothing: it may be used. Take: jobs leave it, and it is tainted where the policy says so. Hold: it is sick, but the
-    budget holds it back: avoided as long as there are others, neither left nor tainted. Yield: somebody else repairs
-        it: avoided, and left after the next
-    checkpoint. Untaint: it bears Muster's taint and should not.
+    Nothing: the node may be used. Take: jobs leave the node, and Muster taints it where the policy says so. Hold: the
+    node is unhealthy, but the budget holds it back: new workers avoid it, nothing more. Yield: another system repairs
+    the node: new workers avoid it, and jobs leave after the next checkpoint. Untaint: the node bears Muster's taint
+    without need.
     """
 
     NOTHING = "Nothing"
@@ -57,7 +57,11 @@ class Act(StrEnum):
 
 
 class BreakerState(StrEnum):
-    """Closed: within the budget. Open: more is asked for than a budget or a cap allows. HalfOpen: one is tried now."""
+    """The state of a pool's breaker, which limits how many nodes are taken out.
+
+    Closed: the demand is within the budgets. Open: more nodes are unhealthy than a budget or a cap allows. HalfOpen:
+    the breaker is open, and one more node is tried now.
+    """
 
     CLOSED = "Closed"
     OPEN = "Open"
@@ -66,15 +70,15 @@ class BreakerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """About one node.
+    """What the breaker allows to be done about one node.
 
     Attributes:
         act: what may be done.
-        why: in words, for Hold and Yield.
-        charge: it is news: write it into the incident (`charged`) before doing it.
-        cause: for which cause the budget is charged.
-        certain: from the part that is kept for what is certain.
-        pool: whose budget.
+        why: the reason as text for people, for Hold and Yield; "" for others.
+        charge: whether this act is new, so that the incident has to record it first (`charged`).
+        cause: the cause to which the budget is charged, e.g. `agent/Xid79`.
+        certain: whether the budget's part for certain faults pays.
+        pool: the pool whose budget pays.
     """
 
     act: Act
@@ -85,7 +89,12 @@ class Ruling:
     pool: str = ""
 
     def charged(self, verdict: Verdict, now: datetime) -> Verdict:
-        """The verdict as it has to be written before the ruling is carried out."""
+        """Return the verdict as NodeHealth has to record it before this ruling is carried out.
+
+        Args:
+            verdict: on the node of the ruling.
+            now: the time that the incident records.
+        """
         if not self.charge:
             return verdict
         if self.act is Act.YIELD:
@@ -95,19 +104,19 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """Of one pool, for people and metrics.
+    """The figures of one pool's breaker, for status texts and metrics.
 
     Attributes:
         pool: its name.
-        state: see there.
-        budget: nodes per window, for all causes together.
-        used: nodes taken within the window that ends now.
-        cap: nodes at the same time.
-        out: nodes out now by Muster's doing.
-        held: nodes that the budget holds back.
-        yields: nodes that are left to other systems.
-        held_yields: nodes that other systems claim, and that are not left to them: too many at once.
-        by_cause: of all that are held, how many for each cause.
+        state: of the pool's breaker.
+        budget: how many nodes may be taken out per window, for all causes together.
+        used: how many nodes were taken out within the window that ends now.
+        cap: how many nodes may be out at the same time.
+        out: how many nodes Muster has out now.
+        held: how many unhealthy nodes the budget holds back.
+        yields: how many nodes are left to other systems that repair them.
+        held_yields: how many nodes other systems claim beyond the number that may be left to them.
+        by_cause: for each cause, how many of the `held` nodes name it first.
     """
 
     pool: str
@@ -124,18 +133,19 @@ class PoolFigures:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """What people are told of it: sums over all pools, and each pool that anything is out, left or held of.
+    """The breaker's state and figures for status texts: the sums over all pools, and each pool that has something to
+    report.
 
     Attributes:
-        state: the worst of the pools: Open, HalfOpen, Closed.
-        budget: nodes per window.
-        used: nodes taken within the window that ends now.
-        cap: nodes at the same time.
-        out: nodes out now by Muster's doing.
-        held: nodes that the budget holds back, those that others claim included.
-        next_try: when another node may be taken, while some are held; None: nobody waits, or not by time.
-        message: all that in words; "" while nothing is held.
-        pools: one by one.
+        state: the worst of the pools' states: Open before HalfOpen before Closed.
+        budget: how many nodes may be taken out per window.
+        used: how many nodes were taken out within the window that ends now.
+        cap: how many nodes may be out at the same time.
+        out: how many nodes Muster has out now.
+        held: how many nodes the budget holds back, with those that other systems claim beyond their number.
+        next_try: when one of the held nodes may be taken out; None: none is held, or time alone frees none.
+        message: the state as text for people; "" while no node is held.
+        pools: the figures of each pool that has a node out, held or yielded, or a used budget.
     """
 
     state: BreakerState
@@ -151,20 +161,19 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the rulings are made of.
+    """The facts about all nodes from which `rule` makes its rulings.
 
     Attributes:
-        verdicts: on the nodes that exist, by name. Those that are neither tainted nor `concerned` may be left out:
-            nothing is ruled about them.
-        tainted: nodes that bear Muster's taint.
-        domains: node -> path of its innermost domain; absent, or empty at the end: it is in none.
-        gone: incidents of NodeHealth objects whose node does not exist now; they count for the window.
-        pools: node -> its pool; absent: in "".
-        pool_sizes: how many nodes each pool has; None: those that are in `verdicts`.
-        sizes: how many nodes each pool has in each innermost domain, by pool and path; None: those that are in
-            `verdicts`.
-        ahead: for how many seconds times of incidents are known that lie ahead; absent: it is met now
-            (`muster.health.ahead`).
+        verdicts: by node, on nodes that exist. A node that is neither tainted nor `concerned` may be absent: nothing is
+        ruled about it.
+        tainted: names of the nodes that bear Muster's taint.
+        domains: by node, the path of its innermost domain; absent, or with an empty last part: the node is in none.
+        gone: incidents of NodeHealth objects whose node does not exist; they count for the window.
+        pools: by node, its pool; absent: the pool "".
+        pool_sizes: by pool, its number of nodes; None: the nodes in `verdicts` are counted.
+        sizes: by pool and domain path, the number of nodes; None: the nodes in `verdicts` are counted.
+        ahead: for how many seconds each incident time that lies ahead has been known; absent: it is new
+        (`muster.health.ahead`).
     """
 
     verdicts: Mapping[str, Verdict]
@@ -178,22 +187,30 @@ class Situation:
 
 
 def concerned(verdict: Verdict) -> bool:
-    """Whether a ruling can be about the node, or has to count what was done to it before."""
+    """Whether the breaker has to know a node with this verdict: it is out, or Muster took it out before."""
     return verdict.out or any(incident.taken_out_time is not None for incident in verdict.incidents)
 
 
 def held_back(ruling: Ruling) -> Ruling:
-    """The same while nobody knows what the policy says: no node is newly taken out, and no taint is taken off."""
+    """Return the ruling to use while the FleetPolicy cannot be read: no new node is taken out, no taint is removed."""
     if ruling.charge:
         return Ruling(Act.HOLD, "the FleetPolicy cannot be read, and takes no node out until it can")
     return Ruling(Act.NOTHING) if ruling.act is Act.UNTAINT else ruling
 
 
 def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
-    """What may be done about each node, and the breaker's state.
+    """Return what may be done about each node in `situation.verdicts`, and the breaker's state.
 
-    Where the policy only observes, the rulings say what would be done, and nothing is charged: a later change of the
-    policy finds the whole budget, and not a fleet that counts as taken already.
+    Where the policy only observes, the rulings say what would be done, and no budget is charged. So a later change of
+    the policy finds the whole budget.
+
+    Args:
+        situation: the verdicts and counts of all nodes.
+        rules: the fleet's policy, with the budgets.
+        now: the time.
+
+    Returns:
+        The rulings by node, and the breaker's figures.
     """
     sizes = situation.pool_sizes
     if sizes is None:
@@ -232,7 +249,7 @@ def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, R
 
 
 class _Charge(NamedTuple):
-    """One time that Muster acted: sorted by that, all of them at each decision."""
+    """One time that Muster took a node out, as the budget counts it; charges sort by time."""
 
     time: datetime
     certain: bool = False
@@ -246,7 +263,7 @@ _Like = tuple[bool, tuple[str, ...], _Domain | None]
 
 
 class _Times:
-    """Times of removals of nodes that count against one budget."""
+    """The sorted times at which nodes were taken out at the expense of one budget."""
 
     def __init__(self, times: Iterable[datetime] = ()) -> None:
         self.all = sorted(times)
@@ -262,12 +279,12 @@ class _Times:
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
-    """What a budget lets through now.
+    """How many nodes one budget lets through now.
 
     Attributes:
-        room: so many nodes.
-        is_open: whether it is the breaker's pause that counts, and not the window alone.
-        next: when it lets the next one through, if none now.
+        room: this many nodes.
+        is_open: whether the breaker of this budget is open, so that its pause counts and not the window alone.
+        next: when the next node may pass, if none may now; None: one may now.
     """
 
     room: int
@@ -284,10 +301,19 @@ class _Gate:
         window: timedelta,
         now: datetime,
     ) -> "_Gate":
-        """For those that wait for this budget alone.
+        """Return how many of the nodes that wait for one budget may pass now.
 
-        Whoever could be taken has been taken at once. So one that waits, and fell sick when the budget was used up,
-        tells that the breaker opened then, and what was taken after that were tries. Their number gives the pause.
+        A node that could be taken out was taken out at once. So a node that waits, and fell ill when the budget was
+        used up, shows that the breaker opened then. The nodes taken out since then were tries, and their number gives
+        the pause.
+
+        Args:
+            waiting_since: since when each node has waited that only this budget holds back.
+            taken: when nodes were taken out at this budget's expense.
+            tries: those of them that lengthen the pause.
+            budget: how many nodes may be taken out per window.
+            window: the length of the window.
+            now: the time.
         """
         room = max(0, budget - taken.within(window, now))
         in_window = taken.all[bisect_right(taken.all, now - window) :]
@@ -305,7 +331,7 @@ class _Gate:
 
 
 class _Pool:
-    """One pool while it is ruled about."""
+    """The state of one pool while its rulings are made."""
 
     def __init__(
         self,
@@ -340,7 +366,7 @@ class _Pool:
         self.state = BreakerState.CLOSED
 
     def rule(self) -> dict[str, Ruling]:
-        """What may be done about each of its nodes."""
+        """Return the ruling about each node of the pool, by node."""
         self._settle()
         if self.held_yields:
             self.state = BreakerState.OPEN
@@ -375,19 +401,19 @@ class _Pool:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether there is nothing to tell of it."""
+        """Whether the pool has nothing to report: no node out, waiting or claimed, and no budget used."""
         return not (self.out or self.waiting or self.yields or self.held_yields or self.used)
 
     @property
     def used(self) -> int:
-        """Nodes taken in the window that ends now."""
+        """The number of nodes taken out within the window that ends now."""
         begin = self.now - self.window
         if not self.waiting:  # so none was taken just now
             return sum(self._time(taken) > begin for taken, _, _ in self._taken())
         return len(self.charges) - bisect_right(self.charges, begin, key=attrgetter("time"))
 
     def figures(self) -> PoolFigures:
-        """For people, after `rule`."""
+        """Return the pool's figures for status texts; call it after `rule`."""
         held = [name for name in self.waiting if self.rulings[name].act is Act.HOLD]
         by_cause = Counter(self.verdicts[name].causes[0] for name in held)
         return PoolFigures(
@@ -404,7 +430,7 @@ class _Pool:
         )
 
     def next_moments(self) -> Iterator[datetime]:
-        """When one of those that are held may be taken, as far as time decides; after `rule`."""
+        """Yield the moments at which a held node of the pool may be taken out by time alone; call it after `rule`."""
         held = [name for name in self.waiting if self.rulings[name].act is Act.HOLD]
         if not held:
             return
@@ -418,15 +444,20 @@ class _Pool:
 
     @cached_property
     def charges(self) -> list[_Charge]:
-        """Each time that Muster acted, oldest first. They are many, and put in order only where a node waits for the
-        budget."""
+        """Each time that Muster took a node of the pool out, oldest first.
+
+        The list is long, so it is sorted only where a node waits for the budget.
+        """
         return sorted(
             _Charge(self._time(taken), incident.certain, _cause(incident, verdict) if verdict else incident.charged_to)
             for taken, incident, verdict in self._taken()
         )
 
     def _taken(self) -> Iterator[tuple[datetime, HealthIncident, Verdict | None]]:
-        """Incidents by which Muster has acted, and since when; None: the node is gone."""
+        """Yield each incident for which Muster took a node out: when that was, the incident, and the node's verdict.
+
+        The verdict is None where the node does not exist any more.
+        """
         for verdict in self.verdicts.values():
             for incident in verdict.incidents:
                 if incident.taken_out_time is not None:
@@ -436,12 +467,16 @@ class _Pool:
                 yield incident.taken_out_time, incident, None
 
     def _time(self, taken: datetime) -> datetime:
-        """A time that lies ahead is of a clock that is, or was, wrong: it counts from when it was first met."""
+        """Return the time at which a removal counts: the recorded time, or, if that lies ahead, when it was first met.
+
+        A recorded time ahead of now comes from a clock that is, or was, wrong.
+        """
         met = self.now - timedelta(seconds=self.ahead[taken]) if taken in self.ahead else self.now
         return min(taken, met)
 
     def _settle(self) -> None:
-        """Rulings that need no budget, the nodes that are out already, and those that wait."""
+        """Make the rulings that need no budget, count the nodes that are out, and collect the nodes that wait for the
+        budget."""
         claimed = []
         used, untainted, taken = Ruling(Act.NOTHING), Ruling(Act.UNTAINT), Ruling(Act.TAKE)
         for name, verdict in self.verdicts.items():
@@ -465,11 +500,14 @@ class _Pool:
         self._settle_claimed(claimed)
 
     def _settle_claimed(self, claimed: list[str]) -> None:
-        """Leave to others what they repair: those that were left to them before, then the oldest ones, up to a share.
+        """Leave to other systems the nodes that they repair, up to a share of the pool.
 
-        One innermost domain may be more than that: maintenance goes by the rack. Where it is the whole pool, it may
-            not: then
-        a rack cannot be told from a mistake.
+        Nodes that were left to them before come first, then those out for longest. One innermost domain may exceed the
+        share, because maintenance goes by the rack. A domain that is the whole pool may not: it cannot be told from a
+        mistake.
+
+        Args:
+            claimed: names of the nodes that other systems repair; sorted in place.
         """
         claimed.sort(key=lambda name: (not self._was_yielded(name), _began(self.verdicts[name], self.now), name))
         most = self.budgets.repaired_by_others(self.size)
@@ -509,12 +547,19 @@ class _Pool:
                 self.uncertain_in[domain] += 1
 
     def _domain(self, name: str) -> _Domain | None:
-        """The node's innermost, within the pool; None: it is in none."""
+        """Return the node's innermost domain within the pool; None: the node is in none."""
         path = self.domains.get(name)
         return (self.pools.get(name, ""), tuple(path)) if path and all(path) else None
 
     def _blocked(self, name: str, *, cap_only: bool = False) -> str:
-        """Why no time will do for the node, only others' return; "" if time will. Without figures that change."""
+        """Return why only the return of other nodes, and no time, lets this node be taken out; "" if time does.
+
+        The text has no figures that change, so that it stays the same while the reason lasts.
+
+        Args:
+            name: of the node.
+            cap_only: leave the limit of the topology domain out.
+        """
         verdict = self.verdicts[name]
         like = (verdict.certain, verdict.causes, None if cap_only else self._domain(name))
         found = self.blocked.get(like)
@@ -549,7 +594,8 @@ class _Pool:
         return self.out_by[cause] >= self.cap.cause
 
     def _payer(self, name: str, gates: "_Gates") -> tuple[str, str]:
-        """The cause that is charged; or why none can be."""
+        """Return the cause to which the removal of a node is charged, and why none can be charged; one of the two is
+        ""."""
         verdict = self.verdicts[name]
         why = self._blocked(name)
         if why:
@@ -570,7 +616,10 @@ class _Pool:
         )
 
     def _gates(self) -> "_Gates":
-        """What each budget lets through, narrow ones first: who waits for a narrow one does not wait for a wide one."""
+        """Return how many nodes each budget of the pool lets through now.
+
+        The narrow budgets are computed first: a node that waits for a narrow budget does not wait for a wide one.
+        """
         able = [name for name in self.waiting if not self._blocked(name)]
         sure = [name for name in able if self.verdicts[name].certain]
         unsure = [name for name in able if not self.verdicts[name].certain]
@@ -603,7 +652,7 @@ class _Pool:
 
 
 class _Gates:
-    """What is left of a pool's budgets while its nodes are ruled about."""
+    """What is left of a pool's budgets while its rulings are made, one node after the other."""
 
     def __init__(self, total: _Gate, certain: _Gate, uncertain: _Gate, causes: Mapping[str, _Gate]) -> None:
         self._total, self._certain, self._uncertain, self._causes = total, certain, uncertain, causes
@@ -613,17 +662,22 @@ class _Gates:
 
     @property
     def lets_uncertain(self) -> bool:
-        """Whether any uncertain one can be taken at all."""
+        """Whether the budgets let any node with an uncertain fault be taken out."""
         return self._room_uncertain > 0 and self._room_total > 0
 
     def lets(self, cause: str, certain: bool) -> bool:
-        """Whether one more may be taken for this."""
+        """Whether the budgets let one more node be taken out for this cause.
+
+        Args:
+            cause: of the fault; not used where the fault is certain.
+            certain: whether the fault is certain.
+        """
         if certain:
             return self._room_certain > 0 and self._room_total > 0
         return self.lets_uncertain and self._room.get(cause, 0) > 0
 
     def pay(self, cause: str, certain: bool) -> None:
-        """One more is taken."""
+        """Take one node off the budgets for this cause, as one more node is taken out."""
         self._room_total -= 1
         if certain:
             self._room_certain -= 1
@@ -632,7 +686,7 @@ class _Gates:
             self._room[cause] -= 1
 
     def opens_at(self, verdict: Verdict) -> datetime | None:
-        """When time will have let a node through that these gates hold now; None: they do not."""
+        """Return when the budgets let a held node with this verdict through by time alone; None: they do now."""
         if verdict.certain:
             return _latest(self._total, self._certain)
         own = [moment for cause in verdict.causes if (moment := _latest(self._causes[cause])) is not None]
@@ -643,12 +697,15 @@ class _Gates:
 
 
 def _latest(*gates: _Gate) -> datetime | None:
-    """When all of them let one through; None: they do now."""
+    """Return when all of these budgets let a node through; None: all do now."""
     return max((gate.next for gate in gates if not gate.room and gate.next is not None), default=None)
 
 
 def _cause(incident: HealthIncident, verdict: Verdict) -> str:
-    """What an incident was charged to; one of an older version does not say, but its reason does."""
+    """Return the cause to which an incident was charged; "" if it is not known.
+
+    An incident of an older version does not record the cause; the finding with the same reason gives it.
+    """
     if incident.charged_to:
         return incident.charged_to
     told = (finding for finding in verdict.findings if finding.reason == incident.reason)

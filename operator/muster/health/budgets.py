@@ -15,12 +15,12 @@ _WINDOW_SECONDS = 600
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What the budgets of one kind allow, in nodes.
+    """How many nodes the budgets of one kind allow to be taken out.
 
     Attributes:
         total: for all faults together.
-        uncertain: for faults that are not certain. Where they have a budget of their own, one node of `total` is beyond
-            it.
+        uncertain: for faults that are not certain. Where these have a budget of their own, it is at least one node less
+        than `total`.
         cause: for one cause of faults that are not certain.
     """
 
@@ -31,10 +31,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """The budgets of a FleetPolicy.
+    """The disruption budgets of a FleetPolicy, to be asked for numbers of nodes.
 
     Attributes:
-        window_seconds: the window in which nodes are counted, and the first pause of the breaker.
+        window_seconds: the window in which removals are counted, and the first pause of the breaker.
     """
 
     _budgets: tuple[DisruptionBudget, ...]
@@ -42,32 +42,42 @@ class Budgets:
 
     @classmethod
     def from_policy(cls, budgets: Collection[DisruptionBudget]) -> "Budgets":
-        """The CRD lets all budgets with a window have the same one; without any, nothing is counted by window."""
+        """Return the budgets of `spec.health.budgets`.
+
+        The CRD lets all budgets with a window have the same one. Without any, no removals are counted by window.
+        """
         windows = [budget.window_seconds for budget in budgets if budget.window_seconds is not None]
         return cls(tuple(budgets), min(windows, default=_WINDOW_SECONDS))
 
     def in_window(self, nodes: int) -> Share:
-        """How many of a pool of so many nodes may be taken out within the window."""
+        """How many nodes may be taken out within the window, of a pool with this number of nodes."""
         return self._share(nodes, BudgetScope.POOL, windowed=True)
 
     def at_once(self, nodes: int) -> Share:
-        """How many of a pool of so many nodes may be out at the same time."""
+        """How many nodes may be out at the same time, of a pool with this number of nodes."""
         return self._share(nodes, BudgetScope.POOL, windowed=False)
 
     def in_domain(self, nodes: int) -> Share:
-        """How many of a pool's so many nodes in one innermost topology domain may be out at the same time."""
+        """How many nodes of one innermost topology domain may be out at the same time.
+
+        Args:
+            nodes: the number of the pool's nodes in the domain.
+        """
         return self._share(nodes, BudgetScope.DOMAIN, windowed=False)
 
     def repaired_by_others(self, nodes: int) -> int:
-        """How many of a pool of so many nodes may be left at the same time because other systems repair them."""
+        """How many nodes may be left to other systems that repair them at the same time, of a pool with this number of
+        nodes."""
         return self._limit(nodes, BudgetReason.REPAIR_BY_OTHERS, windowed=False)
 
     def window_limit(self, nodes: int) -> int:
-        """How many of a pool of so many nodes the window's budgets for all faults name."""
+        """The smallest number of nodes that the windowed budgets for all faults allow, of a pool with this number of
+        nodes."""
         return self._limit(nodes, None, windowed=True)
 
     def limit(self, nodes: int) -> int:
-        """How many of a pool of so many nodes the budgets for all faults let be out at the same time."""
+        """How many nodes the budgets for all faults let be out at the same time, of a pool with this number of
+        nodes."""
         return self._limit(nodes, None, windowed=False)
 
     def _share(self, nodes: int, scope: BudgetScope, *, windowed: bool) -> Share:
@@ -82,12 +92,25 @@ class Budgets:
         return Share(total, uncertain, uncertain if cause is None else min(cause, uncertain))
 
     def _limit(self, nodes: int, reason: BudgetReason | None, *, windowed: bool) -> int:
-        """The smallest of a pool's budgets for this, in nodes; all nodes if there is none."""
+        """Return the smallest of a pool's budgets, in nodes; all nodes of the pool if no budget applies.
+
+        Args:
+            nodes: the number of the pool's nodes.
+            reason: the kind of fault; None: the budgets for all faults.
+            windowed: whether the budgets with a window, or those without, are asked.
+        """
         found = self._smallest(nodes, BudgetScope.POOL, reason, windowed=windowed)
         return nodes if found is None else found
 
     def _smallest(self, nodes: int, scope: BudgetScope, reason: BudgetReason | None, *, windowed: bool) -> int | None:
-        """The smallest of the budgets for this, in nodes; None if there is none."""
+        """Return the smallest of the budgets that apply, in nodes; None if none applies.
+
+        Args:
+            nodes: the number of nodes of which the budgets are a share.
+            scope: what the budgets count: a pool, a domain or a cause.
+            reason: the kind of fault; None: the budgets for all faults.
+            windowed: whether the budgets with a window, or those without, are asked.
+        """
         return min(
             (
                 in_nodes(budget.nodes, nodes)
@@ -101,6 +124,11 @@ class Budgets:
 
 
 def in_nodes(budget: str, nodes: int) -> int:
-    """A number or a percentage of a pool of so many nodes, e.g. "4" or "10%"."""
+    """Return a budget as a number of nodes: at least one, at most all.
+
+    Args:
+        budget: a number or a percentage, e.g. "4" or "10%"; a percentage is rounded up.
+        nodes: the number of nodes of which the budget is a share.
+    """
     share = -(-nodes * int(budget[:-1]) // 100) if budget.endswith("%") else int(budget)
     return min(max(share, 1), nodes)

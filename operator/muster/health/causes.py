@@ -53,12 +53,19 @@ CERTAIN: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
 
 
 def cause_of(source: str, reason: str) -> str:
-    """The cause that a sign belongs to: `agent/Xid79`, `eks`, `rule/burnt`."""
+    """Return the cause to which a finding belongs, for the breaker's budget: `agent/Xid79`, `eks`, `rule/burnt`."""
     return f"{source}/{reason}"[:128] if source in _OWN else source
 
 
 def causes_of(standing: Iterable[Sign], reason: str) -> tuple[str, ...]:
-    """The causes of all that takes a node out, strongest first; where nothing does now, of the verdict's own reason."""
+    """Return the causes of the signs that take a node out, strongest first, each once.
+
+    Where no sign takes the node out, the only cause is `muster/` and the verdict's own reason.
+
+    Args:
+        standing: the node's signs that count, strongest first.
+        reason: of the node's verdict.
+    """
     found = (sign for sign in standing if sign.weighs >= WEIGHT[DEGRADED] and not sign.stays)
     weighing = [sign for sign in found if sign.source != MAINTENANCE]
     # What somebody repairs anyway is the last thing to charge.
@@ -67,9 +74,12 @@ def causes_of(standing: Iterable[Sign], reason: str) -> tuple[str, ...]:
 
 
 def is_certain(standing: Iterable[Sign]) -> bool:
-    """Whether the agent's Fatal signs are of two independent kinds that tell of one fault of one GPU.
+    """Whether two Fatal signs of the agent, measured in independent ways, report the same fault of the same GPU.
 
-    A GPU that is missing has no address any more, so that what counts GPUs goes with a line about any of them.
+    A missing GPU has no address any more. So a sign that counts GPUs confirms a kernel log line about any of them.
+
+    Args:
+        standing: the node's signs that count.
     """
     fatal = [sign for sign in standing if sign.source == AGENT and sign.severity is FATAL]
     return any(
@@ -83,7 +93,10 @@ def is_certain(standing: Iterable[Sign]) -> bool:
 
 
 def _may_be_one(one: str, other: str) -> bool:
-    """Whether both may be the same GPU: by UUID or by address; an agent that knows no UUID yet says the address."""
+    """Whether two subjects of signs may be the same GPU, by UUID or by PCI address.
+
+    An agent that does not know the UUID yet gives the address, so that an address and a UUID may be the same.
+    """
     for named in (_UUID, _ADDRESS):
         if named.match(one) and named.match(other):
             return one == other

@@ -20,12 +20,13 @@ HEALTHY, NOTHING_KNOWN = "Healthy", "NothingKnown"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the condition has to say.
+    """The content of the condition `MusterHealthy` of one node.
 
     Attributes:
-        status: True: in use, whatever weak there is against it. False: it should not be used. Unknown: nothing is known
-            now.
-        reason: the verdict's, CamelCase.
+        status: True: the node is in use, whatever weak evidence there is. False: it should not be used. Unknown:
+            nothing
+        is known about it now.
+        reason: of the verdict, in CamelCase.
         message: for people.
     """
 
@@ -35,7 +36,12 @@ class Mark:
 
 
 def mark_of(name: str, verdict: Verdict) -> Mark:
-    """The condition for a verdict."""
+    """Return the content of the condition `MusterHealthy` for a node's verdict.
+
+    Args:
+        name: of the node.
+        verdict: on the node.
+    """
     state = verdict.state
     if state is None:
         return Mark(UNKNOWN, NOTHING_KNOWN, "Neither an agent nor another source reports anything about this node.")
@@ -46,13 +52,15 @@ def mark_of(name: str, verdict: Verdict) -> Mark:
 
 
 def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetime) -> dict[str, Any] | None:
-    """The strategic merge patch that makes it so, and touches nobody else's conditions; None: it is so, or there is
-    nothing to say.
+    """Return the strategic merge patch of the Node's status that makes the condition `MusterHealthy` as wanted.
+
+    The patch leaves the conditions of other systems alone. The result is None where the condition is as wanted already,
+    or where it does not exist and would be Unknown.
 
     Args:
         conditions: of the node, as last read.
-        wanted: None: the condition is to be gone.
-        now: the time of a change of status.
+        wanted: the content; None: the condition is to be removed.
+        now: the time that a change of the status gets.
     """
     is_there = next((each for each in conditions if each.type == MUSTER_HEALTHY), None)
     if wanted is None:

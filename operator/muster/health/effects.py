@@ -12,13 +12,13 @@ from muster.world.fleet import Cause, Evacuate, Exclusion
 
 
 class Effect(NamedTuple):
-    """What Muster does. At each decision that of all sick nodes is compared with what is in force.
+    """What Muster does about one node. It is compared with what is in force, for all unhealthy nodes at each decision.
 
     Attributes:
-        avoid: no new worker is placed there.
-        evacuate: workers that are there.
-        taint: whether the node should bear Muster's taint; False: it has to go, if it is there.
-        last_choice: where no other node is left for a new worker, it may be placed there all the same.
+        avoid: whether no new worker is placed on the node.
+        evacuate: whether and when the node's workers leave.
+        taint: whether the node should bear Muster's taint; False: the taint is removed if it is there.
+        last_choice: whether a new worker may still be placed on the node where no other node is left.
     """
 
     avoid: bool = False
@@ -28,13 +28,27 @@ class Effect(NamedTuple):
 
 
 def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bool) -> bool:
-    """Whether no new worker is placed on a node, whatever the breaker rules; what a human has cordoned in any case."""
+    """Whether no new worker is placed on a node, whatever the breaker rules.
+
+    Args:
+        state: of the node's verdict; None: nothing is known.
+        enforcement: of the policy: under Observe only a cordon counts.
+        cordoned: whether a human has cordoned the node.
+    """
     return cordoned or (state in OUT and enforcement is not Enforcement.OBSERVE)
 
 
 def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect:
-    """What is done about a node. What a human has cordoned, or maintains, or what is being taken away, is left in any
-    case, too; what somebody repairs is avoided in any case."""
+    """Return what Muster does about a node: avoid it, evacuate it, taint it.
+
+    Jobs leave a node that is being taken away, or whose maintenance is near, under any policy. New workers avoid a node
+    that a human has cordoned or that another system repairs, under any policy, too.
+
+    Args:
+        verdict: on the node.
+        ruling: what the breaker allows.
+        enforcement: of the policy.
+    """
     goes = verdict.gone_by is not None or verdict.removal is not None
     planned = Evacuate.AFTER_CHECKPOINT if goes else Evacuate.NO
     if not avoids(verdict.state, enforcement, cordoned=verdict.cordoned):
@@ -52,7 +66,12 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
 
 
 def exclusion_of(verdict: Verdict, wanted: Effect) -> Exclusion | None:
-    """What placement and the jobs on a node are told; None: the node may be used."""
+    """Return the exclusion of a node that placement and the node's jobs see; None: the node may be used.
+
+    Args:
+        verdict: on the node.
+        wanted: what Muster does about the node.
+    """
     if not wanted.avoid:
         return None
     cause, words = _planned(verdict)
@@ -69,8 +88,10 @@ def exclusion_of(verdict: Verdict, wanted: Effect) -> Exclusion | None:
 
 
 def _planned(verdict: Verdict) -> tuple[Cause, str]:
-    """What has the node out, and the status text of jobs that wait for a node which only a plan has out; "" for
-    others."""
+    """Return the cause of a node's exclusion, and the status text of jobs that wait for the node.
+
+    The text is "" unless only a removal or a maintenance window has the node out.
+    """
     if verdict.only_planned and verdict.removal is not None:
         return Cause.REMOVAL, f"being taken away by {verdict.removal.by}"
     if verdict.only_planned and verdict.maintenance is not None:
@@ -79,17 +100,16 @@ def _planned(verdict: Verdict) -> tuple[Cause, str]:
 
 
 def _is_only_removed(verdict: Verdict) -> bool:
-    """Whether nothing but its removal has the node out: whoever takes it away has marked it already."""
+    """Whether only its removal has the node out. The system that removes the node has marked it already."""
     return verdict.only_planned and verdict.removal is not None and verdict.maintenance is None
 
 
 def _may_be_used(verdict: Verdict) -> bool:
-    """Whether a node that the budget holds back is given work when there is no other: so many sick at once are seldom
-    each one's own fault, and a queue must not stand still for a false alarm.
+    """Whether a node that the budget holds back gets work when no other node is left.
 
-    Never where it is no alarm: two ways of measuring say the same, Muster has measured it itself, or the machine has
-        been bad again and
-    again; nor where somebody is at work there, or has said no.
+    Many unhealthy nodes at once seldom have a fault each, and a queue must not stand still for a false alarm. The
+    answer is no where the fault is certain, the node is quarantined or cordoned, or failed Muster's burn-in. It is also
+    no where the node is being repaired, maintained or removed.
     """
     if verdict.certain or verdict.state is VerdictState.QUARANTINED or verdict.cordoned:
         return False

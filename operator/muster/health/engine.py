@@ -19,11 +19,14 @@ from muster.health.sources import Rules
 
 
 class Engine:
-    """What is known of all nodes from one look to the next.
+    """The health loop's state: what is known of all nodes from one decision to the next.
 
     Attributes:
-        dirty: nodes about which something may have changed since they were judged.
-        breaker: as the last decision has left it.
+        ground: facts about all nodes that rulings need.
+        books: the verdicts on all nodes, and counts of them.
+        memory: the offences on record, by machine.
+        dirty: names of the nodes about which something may have changed since they were judged.
+        breaker: the breaker's state after the last decision; None before the first.
     """
 
     def __init__(self) -> None:
@@ -34,25 +37,37 @@ class Engine:
         self._echoes: set[str] = set()  # nodes whose record says what was written last
 
     def stir(self, nodes: Iterable[str]) -> None:
-        """Something about these nodes may have changed."""
+        """Mark these nodes to be judged again, because something about them may have changed."""
         self.dirty.update(nodes)
 
     def recorded(self, name: str, status: NodeHealthStatus | None) -> None:
-        """The record of a node is as given; None: there is none."""
+        """Take in a node's record as it was read: its offences and incidents.
+
+        Args:
+            name: of the node.
+            status: of its NodeHealth; None: there is no record.
+        """
         self.memory.put(name, status.offences if status else None)
         self.ground.put_incidents(name, status.incidents if status else ())
 
     def echoed(self, name: str, *, is_echo: bool) -> None:
-        """Whether the record of a node says what was written last: nothing has to be done if the verdict stays the
-        same."""
+        """Remember whether the record of a node, as read, is what Muster wrote last.
+
+        If it is, and the node's verdict stays the same, nothing has to be done about the node.
+        """
         (self._echoes.add if is_echo else self._echoes.discard)(name)
 
     def forget_echoes(self) -> None:
-        """What is on record is not to be relied on."""
+        """Forget which records are what Muster wrote last: none of the records is to be relied on."""
         self._echoes.clear()
 
     def due(self, now: datetime, busy: Collection[str] = ()) -> set[str]:
-        """The nodes to be judged now. Those that are busy stay dirty: they are judged by what is written then."""
+        """Return the names of the nodes to be judged now, and remove them from the nodes to be judged.
+
+        Args:
+            now: the time.
+            busy: nodes whose record is being written. They are not returned and stay to be judged.
+        """
         names = self.dirty | {name for name, moment in self._wakes.items() if moment <= now}
         self.dirty = names & set(busy)
         for name in names:
@@ -60,18 +75,23 @@ class Engine:
         return names - self.dirty
 
     def wake_at(self, name: str, moment: datetime) -> None:
-        """The node has to be judged again then, if it is not before."""
+        """Have a node judged again at this moment at the latest."""
         self._wakes[name] = min(moment, self._wakes.get(name, moment))
 
     def put(self, name: str, verdict: Verdict | None) -> None:
-        """The verdict on a node; None: it is gone."""
+        """Replace the verdict on a node, and have the node judged again at the verdict's `wake`; None: the node is
+        gone."""
         self.books.put(name, verdict)
         if verdict is not None and verdict.wake is not None:
             self.wake_at(name, verdict.wake)
 
     def differs(self, name: str, before: Verdict | None) -> bool:
-        """Whether the verdict on a node, after the one before, may ask for something that is not in force or on
-        record."""
+        """Whether a node's new verdict may ask for something that is not yet in force or on record.
+
+        Args:
+            name: of the node; its new verdict was put already.
+            before: the verdict before; None: there was none.
+        """
         is_echo = name in self._echoes
         self._echoes.discard(name)
         return not (is_echo and before is not None and _same(before, self.books.verdicts.get(name)))
@@ -88,7 +108,18 @@ class Engine:
         policy_unknown: bool = False,
         ahead: Mapping[datetime, float] | None = None,
     ) -> list[Order]:
-        """What is to be done about which node; see `muster.health.orders.View`."""
+        """Return the orders: what to put into force, and for which nodes. The breaker's state is kept in `breaker`.
+
+        Args:
+            now: the time.
+            rules: the fleet's policy.
+            nodes: the names of all nodes that exist.
+            judged: the names of the nodes whose verdict or record is not what is in force.
+            in_force: by node, what was last put into force.
+            under_way: by node, what is being put into force.
+            policy_unknown: whether the policy cannot be read: then no node is newly taken out.
+            ahead: for how many seconds times that lie ahead have been known; None: there are none.
+        """
         view = View(
             now, rules, self.books, self.ground, nodes, judged, in_force, under_way, policy_unknown, ahead or {}
         )
@@ -96,13 +127,14 @@ class Engine:
         return orders
 
     def moments(self) -> list[datetime]:
-        """When something is due by time alone."""
+        """Return the moments at which a node has to be judged, or a held node may be taken out, by time alone."""
         next_try = self.breaker.next_try if self.breaker is not None else None
         return [*self._wakes.values(), *([next_try] if next_try is not None else [])]
 
 
 def _same(one: Verdict, other: Verdict | None) -> bool:
-    """Whether two verdicts come to the same; what would follow later is not compared."""
+    """Whether two verdicts come to the same now; their `wake` and `offences_if_taken`, which concern later, are not
+    compared."""
     if other is None:
         return False
     return one == replace(other, wake=one.wake, offences_if_taken=one.offences_if_taken)

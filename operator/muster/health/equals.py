@@ -27,7 +27,7 @@ KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
 
 @dataclass(frozen=True, slots=True)
 class Outfit:
-    """The most that a machine has had, as far as its agent knows."""
+    """The most GPUs and ports that a machine has had, as far as its agent knows."""
 
     gpus: int
     ports: int | None
@@ -36,12 +36,13 @@ class Outfit:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a machine has less of than its equals.
+    """What a machine has less of than machines of the same kind.
 
     Attributes:
         message: for people.
-        severity: what it weighs.
-        lasts: it has lasted; else what was concluded before stands, and nothing new follows.
+        severity: what the lack weighs.
+        lasts: whether the lack has lasted for ten minutes; else only a finding on record stands, and nothing new
+            follows.
     """
 
     message: str
@@ -50,7 +51,13 @@ class Lack:
 
 
 def kind_of(node: NodeView, agent: AgentStatus | None, accelerator: str) -> str:
-    """Equal for machines that were built alike; "" where that is not known."""
+    """Return a text that is equal for machines that were built alike; "" where the build is not known.
+
+    Args:
+        node: the Node.
+        agent: the report of its agent; None: there is none.
+        accelerator: the resource by which the fleet's GPUs are counted.
+    """
     machine = next((node.labels[label] for label in KIND_LABELS if node.labels.get(label)), "")
     if not machine or agent is None or not agent.gpus_expected:
         return ""
@@ -58,7 +65,7 @@ def kind_of(node: NodeView, agent: AgentStatus | None, accelerator: str) -> str:
 
 
 class Equals:
-    """All machines by their kind."""
+    """All machines by their kind, to find those that have less than nearly all others of the kind."""
 
     def __init__(self) -> None:
         self._machines: dict[str, tuple[str, Outfit]] = {}
@@ -69,7 +76,13 @@ class Equals:
         self._told: set[str] = set()
 
     def put(self, name: str, kind: str, outfit: Outfit | None) -> None:
-        """A node as it now is; without a kind or an outfit it is no one's equal."""
+        """Replace what is known of a node's machine.
+
+        Args:
+            name: of the node.
+            kind: from `kind_of`; "": the machine is compared with no other.
+            outfit: what the machine has had; None: the machine is compared with no other.
+        """
         old = self._machines.get(name)
         new = (kind, outfit) if kind and outfit is not None else None
         if old == new:
@@ -96,11 +109,15 @@ class Equals:
 
     @property
     def stirred(self) -> bool:
-        """Whether `changed` may have something to say that time alone does not bring."""
+        """Whether a machine has changed since the last call of `changed`."""
         return bool(self._stirred)
 
     def changed(self, now: float) -> set[str]:
-        """The nodes about which something else follows than at the last call. `now`: of a clock that goes on."""
+        """Return the names of the nodes whose lack is another than at the last call, or has lasted since.
+
+        Args:
+            now: seconds of a clock that never goes back.
+        """
         changed = set()
         for name in self._stirred:
             lack = self._lack_of(name)
@@ -118,14 +135,18 @@ class Equals:
         return changed | lasting
 
     def next_seconds(self, now: float) -> float | None:
-        """In how long more may follow by time alone; None: never."""
+        """Return in how many seconds a lack may have lasted, by time alone; None: never.
+
+        Args:
+            now: seconds of a clock that never goes back.
+        """
         if self._stirred:
             return 0.0
         moments = [since for name, (since, _) in self._lacking.items() if name not in self._told]
         return max(0.0, min(moments) + LASTS_SECONDS - now) if moments else None
 
     def of(self, name: str) -> Lack | None:
-        """What the node lacks, as of the last call of `changed`."""
+        """Return what the node's machine lacks, as of the last call of `changed`; None: nothing."""
         found = self._lacking.get(name)
         return replace(found[1], lasts=name in self._told) if found else None
 
@@ -151,7 +172,11 @@ class Equals:
 
 
 def _most(numbers: list[int]) -> int:
-    """The most that nearly all have; 0 where there are too few to say so."""
+    """Return the largest number that nearly all machines reach; 0 where too few machines are known.
+
+    Args:
+        numbers: one number for each machine of a kind.
+    """
     having, seen = Counter(numbers), 0
     for number in sorted(having, reverse=True):
         seen += having[number]

@@ -10,12 +10,12 @@ __all__ = ["ConditionView", "NodeFacts"]
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node with what only its health is judged by.
+    """A node, with the facts from which its health is judged.
 
     Attributes:
         node: the node.
-        conditions: all of them.
-        capacity: extended resources that the node has, allocatable or not.
+        conditions: those of the Node object, without Muster's own.
+        capacity: by name, the extended resources that the node has, allocatable or not.
     """
 
     node: NodeView
@@ -24,7 +24,8 @@ class NodeFacts:
 
     @classmethod
     def of(cls, node: NodeView) -> "NodeFacts":
-        """A node as it was read, without the condition that Muster itself has written: it would be its own reason."""
+        """Return the facts of a node as it was read, without Muster's own condition, which must not be its own
+        reason."""
         others = node.conditions
         if any(each.type == MUSTER_HEALTHY for each in others):
             others = tuple(each for each in others if each.type != MUSTER_HEALTHY)

@@ -25,9 +25,9 @@ def may_be_forgotten(health: NodeHealth, half_life_seconds: int, window_seconds:
 
     Args:
         health: the record.
-        half_life_seconds: of the account.
-        window_seconds: of the breaker's budget, which counts what was done to nodes that are gone.
-        now: the time. What is dated ahead is not old.
+        half_life_seconds: the time in which the account of offences loses half of its weight.
+        window_seconds: the window of the breaker's budget, which also counts nodes that are gone.
+        now: the time. An entry that is dated ahead is not old.
     """
     spec, status = health.spec, health.status
     if spec.override is not None and spec.override.decision is Decision.CORDON:

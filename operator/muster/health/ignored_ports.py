@@ -33,19 +33,24 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredPorts:
-    """What a policy leaves out, by node."""
+    """The network ports that the FleetPolicy leaves out of all verdicts, by labels of the node."""
 
     _entries: tuple[_Entry, ...] = ()
 
     @classmethod
     def from_policy(cls, policy: Iterable[Policy]) -> "IgnoredPorts":
-        """What `spec.health.ignoredPorts` says."""
+        """Return the ignored ports of `spec.health.ignoredPorts`."""
         return cls(tuple(_Entry(frozenset(each.node_selector.items()), _pattern(each.names)) for each in policy))
 
     def ignores(self, labels: Mapping[str, str], evidence: Evidence, agent: AgentStatus | None) -> bool:
-        """Whether a piece of a node's evidence is about what is left out there.
+        """Whether a piece of a node's evidence is only about ports that the policy ignores there.
 
-        Too few ports, of which the evidence names none, are left out if the ports that count are all up.
+        Evidence of too few ports names none. It is ignored if all ports that count are up.
+
+        Args:
+            labels: of the node.
+            evidence: from the node's agent.
+            agent: the report of that agent; None: there is none.
         """
         patterns = self._of_node(labels)
         if not patterns or evidence.kind not in _OF_PORTS:
@@ -59,8 +64,13 @@ class IgnoredPorts:
         return up >= int(expected[1]) - self._left_out(patterns, agent)
 
     def ports_that_count(self, labels: Mapping[str, str], agent: AgentStatus) -> int | None:
-        """The most ports that a machine has had up at once, without those that are left out; None: its agent does not
-        tell."""
+        """Return the most ports that a machine has had up at once, without ignored ports; None: its agent does not
+        report them.
+
+        Args:
+            labels: of the node.
+            agent: the report of the node's agent.
+        """
         patterns = self._of_node(labels)
         if agent.ports_expected is None or not patterns:
             return agent.ports_expected
@@ -81,8 +91,10 @@ def _is_among(subject: str, patterns: list[re.Pattern[str]]) -> bool:
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """One for all of these, that takes no longer the more stars there are: what follows a star is looked for once, at
-    the first place."""
+    """Return one pattern that matches any of these names, in which `*` and `?` stand for characters.
+
+    Each part between stars is looked for once, at its first place, so that many stars take no longer.
+    """
     return re.compile("|".join(_regex(name) for name in names))
 
 

@@ -35,17 +35,17 @@ _NUMBERED = re.compile(r"(?P<kind>Xid|SXid)(?P<code>\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One row.
+    """One row of the table: what one kind of the agent's evidence means.
 
     Attributes:
-        meaning: in words.
-        severity: what it weighs.
+        meaning: what has happened, for people.
+        severity: what the evidence weighs.
         action: what to do with the machine.
-        source: who else treats it so.
-        clears: what ends it.
-        often: what it weighs when it comes often.
-        event: it happens, rather than lasts: each time is news.
-        then: the action when the same took the node out before.
+        source: which other systems treat the kind so.
+        clears: what ends the sign.
+        often: what the evidence weighs when it comes often; None: no more.
+        event: whether each occurrence is news, as the kind happens rather than lasts.
+        then: the action when the same kind took the node out before; None: the same action.
     """
 
     meaning: str
@@ -249,14 +249,21 @@ KINDS: Mapping[str, Kind] = {
 
 
 def _clears(kind: Kind, subject: str) -> Clears:
-    """A file system whose mount shows that it can be written to again proves it; one that only the log tells of, by its
-    device, does not."""
+    """Return what ends a sign of this kind.
+
+    A read-only file system that is known by its mount is seen to be writable again. One that only the log names, by its
+    device, is not: only another boot ends it.
+
+    Args:
+        kind: of the evidence.
+        subject: of the evidence: a mount point or a device.
+    """
     only_logged = kind is KINDS["ReadOnlyFilesystem"] and not subject.startswith("/")
     return Clears.BOOT if only_logged else kind.clears
 
 
 def sign_of(evidence: Evidence, now: datetime) -> Sign:
-    """What one entry of the agent's evidence says about the node. Times to come count as now."""
+    """Return the sign for one entry of the agent's evidence; a time that lies ahead counts as now."""
     first, last = min(evidence.first_seen, now), min(max(evidence.first_seen, evidence.last_seen), now)
     kind = KINDS.get(evidence.kind, UNKNOWN_KIND)
     reason, meaning, severity, action = evidence.kind, kind.meaning, kind.severity, kind.action
@@ -286,7 +293,14 @@ def sign_of(evidence: Evidence, now: datetime) -> Sign:
 
 
 def latched(finding: Finding, now: datetime) -> Sign | None:
-    """A finding of the agent that stands in its boot although it is not reported any more; None: it does not."""
+    """Return the sign of an agent's finding that stands for the whole boot, though it is not reported any more.
+
+    None: the finding ends when it is not reported.
+
+    Args:
+        finding: on record, from the agent.
+        now: the time.
+    """
     number = _NUMBERED.fullmatch(finding.reason)
     if number:
         row = (xid if number["kind"] == XID else sxid)(int(number["code"]), finding.message)

@@ -35,12 +35,14 @@ _RANK = {MaintenanceStage.IN_PROGRESS: 0, MaintenanceStage.EVACUATING: 1, Mainte
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One window with its moments.
+    """One maintenance window of the policy, with its moments.
 
     Attributes:
-        closes: from when on its nodes take no new workers.
+        closes: from when on the nodes of the window take no new workers.
         leaves: from when on running jobs leave.
-        selects: whether a node's labels are selected.
+        names: of its nodes.
+        selects: whether a node's labels are selected; None: the window has no selector.
+        reason: of the window, for people.
     """
 
     name: str
@@ -78,7 +80,7 @@ class _Window:
         return node.name in self.names or (self.selects is not None and self.selects(node))
 
     def stage(self, now: datetime) -> MaintenanceStage | None:
-        """None: it is over, or far ahead."""
+        """Return how near the window is; None: it is over, or far ahead."""
         if now >= self.ends or now < self.closes:
             return None
         if now >= self.starts:
@@ -88,10 +90,10 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceWord:
-    """What windows say of a node now.
+    """What the maintenance windows mean for a node now.
 
     Attributes:
-        told: as it is on record.
+        told: the window as NodeHealth records it.
         message: for people.
         gone_by: when running jobs have to be gone; None: they stay for now.
     """
@@ -102,11 +104,16 @@ class MaintenanceWord:
 
     @property
     def stage(self) -> MaintenanceStage:
-        """How near it is."""
+        """How near the window is."""
         return self.told.stage
 
     def sign(self, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
-        """It as what keeps the node out: planned, charged to nobody."""
+        """Return the sign that keeps the node out for the window: planned, and charged to nothing.
+
+        Args:
+            known: the findings on record, by key of the sign.
+            now: the time.
+        """
         reason = WITHIN if self.stage is MaintenanceStage.IN_PROGRESS else AHEAD
         old = known.get((MAINTENANCE, reason, ""))
         return Sign(
@@ -124,19 +131,23 @@ class MaintenanceWord:
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a policy, made once and used for every node. Those that end before they start count for
-    nothing."""
+    """The maintenance windows of a policy, made once and used for every node. A window that ends before it starts is
+    left out."""
 
     windows: tuple[_Window, ...] = ()
 
     @classmethod
     def of(cls, policy: MaintenancePolicy) -> "Windows":
-        """The earliest first."""
+        """Return the sound windows of the policy, earliest first."""
         sound = (window for window in policy.windows if window.end_time > window.start_time)
         return cls(tuple(sorted((_Window.of(w, policy) for w in sound), key=lambda w: (w.starts, w.ends, w.name))))
 
     def about(self, node: NodeView, now: datetime) -> tuple[MaintenanceWord | None, datetime | None]:
-        """What they say of a node, None if nothing; and when they will next say something else, None: never."""
+        """Return what the windows mean for a node now, and when that changes by time alone.
+
+        Returns:
+            None where no window applies now, and None where nothing will change.
+        """
         here = [window for window in self.windows if now < window.ends and window.covers(node)]
         moments = (moment for w in here for moment in (w.closes, w.leaves, w.starts, w.ends) if moment > now)
         wake = min(moments, default=None)
@@ -149,20 +160,27 @@ class Windows:
         return MaintenanceWord(told, _words(told, window.reason), min(leaving, default=None)), wake
 
     def is_pending(self, now: datetime) -> bool:
-        """Whether any of them is not over."""
+        """Whether any of the windows is not over."""
         return any(now < window.ends for window in self.windows)
 
 
 def was_within(before: NodeMaintenance | None, word: MaintenanceWord | None, now: datetime) -> bool:
-    """Whether somebody may have worked on the machine by what is on record, and its window is over now: also one that
-    began and ended while nobody looked."""
+    """Whether somebody may have worked on the machine in a recorded window that is over now.
+
+    That includes a window that began and ended between two verdicts.
+
+    Args:
+        before: the window on record; None: there is none.
+        word: what the windows mean for the node now; None: nothing.
+        now: the time.
+    """
     if before is None or (word is not None and word.stage is MaintenanceStage.IN_PROGRESS):
         return False
     return before.stage is MaintenanceStage.IN_PROGRESS or before.end_time <= now
 
 
 def until(told: NodeMaintenance) -> str:
-    """In a few words that group well, for people who wait for nodes."""
+    """Return for how long a window keeps the node, as a short text for users who wait for nodes."""
     if told.stage is MaintenanceStage.IN_PROGRESS:
         return f"in maintenance ({told.window}) until {_moment(told.end_time)}"
     return f"kept free for maintenance ({told.window}) from {_moment(told.start_time)} until {_moment(told.end_time)}"
@@ -170,11 +188,11 @@ def until(told: NodeMaintenance) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something about windows that may not be meant, or that many will feel.
+    """A mistake in the maintenance windows, or an effect that many users will notice.
 
     Attributes:
-        about: equal for the same one at another time.
-        message: what, and what to do.
+        about: equal for the same problem at another time.
+        message: what is wrong, and what to do.
     """
 
     about: str
@@ -188,13 +206,13 @@ def problems(
     limit: Callable[[int], int],
     now: datetime,
 ) -> Iterator[Problem | None]:
-    """What has to be told of windows; None now and then between them, where others may have their turn.
+    """Yield the problems of the maintenance windows; None now and then between them, so that other work may run.
 
     Args:
         policy: the windows, in any order.
-        nodes: all of them.
-        pool_of: a node's pool of like nodes.
-        limit: nodes of a pool -> how many of them the breaker would have out at the same time.
+        nodes: all nodes of the fleet.
+        pool_of: returns a node's pool of like nodes.
+        limit: returns how many nodes of a pool of the given size the breaker would have out at the same time.
         now: the time.
     """
     windows = [_Window.of(window, policy) for window in policy.windows if window.end_time > window.start_time]
@@ -279,8 +297,12 @@ def _of_window(
 
 
 def _until(window: _Window, here: Iterable[_Window]) -> datetime:
-    """When the node is free again: the end of the last of the windows that follow each other without a gap to work
-    in."""
+    """Return when the node is free again: the end of the last of the windows that follow each other without a gap.
+
+    Args:
+        window: the one that applies now.
+        here: all windows of the node that are not over.
+    """
     end = window.ends
     for other in sorted(here, key=lambda each: each.closes):
         if other.closes <= end:

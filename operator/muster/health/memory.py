@@ -22,7 +22,8 @@ MAX_SCORE = Decimal(1000)
 
 
 def identity(agent: AgentStatus | None) -> str:
-    """Which machine this is: `<digest of the board>:<digest of a GPU>,...`, at most 60 characters; "" if unknown."""
+    """Return the identity of the machine: `<digest of the board>:<digest of a GPU>,...`, at most 60 characters; "" if
+    unknown."""
     if agent is None:
         return ""
     board = _digest(agent.system_uuid, _BOARD_DIGITS)
@@ -31,7 +32,7 @@ def identity(agent: AgentStatus | None) -> str:
 
 
 def same_machine(one: str, other: str) -> bool:
-    """Whether two known identities are of one machine; two that share no kind of knowledge are not."""
+    """Whether two known identities are of one machine. Two that have no kind of digest in common are not."""
     (board, gpus), (other_board, other_gpus) = _parts(one), _parts(other)
     if gpus and other_gpus:
         return 2 * len(gpus & other_gpus) > min(len(gpus), len(other_gpus))
@@ -39,18 +40,27 @@ def same_machine(one: str, other: str) -> bool:
 
 
 def may_be_same(now: str, before: str) -> bool:
-    """Whether the GPUs could still tell that it is the machine from before: none is known yet, and that one had
-    some."""
+    """Whether the machine may still turn out to be the one from before: no GPU of it is known yet, and that one had
+    some.
+
+    Args:
+        now: the identity of the machine now.
+        before: the identity on record.
+    """
     return not _parts(now)[1] and bool(_parts(before)[1])
 
 
 def fuller(now: str, before: str) -> str:
-    """Of two identities of one machine the one to keep: a lost GPU is not forgotten."""
+    """Return the identity to keep of two identities of one machine: the one with more GPUs, so that a lost GPU stays
+    known."""
     return before if len(_parts(before)[1]) > len(_parts(now)[1]) else now
 
 
 def charged_score(offences: Offences) -> Decimal:
-    """The account after its last charge, as it is stored; a text that is no positive number counts as 0."""
+    """Return the account of offences after its last charge, as it is stored.
+
+    A text that is no positive number counts as 0, and the result is at most 1000.
+    """
     try:
         value = Decimal(offences.score)
     except InvalidOperation:
@@ -59,8 +69,13 @@ def charged_score(offences: Offences) -> Decimal:
 
 
 def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
-    """What is left of an account: halved once per half-life. A time to come counts as now; an account without one as
-    0."""
+    """Return what is left of an account of offences now: it loses half of its weight in each half-life.
+
+    Args:
+        offences: the account; without a time it counts as 0.
+        now: the time; a last charge that lies ahead of it counts as now.
+        half_life_seconds: the half-life.
+    """
     if offences.as_of is None:
         return Decimal(0)
     halvings = max(0.0, (now - offences.as_of).total_seconds()) / half_life_seconds
@@ -69,10 +84,10 @@ def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
 
 
 class Memory:
-    """All accounts of the fleet, to be asked by machine.
+    """The accounts of offences of all machines, to be asked by the machine's identity.
 
     Args:
-        accounts: those that nothing changes; they have no name.
+        accounts: those that never change, so that they need no name.
     """
 
     def __init__(self, accounts: Iterable[Offences] = ()) -> None:
@@ -83,7 +98,7 @@ class Memory:
             self.put(number, account)
 
     def put(self, name: Hashable, account: Offences | None) -> None:
-        """The account that is kept under a name is now this one; None: there is none any more."""
+        """Replace the account of offences that is kept under a name; None removes it."""
         old = self._named.pop(name, None)
         if old is not None:
             self._drop(name, old)
@@ -97,7 +112,14 @@ class Memory:
             self._by_gpu[gpu][name] = account
 
     def of(self, machine: str, now: datetime, half_life_seconds: int) -> Decimal:
-        """The highest account of the machine, under whatever name."""
+        """Return the highest account of offences of the machine, under whatever node name it is kept; 0 if there is
+        none.
+
+        Args:
+            machine: its identity.
+            now: the time at which the accounts are compared.
+            half_life_seconds: the time in which an account loses half of its weight.
+        """
         board, gpus = _parts(machine)
         candidates = {name: account for gpu in gpus for name, account in self._by_gpu.get(gpu, {}).items()}
         if board:

@@ -20,7 +20,10 @@ class InForce:
     """What was last put into force for a node.
 
     Attributes:
-        observed: what was told of what the policy only observes; "" nothing.
+        state: of the node's verdict; None: nothing was known.
+        reason: of the verdict.
+        effect: what Muster does about the node.
+        observed: what was reported of findings that the policy only observes; "" if nothing.
     """
 
     state: VerdictState | None
@@ -34,7 +37,10 @@ class Order:
     """What is to be put into force for a node.
 
     Attributes:
-        verdict: as it is to be on record, the incident marked as acted on where that is news.
+        name: of the node.
+        verdict: as NodeHealth has to record it, the incident marked where Muster newly acts on it.
+        ruling: what the breaker allows.
+        effect: what Muster does about the node.
     """
 
     name: str
@@ -45,15 +51,19 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one decision looks at.
+    """The facts from which one decision about all nodes is made.
 
     Attributes:
-        nodes: names of those that there are.
-        judged: those whose verdict, or record, is not what is in force.
-        in_force: by node.
-        under_way: what is being put into force, by node.
-        policy_unknown: nobody knows what the policy says: nothing new is done by it.
-        ahead: for how many seconds times are known that lie ahead.
+        now: the time.
+        rules: the fleet's policy.
+        books: the verdicts on all nodes, and counts of them.
+        ground: facts about all nodes that rulings need.
+        nodes: names of the nodes that exist.
+        judged: names of the nodes whose verdict or record is not what is in force.
+        in_force: by node, what was last put into force.
+        under_way: by node, what is being put into force.
+        policy_unknown: whether the policy cannot be read: then no node is newly taken out.
+        ahead: for how many seconds times that lie ahead have been known.
     """
 
     now: datetime
@@ -69,7 +79,7 @@ class View:
 
 
 def decide(view: View) -> tuple[list[Order], Breaker]:
-    """What to put into force, who is sick first, and the breaker's state."""
+    """Return the orders to put into force, for the gravest nodes first, and the breaker's state."""
     rulings, breaker = rule(_situation(view), view.rules, view.now)
     if view.policy_unknown:
         rulings = {name: held_back(ruling) for name, ruling in rulings.items()}
@@ -99,7 +109,14 @@ def _order(view: View, name: str, ruling: Ruling, wanted: Effect) -> Order:
 
 
 def _is_news(view: View, name: str, ruling: Ruling, wanted: Effect) -> bool:
-    """Whether something else has to be in force than is, or is about to be."""
+    """Whether the effect wanted for a node is not in force, nor being put into force.
+
+    Args:
+        view: the facts of the decision.
+        name: of the node.
+        ruling: what the breaker allows.
+        wanted: what Muster should do about the node.
+    """
     if name in view.under_way:
         return view.under_way[name] != wanted
     known = view.in_force.get(name)
@@ -108,7 +125,8 @@ def _is_news(view: View, name: str, ruling: Ruling, wanted: Effect) -> bool:
 
 
 def _situation(view: View) -> Situation:
-    """Everything that a ruling can be about: what is out, what was, and what bears our taint."""
+    """Return the breaker's view of the fleet: the nodes that are out, were out, or bear Muster's taint, and the
+    counts."""
     books, ground = view.books, view.ground
     names = [name for name in books.concerned | ground.tainted if name in books.verdicts and name in view.nodes]
     return Situation(

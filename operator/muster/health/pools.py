@@ -25,7 +25,12 @@ multiply."""
 
 
 def pool_of(node: NodeView, accelerator: str) -> str:
-    """The pool of a node, for people, too: `nvidia.com/gpu NVIDIA-H200`."""
+    """Return the name of a node's pool of like nodes, e.g. `nvidia.com/gpu NVIDIA-H200`, at most 128 characters.
+
+    Args:
+        node: the Node.
+        accelerator: the resource by which the fleet's GPUs are counted.
+    """
     *models, machine = MODEL_LABELS
     model = next((node.labels[label] for label in models if node.labels.get(label)), "")
     if not model and accelerator not in node.capacity and accelerator not in node.allocatable:
@@ -34,7 +39,11 @@ def pool_of(node: NodeView, accelerator: str) -> str:
 
 
 def told_apart(sizes: Mapping[str, int]) -> frozenset[str]:
-    """The pools that have a budget of their own: the largest ones. The rest share one, as OTHERS."""
+    """Return the pools that have a budget of their own: the 16 largest. All others share one budget, as `OTHERS`.
+
+    Args:
+        sizes: by pool, its number of nodes.
+    """
     there = [pool for pool, size in sizes.items() if size > 0]
     if len(there) > MAX_POOLS:
         there = sorted(there, key=lambda pool: (-sizes[pool], pool))[:MAX_POOLS]

@@ -16,12 +16,12 @@ from muster.world.fleet import Removal
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a mark says about the removal of a machine.
+    """What a kind of mark says about the removal of a machine.
 
     Attributes:
-        final: nobody takes it back, and the machine goes when its pods are gone.
-        seconds: the machine stays at least so long after the mark; None: the mark does not tell.
-        time: a pattern, the first group of which is the time when the machine goes; "": the mark has none.
+        final: whether the removal is never taken back, and the machine goes when its pods are gone.
+        seconds: the machine stays at least this long after the mark; None: the mark promises no time.
+        time: a pattern whose first group is the time at which the machine goes; "": the mark names none.
     """
 
     final: bool = False
@@ -29,12 +29,12 @@ class Notice:
     time: str = ""
 
     def removal(self, by: str, since: datetime, message: str) -> Removal:
-        """What follows from a mark.
+        """Return the removal that a mark announces.
 
         Args:
             by: the source of the mark.
             since: since when the mark is there.
-            message: what the mark says.
+            message: the text of the mark.
         """
         named = _time_in(self.time, message) if self.time else None
         if named is None and self.seconds is not None:
@@ -43,8 +43,13 @@ class Notice:
 
 
 def _time_in(pattern: str, text: str) -> datetime | None:
-    """The time that a text names, as RFC 1123 writes it and in UTC; None: it names none that anybody can reckon
-    with."""
+    """Return the time in UTC that a text names in the form of RFC 1123; None: it names none, or none within sensible
+    limits.
+
+    Args:
+        pattern: its first group is the time.
+        text: of the mark.
+    """
     found = re.search(pattern, text)
     if found is None:
         return None

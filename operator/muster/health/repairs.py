@@ -40,8 +40,11 @@ name."""
 
 
 class Stage(StrEnum):
-    """Where a repair stands. Asked: nobody has taken it on, or the request is about to be made. Unknown: requests have
-    not been read yet."""
+    """The stage of a repair.
+
+    Unknown: RepairRequests have not been read yet. Asked: nobody has taken the request on, or it is about to be made.
+    InProgress: another system works on the machine. Done, Failed: the repair has ended.
+    """
 
     UNKNOWN = "Unknown"
     ASKED = "Asked"
@@ -52,11 +55,12 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RepairWord:
-    """What the request for a node says.
+    """What the RepairRequest of a node says.
 
     Attributes:
-        action: what is to be done; "" where that cannot be read.
-        message: of whoever repairs.
+        stage: of the repair.
+        action: what is to be done with the machine; "" where that cannot be read.
+        message: of the system that repairs.
     """
 
     stage: Stage
@@ -71,19 +75,23 @@ _HOLDS = frozenset({REQUESTED, IN_PROGRESS})
 
 
 def is_held(findings: Iterable[Finding]) -> bool:
-    """Whether it is on record that the node waits for its repair."""
+    """Whether the findings on record say that the node waits for its repair, or is being repaired."""
     return any(finding.source == REPAIR and finding.reason in _HOLDS for finding in findings)
 
 
 def is_in_progress(findings: Iterable[Finding]) -> bool:
-    """Whether it is on record that somebody has it who repairs it."""
+    """Whether the findings on record say that the node is being repaired."""
     return any(finding.source == REPAIR and finding.reason == IN_PROGRESS for finding in findings)
 
 
 def was_worked_on(findings: Iterable[Finding], word: RepairWord | None) -> bool:
-    """Whether a repair has just ended that was on record: the machine is not the one that it was.
+    """Whether a repair that was on record has just ended, so that the machine may be another than before.
 
-    A request that somebody has deleted while it was in progress has ended, too, whether another one follows or not.
+    A request that was deleted while it was in progress has ended, too, whether another one follows or not.
+
+    Args:
+        findings: on the node's record.
+        word: what the node's RepairRequest says; None: there is none.
     """
     held = {finding.reason for finding in findings if finding.source == REPAIR} & _HOLDS
     if word is None or word.stage is Stage.ASKED:
@@ -92,7 +100,16 @@ def was_worked_on(findings: Iterable[Finding], word: RepairWord | None) -> bool:
 
 
 def holds(findings: Iterable[Finding], word: RepairWord | None, now: datetime) -> list[Sign]:
-    """What keeps the node out whatever a human's release says: somebody may reboot it at any moment."""
+    """Return the sign that keeps a node out for its repair, whatever a human's release says; none where no repair is
+    due.
+
+    While a repair is requested or in progress, the machine may be rebooted at any moment.
+
+    Args:
+        findings: on the node's record.
+        word: what the node's RepairRequest says; None: there is none.
+        now: the time.
+    """
     known = {finding.reason: finding for finding in findings if finding.source == REPAIR}
     if word is not None and word.stage is Stage.UNKNOWN:
         return [_sign(reason, known[reason].since, now, known[reason].message) for reason in _HOLDS & known.keys()]
@@ -111,14 +128,14 @@ def holds(findings: Iterable[Finding], word: RepairWord | None, now: datetime) -
 def unproven(
     findings: Iterable[Finding], ended: datetime, is_seen: bool, now: datetime, what: str = "repair"
 ) -> list[Sign]:
-    """What keeps a node out that was worked on until its agent has looked at all of it: that somebody says so repairs
-    nothing.
+    """Return the sign that keeps a node out after a repair until its agent has looked at all of it; none after that.
 
     Args:
-        findings: as they are on record.
+        findings: on the node's record.
         ended: when the repair was seen to have ended.
-        is_seen: the agent is Ready, and has looked at this boot.
-        what: has ended, for people.
+        is_seen: whether the agent is Ready and reports about the present boot.
+        now: the time.
+        what: the word for what has ended: repair or maintenance.
     """
     if is_seen and (now - ended).total_seconds() >= LOOK_SECONDS:
         return []
@@ -128,7 +145,14 @@ def unproven(
 
 
 def failures(findings: Iterable[Finding], word: RepairWord | None, now: datetime) -> list[Sign]:
-    """That a repair has failed; a human's release covers it."""
+    """Return the sign that the repair of a node has failed, which a human's release covers; none where no repair has
+    failed.
+
+    Args:
+        findings: on the node's record.
+        word: what the node's RepairRequest says; None: there is none.
+        now: the time.
+    """
     old = next((each for each in findings if each.source == REPAIR and each.reason == FAILED), None)
     since = old.since if old is not None else now
     if word is not None and word.stage is Stage.UNKNOWN and old is not None:
@@ -147,7 +171,7 @@ def _sign(
     message: str,
     action: RecommendedAction = RecommendedAction.NONE,
 ) -> Sign:
-    """A mark of ours for what others do: it charges nobody, and takes no budget."""
+    """Return a sign for work of other systems on a node: it is no offence, and takes no budget."""
     return Sign(
         REPAIR,
         reason,
@@ -164,19 +188,19 @@ def _sign(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A node as its verdict and its record have it.
+    """A node that is out or has a RepairRequest, as its verdict and record describe it.
 
     Attributes:
-        incident: since when it is out; None: it is in use.
-        wants: what has to be done with it, where it is Muster that keeps it out; None: nothing, or it is for somebody
-            else to say.
-        reason: of its verdict.
-        message: likewise.
-        findings: of its verdict.
+        node: its name.
+        incident: since when the node is out; None: it is in use.
+        wants: what has to be done with the machine; None: nothing, or Muster is not the one that keeps the node out.
+        reason: of the verdict.
+        message: of the verdict.
+        findings: of the verdict.
         node_uid: of the Node object.
         machine: the hardware.
-        held: whether its record says that it waits for its repair, or that this is in progress.
-        is_empty: no job, and nobody else's pod with accelerators, is on it.
+        held: whether the record says that the node waits for its repair, or is being repaired.
+        is_empty: whether neither a job nor another pod with accelerators is on the node.
     """
 
     node: str
@@ -191,11 +215,15 @@ class Case:
     is_empty: bool = True
 
     def asks(self, policy: RepairPolicy) -> RepairAction | None:
-        """What is to be asked for now."""
+        """Return the action to request for the node now; None: the node is in use, or the policy does not request the
+        action."""
         return self.wants if self.is_empty and self.wants in policy.actions else None
 
     def spec(self) -> RepairRequestSpec:
-        """The request for it."""
+        """Return the spec of the RepairRequest for this node.
+
+        The caller has made sure that `wants` and `incident` are set.
+        """
         assert self.wants is not None
         assert self.incident is not None
         counting = (each for each in self.findings if not each.observed)
@@ -214,13 +242,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What has to become of the requests.
+    """What has to be done about RepairRequests.
 
     Attributes:
-        ends: requests to be deleted as they were read, by node, and why.
-        creates: nodes for which one is to be made: their hold is on record.
-        holds: nodes that are to be held first.
-        kept: requests that stay, by node.
+        ends: by node, why its request is to be deleted, in the version that was read.
+        creates: nodes for which a request is to be made: their records say already that they wait for it.
+        holds: nodes whose records have to say first that they wait for a repair.
+        kept: by node, what the request says that stays.
     """
 
     ends: Mapping[str, str]
@@ -231,10 +259,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that exists.
+    """A RepairRequest that exists.
 
     Attributes:
-        incident: which it is about; None where it cannot be read.
+        word: what the request says.
+        incident: the time of the incident that the request is about; None where it cannot be read.
     """
 
     word: RepairWord
@@ -242,7 +271,7 @@ class Request:
 
     @classmethod
     def of(cls, found: RepairRequest) -> "Request":
-        """One that was read."""
+        """Return the stage, action and incident of a RepairRequest that was read."""
         stage = {
             None: Stage.ASKED,
             RepairPhase.IN_PROGRESS: Stage.IN_PROGRESS,
@@ -253,7 +282,13 @@ class Request:
 
     @classmethod
     def unreadable(cls, phase: str, error: str) -> "Request":
-        """One that does not fit its schema. Whoever is at work is let be; otherwise it is asked for anew."""
+        """Return a request that does not fit its schema. One that is in progress is left alone, any other is made
+        again.
+
+        Args:
+            phase: the text in its status.
+            error: why the object cannot be read.
+        """
         stage = Stage.IN_PROGRESS if phase == RepairPhase.IN_PROGRESS else Stage.ASKED
         return cls(RepairWord(stage, "", f"it cannot be read ({error[:256]})"), None)
 
@@ -265,14 +300,14 @@ def plan(
     missing_seconds: Mapping[str, float],
     resting: Collection[str] = frozenset(),
 ) -> Plan:
-    """What to make, keep and delete; whoever has been out for longest comes first.
+    """Return which RepairRequests to make, to keep and to delete; the node that has been out for longest comes first.
 
     Args:
-        cases: all nodes that are out, and those that have a request; absent: of that node nothing is known just now.
-        requests: all that there are, by name.
-        policy: what is asked for; without actions only what is in progress is seen through.
-        missing_seconds: nodes that do not exist, and for how long, as far as this process knows.
-        resting: nodes for which nothing is asked for now.
+        cases: by name, the nodes that are out or have a request; absent: nothing is known of the node just now.
+        requests: by node, all requests that exist.
+        policy: what to request; without actions, only repairs in progress are awaited.
+        missing_seconds: by name, for how long each node that does not exist has been missing, as far as known.
+        resting: nodes for which no repair is requested now.
     """
     ends: dict[str, str] = {}
     kept: dict[str, RepairWord] = {}
@@ -300,7 +335,14 @@ def plan(
 
 
 def _why_ended(case: Case | None, request: Request, policy: RepairPolicy, missing_seconds: float | None) -> str:
-    """Why a request is to be deleted; "" if it stays."""
+    """Return why a RepairRequest is to be deleted; "" if it stays.
+
+    Args:
+        case: the node; None: nothing is known of it just now.
+        request: the node's request.
+        policy: what to request.
+        missing_seconds: for how long the node has been missing; None: it exists.
+    """
     stage, action = request.word.stage, request.word.action
     if missing_seconds is not None:
         return "the node is gone" if stage is not Stage.IN_PROGRESS or missing_seconds >= GONE_SECONDS else ""

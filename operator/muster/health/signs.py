@@ -30,8 +30,8 @@ EFFORT = {action: rank for rank, action in enumerate(("None", "Inspect", "Reset"
 class Clears(StrEnum):
     """What ends a sign.
 
-    Evidence: it is not reported any more. Boot: besides, the node has another boot id than when it was seen; a log line
-    that is too old to be reported proves no repair.
+    Evidence: the sign ends when it is not reported any more. Boot: the node must also have another boot id than when
+    the sign was seen. A log line that is too old to be reported proves no repair.
     """
 
     EVIDENCE = "Evidence"
@@ -40,26 +40,28 @@ class Clears(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One thing that speaks against a node.
+    """One thing that speaks against a node, from whichever source.
 
     Attributes:
-        source: who says it: agent, jobs, or a source of `sources`.
-        reason: stable and CamelCase, e.g. Xid79.
-        severity: what it weighs.
-        since: since when it is so.
-        newest: when it was last news: a human's release from before does not cover it.
-        action: what somebody should do with the machine.
-        subject: GPU, port, disk; "" for the node.
+        source: the reporter: agent, jobs, or a source of `sources`.
+        reason: stable and in CamelCase, e.g. Xid79.
+        severity: what the sign weighs.
+        since: since when the sign has been there.
+        newest: when the sign was last news: a human's release from before does not cover it.
+        action: what should be done with the machine.
+        subject: GPU, port or disk; "" for the node.
         message: for people who may see the whole cluster.
-        in_public: the same for everybody, where the message names what is one tenant's; "" where it does not.
-        clears: what ends it.
-        planned: maintenance, no fault.
-        repairs: whoever says it is repairing the node: it is not ours to take out.
-        offence: whether it is remembered against the hardware.
-        stays: it proves no fault of the hardware: new workers keep away, running ones stay, and no budget is charged.
-        then: the action if the same took the node out before; None: the same one.
-        dated: `newest` by the clock of whoever has seen it, which may be ahead; None: it is not known apart.
-        removal: it says that the machine is being taken away.
+        in_public: the message without names of a tenant, for everybody; "" where the message names none.
+        clears: what ends the sign.
+        planned: whether the sign is planned maintenance and no fault.
+        repairs: whether the reporter is repairing the node, so that Muster does not take it out.
+        offence: whether the sign is held against the hardware.
+        stays: whether the sign proves no fault of the hardware: new workers keep away, running ones stay, and no budget
+            is
+        charged.
+        then: the action if the same sign took the node out before; None: `action`.
+        dated: `newest` by the reporter's clock, which may be ahead; None: it is not known apart.
+        removal: how and when the machine is taken away; None: the sign does not say so.
     """
 
     source: str
@@ -82,24 +84,24 @@ class Sign:
 
     @property
     def weighs(self) -> int:
-        """0 for information up to 3 for fatal."""
+        """The weight of the sign: 0 for Info, 1 for Warning, 2 for Degraded, 3 for Fatal."""
         return WEIGHT[self.severity]
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Equal for the same sign at different times."""
+        """The source, reason and subject of the sign, which are equal for the same sign at different times."""
         return self.source, self.reason, self.subject
 
     @property
     def strength(self) -> tuple[int, int, datetime, tuple[str, str, str]]:
-        """Sorts the strongest sign first, the older one among equals."""
+        """The sort key by which the strongest sign comes first, and among equals the older one."""
         return -self.weighs, -EFFORT[self.action], self.since, self.key
 
     def finding(self, *, observed: bool = False) -> Finding:
-        """As NodeHealth shows it.
+        """Return the sign as the finding that NodeHealth shows.
 
         Args:
-            observed: the policy only observes it.
+            observed: whether the policy only observes the sign.
         """
         return Finding(
             source=self.source,
@@ -114,7 +116,14 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """What is not grave once is so when it comes often: at least `times` bursts within `seconds`, on the average."""
+    """The severity and action of an error that is grave only when it comes often.
+
+    Attributes:
+        times: at least this many bursts.
+        seconds: within this time, on the average.
+        severity: what the frequent error weighs.
+        action: what to do with the machine then.
+    """
 
     times: int
     seconds: int
@@ -122,6 +131,12 @@ class Repetition:
     action: RecommendedAction
 
     def reached(self, count: int, first: datetime, last: datetime) -> bool:
-        """Whether so many bursts between these two moments are that often."""
+        """Whether the bursts between two moments are frequent enough.
+
+        Args:
+            count: the number of bursts.
+            first: when the first one was.
+            last: when the last one was.
+        """
         span = max(0.0, (last - first).total_seconds())
         return count >= self.times and span * self.times <= self.seconds * count

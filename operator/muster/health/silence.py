@@ -24,10 +24,10 @@ _COUNTS = 1 / 20
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Of a node's agent that has spoken before, and is not Ready.
+    """What follows for a node whose agent has reported before, and is not Ready now.
 
     Attributes:
-        weighs: what newly follows; None: nothing, but what stands stands.
+        weighs: the severity that newly follows; None: nothing new, but a finding on record stands.
         message: for people; it does not change while the silence lasts.
     """
 
@@ -37,13 +37,13 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """How long an agent has been silent.
+    """How long a node's agent has been silent.
 
     Attributes:
-        seconds: since it was Ready, or since this process has known of it.
-        pod_seconds: since its Pod was made, or began to run, if that is later: a new one needs time to look.
-        starting: its Pod has not begun to run.
-        avoid_seconds: from when on its node takes no new jobs.
+        seconds: since the agent was Ready, or since this process has known of it.
+        pod_seconds: since the agent's pod was made, or began to run, if that is later: a new agent needs time to look.
+        starting: whether the agent's pod has not begun to run.
+        avoid_seconds: after this many seconds of silence the node takes no new jobs.
     """
 
     seconds: float
@@ -53,7 +53,7 @@ class Quiet:
 
     @property
     def weighs(self) -> Severity | None:
-        """What follows, as far as this agent alone counts."""
+        """The severity that follows from the silence of this agent alone; None: nothing follows yet."""
         if self.seconds >= self.avoid_seconds:
             return Severity.DEGRADED
         if not self.starting and min(self.seconds, self.pod_seconds) >= self.avoid_seconds * _SUSPECT:
@@ -62,11 +62,11 @@ class Quiet:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts for telling that many are silent at once."""
+        """Whether this silence is long enough to count towards many silent agents at once."""
         return self.seconds >= self.avoid_seconds * _COUNTS
 
     def next_seconds(self) -> float | None:
-        """In how long more may follow by time alone; None: never."""
+        """Return in how many seconds more may follow from the silence, by time alone; None: never."""
         moments = [self.avoid_seconds * _COUNTS - self.seconds, self.avoid_seconds - self.seconds]
         if not self.starting:
             moments.append(self.avoid_seconds * _SUSPECT - min(self.seconds, self.pod_seconds))
@@ -80,14 +80,17 @@ def crowds(
     heard: Collection[str],
     limit: Callable[[int], int],
 ) -> dict[str, int]:
-    """The pools in which so many agents are silent that it is no node's fault, and how many: more than a share, or all.
+    """Return the pools in which so many agents are silent that no node is at fault: more than a share, or all.
 
     Args:
-        quiet: the silent ones, by node.
-        pools: each node's pool of like nodes; absent: in "".
-        pool_sizes: how many nodes each has.
-        heard: nodes whose agent is Ready.
-        limit: nodes of a pool -> how many of them may be silent by themselves.
+        quiet: by node, how long its agent has been silent.
+        pools: by node, its pool of like nodes; absent: the pool "".
+        pool_sizes: by pool, its number of nodes.
+        heard: names of the nodes whose agent is Ready.
+        limit: returns how many agents may be silent, in a pool with the given number of nodes, without a common cause.
+
+    Returns:
+        By pool, the number of silent agents.
     """
     counted = Counter(pools.get(name, "") for name, each in quiet.items() if each.counts)
     found = {}

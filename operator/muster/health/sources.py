@@ -64,7 +64,7 @@ _CAMEL_CASE = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Conditions whose type matches whole, with one of these statuses, and a reason and a message that match whole."""
+    """Node conditions whose type, reason and message match these patterns in full, with one of these statuses."""
 
     type: str
     statuses: tuple[str, ...] = ("True",)
@@ -74,7 +74,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Labels whose key and value match whole."""
+    """Node labels whose key and value match these patterns in full."""
 
     key: str
     value: str = ".*"
@@ -82,7 +82,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class TaintMark:
-    """Taints whose key and value match whole, of any effect."""
+    """Node taints of any effect whose key and value match these patterns in full."""
 
     key: str
     value: str = ".*"
@@ -90,7 +90,7 @@ class TaintMark:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """Annotations with this key, and a value that matches whole."""
+    """Node annotations with exactly this key, and a value that matches this pattern in full."""
 
     key: str
     value: str = ".*"
@@ -98,13 +98,12 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The Node object is being deleted, and its finalizers wait for something."""
+    """The deletion of the Node object, while finalizers keep it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Fewer of the fleet's accelerators can be allocated than the node has: its device plugin found some of them
-    sick."""
+    """Fewer allocatable accelerators than the node has: its device plugin found some of them unhealthy."""
 
 
 Mark: TypeAlias = Condition | Label | TaintMark | Annotation | Deletion | Shortage
@@ -112,22 +111,22 @@ Mark: TypeAlias = Condition | Label | TaintMark | Annotation | Deletion | Shorta
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one mark means.
+    """One row of the table: what a mark of another system on a Node means.
 
     Attributes:
         name: unique, `<source>/<what>`.
-        source: who writes it.
+        source: the system that writes the mark.
         mark: what to look for.
-        severity: what it weighs.
-        action: what somebody should do with the machine.
-        minimum_age_seconds: for so long it must have been so.
+        severity: what the mark weighs.
+        action: what should be done with the machine.
+        minimum_age_seconds: the mark counts once it has been there for this long.
         reason: as NodeHealth shows it; "": the condition's own reason where it is CamelCase, else its type.
-        planned: maintenance, no fault.
-        repairs: the mark itself says that its writer is repairing the node.
-        xid_in_reason: numbers in the condition's reason are XIDs, and the gravest one weighs what the XID weighs.
-        action_in_message: the message names what to do in NVSentinel's words; the gravest counts, and NONE alone warns.
-        removal: the machine is being taken away: its jobs save at once, and leave in time.
-        only_on: only on nodes with a label whose `key=value` matches this whole; "": on all.
+        planned: whether the mark is planned maintenance and no fault.
+        repairs: whether the mark itself says that its writer is repairing the node.
+        xid_in_reason: whether numbers in the condition's reason are XIDs; the gravest one gives the severity.
+        action_in_message: whether the message names NVSentinel's actions; the gravest counts, and NONE alone warns.
+        removal: what the mark says about the removal of the machine; None: nothing.
+        only_on: the row counts only on nodes with a label whose `key=value` matches this pattern in full; "": on all.
         note: for the documentation.
     """
 
@@ -156,7 +155,7 @@ def _planned(
     only_on: str = "",
     note: str = "",
 ) -> Row:
-    """The row of a mark that people or machines put there before they work on a node, or take it away."""
+    """Return the row of a mark that people or systems set before they work on a node, or take it away."""
     return Row(
         name,
         source,
@@ -746,7 +745,7 @@ _GRAVEST_FIRST = (REPLACE, REBOOT, RESET, INSPECT, NONE)
 
 @dataclass(frozen=True, slots=True)
 class _Exact:
-    """Rows of one kind of mark, found by key without trying every pattern on every key."""
+    """A row with its compiled patterns, so that a mark is found by its key."""
 
     row: Row
     key: re.Pattern[str]
@@ -756,20 +755,20 @@ class _Exact:
 
 @dataclass(frozen=True)
 class Rules:
-    """A FleetPolicy's health as decisions use it: made once, used for every node.
+    """The health part of a FleetPolicy in the form that decisions use; made once, used for every node.
 
     Attributes:
-        budgets: of the breaker.
+        enforcement: what Muster does about unhealthy nodes.
+        budgets: how many nodes the breaker may take out.
         quarantine: when a machine stays out.
-        enforcement: what is done.
-        listens: sources that are switched on.
-        validates: whether what was taken out has to pass a burn-in before it comes back.
-        accelerator: the resource that the fleet's GPUs are counted by.
-        problems: what in the policy makes no sense together, for people.
+        listens: the sources that are switched on.
+        validates: whether a node that was taken out has to pass a burn-in before it comes back.
+        accelerator: the resource by which the fleet's GPUs are counted.
+        problems: contradictions in the policy, for people.
         windows: of maintenance.
-        observed_sources: whose word is only told.
-        observed_reasons: findings that are only told, whosever they are.
-        ignored_ports: what of the network is left out.
+        observed_sources: sources whose findings are reported and have no effect.
+        observed_reasons: findings that are reported and have no effect, whatever their source.
+        ignored_ports: the network ports that are left out.
     """
 
     enforcement: Enforcement
@@ -793,7 +792,7 @@ class Rules:
 
     @classmethod
     def of(cls, fleet: FleetPolicySpec) -> "Rules":
-        """What a policy says; what of it contradicts is told in `problems`."""
+        """Return the rules of a FleetPolicy; its contradictions are in `problems`."""
         policy = fleet.health
         off = {source.name for source in policy.sources if not source.enabled}
         rows = [row for row in ROWS if row.source not in off] + [_row_of(rule) for rule in policy.rules]
@@ -823,14 +822,14 @@ class Rules:
         )
 
     def observes(self, sign: Sign) -> bool:
-        """Whether a sign is only told. What people and their windows decide, and what repairs need, is no evidence to
-        observe."""
+        """Whether a sign is only reported and has no effect. That is never so for maintenance windows and repairs."""
         if sign.source in (MAINTENANCE, REPAIR):
             return False
         return sign.source in self.observed_sources or sign.reason in self.observed_reasons
 
     def is_fault_told_by_others(self, finding: Finding) -> bool:
-        """Whether a mark on the node says so, of a source that counts, and it is neither planned nor being repaired."""
+        """Whether a finding is a fault that another system's mark reports, neither planned nor being repaired by that
+        system."""
         exact = (*self._conditions, *self._labels, *self._taints, *self._annotations)
         rows = (*(each.row for each in exact), *self._deletions, *self._shortages)
         rows = tuple(row for row in rows if row.source == finding.source)
@@ -839,13 +838,16 @@ class Rules:
     def signs(
         self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
     ) -> tuple[list[Sign], datetime | None]:
-        """What marks on a node say about it, and when one of them will be old enough to count; None: none will.
+        """Return the signs for the marks on a node, and when the next mark will be old enough to count.
 
         Args:
             facts: the node.
-            known: what was found last time, by key of the sign: since when marks are known that have no time of their
-                own.
+            known: the findings on record, by key of the sign; they tell since when a mark without a time has been
+                there.
             now: the time.
+
+        Returns:
+            The signs, and a time; None: no mark waits for its age.
         """
         found = {sign.key: sign for sign in self._unknown_now(facts, known, now)}
         ripe: list[datetime] = []
@@ -867,7 +869,8 @@ class Rules:
     def _unknown_now(
         self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
     ) -> Iterator[Sign]:
-        """What conditions said that are Unknown now: their writer is silent, which makes nothing better."""
+        """Yield the signs on record for conditions whose status is Unknown now: a silent writer makes nothing
+        better."""
         silent = {condition.type[:SUBJECT_LENGTH] for condition in facts.conditions if condition.status == "Unknown"}
         for finding in known.values() if silent else ():
             if finding.subject in silent:
@@ -886,7 +889,11 @@ class Rules:
                     yield replace(sign, reason=finding.reason, severity=finding.severity)
 
     def _matches(self, facts: NodeFacts) -> Iterator[tuple[Row, datetime | None, str, str, str]]:
-        """Row, since when, the condition's own reason, subject and message of each mark that is there."""
+        """Yield each mark on the node that has a row: the row, since when, the condition's own reason, subject and
+        message.
+
+        Since when is None where the mark has no time of its own. Own reason and subject are "" for all but conditions.
+        """
         for condition in facts.conditions:
             for exact in self._with_key("condition", condition.type, self._conditions):
                 mark = exact.row.mark
@@ -924,7 +931,14 @@ class Rules:
                 yield row, None, "", "", f"{may_use} of {has} {self.accelerator} are allocatable"
 
     def _with_key(self, kind: str, key: str, candidates: Sequence[_Exact]) -> tuple[_Exact, ...]:
-        """The rows that look at this key. Fleets have few different keys, so that each is compared once."""
+        """Return those of the rows whose pattern matches this key; the answer is remembered, as fleets have few
+        different keys.
+
+        Args:
+            kind: of the mark: condition, label, taint or annotation.
+            key: of the mark.
+            candidates: all rows of that kind.
+        """
         found = self._known.get((kind, key))
         if found is None:
             found = tuple(exact for exact in candidates if exact.key.fullmatch(key))
@@ -934,14 +948,15 @@ class Rules:
 
 
 def _may_say(row: Row, finding: Finding) -> bool:
-    """Whether a finding can be of this row."""
+    """Whether a finding may come from this row."""
     if row.reason or not isinstance(row.mark, Condition):
         return row.reason == finding.reason
     return re.fullmatch(row.mark.type, finding.subject) is not None
 
 
 def problems(policy: HealthPolicy) -> tuple[str, ...]:
-    """What in a policy contradicts itself, or can have no effect, and what to do about it."""
+    """Return what in a policy contradicts itself or can have no effect, with what to do about it, as messages for
+    people."""
     return tuple(_problems(policy))
 
 
@@ -970,7 +985,7 @@ _NUMBERED = re.compile(r"(Xid|SXid)(0|[1-9]\d{0,8})|RecoveryActionValue[1-9]\d{0
 
 
 def _named_reasons() -> Iterator[str]:
-    """All reasons that have a fixed name."""
+    """Yield all reasons of findings that have a fixed name."""
     yield from _OWN_REASONS
     yield from (kind for kind in KINDS if kind not in (XID, SXID, RECOVERY_ACTION))
     yield from (f"{RECOVERY_ACTION}{name}" for name, _, _ in RECOVERY_ACTIONS.values())
@@ -992,8 +1007,7 @@ def _unknown_reasons(reasons: Iterable[str]) -> Iterator[str]:
 
 
 def _may_be_of_condition(reason: str) -> bool:
-    """Whether a condition that Muster looks at by a pattern is called so, or has a reason that its table names by
-    one."""
+    """Whether a reason may be the type or the reason of a condition that the table matches by a pattern."""
     marks = (row.mark for row in ROWS if not row.reason and isinstance(row.mark, Condition))
     return any(
         re.fullmatch(mark.type, reason) or (not mark.reason.endswith(".*") and re.fullmatch(mark.reason, reason))
@@ -1028,7 +1042,7 @@ def _same_mark(mark: Label | TaintMark, key: str, value: str) -> bool:
 
 
 def _overlaps(rules: Sequence[HealthRule]) -> Iterator[tuple[HealthRule, HealthRule]]:
-    """Pairs of rules of different weight, one of which covers what the other looks at."""
+    """Yield the pairs of rules with different severities that can match the same mark."""
     for index, one in enumerate(rules):
         for other in rules[index + 1 :]:
             if one.severity is not other.severity and _covers_some(one, other):
@@ -1057,7 +1071,7 @@ def _source_of(rule: HealthRule) -> str:
 
 
 def _row_of(rule: HealthRule) -> Row:
-    """A rule of the policy as a row like those of the table."""
+    """Return a rule of the policy as a row like those of the table."""
     mark: Mark
     if rule.condition:
         statuses = ("False",) if rule.condition.bad_when_false else ("True",)
@@ -1146,7 +1160,7 @@ def _sign(
 
 
 def _removing(sign: Sign, notice: Notice | None) -> Sign:
-    """The sign with what the mark says of the machine's removal."""
+    """Return the sign with the removal that its mark announces; None as notice: the sign as it is."""
     if notice is None:
         return sign
     removal = notice.removal(sign.source, sign.since, sign.message)
@@ -1155,7 +1169,12 @@ def _removing(sign: Sign, notice: Notice | None) -> Sign:
 
 
 def in_charge(signs: Iterable[Sign], cordoned: bool) -> str:
-    """The system that is repairing the node by itself; "" if none is."""
+    """Return the system that is repairing the node by itself; "" if none is.
+
+    Args:
+        signs: the node's signs that count, strongest first.
+        cordoned: whether the Node is cordoned in Kubernetes.
+    """
     for sign in signs:
         if sign.repairs or (cordoned and sign.source in CORDONING_SOURCES and sign.weighs >= 2):
             return sign.source

@@ -46,7 +46,14 @@ _ONLY_OBSERVED = "spec.health of the FleetPolicy only observes it"
 
 
 def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:
-    """What Muster did, at most 256 characters: NodeHealth's `status.effect`."""
+    """Return what Muster did about a node, at most 256 characters: the text of NodeHealth's `status.effect`.
+
+    Args:
+        verdict: on the node.
+        ruling: what the breaker allows.
+        effect: what Muster does.
+        enforcement: of the policy.
+    """
     if not verdict.out:
         return (
             ""
@@ -68,7 +75,15 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
 
 
 def tell(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:
-    """The whole story, at most 1,024 characters: NodeHealth's `status.message`."""
+    """Return the whole explanation of a verdict, at most 1,024 characters: the text of NodeHealth's `status.message`.
+
+    Args:
+        node: its name.
+        verdict: on the node.
+        ruling: what the breaker allows.
+        effect: what Muster does.
+        enforcement: of the policy.
+    """
     observed = "" if verdict.would is None else would_text(verdict.would, enforcement)
     if verdict.state in (None, VerdictState.HEALTHY):
         told = (_sentence(part) for part in (verdict.message, observed) if part)
@@ -96,7 +111,12 @@ def tell(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcemen
 
 
 def would_text(would: Would, enforcement: Enforcement) -> str:
-    """What would follow of what is only observed, and that it does not."""
+    """Return what would follow from the findings that are only observed, and that it does not, as text.
+
+    Args:
+        would: what would follow.
+        enforcement: of the policy.
+    """
     what = f"Only observed: {would.reason}" + (f": {_cut(would.message, 300)}" if would.message else "")
     state = f"Without {_FIELD} the node would be {would.state}"
     if would.state is VerdictState.SUSPECT:
@@ -112,7 +132,8 @@ def would_text(would: Would, enforcement: Enforcement) -> str:
 
 
 def _others(verdict: Verdict) -> str:
-    """Other findings that weigh something, by reason, without the one that the message is about."""
+    """Return the reasons of other findings that count, up to four, without the one that the message is about; "" if
+    none."""
     counting = (finding for finding in verdict.findings if not finding.observed)
     weighty = [finding for finding in counting if finding.severity is not Severity.INFO]
     reasons = [finding.reason for finding in weighty]

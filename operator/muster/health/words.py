@@ -38,15 +38,15 @@ _LATER = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """That failures have followed a node.
+    """The failures of jobs that have followed a node.
 
     Attributes:
-        owners: whose, those with most weight first.
-        words: the newest of each job, the newest first.
-        wants_check: it is more than one owner.
-        since: the oldest of the failures that count.
-        newest: the newest of them.
-        ends: until then it stays that by time alone.
+        owners: of the jobs, those with most weight first.
+        words: the newest failure of each job, newest first.
+        wants_check: whether the failures are of more than one owner, so that the node should be tested.
+        since: the time of the oldest failure that counts.
+        newest: the time of the newest failure that counts.
+        ends: until when the failures count for enough, by time alone.
     """
 
     owners: tuple[str, ...]
@@ -58,7 +58,7 @@ class Following:
 
     @property
     def in_public(self) -> str:
-        """In words that name nobody: they reach people of all tenants."""
+        """The message without names of jobs or owners, because it reaches people of all tenants."""
         if self.wants_check:
             return (
                 f"failures of jobs of {len(self.owners)} owners have followed this node and nothing explains them; "
@@ -71,7 +71,7 @@ class Following:
 
     @property
     def in_full(self) -> str:
-        """With jobs and attempts, for those who may see them."""
+        """The message with jobs and attempts, for people who may see them."""
         shown = [
             f"{word.job} attempt {word.attempt} {word.what} at {word.time:%Y-%m-%d %H:%M} UTC"
             for word in self.words[:SHOWN]
@@ -81,7 +81,7 @@ class Following:
 
 
 def following(words: Iterable[JobWord], now: datetime) -> Following | None:
-    """What words about one node come to; None: to nothing."""
+    """Return what the failures of jobs that are about one node come to; None: to nothing."""
     counting = [word for word in words if now - word.time < LASTS]
     weights: defaultdict[str, float] = defaultdict(float)
     for word in counting:
@@ -110,20 +110,26 @@ def following(words: Iterable[JobWord], now: datetime) -> Following | None:
 
 
 def weight(word: JobWord, now: datetime) -> float:
-    """What a word weighs now; one of a time to come as one of now."""
+    """Return what a failure weighs now: 1, or 0.5 if the program did not go on after it, halved each day.
+
+    A failure that is dated ahead weighs as one of now.
+    """
     age_seconds = max(0.0, (now - word.time).total_seconds())
     return (1.0 if word.went_on else 0.5) * float(0.5 ** (age_seconds / HALF_LIFE_SECONDS))
 
 
 def _fades(value: float, limit: float, now: datetime) -> datetime:
-    """When a weight falls below a limit. A word from the future fades later: then it is looked at once more."""
+    """Return when a weight falls below a limit by time alone.
+
+    The time is too early for failures that are dated ahead; the node is then judged once more.
+    """
     return now + timedelta(seconds=HALF_LIFE_SECONDS * math.log2(value / limit)) + _LATER
 
 
 class JobWords:
-    """All that records of jobs have said, to be asked by node; what is gone from the cluster is remembered for a while.
+    """All failures of jobs that blame a node, to be asked by node. Those of deleted jobs are remembered for a while.
 
-    A job has a word about one node at most. Of a job that was created again, under its name, the records are taken
+    A job blames one node at most. If a job was deleted and created again under its name, its records are taken
     together.
     """
 
@@ -134,10 +140,17 @@ class JobWords:
         self._repeated_at: tuple[datetime | None, dict[str, int]] = None, {}  # for one look: owner -> nodes
 
     def put(self, owner: str, job: str, uid: str, node: str, words: Sequence[JobWord]) -> set[str]:
-        """What a record says now: of which node, and what; nothing, if there are no words.
+        """Replace what one record of a job says about the node that its failures have followed.
+
+        Args:
+            owner: of the job.
+            job: its namespace and name.
+            uid: of the job: a job that is created again under the same name has another one.
+            node: the blamed node; not used without failures.
+            words: the failures that blame the node; empty: the job blames none.
 
         Returns:
-            The nodes of which something else may follow than before.
+            The names of the nodes whose verdict may change as a result.
         """
         records = self._records.setdefault(job, {})
         if records.get(uid, ("", ())) == (node, words):
@@ -154,10 +167,12 @@ class JobWords:
         return before | self._heard_on(owner)
 
     def of(self, node: str, nodes: int, now: datetime) -> list[JobWord]:
-        """All words about a node, without those of owners who say too much.
+        """Return the failures that blame a node, without those of owners whose failures follow too many nodes.
 
         Args:
-            nodes: of the fleet.
+            node: its name.
+            nodes: the number of nodes in the fleet.
+            now: the time.
         """
         found = [word for words in self._by_node.get(node, {}).values() for word in words]
         most = max(MAX_NODES, math.floor(MAX_SHARE * nodes))
@@ -165,7 +180,7 @@ class JobWords:
         return [word for word in found if word.owner not in deaf]
 
     def forget(self, now: datetime) -> None:
-        """Forget what is too old to count."""
+        """Forget the records that are too old to count."""
         for job, records in list(self._records.items()):
             old = [uid for uid, (_, words) in records.items() if all(now - word.time >= LASTS for word in words)]
             if old:
@@ -175,7 +190,7 @@ class JobWords:
                 self._settle(owner, job)
 
     def _settle(self, owner: str, job: str) -> None:
-        """Write down what the records of a job come to."""
+        """Update which node a job blames, after a change of the job's records."""
         self._repeated_at = None, {}
         before = self._by_owner[owner].pop(job, "")
         if before:
@@ -195,7 +210,7 @@ class JobWords:
         return set(self._by_owner.get(owner, {}).values())
 
     def _repeated(self, owner: str, now: datetime) -> int:
-        """On how many nodes the owner's failures keep coming back; counted once for all nodes of a look."""
+        """Return on how many nodes the owner's failures keep coming back; counted once for each `now`."""
         if self._repeated_at[0] != now:
             self._repeated_at = now, {}
         known = self._repeated_at[1]
@@ -208,12 +223,11 @@ class JobWords:
 
 
 class Asked:
-    """Nodes for which tests are asked: so many of a pool at a time. Whoever makes jobs fail everywhere must not have
-    every node tested, nor every pass count for nothing.
+    """The nodes for which tests are requested; only some of each pool are tested at a time.
 
-    A node that has its turn keeps it until it asks no more. The next is the one whose owners have waited longest,
-    whichever of them had a turn last: one person with two namespaces, or one owner with many partners, is one in the
-    row and not the whole row.
+    So an owner whose jobs fail everywhere does not have every node tested. A chosen node stays chosen until its request
+    ends. The next is the one whose owners have waited longest: an owner with several namespaces or partners gains
+    nothing.
     """
 
     def __init__(self) -> None:
@@ -228,8 +242,13 @@ class Asked:
         self._number = 0
 
     def put(self, node: str, pool: str | None, owners: tuple[str, ...] = ()) -> set[str]:
-        """A node of this pool asks, for failures of these owners; None: it does not. Returns those whose turn may have
-        come."""
+        """Replace a node's request for a test, and return the names of the nodes that may be tested as a result.
+
+        Args:
+            node: its name.
+            pool: of the node; None: no test is requested.
+            owners: of the jobs whose failures request the test.
+        """
         before = self._asks.get(node)
         if pool is not None and before is not None and before[0] == pool:
             self._asks[node] = pool, owners
@@ -248,7 +267,12 @@ class Asked:
         return others
 
     def has_turn(self, node: str, most: int) -> bool:
-        """Whether a node that asks is one of so many of its pool."""
+        """Whether a node for which a test is requested may be tested now.
+
+        Args:
+            node: its name.
+            most: how many nodes of the pool may be tested at a time.
+        """
         pool = self._asks[node][0]
         waiting, turns = self._waiting[pool], self._turns[pool]
         while waiting and len(turns) < most:
@@ -272,7 +296,12 @@ class Asked:
 
 
 def _blamed(records: Mapping[str, tuple[str, Sequence[JobWord]]]) -> tuple[str, Sequence[JobWord]]:
-    """What records of one name say together: of the node that more than half of them blame."""
+    """Return the node that more than half of a job's records blame, and the failures that blame it; "" if there is
+    none.
+
+    Args:
+        records: by the UID of the job, the blamed node and the failures.
+    """
     if not records:
         return "", ()
     (node, most), *_ = Counter(node for node, _ in records.values()).most_common(1)

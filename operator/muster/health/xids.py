@@ -27,7 +27,11 @@ DAY_SECONDS = 86400
 
 
 class XidClass(StrEnum):
-    """Whose fault it is. Application: a program can cause it by itself. Hardware: no program can."""
+    """The origin of a driver error.
+
+    Application: a program can cause the error by itself. Hardware: no program can. Driver: the driver or a notice of
+    it. Unknown: the number is not in the table.
+    """
 
     APPLICATION = "Application"
     HARDWARE = "Hardware"
@@ -37,16 +41,16 @@ class XidClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """One row: what one XID or SXid means.
+    """One row of the table: what one XID or SXid means.
 
     Attributes:
-        meaning: in words.
-        fault: whose.
-        severity: what it weighs when it is seen once.
+        meaning: what has happened, for people.
+        fault: the origin of the error.
+        severity: what the error weighs when it is seen once.
         action: what to do with the machine.
-        source: where that comes from.
-        often: what it weighs when it comes often.
-        then: the action when the same took the node out before.
+        source: where the meaning and the action come from.
+        often: what the error weighs when it comes often; None: no more.
+        then: the action when the same error took the node out before; None: the same action.
     """
 
     meaning: str
@@ -59,9 +63,11 @@ class ErrorCode:
 
     @property
     def clears(self) -> Clears:
-        """A machine that has to boot, to be replaced or to be opened is not well because its log line has grown old.
-        What needs a reset of a GPU the agent holds until it has seen one, and what the driver has asked for until it
-        asks no more."""
+        """What ends a sign of this error: another boot, or the end of its evidence.
+
+        A machine that has to be booted, replaced or opened is not healthy because its log line has grown old. An error
+        that needs a GPU reset ends with its evidence: the agent reports it until it has seen a reset.
+        """
         weighs = self.severity in (DEGRADED, FATAL)
         by_hand = self.action is INSPECT and self.fault is XidClass.HARDWARE
         return Clears.BOOT if weighs and (by_hand or self.action in (REBOOT, REPLACE)) else Clears.EVIDENCE
@@ -97,7 +103,7 @@ def _later(meaning: str, action: RecommendedAction, source: str = _CATALOGUE) ->
 
 
 def _inspect(meaning: str, source: str) -> ErrorCode:
-    """What only hardware does, and takes no node out by itself."""
+    """Return the row of an error that only hardware causes, and that takes no node out by itself."""
     return ErrorCode(meaning, XidClass.HARDWARE, WARNING, INSPECT, source)
 
 
@@ -271,7 +277,12 @@ _UNKNOWN_FATAL_SXID = _later("not in the table; the driver calls it fatal", REBO
 
 
 def xid(code: int, message: str = "") -> ErrorCode:
-    """What an XID means; of 74, 144 to 150 and 154 the message says it."""
+    """Return what an XID means.
+
+    Args:
+        code: the XID.
+        message: of the kernel log; it decides about the XIDs 74, 144 to 150 and 154.
+    """
     row = XIDS.get(code, UNKNOWN_XID)
     if code == 74:
         return _nvlink(row, message)
@@ -287,7 +298,8 @@ def xid(code: int, message: str = "") -> ErrorCode:
 
 
 def _nvlink(row: ErrorCode, message: str) -> ErrorCode:
-    """XID 74 by its registers: what they do not make lighter weighs as the row says."""
+    """Return what an XID 74 means by the registers in its message; the row as it is where they make the error no
+    lighter."""
     found = _XID_74.search(message)
     if found is None:
         return row
@@ -303,10 +315,16 @@ def _nvlink(row: ErrorCode, message: str) -> ErrorCode:
 
 
 def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
-    """XIDs 144 to 150 by what their line says; a line that cannot be read, or an event without one, warns.
+    """Return what an XID 144 to 150 means by its message; the row as it is, a warning, where the message cannot be
+    read.
 
-    What is not fatal NVIDIA ignores, or leaves to XID 154. What is fatal to the GPU asks for a reset, what is fatal to
-    a link for a reset when the jobs have gone.
+    NVIDIA ignores errors that are not fatal, or leaves them to XID 154. An error that is fatal to the GPU needs a
+    reset. One that is fatal to a link needs a reset once the jobs have gone.
+
+    Args:
+        row: of the XID in the table.
+        code: the XID.
+        message: of the kernel log.
     """
     found = _XID_NVLINK5.search(message)
     if found is None:
@@ -337,9 +355,14 @@ def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
 
 
 def sxid(code: int, message: str = "") -> ErrorCode:
-    """What an SXid means. What could be fatal to a link and says itself that it was not only warns.
+    """Return what an SXid means. An error that may be fatal to a link only warns where its message says that it was
+    not.
 
-    Of a number that is not in the table the driver's own word counts: newer switches have hundreds of them.
+    For a number that is not in the table the driver's own word counts: newer switches have hundreds of them.
+
+    Args:
+        code: the SXid.
+        message: of the kernel log.
     """
     row = SXIDS.get(code) or (_UNKNOWN_FATAL_SXID if _FATAL.search(message) else UNKNOWN_SXID)
     if row.severity is DEGRADED and _NON_FATAL.search(message):
@@ -348,5 +371,9 @@ def sxid(code: int, message: str = "") -> ErrorCode:
 
 
 def recovery_action(value: int) -> tuple[str, Severity, RecommendedAction]:
-    """Name, weight and action of the driver's recovery action; a value that is newer than this table warns."""
+    """Return name, severity and action of the driver's recovery action; a value that the table does not have warns.
+
+    Args:
+        value: of NVML field 230.
+    """
     return RECOVERY_ACTIONS.get(value, (f"Value{value}" if value >= 0 else "Unreadable", WARNING, INSPECT))
