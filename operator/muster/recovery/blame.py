@@ -75,10 +75,14 @@ _OUTSIDE = frozenset(_RANKING[: _RANKING.index(Kind.LAUNCHER_SILENT)]) - {Kind.P
 
 
 def culprit(failures: Sequence[Failure]) -> Failure:
-    """The failure that the others most likely follow from; ties within the error bound go to a sick node, then to what
-    a signal from outside has ended, then to the lowest index.
+    """Return the failure from which the others most likely follow.
 
-    What was ended by its own exception before pods were deleted does not follow from that.
+    Among equals whose times differ by no more than the error bound, a fault of the node comes first. Then comes a rank
+    that a signal from outside has ended, then the lowest index. A rank that its own exception ended before pods were
+    deleted does not follow from the deletion.
+
+    Args:
+        failures: of one attempt; at least one.
     """
     own = [failure for failure in failures if _is_own(failure)]
     began = max((failure.age_seconds for failure in own), default=0.0)
@@ -99,15 +103,19 @@ def _is_own(failure: Failure) -> bool:
 
 
 def gathering_seconds(failures: Sequence[Failure]) -> float:
-    """How much longer to wait for the culprit, when only victims have been seen so far; 0 = decide now."""
+    """Return how many more seconds to wait for the culprit while only victims have been seen; 0: decide now."""
     if not all(failure.victim for failure in failures):
         return 0.0
     return max(0.0, GATHER_SECONDS - max(failure.age_seconds for failure in failures))
 
 
 def goes_before(failure: Failure, incident: GangIncident) -> bool:
-    """Whether a failure that is seen later is what an incident follows from: a node or a pod was lost, and a rank fell
-    over it."""
+    """Whether an incident follows from a failure that is seen later: a node or pod was lost, and a rank failed over it.
+
+    Args:
+        failure: seen after the incident was recorded.
+        incident: on record; settled incidents do not change.
+    """
     if incident.settled or incident.reason != Kind.RANK_FAILED or incident.fault_class is not FaultClass.UNKNOWN:
         return False
     if is_killed(incident.exit_code, incident.signal) and incident.index != failure.index:
@@ -116,7 +124,7 @@ def goes_before(failure: Failure, incident: GangIncident) -> bool:
 
 
 def fault_class(failure: Failure) -> FaultClass:
-    """The provisional class of a failure by itself."""
+    """Return the provisional class of a failure by itself, before other failures or late evidence are compared."""
     if failure.node_fault:
         return FaultClass.HARDWARE
     if failure.kind is not Kind.RANK_FAILED:
@@ -129,10 +137,16 @@ def fault_class(failure: Failure) -> FaultClass:
 def upgrade(
     incidents: Sequence[GangIncident], first_open: int, cause: FaultClass, reason: str, node: str
 ) -> list[GangIncident]:
-    """Late evidence: failures that no restart has come between are the same story, so the job is not charged for them.
+    """Return the incidents with the class that late evidence gives them, so that the job is not charged for them.
+
+    Only failures since the last start of the ranks change: no start has come between them, so they have one cause.
 
     Args:
-        first_open: lowest attempt whose failure has not been followed by a start of the ranks.
+        incidents: of the job, oldest first.
+        first_open: the lowest attempt whose failure has not been followed by a start of the ranks.
+        cause: the class of the evidence; only Hardware and Infrastructure change anything.
+        reason: of the evidence, for the message.
+        node: of the evidence, for the message.
     """
     if cause not in (FaultClass.HARDWARE, FaultClass.INFRASTRUCTURE):
         return list(incidents)

@@ -25,17 +25,23 @@ NOT_OWN_DOING = (FaultClass.HARDWARE, FaultClass.INFRASTRUCTURE)
 
 
 def application_restarts(gang: GangSpec, now: datetime) -> int:
-    """Failures of the job's own making that count."""
+    """Return the number of the job's own failures that count against the application budget.
+
+    A failure counts for 24 hours, unless a later checkpoint lies beyond the failing step.
+    """
     return _counted(gang, now, OWN_DOING)
 
 
 def hardware_restarts(gang: GangSpec, now: datetime) -> int:
-    """Failures of nodes and infrastructure that count."""
+    """Return the number of failures of nodes and infrastructure that count against the hardware budget.
+
+    A failure counts for 24 hours, unless a later checkpoint lies beyond the failing step.
+    """
     return _counted(gang, now, NOT_OWN_DOING)
 
 
 def exhausted(gang: GangSpec, recovery: Recovery, now: datetime) -> str:
-    """Which budget is exhausted, as a reason; "" if none is."""
+    """Return the reason of the restart budget that is exhausted; "" if none is."""
     if application_restarts(gang, now) > recovery.application_restarts_per_day:
         return APPLICATION_EXHAUSTED
     if hardware_restarts(gang, now) > recovery.hardware_restarts_per_day:
@@ -44,10 +50,10 @@ def exhausted(gang: GangSpec, recovery: Recovery, now: datetime) -> str:
 
 
 def back_off_seconds(gang: GangSpec) -> float:
-    """How long a crash loop waits before its next start.
+    """Return for how many seconds a crash loop waits before its next start: 10, then doubling up to 300.
 
-    0 below three failures in a row that no checkpoint lies between, then doubling. The failing step itself does not
-    count: it is reported with a delay, and a race in the application moves it.
+    It is 0 below three failures of the job's own in a row with no checkpoint in between. The failing step does not
+    matter: it is reported with a delay, and a race in the program moves it.
     """
     row = sum(
         1 for _ in takewhile(lambda i: i.fault_class in OWN_DOING and not _refunded(i, gang), reversed(gang.incidents))
@@ -70,6 +76,7 @@ def _recent(incident: GangIncident, now: datetime) -> bool:
 
 
 def _refunded(incident: GangIncident, gang: GangSpec) -> bool:
-    """Whether progress has been won since: a checkpoint beyond the failing step that was not there when it failed."""
+    """Whether the job has made progress since the incident: a checkpoint exists beyond the failing step that is
+    newer."""
     before = max(incident.step or 0, incident.checkpoint_step or 0, incident.resumed_step or 0)
     return gang.checkpoint is not None and gang.checkpoint.step > before

@@ -21,15 +21,17 @@ EXIT_CODE = "ExitCode"
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What one rank has said.
+    """What one rank has reported about wrong results of its own.
 
     Attributes:
         pod_uid: of its pod.
-        where: its worker in words.
-        attempt: of which it was a rank.
+        node: of its pod.
+        where: its worker, as text.
+        attempt: the attempt in which the rank ran.
+        rank: its number.
         reason: one of muster.protocol.messages.CORRUPTIONS, or EXIT_CODE.
-        found_at: the step at which it was found; None: it did not say.
-        last_good: the last step of which it is sure; None: it did not say.
+        found_at: the step at which the rank found the results wrong; None: not reported.
+        last_good: the last step whose results the rank vouches for; None: not reported.
     """
 
     pod_uid: str
@@ -43,7 +45,7 @@ class Word:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The report as text for people."""
         if self.reason == EXIT_CODE:
             return f"rank {self.rank} exited with code {CORRUPTION_EXIT_CODE}: it has found its own results wrong"
         at = "" if self.found_at is None else f" at step {self.found_at}"
@@ -52,18 +54,20 @@ class Word:
 
     @property
     def beyond(self) -> int | None:
-        """Checkpoints of later steps are suspect, by its own word alone; None: it says no step."""
+        """The step after which checkpoints are suspect by this report alone; None: the report names no step."""
         return last_unsuspected(self.found_at, self.last_good)
 
 
 def words(world: JobWorld) -> tuple[Word, ...]:
-    """What ranks say that the record does not know yet."""
+    """Return the reports of wrong results that are not yet on the job's record."""
     return world.derived(_words)
 
 
 def failure(world: JobWorld, worker_view: WorkerView) -> Failure | None:
-    """The same of one worker, as a failure: the ranks are stopped and start again. It moves as any rank that fails
-    does: where its node is known to be sick, for which nobody took its word."""
+    """Return a worker's report of wrong results as a failure that restarts the ranks; None: the worker reports none.
+
+    The worker moves to another node where its node is known to be unhealthy, as with any rank that fails.
+    """
     word = _of_pod(world, worker_view.pod.uid if worker_view.pod else "")
     if word is None:
         return None
@@ -73,7 +77,10 @@ def failure(world: JobWorld, worker_view: WorkerView) -> Failure | None:
 
 
 def failures_of_leavers(world: JobWorld) -> list[Failure]:
-    """The same of those who are members no more, and whose ranks may not have ended yet: nobody moves for them."""
+    """Return the reports of wrong results from unfenced workers as failures that restart the ranks in place.
+
+    Those workers are members no more, so that no member moves for them.
+    """
     record = world.gang.spec if world.gang else None
     told = (
         [(unfenced_worker, _of_pod(world, unfenced_worker.pod_uid)) for unfenced_worker in record.unfenced_workers]
@@ -122,7 +129,14 @@ def _words(world: JobWorld) -> tuple[Word, ...]:
 
 
 def _ranks_of(spec: GangSpec, view: LauncherView) -> Iterator[tuple[int, tuple[RankView, ...]]]:
-    """The ranks whose word counts: of this attempt, or while none runs of those before."""
+    """Yield the ranks of a launcher whose reports count, with their attempt.
+
+    Once the ranks have started, those of the present attempt count; before that, those of earlier attempts.
+
+    Args:
+        spec: the job's record.
+        view: the launcher's last report.
+    """
     if spec.start is not None:
         if view.attempt == spec.attempt:
             yield view.attempt, view.ranks

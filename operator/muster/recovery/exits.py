@@ -39,10 +39,11 @@ PYTHON_REMEDY = (
 
 
 def pod_ended(worker_view: WorkerView, *, managed: bool) -> Failure | None:
-    """A pod that has ended, or of which the container that trains has.
+    """Return the failure of a worker whose pod, or the container that trains, has ended; None: neither has.
 
     Args:
-        managed: a launcher runs in front of the command.
+        worker_view: the worker.
+        managed: whether a launcher runs in front of the command.
     """
     pod = worker_view.pod
     if pod is None or not worker_view.over:
@@ -88,10 +89,14 @@ def _trains(worker_view: WorkerView, container: ContainerView) -> bool:
 def _start_failed(
     worker_view: WorkerView, pod: PodView, container: ContainerView, why: str, *, in_front: bool
 ) -> Failure:
-    """What no other node would do better, with the remedy.
+    """Return the failure of a container that can start on no node, with what the user has to correct.
 
     Args:
-        in_front: of the container that trains: the launcher is in front of its command.
+        worker_view: the worker.
+        pod: of the worker.
+        container: of the pod, the one that cannot start.
+        why: the reason, for the message.
+        in_front: whether a launcher runs in front of the command of the container that trains.
     """
     what = f"container {container.name} of pod {pod.name} cannot start: {why}"
     kind = "initContainers" if container.init else "containers"
@@ -117,7 +122,10 @@ def _how_it_was_lost(worker_view: WorkerView, pod: PodView, container: Container
 
 
 def _culprit(worker_view: WorkerView, pod: PodView) -> ContainerView | None:
-    """The container whose end is told: the one that trains, unless another has failed and taken the pod with it."""
+    """Return the container whose end explains the end of the pod; None: no container has ended.
+
+    It is the one that trains, unless another has failed and taken the pod with it.
+    """
     if (
         worker_view.container is not None
         and worker_view.container.terminated
@@ -129,7 +137,7 @@ def _culprit(worker_view: WorkerView, pod: PodView) -> ContainerView | None:
 
 
 def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
-    """The rank failures of an attempt that is over, as far as its workers tell of them afterwards."""
+    """Return the rank failures of an attempt that is over, as far as launchers still report them."""
     found = []
     for worker_view in world.worker_views:
         view = worker_view.launcher
@@ -143,8 +151,8 @@ def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
 
 
 def fenced(world: JobWorld, attempt: int) -> WorkerView | None:
-    """A worker whose launcher ended its ranks in this attempt because it heard nothing from Muster, as far as any
-    tells."""
+    """Return a worker whose launcher ended its ranks in this attempt because it heard nothing from Muster; None: none
+    did."""
     for worker_view in world.worker_views:
         view = worker_view.launcher
         if view is not None and (attempt, True) in (
@@ -156,8 +164,13 @@ def fenced(world: JobWorld, attempt: int) -> WorkerView | None:
 
 
 def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
-    """How many ranks of a worker failed in an attempt, not because another one was lost, as far as its launcher
-    tells."""
+    """Return how many ranks of a worker failed in an attempt for another cause than a lost peer; 0 if none is reported.
+
+    Args:
+        world: the state of the job.
+        index: of the worker.
+        attempt: its number.
+    """
     view = world.by_index[index].launcher
     if view is None or attempt not in (view.attempt, view.previous_attempt):
         return 0
@@ -166,8 +179,15 @@ def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
 
 
 def rank_failed(ranks: tuple[RankView, ...], worker_view: WorkerView, node_fault: str) -> Failure | None:
-    """The rank of a worker that failed first, as its launcher reports; of those that fell together one that is no
-    victim, and of these one that was killed."""
+    """Return the failure of the worker's rank that failed first, as its launcher reports; None: no rank failed.
+
+    Among ranks that failed together, one that has not lost a peer comes first, and among these one that was killed.
+
+    Args:
+        ranks: of one attempt, from the launcher's report.
+        worker_view: the worker.
+        node_fault: what is wrong with its node; "" if nothing is known.
+    """
     failed = [rank for rank in ranks if _failed(rank)]
     if not failed:
         return None
@@ -197,9 +217,9 @@ def rank_failed(ranks: tuple[RankView, ...], worker_view: WorkerView, node_fault
 
 
 def message_of(world: JobWorld, failure: Failure) -> str:
-    """What people read of a failure, with the last lines that were printed.
+    """Return the message of a failure with the last lines that the rank or container printed, without secrets.
 
-    Events, the status and the history of a job are read by people who may not read its logs: secrets are taken out.
+    People who read Events, the status and the history of a job may not be allowed to read its logs.
     """
     lines = _last_lines(without_secrets(failure.printed, world.job.spec.containers)) if failure.printed else ""
     return failure.message + (LAST_LINES_FOLLOW + lines if lines else "")
@@ -225,6 +245,7 @@ def _how_it_ended(rank: RankView) -> str:
 
 
 def _last_lines(tail: str) -> str:
-    """The last few lines as one, short enough for an Event; the very last one is the most telling and is whole."""
+    """Return the last five lines as one text, short enough for an Event; when the text is cut, the last line is
+    kept."""
     lines = [line.strip() for line in tail.splitlines() if any(character.isalnum() for character in line)]
     return BETWEEN_LINES.join(lines[-LAST_LINES:])[-LAST_LINES_CHARS:]

@@ -11,7 +11,7 @@ ORDER_ERROR_SECONDS = 0.2
 
 
 class Kind(StrEnum):
-    """What was seen; the values are reasons of Events and incidents."""
+    """The kind of a failure as it was seen; the values are reasons of Events and incidents."""
 
     RANK_FAILED = "RankFailed"
     CORRUPTION = "CorruptionFound"
@@ -42,20 +42,27 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One thing that is wrong with one member.
+    """One thing that is wrong with one member of a gang.
 
     Attributes:
-        level: the least level of recovery that mends it.
-        age_seconds: since it happened, as far as is known.
-        dated: of a pod that is deleted: it was seen before, so that the deletion is no older than this.
-        victim: its last lines say that it lost a peer.
-        killed: a signal from outside ended it, or what it ran.
-        node_fault: what is wrong with its node; "" if nothing is known. The worker moves if there is another node,
-            whatever the level.
-        suspected: failures of jobs have followed its node, which proves nothing. The worker moves if there is another
-            node, whatever the level.
-        if_free: `level` only where there is another node; else the ranks restart in place.
-        printed: what the rank or the container printed last, as it is: for people by `exits.message_of` alone.
+        kind: what was seen.
+        level: the least level of recovery that repairs it.
+        index: of the member.
+        node: of the member.
+        message: for people.
+        rank: the number of the failed rank; None: the failure is not of a rank.
+        exit_code: of the rank or container; None: unknown, or ended by a signal.
+        signal: the number of the signal that ended the rank; None: none did.
+        age_seconds: since the failure happened, as far as is known.
+        dated: whether the pod was seen before its deletion, so that `age_seconds` is the deletion's age.
+        victim: whether the rank's last lines say that it lost a peer.
+        killed: whether a signal from outside ended the rank, or the process that it ran.
+        node_fault: what is wrong with the node; "" if nothing is known. If set, the worker moves where another node is
+        free, whatever the level.
+        suspected: whether failures of jobs have followed the node, which proves nothing. If so, the worker moves where
+        another node is free, whatever the level.
+        if_free: whether `level` holds only where another node is free; else the ranks restart in place.
+        printed: the last lines of the rank or container with secrets in them: only `exits.message_of` may show them.
     """
 
     kind: Kind
@@ -77,5 +84,5 @@ class Failure:
 
 
 def failure_of(worker_view: WorkerView, kind: Kind, level: Level, message: str) -> Failure:
-    """One thing that is wrong with the member that is viewed."""
+    """Return a failure of the member that is viewed, with its index and node."""
     return Failure(kind, level, worker_view.index, worker_view.member.node, message)

@@ -19,8 +19,10 @@ from muster.world.views import FRESH_SECONDS, LauncherView
 
 
 def find(world: JobWorld) -> list[Failure]:
-    """All failures of the current attempt's members, at most one for each member, and what those who have left say of
-    their results."""
+    """Return all failures of the current attempt: at most one for each member, and reports of unfenced workers.
+
+    Where there is none, the failures of a gang that makes no progress are returned.
+    """
     gang = world.gang
     if gang is None:
         return []
@@ -38,7 +40,8 @@ def find(world: JobWorld) -> list[Failure]:
 
 
 def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
-    """What a node, or a pod that is gone, says by itself."""
+    """Return the failure that a lost or unhealthy node, or a pod that is gone, shows in either launch mode; None:
+    none."""
     node = worker_view.member.node
     if worker_view.node is None:
         return failure_of(worker_view, Kind.NODE_GONE, Level.REPLACE, f"node {node} is gone from the cluster")
@@ -54,9 +57,11 @@ def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Fai
 
 
 def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
-    """The failure as that of its node, where that is known to be sick (Degraded or worse), whether or not it is held by
-    the breaker or left to others: then it moves if there is another. It moves, too, but pays for it, where failures of
-    jobs have followed the node: perhaps it is that."""
+    """Return the failure as one of its node where that node is known to be unhealthy (Degraded or worse).
+
+    Such a worker moves if another node is free, also where the breaker or another system keeps the node in use. A
+    worker on a node that failures of jobs have followed moves, too, but its job pays for the failure.
+    """
     node_fault, doubt = world.fleet.node_fault(failure.node), world.fleet.doubt_of(failure.node)
     if failure.node_fault or failure.kind not in OF_A_SICK_NODE:
         return failure
@@ -69,10 +74,10 @@ def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
 
 
 def _dated(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Failure) -> Failure:
-    """The deletion of a pod with its age; what a rank of that pod did by itself was before it, as the launcher ends the
-    others.
+    """Return the deletion of a pod as a failure with its age; other failures are returned as they are.
 
-    Of a pod that this process has only seen on its way out nothing says for how long it is.
+    A rank of that pod that failed by itself did so before the deletion and is returned instead. A pod that this process
+    has only seen while it was being deleted has no known age.
     """
     if failure.kind is not Kind.POD_DELETED or worker_view.pod is None:
         return failure
@@ -132,7 +137,10 @@ def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, laun
 
 
 def _behind(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
-    """A trainer that does not go on from where it was told to: stopped once, then only told (`runs_behind`)."""
+    """Return the failure of a trainer that begins before the checkpoint from which it should resume; None: it does not.
+
+    The gang is restarted once for that. After that, the status alone reports it (`runs_behind`).
+    """
     resume = gang.spec.start.resume if gang.spec.start else None
     if not runs_behind(gang, launcher) or resume is None:
         return None
@@ -146,7 +154,8 @@ def _behind(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: Laun
 
 
 def runs_behind(gang: Gang, launcher: LauncherView) -> bool:
-    """Whether the first step of this attempt is one that the checkpoint which it was told to resume from holds."""
+    """Whether the launcher's first step of this attempt is older than the checkpoint from which its ranks should
+    resume."""
     resume = gang.spec.start.resume if gang.spec.start else None
     if resume is None or launcher.attempt != gang.spec.attempt or not launcher.first_step:  # 0: nothing is finished
         return False
@@ -154,10 +163,11 @@ def runs_behind(gang: Gang, launcher: LauncherView) -> bool:
 
 
 def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
-    """Nobody has finished a step for longer than the user allows.
+    """Return the failures of the workers that are furthest behind where no step was finished within the limit; empty:
+    none.
 
-    A step needs all, so those who are heard suffice; and where others fell silent with the last step, that is looked
-    into first.
+    Each step needs all workers, so the reports of those that are heard suffice. Where a worker fell silent with the
+    last step, its silence is looked into first.
     """
     progress, go = world.job.spec.progress, gang.spec.start
     if go is None:
@@ -194,10 +204,15 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
 
 
 def _someone_fell_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
-    """Whether a worker whose ranks ran was last heard when the last step was finished, so long ago, or has only begun
-    to speak again.
+    """Whether a worker with running ranks was last heard when the last step was finished, or has only just been heard
+    again.
 
-    His node may have frozen: then the steps of the others stand still through no fault of the program.
+    Its node may have frozen: then the steps of the others stand still through no fault of the program.
+
+    Args:
+        world: the state of the job.
+        gang: its record.
+        seconds: the age of the last step.
     """
     for worker_view in world.worker_views:
         view = worker_view.launcher
@@ -215,9 +230,12 @@ def _someone_fell_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
 
 
 def _steps(views: Mapping[int, LauncherView], *, printed: bool) -> dict[int, int]:
-    """The step of each worker that can be compared, -1 where it has none yet.
+    """Return the last step of each worker that can be compared; -1 where it has none yet.
 
-    Printed steps are one rank's, as a rule: who prints none is not behind for that.
+    Args:
+        views: the launchers' reports by index of the worker.
+        printed: whether steps are read from what ranks print. As a rule one rank prints them, so that a worker without
+        steps is left out and not taken to be behind.
     """
     steps = {index: view.step if view.step is not None else -1 for index, view in views.items()}
     telling = {index: step for index, step in steps.items() if step >= 0}
@@ -225,23 +243,32 @@ def _steps(views: Mapping[int, LauncherView], *, printed: bool) -> dict[int, int
 
 
 def _as_told(view: LauncherView, age_seconds: float) -> float:
-    """An age at the time of the report: what happened since then nobody has told, and silence is no hang.
+    """Return an age as of the launcher's report, without the time for which its node stood still.
 
-    Nor is it one that a whole node stood still.
+    What happened after the report is not known, and silence is no hang.
+
+    Args:
+        view: the launcher's report.
+        age_seconds: the age now.
     """
     return age_seconds - view.heard_age_seconds - view.standstill_seconds
 
 
 def _has_looked(view: LauncherView) -> bool:
-    """Whether a launcher that was silent has looked at its ranks since it is heard again, or should have by now.
+    """Whether a launcher that was silent has looked at its ranks since it was heard again, or should have by now.
 
-    Of a node that stood still the first report can be of before, and its ages count the standstill.
+    The first report after a node stood still may be older than the standstill, and its ages include the standstill.
     """
     return view.loop_age_seconds <= view.talking_age_seconds or view.talking_age_seconds > STUCK_SECONDS
 
 
 def _hung_before(gang: Gang, step: int) -> bool:
-    """Whether the attempt before this one ended in a hang, too, with no step won since."""
+    """Whether the attempt before this one ended in a hang, too, and no step was won since.
+
+    Args:
+        gang: the record.
+        step: the lowest step of the workers now; -1 before the first step.
+    """
     last = gang.spec.incidents[-1] if gang.spec.incidents else None
     if last is None or last.reason not in (Kind.HANG, Kind.START_HANG):
         return False

@@ -44,7 +44,14 @@ KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Episode:
-    """Failures on one node with no step won in between."""
+    """A row of failures on one node with no step won in between.
+
+    Attributes:
+        first: the first of the failures.
+        failed_at: the step that the program has to pass to have gone on; -1 before the first step.
+        alone: whether no other worker failed by itself at the same time.
+        went_on: whether the program has passed that step since.
+    """
 
     first: GangIncident
     failed_at: int
@@ -53,7 +60,7 @@ class _Episode:
 
 
 def words_of(gang: Gang) -> tuple[str, tuple[JobWord, ...]]:
-    """The node that the job's failures have followed, and each of them, in their order; "" and none if they follow
+    """Return the node that the job's failures have followed, with these failures, oldest first; "" and none if there is
     none."""
     episodes = _episodes(gang)
     if not episodes:
@@ -80,13 +87,16 @@ def words_of(gang: Gang) -> tuple[str, tuple[JobWord, ...]]:
 
 
 def name_of(gang: Gang) -> str:
-    """`<namespace>/<name>` of the job, as words have it: a job that is created again has it again."""
+    """Return `<namespace>/<name>` of the job; a job that is deleted and created again has the same."""
     return f"{gang.metadata.namespace}/{job_name(gang.metadata.name, gang.spec.job_uid)}"
 
 
 def facts_of(gang: Gang) -> Hashable:
-    """Equal for records of one job of which `words_of` makes the same; cheaper than that, because records change
-    often."""
+    """Return a value that is equal for records of one job from which `words_of` gives the same result; None: no
+    incidents.
+
+    It is cheaper than `words_of`, because records change often.
+    """
     if not gang.spec.incidents:
         return None
     saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1
@@ -116,7 +126,7 @@ def _episodes(gang: Gang) -> list[_Episode]:
 
 
 def _is_unexplained(incident: GangIncident) -> bool:
-    """Whether it may have been its node's doing, or the program's: class and blame have to be final."""
+    """Whether the node or the program may have caused the incident, with class and blame final."""
     if not incident.settled or not incident.node or incident.reason not in KINDS:
         return False
     if incident.fault_class in (FaultClass.HARDWARE, FaultClass.PLANNED):
@@ -125,7 +135,7 @@ def _is_unexplained(incident: GangIncident) -> bool:
 
 
 def _failed_at(incident: GangIncident) -> int:
-    """The step beyond which the program has to get to be shown to be well; -1 before the first."""
+    """Return the step that the program has to pass to show that it goes on; -1 before the first step."""
     steps = (incident.step, incident.checkpoint_step)
     return max((step for step in steps if step is not None), default=-1)
 

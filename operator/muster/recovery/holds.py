@@ -13,7 +13,11 @@ LONGEST_SECONDS = 3600.0
 
 
 def held_seconds(world: JobWorld, record: GangSpec) -> float:
-    """For how long it must not start yet; 0 if it may."""
+    """Return for how many more seconds the next start is held back; 0 if it may begin.
+
+    The result is bounded by an hour after this leader first saw the attempt, because the recorded time is of another
+    leader's clock.
+    """
     if record.hold_until is None:
         return 0.0
     left = (record.hold_until - world.now).total_seconds()
@@ -21,13 +25,13 @@ def held_seconds(world: JobWorld, record: GangSpec) -> float:
 
 
 def held_until(world: JobWorld, record: GangSpec) -> datetime | None:
-    """The same as a time by this leader's clock; None if it may."""
+    """Return until when the next start is held back, by this leader's clock; None if it may begin."""
     held = held_seconds(world, record)
     return world.now + timedelta(seconds=held) if held else None
 
 
 def free_seconds(world: JobWorld, record: GangSpec) -> float:
-    """For how long this leader has seen it and it could have started; negative while it is held back."""
+    """Return for how many seconds this leader has seen that the start may begin; negative while it is held back."""
     age = world.attempt_age_seconds
     if record.hold_until is None:
         return age

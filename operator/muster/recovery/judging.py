@@ -29,12 +29,17 @@ REMEDIES = {
 
 
 def does_judge(place: int, record: GangSpec) -> bool:
-    """Whether the worker at this place of the list judges; the others look which checkpoints there are."""
+    """Whether a worker is a verifier of checkpoints; the other workers only list which checkpoints exist.
+
+    Args:
+        place: of the worker in the list of members.
+        record: of the gang.
+    """
     return place in _places(record)
 
 
 def judges(world: JobWorld, record: GangSpec) -> list[WorkerView]:
-    """The workers that judge."""
+    """Return the workers that are verifiers of checkpoints now."""
     return [world.worker_views[place] for place in sorted(_places(record))]
 
 
@@ -44,8 +49,15 @@ def _places(record: GangSpec) -> set[int]:
 
 
 def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | None:
-    """The record with other judges, where those there are come to no verdict; None while there is hope, or nobody
-    else."""
+    """Return the record with other verifiers, where the present ones give no verdict in time; None: they stay.
+
+    They also stay where the gang has no other workers, or where it is the storage that does not answer.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        reason: why the start waits, e.g. `CheckpointsNotVerified`.
+    """
     if len(record.members) <= JUDGES or is_overdue(world, record, reason):
         return None
     if reason == NOT_LISTED:
@@ -65,12 +77,18 @@ def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | 
 
 
 def is_overdue(world: JobWorld, record: GangSpec, reason: str) -> bool:
-    """Whether a start has waited for so long for what people may have to mend."""
+    """Whether a start has waited for ten minutes for something that users may have to repair.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        reason: why the start waits.
+    """
     return reason in REMEDIES and _waited_seconds(world, record) >= STALLED_SECONDS
 
 
 def _waited_seconds(world: JobWorld, record: GangSpec) -> float:
-    """Since every worker could have said something."""
+    """Return for how many seconds every worker could have reported its checkpoints to this leader."""
     begun = (
         world.ages_of(worker_view.pod).running
         for worker_view in world.worker_views

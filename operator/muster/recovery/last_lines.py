@@ -20,7 +20,7 @@ _BY_SIGNAL = 128  # a shell ends with so much more when what it ran was ended by
 
 
 class Cause(Enum):
-    """Why a rank ended, as far as it says so itself."""
+    """Why a rank ended, as far as its own output tells: its own fault, a lost peer, or a signal from outside."""
 
     OWN = auto()
     LOST_PEER = auto()
@@ -178,19 +178,26 @@ _FAILURES, _ROOT_CAUSE = re.compile(r"^Failures:$"), re.compile(r"^Root Cause\b"
 
 
 def is_killed(exit_code: int | None, by_signal: int | None) -> bool:
-    """Whether a signal from outside ended a process, or what a shell ran for it."""
+    """Whether a signal from outside ended a process, or the process that a shell ran for it.
+
+    Args:
+        exit_code: of the process; a shell's is 128 and the number of the signal.
+        by_signal: the signal that ended the process; None: none did.
+    """
     return (by_signal if by_signal is not None else (exit_code or 0) - _BY_SIGNAL) in OUTSIDE
 
 
 @lru_cache(maxsize=_KEPT)
 def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
-    """Why a rank ended.
+    """Return why a rank ended.
 
-    Of exceptions that follow one another the first one counts: what is met while it is handled follows from it. Of a
-    traceback its last line does.
+    Of exceptions that follow one another the first one counts: the others were raised while it was handled. Of a
+    traceback its last line counts.
 
     Args:
-        tail: what it printed last.
+        tail: the last lines that the rank printed.
+        exit_code: of the rank; None: unknown, or ended by a signal.
+        by_signal: the signal that ended the rank; None: none did.
     """
     child = _OVER_ITS_CHILD.search(tail)
     if child is not None:
@@ -213,7 +220,7 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
 
 
 def _said(text: str) -> Cause | None:
-    """What the last of these lines that says anything says; None where none does."""
+    """Return the cause that the last telling line of a text names; None where no line tells."""
     lines = [_RANK.sub("", line.strip()) for line in text.splitlines()]
     # Threads warn of a store that is gone while a rank ends, whatever it ends of.
     told = [line for line in lines if not _WARNS.match(line)]
@@ -255,7 +262,12 @@ def _is_of_a_peer(lines: list[str], at: int) -> bool:
 
 
 def _frames_of(lines: list[str], at: int) -> list[str]:
-    """The frames of the exception on this line, the last one first."""
+    """Return the traceback's frames above the exception on this line, the last one first.
+
+    Args:
+        lines: of the rank.
+        at: the place of the exception's line.
+    """
     frames = []
     for line in reversed(lines[:at]):
         if line.startswith('File "'):
@@ -274,7 +286,14 @@ def _without_later_failures(lines: list[str]) -> list[str]:
 
 
 def _is_of_a_service(text: str, later: str) -> bool:
-    """Whether a socket's exception became one of a service's client: the frames that tell may have been cut off."""
+    """Whether a socket's exception led to one of a service's client, so that the connection was not to a peer.
+
+    The frames that would show this may have been cut off.
+
+    Args:
+        text: with the first exception.
+        later: the text that follows, with the second exception.
+    """
     return bool(_OF_A_SOCKET.match(_last_error(text)) and _SERVICE.search(_last_error(later)))
 
 

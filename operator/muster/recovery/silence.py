@@ -21,7 +21,8 @@ STATUS_UNKNOWN = "NodeStatusUnknown"
 
 
 def unreachable(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) -> Failure | None:
-    """Two witnesses agree that the worker is silent, and no step has been finished since."""
+    """Return the failure of a worker that is silent by two independent signs, while no step was finished; None: it is
+    not."""
     if pod.uid in world.lost:
         return _said_to_be_lost(worker_view)
     timeout = float(world.job.spec.recovery.unreachable_timeout_seconds)
@@ -41,7 +42,11 @@ def unreachable(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodVi
 
 
 def silent_for_good(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Failure | None:
-    """Without a launcher only its node could say that the ranks have ended; silence says nothing of the kind."""
+    """Return the failure of a worker without a launcher whose node was declared lost or is silent for too long; None:
+    neither.
+
+    Without a launcher only the node shows that ranks have ended; silence alone does not prove it.
+    """
     if pod.uid in world.lost:
         return _said_to_be_lost(worker_view)
     if pod.phase == "Pending":  # nobody has seen its ranks begin, and its successor waits for proof all the same
@@ -56,10 +61,11 @@ def _said_to_be_lost(worker_view: WorkerView) -> Failure:
 
 
 def unheard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) -> Failure | None:
-    """A launcher that keeps the next start, or the end, waiting, though its node looks well.
+    """Return the failure of a worker whose silent launcher keeps the gang waiting though its node looks healthy; None:
+    none.
 
-    While nobody of the gang is heard what is in the way, say a network policy, would stop its successor, too: it is
-    waited for, with a reason in the status. A gang of one is tried elsewhere while launchers of other jobs are heard.
+    While no launcher of the gang is heard, the cause (say, a network policy) would stop a new pod, too. Then Muster
+    waits, with a reason in the status. A gang of one is tried elsewhere while launchers of other jobs are heard.
     """
     launcher, has_go = worker_view.launcher, gang.spec.start is not None
     if launcher is None and not worker_view.member.pod_uid:
@@ -81,7 +87,8 @@ def unheard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) 
 
 
 def _patience_seconds(world: JobWorld) -> float:
-    """How long silence has to last that may be nobody's fault, or that ends nothing where it is."""
+    """Return for how long silence has to last when it may be no worker's fault, or may end no ranks; 0: the usual
+    timeout."""
     if world.silence.widespread or world.dark.widespread:
         return WHOLE_GANG_SECONDS
     record = world.gang.spec if world.gang else None
@@ -95,9 +102,14 @@ def _patience_seconds(world: JobWorld) -> float:
 
 
 def _silent(world: JobWorld, launcher: LauncherView | None, timeout: float) -> bool:
-    """Whether nothing has been heard of a worker for so long, directly or by a step, which needs every worker.
+    """Whether a worker has not been heard for the timeout, neither directly nor by a step, which needs every worker.
 
-    One that this leader has never heard has had twice the time to find it.
+    A launcher that this leader has never heard gets twice the time.
+
+    Args:
+        world: the state of the job.
+        launcher: the worker's last report; None: never heard.
+        timeout: in seconds.
     """
     silence = world.leader_age_seconds / 2 if launcher is None else launcher.heard_age_seconds
     return silence >= timeout and world.newest_step_age_seconds >= timeout
@@ -121,10 +133,9 @@ def _never_heard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodV
 
 
 def _others_heard_seconds(world: JobWorld) -> float:
-    """For how long some launcher of the gang has been heard without a break; a gang of one has no others to be heard.
+    """Return for how many seconds some launcher of the gang has been heard without a break; infinite for a gang of one.
 
-    When a leader that nobody could reach is reached again, one launcher is the first: the others are no later than it
-    is.
+    After an outage of the leader one launcher is the first to be heard again; the others need as long.
     """
     if len(world.worker_views) == 1:
         return math.inf
@@ -137,14 +148,22 @@ def _heard_seconds(world: JobWorld) -> float:
 
 
 def _have_ended(world: JobWorld) -> bool:
-    """Whether some workers are heard, and all of those have ended their ranks of this attempt."""
+    """Whether some workers are heard, and each of them has ended its ranks of this attempt."""
     attempt = world.gang.spec.attempt if world.gang else 0
     heard = [view for view in world.views.values() if view.heard_age_seconds < FRESH_SECONDS]
     return bool(heard) and all(view.attempt == attempt and view.state == EXITED for view in heard)
 
 
 def silent_node(world: JobWorld, worker_view: WorkerView, timeout: float) -> Failure | None:
-    """A node whose kubelet has sent no heartbeat for so long, and that the control plane has noticed."""
+    """Return the failure of a worker whose node is not ready and has sent no heartbeat for the timeout; None: it has.
+
+    Where many nodes are silent at once the timeout is at least 300 s.
+
+    Args:
+        world: the state of the job.
+        worker_view: the worker.
+        timeout: in seconds.
+    """
     node = worker_view.node
     if node is None or node.ready or world.heartbeat_age_seconds(node.name) < timeout:
         return None

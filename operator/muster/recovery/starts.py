@@ -27,7 +27,7 @@ SLOW_LISTING_SECONDS = 600.0
 
 
 def start_failed(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Failure | None:
-    """A pod that does not come to run, or is being deleted."""
+    """Return the failure of a pod that is being deleted, or does not start to run in time; None: neither."""
     if pod.deleting:
         return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {pod.name} is being deleted")
     begun = world.gang is not None and world.gang.spec.start is not None
@@ -40,7 +40,8 @@ def start_failed(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Fail
 
 
 def stuck_predecessor(world: JobWorld, worker_view: WorkerView) -> Failure | None:
-    """A pod of before on the same node that its kubelet does not bring to an end."""
+    """Return the failure of a worker whose former pod on the same node is not ended by its kubelet; None: there is
+    none."""
     for pod in world.others.get(worker_view.index, ()):
         same_place = pod.incarnation < worker_view.member.incarnation and pod.node == worker_view.member.node
         if not same_place or pod.terminal or not pod.deleting:
@@ -52,7 +53,8 @@ def stuck_predecessor(world: JobWorld, worker_view: WorkerView) -> Failure | Non
 
 
 def _start_timeout(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Failure | None:
-    """A pod that does not come to run on its node although others of the gang do on theirs."""
+    """Return the failure of a pod that has not started within 15 minutes though others of the gang run; None: it may
+    yet."""
     if world.ages_of(pod).there < POD_START_SECONDS or not any(
         other.phase == "Running" for other in world.pods.values()
     ):
@@ -65,7 +67,8 @@ def _start_timeout(world: JobWorld, worker_view: WorkerView, pod: PodView) -> Fa
 
 
 def barrier_failed(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
-    """A worker that keeps the others waiting for the next start, though it is heard."""
+    """Return the failure of a worker that keeps the others waiting for the next start though it is heard; None: it does
+    not."""
     # A leader that is new, or was cut off, has only just been able to tell the launcher; one that is idle has nothing
     # to end.
     waited = min(world.attempt_age_seconds, world.leader_age_seconds, launcher.talking_age_seconds)
@@ -85,7 +88,16 @@ def barrier_failed(world: JobWorld, gang: Gang, worker_view: WorkerView, launche
 def _listing_failure(
     world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView, waited: float
 ) -> Failure | None:
-    """One that cannot list the checkpoints, or not judge them, where others that are asked for the same can."""
+    """Return the failure of a worker that cannot list or verify checkpoints though others can; None: it can, or none
+    can.
+
+    Args:
+        world: the state of the job.
+        gang: its record.
+        worker_view: the worker.
+        launcher: its last report.
+        waited: for how many seconds the worker could have reported.
+    """
     error, waited = launcher.checkpoint_error, min(waited, world.listing_age_seconds)
     if len(world.worker_views) == 1:
         message = f"worker {worker_view.index} cannot list the checkpoints: {error}"
@@ -102,7 +114,8 @@ def _listing_failure(
 
 
 def _slow_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
-    """A worker that is heard now and then only, as on a node that is much too slow, and whose listing does not come."""
+    """Return the failure of a worker that is heard rarely, as on a very slow node, and lists no checkpoints; None: not
+    yet."""
     begun = world.ages_of(worker_view.pod).running if worker_view.pod else 0.0
     waited = min(world.attempt_age_seconds, world.leader_age_seconds, world.listing_age_seconds, begun)
     if min(waited, _judging_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _like_it(world, gang, worker_view):
@@ -116,19 +129,22 @@ def _no_end(seconds: float) -> str:
 
 
 def _judging_seconds(world: JobWorld, gang: Gang) -> float:
-    """For how long the workers that judge have done so: one that need not any more may be able to list."""
+    """Return for how many seconds the present verifiers have been chosen; infinite where they were never changed.
+
+    A worker that is no verifier any more may be able to list.
+    """
     since = gang.spec.verifier_round_time
     return math.inf if since is None else (world.now - since).total_seconds()
 
 
 def _like_it(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Collection[int]:
-    """Workers that have listed what this one is asked to list."""
+    """Return the indices of the workers that have listed what this worker is asked to list."""
     chosen = {judge.index for judge in judges(world, gang.spec)}
     return world.listed & chosen if worker_view.index in chosen else world.listed
 
 
 def _longest_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> float:
-    """How long the listing of a worker may take, by the slowest of those that have come to an end."""
+    """Return how many seconds the listing of a worker may take, measured by the slowest listing that is complete."""
     ages = [world.views[index].scanned_age_seconds for index in _like_it(world, gang, worker_view)]
     if not ages or None in ages:
         return SLOW_LISTING_SECONDS
@@ -137,7 +153,8 @@ def _longest_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> fl
 
 
 def not_started(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
-    """It has its go and does not start, while others have started."""
+    """Return the failure of a worker whose start barrier is open and that starts no ranks though others have; None: it
+    may yet."""
     waited = min(world.go_age_seconds, world.leader_age_seconds) if gang.spec.start else 0.0
     if waited < LAGGING_SECONDS or launcher.heard_age_seconds >= FRESH_SECONDS or launcher.ranks:
         return None

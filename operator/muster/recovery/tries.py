@@ -16,10 +16,16 @@ _OF_ONE_CAUSE = frozenset({Kind.LAUNCHER_SILENT, Kind.LAUNCHER_STUCK, Kind.LISTI
 
 
 def lone_failure(gang: Gang, worker_view: WorkerView, kind: Kind, message: str) -> Failure | None:
-    """The failure of a worker whose gang has no other: a new pod answers the first one, another node the next.
+    """Return the failure of a gang's only worker: first a new pod repairs it, then another node.
 
-    None once LONE_TRIES failures of this kind have happened since the last start: there is no other worker that shows
-    whether the node or the job is at fault.
+    None after four failures of this kind since the last start: no other worker shows whether the node or the job is at
+    fault.
+
+    Args:
+        gang: the record.
+        worker_view: the worker.
+        kind: of the failure.
+        message: for people.
     """
     tries = sum(incident.reason == kind for incident in _since_the_start(gang))
     if tries >= LONE_TRIES:
@@ -29,9 +35,9 @@ def lone_failure(gang: Gang, worker_view: WorkerView, kind: Kind, message: str) 
 
 
 def next_level(gang: Gang, worker_view: WorkerView, kind: Kind) -> Level:
-    """A new pod on the same node; another node when that has been tried since the last start.
+    """Return the level that repairs a worker: a new pod, or another node once a new pod was tried since the last start.
 
-    A node that is much too slow shows it in one way after the other: one new pod has to do for all of them.
+    A node that is much too slow fails in several ways, one after the other: one new pod counts for all of them.
     """
     kinds = _OF_ONE_CAUSE if kind in _OF_ONE_CAUSE else {kind}
     tried = {incident.node for incident in _since_the_start(gang) if incident.reason in kinds}
@@ -39,5 +45,5 @@ def next_level(gang: Gang, worker_view: WorkerView, kind: Kind) -> Level:
 
 
 def _since_the_start(gang: Gang) -> Iterator[GangIncident]:
-    """The incidents that no start of the ranks has followed yet, the last one first."""
+    """Yield the incidents since the last start of the ranks, the newest first."""
     return takewhile(lambda incident: incident.resumed_step is None, reversed(gang.spec.incidents))
