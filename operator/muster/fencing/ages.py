@@ -15,9 +15,10 @@ BREAK_SECONDS = 25.0
 
 
 class Beats:
-    """Since when each node's heartbeats have been coming without a break.
+    """Since when each node's heartbeats have been coming without a break of more than 25 s.
 
-    Moments are of the clock of `LeaseAges`: one that stands still while the API server is away.
+    Moments are readings of the clock of `LeaseAges`, in seconds; it stands still while the API server cannot be
+    reached.
     """
 
     def __init__(self) -> None:
@@ -25,24 +26,44 @@ class Beats:
         self._runs: dict[str, tuple[float, float, float]] = {}
 
     def renewed(self, node: str, by: float, after: float) -> None:
-        """The node's heartbeat has come, between two moments."""
+        """Record a heartbeat of a node.
+
+        Args:
+            node: its name.
+            by: the moment at which the heartbeat had come.
+            after: the last moment at which the heartbeat had not come yet.
+        """
         first, last, _ = self._runs.get(node, (by, by, by))
         self._runs[node] = (first if by - last <= BREAK_SECONDS else by, by, after)
 
     def forget(self, node: str) -> None:
-        """The node has no heartbeat any more."""
+        """Forget the node, because it has no heartbeat any more."""
         self._runs.pop(node, None)
 
     def lasting_seconds(self, node: str, since: float) -> float:
-        """From a moment of the clock, or the end of the last break, to the last heartbeat: the node was there all the
-        time."""
+        """Return for how many seconds a node's heartbeats have come without a break, up to the last one.
+
+        Args:
+            node: its name.
+            since: the moment from which to count, if the last break ended before it.
+        """
         first, _, last = self._runs.get(node, (since, since, since))
         return max(0.0, last - max(first, since))
 
 
 @dataclass(slots=True)
 class UnfencedAges:
-    """What one job's unfenced workers have been seen to do. `look` has to be called for every decision."""
+    """For how long this leader has seen the facts about one job's attempt and unfenced workers.
+
+    `look` has to be called for every decision.
+
+    Attributes:
+        ages: as JobWorld.unfenced_ages.
+        removed_seconds: as JobWorld.removed_seconds.
+        attempt_age_seconds: since this leader first saw the record of this attempt; 0 without a record.
+        listing_age_seconds: since this leader first saw the request for the present listing of checkpoints.
+        go_age_seconds: since this leader first saw the start barrier open in this attempt; 0 while it is closed.
+    """
 
     ages: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.unfenced_ages
     removed_seconds: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.removed_seconds
@@ -66,12 +87,15 @@ class UnfencedAges:
         now: float,
         beating: float,
     ) -> None:
-        """Take in what is so now.
+        """Update all ages for one decision.
 
         Args:
-            there: uids of pods that the API server has and that have not ended.
-            now: a monotonic reading.
-            beating: a reading of the clock of `beats`.
+            gang: the job's record; None: there is none.
+            there: UIDs of pods that the API server has and that have not ended.
+            nodes: by name.
+            beats: the heartbeats of nodes.
+            now: a monotonic reading, in seconds.
+            beating: a reading of the clock of `beats`, in seconds.
         """
         record = gang.spec if gang else None
         unfenced_workers = record.unfenced_workers if record else []

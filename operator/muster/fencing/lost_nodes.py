@@ -21,9 +21,9 @@ class Heartbeat:
     """What is known of a node's lease.
 
     Attributes:
-        age_seconds: since it was seen to change.
-        renewal: what its kubelet wrote as the time of its last renewal; "" where that cannot be read.
-        renewed: when it was renewed last, as far as that is known: the later of what different clocks say.
+        age_seconds: since the lease was seen to change.
+        renewal: the time of the last renewal as the kubelet wrote it; "" where it cannot be read.
+        renewed: the time of the last renewal, the later of what different clocks say; None: not known.
     """
 
     age_seconds: float
@@ -32,7 +32,13 @@ class Heartbeat:
 
 
 def refuted(word: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) -> str:
-    """The sign of life that the node has given since the word, in words; "" if there is none."""
+    """Return the sign of life that a node has given since it was declared lost, as text; "" if there is none.
+
+    Args:
+        word: the declaration in NodeHealth.
+        node: the Node; None: it does not exist.
+        heartbeat: of the node; None: it has no lease.
+    """
     if node is not None and node.boot_id and word.boot_id and node.boot_id != word.boot_id:
         return "it has booted since"
     if heartbeat is not None and _renewed_since(word, heartbeat):
@@ -42,14 +48,24 @@ def refuted(word: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) 
 
 
 def _renewed_since(word: LostNode, heartbeat: Heartbeat) -> bool:
-    """Told by order where the word says what it has seen: no clock has to be right then."""
+    """Whether the kubelet has renewed its lease since the node was declared lost.
+
+    Where the declaration names the last renewal that it saw, no clock has to be right.
+    """
     if word.last_renewal:
         return heartbeat.renewal not in ("", word.last_renewal)
     return heartbeat.renewed is not None and heartbeat.renewed > word.time
 
 
 def holds(word: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) -> bool:
-    """Whether the word counts now: nothing refutes it, and the kubelet has been silent for a while."""
+    """Whether the declaration that a node is lost counts now: nothing refutes it, and the kubelet has been silent for a
+    while.
+
+    Args:
+        word: the declaration in NodeHealth.
+        node: the Node; None: it does not exist.
+        heartbeat: of the node; None: it has no lease.
+    """
     silent = heartbeat is None or heartbeat.age_seconds >= STALE_HEARTBEAT_SECONDS
     return silent and not refuted(word, node, heartbeat)
 
@@ -62,15 +78,16 @@ def dead_by(
     known_seconds: float,
     now: datetime,
 ) -> set[str]:
-    """Of these pods, which were on the node, those that the word says to be dead.
+    """Return those pods of a lost node that its declaration proves to be dead.
 
     Args:
-        word: one that holds.
-        uids: of pods.
-        pods: those that are still there, by uid. Of one that is not, nobody knows when it was made: before, because no
-            kubelet has been there to start it since.
-        launchers: what they last said, by uid of the pod.
-        known_seconds: since this process has known the word.
+        word: the declaration, which holds.
+        uids: of pods that were on the node.
+        pods: by UID, those that still exist. A pod that does not was made before the declaration, because no kubelet
+            could
+        have started it since.
+        launchers: by UID of the pod, the last report of its launcher.
+        known_seconds: for how long this process has known the declaration.
         now: the time.
     """
     return {
@@ -83,8 +100,17 @@ def _is_old(word: LostNode, pod: PodView | None) -> bool:
 
 
 def _is_silent(word: LostNode, launcher: LauncherView | None, known_seconds: float, now: datetime) -> bool:
-    """Since before the word by the clock, and since before it came here: the clock may be behind, the word may come
-    late."""
+    """Whether a launcher has been silent since before its node was declared lost.
+
+    It must have been so by the clock and since before the declaration arrived: the clock may be behind, the declaration
+    late.
+
+    Args:
+        word: the declaration.
+        launcher: the last report; None: none was ever received.
+        known_seconds: for how long this process has known the declaration.
+        now: the time.
+    """
     if launcher is None:
         return True
     age = launcher.heard_age_seconds

@@ -26,10 +26,14 @@ COMPLAINT_SECONDS = 5.0
 
 
 class ManagedProofs:
-    """See `muster.fencing.survivors.Proofs`."""
+    """What proves that ranks have ended that a launcher has started; see `muster.fencing.survivors.Proofs`."""
 
     def unfenced_worker(self, world: JobWorld, record: GangSpec, worker_view: WorkerView) -> UnfencedWorker | None:
-        """A pod that has had a go, with the proof that can be had."""
+        """Return a former worker whose ranks may be alive, with the proof that is possible; None: no rank of it can be
+        alive.
+
+        No rank is alive where the pod is dead, or its launcher never saw the start barrier open.
+        """
         member, view = worker_view.member, world.launchers.get(worker_view.member.pod_uid)
         never_began = record.start is None and view is not None and (view.state, view.attempt) == (IDLE, record.attempt)
         if not member.pod_uid or world.is_dead(member.pod_uid) or never_began:
@@ -59,7 +63,10 @@ class ManagedProofs:
         )
 
     def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
-        """Those of its gang who tell that it is broken may be no members of the next record."""
+        """Return an unfenced worker, its fence counting where its gang is known to be broken.
+
+        The workers that show this may be no members of the next record, so that the record has to keep the fence.
+        """
         broken = _broken_seconds(world, unfenced_worker)
         return (
             _fenced(world, unfenced_worker, broken)
@@ -68,7 +75,8 @@ class ManagedProofs:
         )
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-        """By its kubelet, by its fence, by the fence file, or by the limit."""
+        """Whether no rank of an unfenced worker can be alive: by its kubelet, its fence, the fence file, or the job's
+        time limit."""
         if proofs.removal_left(world, unfenced_worker) <= 0 and not _is_heard_alive(world, unfenced_worker):
             return True
         if not _is_quiet(world, unfenced_worker) or proofs.is_being_ended(world, unfenced_worker):
@@ -82,7 +90,7 @@ class ManagedProofs:
         return proofs.given_up(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
     def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
-        """The same in words."""
+        """Return the message that says what proof of the worker's end is awaited, and by when."""
         start, record = proofs.may_train(unfenced_worker), world.gang.spec if world.gang else None
         if unfenced_worker.pod_uid in world.removed_seconds:
             alive = "it is gone from the API server, but its launcher reports living ranks"
@@ -122,20 +130,18 @@ class ManagedProofs:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the members tell, in figures that all unfenced workers have in common; of thousands they are worked out
-    once.
+    """Figures from the members' reports that all unfenced workers have in common, computed once for each decision.
 
     Attributes:
-        fence_seconds: the longest that any launcher counts by.
+        fence_seconds: the longest fence that any launcher counts by.
         dead: indices of the members whose ranks have ended for certain.
         kept: how many members have a pod from before.
-        ages: attempt -> for how long those have been there who have come to it: the least, the most, and how many they
-            are.
-        claims: what those tell who have written their attempt into the fence file.
-        step_ages: the two youngest steps of which somebody tells who is heard, and who: of this attempt, and before the
-            go of any.
-        gone_on: attempt -> for how long one of those who are heard has been there.
-        ended: attempt -> since when a rank of it has ended that one of them tells of.
+        ages: by attempt, for how many seconds launchers have been in it: the least, the most, and how many launchers.
+        claims: the reports of the launchers that have written their attempt into the fence file.
+        step_ages: the ages in seconds of the two youngest steps, each with the report of a launcher that is heard.
+        gone_on: by attempt, for how many seconds the first of the launchers that are heard has been in it.
+        ended: by attempt, how many seconds ago the first of its ranks ended, as far as launchers that are heard report
+            it.
     """
 
     fence_seconds: float
@@ -182,7 +188,13 @@ def _look(world: JobWorld) -> _Seen:
 
 
 def _fenced(world: JobWorld, unfenced_worker: UnfencedWorker, counted_seconds: float) -> UnfencedWorker:
-    """The same, its fence having counted for so long."""
+    """Return the unfenced worker with its fence as the proof, of which a part has passed already.
+
+    Args:
+        world: the state of the job.
+        unfenced_worker: the worker.
+        counted_seconds: for how long the fence has been counting.
+    """
     left = math.ceil(fenced_after_seconds(float(unfenced_worker.fence_seconds)) - counted_seconds)
     return unfenced_worker.model_copy(
         update={
@@ -194,16 +206,14 @@ def _fenced(world: JobWorld, unfenced_worker: UnfencedWorker, counted_seconds: f
 
 
 def _missing_seconds(world: JobWorld, unfenced_worker: UnfencedWorker, worker_view: WorkerView) -> float | None:
-    """For how long this worker, if it lives, has missed somebody of its gang, for certain; None where it may miss
-    nobody.
+    """Return for how many seconds this worker, if it lives, has certainly missed a peer; None: it may miss none.
 
-    A neighbour that is heard and gets no answer from it gets none through either way: pings are round trips. Where none
-    complains those who could may be cut off with it; and what was last said by one who fell silent with it is no
-    complaint.
+    A neighbour that is heard and gets no answer from the worker counts: pings are round trips, so neither hears the
+    other. Where no neighbour complains, all that could may be cut off with the worker. The last report of a launcher
+    that fell silent with the worker is no complaint.
 
-    Whoever misses a neighbour himself needs nobody to tell him. That a member is dead, or has gone on, reaches those
-    who do not ping it only from mouth to mouth, through any of those who are left with them: it counts where every
-    launcher of the gang passes on such news.
+    News that a member is dead, or has gone on, reaches launchers that do not ping it only by gossip. The news counts
+    where every launcher of the gang gossips.
     """
     complaints = world.complaints.get(worker_view.index, ())
     silent = worker_view.launcher.heard_age_seconds if worker_view.launcher else math.inf
@@ -216,8 +226,17 @@ def _missing_seconds(world: JobWorld, unfenced_worker: UnfencedWorker, worker_vi
 
 
 def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | None, missing_seconds: float) -> float:
-    """For how long this worker's fence has been counting: from the last of an answer, a step, and its first missing
-    peer."""
+    """Return for how many seconds this worker's fence has been counting.
+
+    The fence counts from the last of three moments: an answer of the coordinator, a finished step, the first missing
+    peer.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        view: the launcher's last report; None: this leader never heard it.
+        missing_seconds: for how long the worker has missed a peer.
+    """
     if view is None:
         return 0.0
     running = world.go_age_seconds if record.start else missing_seconds
@@ -225,11 +244,15 @@ def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | Non
 
 
 def _stepless_seconds(world: JobWorld, silent: LauncherView) -> float:
-    """For how long it has finished no step, for certain: a step may come by a network on which nobody pings.
+    """Return for how many seconds this worker has certainly finished no step.
 
-    What it has told itself is old. Others tell until when there were steps, or that a rank of theirs has ended, without
-    which there is none; before the go those of the attempt before may still be at it. Where only the silent one tells
-    steps, as a rank 0 does that alone prints them, nobody knows.
+    A step may come over a network on which no launcher pings. The worker's own reports are old. Others report until
+    when there were steps, or that a rank of theirs has ended, without which no step is finished. Before the start
+    barrier opens, ranks of the attempt before count. Where only the silent worker reports steps, nothing is certain.
+
+    Args:
+        world: the state of the job.
+        silent: the last report of the worker's launcher.
     """
     seen = _seen(world)
     told = next((age for age, teller in seen.step_ages if teller is not silent), None)
@@ -240,11 +263,10 @@ def _stepless_seconds(world: JobWorld, silent: LauncherView) -> float:
 
 
 def _broken_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """For how long one of its gang has been known to have gone on without it: whoever is left with the unfenced worker
-    misses that one.
+    """Return for how many seconds a worker of its gang has been known to have gone on without it; 0: none has.
 
-    Where its gang does not pass on such news (see `_missing_seconds`) it has to be the only one left, and all others
-    have to have gone on: then it misses each of them itself.
+    Without gossip (see `_missing_seconds`), it must be the only unfenced worker, and all others must have gone on: then
+    it misses each of them itself.
     """
     seen = _seen(world)
     gone_on = [ages for attempt, ages in seen.ages.items() if attempt > unfenced_worker.attempt]
@@ -256,9 +278,9 @@ def _broken_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 
 
 def _is_quiet(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether it has not been heard with a living rank for the length of its fence.
+    """Whether an unfenced worker has not been heard with a living rank for the length of its fence.
 
-    One that this leader has never heard gets a whole fence of this leader's time.
+    A worker that this leader has never heard gets a whole fence of this leader's time.
     """
     view, limit = (
         world.launchers.get(unfenced_worker.pod_uid),
@@ -270,7 +292,10 @@ def _is_quiet(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
 
 
 def _is_heard_alive(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether its launcher tells that it has ranks: who is force-deleted is still heard, and some cannot be killed."""
+    """Whether the launcher of an unfenced worker still reports living ranks.
+
+    A launcher whose pod was force-deleted is still heard, and some ranks cannot be killed.
+    """
     view = world.launchers.get(unfenced_worker.pod_uid)
     return view is not None and view.heard_age_seconds <= FRESH_SECONDS and not _is_rankless(view)
 
@@ -281,7 +306,7 @@ def _is_rankless(view: LauncherView) -> bool:
 
 
 def _fence_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """For how long its fence still counts, as far as this leader has seen: until then it may have living ranks."""
+    """Return for how many seconds the fence of an unfenced worker still counts; until then it may have living ranks."""
     at_first = (
         unfenced_worker.remaining_seconds
         if unfenced_worker.remaining_seconds >= 0
@@ -291,19 +316,19 @@ def _fence_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 
 
 def _marked_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """For how long the fence file has told this pod's ranks to end; 0 while it does not."""
+    """Return for how many seconds the fence file has told this worker's ranks to end; 0 while it does not."""
     told = (v for v in _claims(world, unfenced_worker) if v.fence_file_id == unfenced_worker.fence_file_id)
     return max((view.fence_file_age_seconds or 0.0 for view in told), default=0.0)
 
 
 def _claims(world: JobWorld, unfenced_worker: UnfencedWorker) -> list[LauncherView]:
-    """The launchers that have written an attempt after its own into the fence file, each in the directory that it
-    sees."""
+    """Return the reports of launchers that have written an attempt after the worker's own into the fence file they
+    see."""
     return [view for view in _seen(world).claims if view.fence_file_attempt > unfenced_worker.attempt]
 
 
 def _is_elsewhere(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether the fence file was written, and not where this pod's launcher reads it."""
+    """Whether the fence file was written, but in another directory than the one that this worker's launcher reads."""
     claims = _claims(world, unfenced_worker)
     return bool(unfenced_worker.fence_file_id and claims) and all(
         view.fence_file_id != unfenced_worker.fence_file_id for view in claims
@@ -311,7 +336,7 @@ def _is_elsewhere(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
 
 
 def _silent_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """For how long this leader has heard nothing that could mean that its ranks live."""
+    """Return for how many seconds this leader has heard nothing that could mean that the worker's ranks live."""
     view = world.launchers.get(unfenced_worker.pod_uid)
     if view is None:
         return world.leader_age_seconds

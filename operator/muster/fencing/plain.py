@@ -9,10 +9,11 @@ from muster.world.job import JobWorld, WorkerView
 
 
 class PlainProofs:
-    """See `muster.fencing.survivors.Proofs`."""
+    """What proves that ranks have ended that a pod has started by itself; see `muster.fencing.survivors.Proofs`."""
 
     def unfenced_worker(self, world: JobWorld, record: GangSpec, worker_view: WorkerView) -> UnfencedWorker | None:
-        """Every pod that is bound: it has ranks from that moment on."""
+        """Return a former worker whose pod is bound, as it has ranks from then on; None: no pod is bound, or it is
+        dead."""
         bound = worker_view.pod.uid if worker_view.pod is not None and worker_view.pod.node else ""
         uid = worker_view.member.pod_uid or bound
         if not uid or world.is_dead(uid):
@@ -30,22 +31,22 @@ class PlainProofs:
         return proofs.silent_since(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
     def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
-        """Nothing new is ever told of it."""
+        """Return the unfenced worker as it is, because nothing reports about ranks without a launcher."""
         return unfenced_worker
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-        """By its kubelet, or by the job's own limit."""
+        """Whether no rank of an unfenced worker can be alive: by its kubelet, or by the job's time limit."""
         return proofs.removal_left(world, unfenced_worker) <= 0 or proofs.given_up(
             world, unfenced_worker, _silent_seconds(world, unfenced_worker)
         )
 
     def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
-        """The limit, or a person's word."""
+        """Return the message that says when the worker is assumed dead, and what a user can do before that."""
         return proofs.from_nobody(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
 
 def _silent_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """For how long its node has not been heard: where that is well the pod is taken to be."""
+    """Return for how many seconds the node of an unfenced worker has been silent; 0 while the node is ready."""
     node = world.fleet.nodes.get(unfenced_worker.node)
     if node is None:
         return proofs.age_seconds(world, unfenced_worker)

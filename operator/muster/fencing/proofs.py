@@ -24,7 +24,8 @@ COARSE_SECONDS = 5
 
 
 def is_dead(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether pod, node or a person say so."""
+    """Whether an unfenced worker is proved dead: its pod has ended, its node has booted again, or a person has declared
+    it."""
     return world.is_dead(unfenced_worker.pod_uid) or _rebooted(world, unfenced_worker)
 
 
@@ -35,19 +36,20 @@ def _rebooted(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
 
 
 def removal_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """How much longer its kubelet has to be heard, which has nothing of this pod to run any more; it has no rank
-    then."""
+    """Return for how many more seconds the kubelet has to be heard to prove that the deleted pod has no rank any more.
+
+    The proof is complete at 0 or less.
+    """
     grace = world.job.spec.pod.get("terminationGracePeriodSeconds")
     seconds = float(grace) if isinstance(grace, int) else DEFAULT_GRACE_SECONDS
     return KUBELET_LISTS_SECONDS + seconds - world.removed_seconds.get(unfenced_worker.pod_uid, 0.0)
 
 
 def is_being_ended(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether its pod is there, and a kubelet that lives and will end it: its word is worth more than arithmetic.
+    """Whether a living kubelet is about to end the pod of an unfenced worker: then its report is awaited.
 
-    A launcher that stands still as a whole (a regular expression without end keeps the interpreter's lock) ends
-    nothing, while its kubelet takes seconds. One of a machine that is dead is taken for alive for no longer than any
-    fence counts.
+    A launcher that is stuck as a whole ends nothing, while its kubelet takes seconds. A kubelet is awaited for no
+    longer than the job's time limit.
     """
     pod, node = world.pods.get(unfenced_worker.pod), world.fleet.nodes.get(unfenced_worker.node)
     if pod is None or pod.uid != unfenced_worker.pod_uid or pod.terminal or node is None or not node.ready:
@@ -60,7 +62,7 @@ def _patience_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 
 
 def unproved_seconds(world: JobWorld) -> float | None:
-    """After how long silence is taken for death though nothing proves it; None: never."""
+    """Return after how many seconds of silence ranks are assumed dead without proof; None: never."""
     limit = world.job.spec.recovery.unfenced_timeout_seconds
     if limit is not None:
         return float(limit)
@@ -68,7 +70,7 @@ def unproved_seconds(world: JobWorld) -> float | None:
 
 
 def is_pod_given_up(world: JobWorld, pod: PodView) -> bool:
-    """Whether a pod's node has been silent for so long that the job takes it for dead."""
+    """Whether a pod's node has been silent for so long that the job assumes the pod dead."""
     limit, node = unproved_seconds(world), world.fleet.nodes.get(pod.node)
     if limit is None or (node is not None and node.ready):
         return False
@@ -76,9 +78,14 @@ def is_pod_given_up(world: JobWorld, pod: PodView) -> bool:
 
 
 def given_up(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float) -> bool:
-    """Whether it has been silent for so long that the job takes it for dead, though nothing proves it.
+    """Whether an unfenced worker has been silent for so long that the job assumes it dead without proof.
 
-    A limit of days may outlive leaders: beyond what this one has seen itself the wall clock counts as well.
+    A limit of days may outlive leaders: beyond what this leader has seen itself, the wall clock counts, too.
+
+    Args:
+        world: the state of the job.
+        unfenced_worker: the worker.
+        silent_seconds: for how long this leader has not heard it.
     """
     limit = unproved_seconds(world)
     if limit is None or silent_seconds < min(limit, WHOLE_GANG_SECONDS):
@@ -87,12 +94,12 @@ def given_up(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: f
 
 
 def silent_since(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float) -> UnfencedWorker:
-    """The unfenced worker as one that has been silent for so long."""
+    """Return the unfenced worker with the time at which its silence began."""
     return unfenced_worker.model_copy(update={"fenced_time": world.now - timedelta(seconds=silent_seconds)})
 
 
 def age_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
-    """For how long this leader has seen it in the record."""
+    """Return for how many seconds this leader has seen the unfenced worker in the record."""
     return world.unfenced_ages.get(unfenced_worker.pod_uid, 0.0)
 
 
@@ -100,17 +107,17 @@ def age_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 
 
 def may_train(unfenced_worker: UnfencedWorker) -> str:
-    """The beginning of the message."""
+    """Return the beginning of the message about an unfenced worker: that its pod may still be training."""
     return f"Pod {unfenced_worker.pod} on node {unfenced_worker.node} may still be training"
 
 
 def remedy(unfenced_worker: UnfencedWorker) -> str:
-    """What a reader can do who knows that the ranks have ended."""
+    """Return the sentence that says what a user can do who knows that the worker's ranks have ended."""
     return f"If you know that its ranks have ended, run: kubectl muster lost {unfenced_worker.node}"
 
 
 def from_its_kubelet(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
-    """The proof that its node is about to give; "" where that is silent."""
+    """Return the message where the worker's kubelet is about to prove its end; "" where the kubelet is silent."""
     if removal_left(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.removed_seconds:
         until = by(world.now, removal_left(world, unfenced_worker))
         return (
@@ -127,9 +134,12 @@ def from_its_kubelet(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
 
 
 def from_nobody(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float, because: str = "") -> str:
-    """The message where nothing can stop it: there is a time limit, or a reader has to speak.
+    """Return the message where nothing can stop the ranks: until when Muster waits, and what a user can do.
 
     Args:
+        world: the state of the job.
+        unfenced_worker: the worker.
+        silent_seconds: for how long this leader has not heard it.
         because: a sentence that says why, with a space before it; "" where there is nothing more to say.
     """
     limit = unproved_seconds(world)
@@ -143,6 +153,6 @@ def from_nobody(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds
 
 
 def by(now: datetime, seconds: float) -> str:
-    """The moment so many seconds from now, a little later rather than too early, as people read it."""
+    """Return the moment in this many seconds as text, e.g. `10:32:15 UTC`; it is rounded up, to five seconds."""
     moment = math.ceil((now.timestamp() + max(0.0, seconds)) / COARSE_SECONDS) * COARSE_SECONDS
     return f"{now + timedelta(seconds=moment - now.timestamp()):%H:%M:%S} UTC"

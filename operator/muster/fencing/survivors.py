@@ -15,20 +15,20 @@ from muster.world.job import JobWorld, WorkerView
 
 
 class Proofs(Protocol):
-    """What can be proved of ranks, which depends on what starts them."""
+    """What proves that former ranks have ended; the answer depends on whether a launcher has started them."""
 
     def unfenced_worker(self, world: JobWorld, record: GangSpec, worker_view: WorkerView) -> UnfencedWorker | None:
-        """The pod of a member that is left behind; None where no rank of it can be alive."""
+        """Return the pod that a dropped member leaves behind; None where no rank of it can be alive."""
 
     def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
-        """An unfenced worker of before, with what is known by now."""
+        """Return an unfenced worker on record with what is known of it by now."""
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-        """Whether no rank of it can be alive though nobody has seen its end: by its kubelet, by itself, or by the
+        """Whether no rank of an unfenced worker can be alive though its end was not seen: by kubelet, launcher or time
         limit."""
 
     def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
-        """What that takes, in words."""
+        """Return the message that says what proof of the worker's end is awaited."""
 
 
 _BY_MODE: Mapping[LaunchMode, Proofs] = {LaunchMode.MANAGED: ManagedProofs(), LaunchMode.PLAIN: PlainProofs()}
@@ -39,7 +39,14 @@ def _proofs_of(job: TrainingJob) -> Proofs:
 
 
 def unfenced_workers(world: JobWorld, record: GangSpec, members: Iterable[Member]) -> list[UnfencedWorker]:
-    """Pods that the new members leave behind and whose ranks may be alive: the next start has to outwait them."""
+    """Return the pods that the new members leave behind and whose ranks may be alive; the next start waits for their
+    end.
+
+    Args:
+        world: the state of the job.
+        record: of the gang, as it is.
+        members: of the next record.
+    """
     of_mode, kept = _proofs_of(world.job), {(member.index, member.incarnation) for member in members}
     left = (
         worker_view
@@ -59,10 +66,10 @@ def unfenced_workers(world: JobWorld, record: GangSpec, members: Iterable[Member
 
 
 def laid(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
-    """Whether no rank of this pod can be alive any more."""
+    """Whether an unfenced worker is fenced: no rank of its pod can be alive any more."""
     return proofs.is_dead(world, unfenced_worker) or _proofs_of(world.job).is_ended(world, unfenced_worker)
 
 
 def waited_for(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
-    """What proof is waited for, in words, and the remedy where a person can help."""
+    """Return the message that says what proof of an unfenced worker's end is awaited, and how a user can help."""
     return proofs.from_its_kubelet(world, unfenced_worker) or _proofs_of(world.job).waited_for(world, unfenced_worker)
