@@ -17,10 +17,14 @@ SET_ASIDE = "IncompleteMoved"
 
 
 def ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | None:
-    """The record with the order; None where nothing is to be done, or was ordered already.
+    """Return the record that orders incomplete checkpoints to be moved before the start; None: no order is needed.
+
+    No order is needed where the job does not ask for it, it was given already, or the ranks start from scratch.
 
     Args:
-        begun: the record with its go, as it would be committed.
+        world: the state of the job.
+        record: of the gang.
+        begun: the record with the start barrier open, as it would be committed.
     """
     checkpoint, go = world.job.spec.checkpoint, begun.start
     if not checkpoint.move_incomplete or record.move_incomplete_beyond is not None or go is None or go.resume is None:
@@ -32,7 +36,7 @@ def ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | No
 
 
 def missing(world: JobWorld, record: GangSpec) -> Missing | None:
-    """What the go waits for."""
+    """Return what the start waits for while incomplete checkpoints are being moved; None: nothing."""
     if record.move_incomplete_beyond is None:
         return None
     worker_view = world.worker_views[0]
@@ -46,7 +50,7 @@ def missing(world: JobWorld, record: GangSpec) -> Missing | None:
 
 
 def told(world: JobWorld, record: GangSpec) -> list[Announcement]:
-    """What people should know of what was done."""
+    """Return the Events about incomplete checkpoints that were moved, or could not be."""
     launcher = world.worker_views[0].launcher if record.move_incomplete_beyond is not None else None
     if launcher is None:
         return []

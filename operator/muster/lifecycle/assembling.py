@@ -48,7 +48,7 @@ TICK_SECONDS = 1.0
 
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
-    """Until the go."""
+    """Return the plan of a job that has a gang and whose start barrier is not yet open."""
     gang = facts.gang
     assert gang is not None
     if world.beyond_limit:
@@ -97,7 +97,10 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 
 
 def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
-    """What the workers share; asked for again and again, because certificates change while a job runs."""
+    """Return the actions that create or update the objects that all workers share.
+
+    They are repeated, because certificates change while a job runs.
+    """
     return [
         ApplySupport(manifest)
         for manifest in support_manifests(world.job, settings, world.gang.spec.first if world.gang else None)
@@ -137,7 +140,15 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
 def _burned_in(
     world: JobWorld, begun: GangSpec, text: str, *, warning: bool = False, more: Sequence[Announcement] = ()
 ) -> Plan:
-    """The start, with what the burn-in before it has come to, and more that people are told of it."""
+    """Return the plan that opens the start barrier, with the results of the burn-in in the record and as Events.
+
+    Args:
+        world: the state of the job.
+        begun: the record with the start barrier open.
+        text: of the Event about the start.
+        warning: whether that Event is a warning.
+        more: other Events about the start.
+    """
     tested = burnin.look(world)
     told: list[Announcement] = [*more]
     if tested is not None and tested.missing is None:
@@ -158,7 +169,7 @@ def _burned_in(
 
 
 def _burning_in(world: JobWorld, gang: Gang) -> Plan | None:
-    """The burn-in before the go; None where nothing is left to test."""
+    """Return the plan of a gang whose nodes are being tested before the start; None: no test is left."""
     tested = burnin.look(world)
     if tested is None or tested.missing is None:
         return None
@@ -171,7 +182,10 @@ def _burning_in(world: JobWorld, gang: Gang) -> Plan | None:
 
 
 def _burned_out(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
-    """Only those that have failed leave; after so many tries in a row all nodes are given back."""
+    """Return the plan after nodes failed the burn-in: their members move to other nodes.
+
+    After too many tries in a row, all nodes are given back.
+    """
     spec, profile = gang.spec, str(burnin.profile_of(world))
     why = "; ".join(f"{fail.node}: {fail.words}" for fail in tested.fails[:MAX_FAILS_IN_NOTE])
     count, most = burnin.tries(spec) + 1, world.fleet.policy.preflight.max_replacements
@@ -189,7 +203,11 @@ def _burned_out(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
 
 
 def _unproven(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
-    """Nodes whose tests have come to no answer are left where others are to be had; else all nodes are given back."""
+    """Return the plan after the tests of some nodes have given no answer for too long: their members move to other
+    nodes.
+
+    Where no other nodes are free, or too many are concerned, all nodes are given back.
+    """
     spec, profile = gang.spec, str(burnin.profile_of(world))
     count, nodes = burnin.tries(spec) + 1, tested.untested
     minutes = burnin.patience_seconds(world) / 60
@@ -209,12 +227,20 @@ def _unproven(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
 
 
 def _are_few(some: int, members: int) -> bool:
-    """Whether something is the fault of a few of the members, and the others may keep their nodes."""
+    """Whether the number is small enough to blame these members' nodes, so that the others keep theirs.
+
+    Args:
+        some: how many members are concerned.
+        members: how many members the gang has.
+    """
     return 2 * some < members or (some == 1 and members > 1)
 
 
 def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
-    """No wait is endless: others are asked where that may help, and in the end people."""
+    """Return the plan of a start that is still waiting: other verifiers are asked where that may help.
+
+    After ten minutes the job is reported as Stalled, with what a user can do.
+    """
     others = judging.others_chosen(world, gang.spec, missing.reason)
     if others is not None:
         note = f"attempt {gang.spec.attempt}: other workers are asked to judge the checkpoints ({missing.message})"
@@ -227,7 +253,7 @@ def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
 
 
 def _running(world: JobWorld, gang: Gang) -> Plan:
-    """Where there is no barrier: once all pods run, the attempt has begun."""
+    """Return the plan of a gang without a start barrier (mode Plain): the attempt has begun once all pods run."""
     late = next((worker_view for worker_view in world.worker_views if not worker_view.runs), None)
     if late is not None:
         return _waiting(world, gang, record.not_running(late))
@@ -235,7 +261,10 @@ def _running(world: JobWorld, gang: Gang) -> Plan:
 
 
 def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
-    """No pod of a successor before every one of before is proved dead; that is put on record first."""
+    """Return the plan of a gang in mode Plain that has unfenced workers; None: there are none.
+
+    No new pod is made before each of them is fenced, and the record says so first.
+    """
     if not gang.spec.unfenced_workers:
         return None
     alive = next(
@@ -248,8 +277,7 @@ def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
 
 
 def _is_outwaited(world: JobWorld, gang: Gang) -> bool:
-    """Whether the launchers have to list the checkpoints anew, since all who could have saved meanwhile are proved
-    dead."""
+    """Whether all unfenced workers are fenced, so that launchers have to list the checkpoints again."""
     unfenced_workers = gang.spec.unfenced_workers
     lists = world.job.spec.checkpoint.directory is not None
     return (
@@ -258,7 +286,7 @@ def _is_outwaited(world: JobWorld, gang: Gang) -> bool:
 
 
 def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
-    """A start that may not be yet, because of what failed before."""
+    """Return the plan of a start that has to wait because of earlier failures; None: it need not wait."""
     spec = gang.spec
     if budget_exhausted(world, spec):
         message = "the restart budget is used up; waiting for late evidence"
@@ -275,7 +303,7 @@ def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
 
 
 def _incomplete(world: JobWorld, gang: Gang) -> Plan:
-    """Some members have no node."""
+    """Return the plan of a gang of which some members have no node."""
     left = leftovers(world)
     spec = record.filled(world, gang.spec)
     if isinstance(spec, GangSpec):
@@ -292,7 +320,8 @@ def _incomplete(world: JobWorld, gang: Gang) -> Plan:
 
 
 def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
-    """Why each worker that should run by now does not, by index. Empty until the time to assemble is over."""
+    """Return, by index of the worker, why each worker that should run by now does not; empty until the assembly
+    timeout."""
     waited, timeout = holds.free_seconds(world, gang.spec), _assembly_timeout(world)
     if waited < timeout:
         return {}
@@ -315,7 +344,8 @@ def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
 
 
 def _shut_out(world: JobWorld, gang: Gang) -> Plan | None:
-    """Whoever waits before a node that has been closed meanwhile goes elsewhere, if there is a node for him."""
+    """Return the plan that moves workers whose nodes cannot run their pods any more; None: there are none, or no
+    nodes."""
     if world.attempt_age_seconds < SHUT_OUT_SECONDS:
         return None
     why = members.shut_out(world, gang.spec)
@@ -333,7 +363,16 @@ def _shut_out(world: JobWorld, gang: Gang) -> Plan | None:
 
 
 def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
-    """Those who come to run keep their nodes, if it is the fault of a few and there are other nodes for these."""
+    """Return the plan after some workers did not come to run in time.
+
+    Where they are few and other nodes are free, they move and the others keep their nodes. Else the gang gives its
+    nodes back.
+
+    Args:
+        world: the state of the job.
+        gang: its record.
+        late: why each late worker does not run, by index.
+    """
     spec, (why, *_) = gang.spec, late.values()
     few = _are_few(len(late), len(spec.members))
     if few and world.create_error is None:
@@ -365,8 +404,8 @@ def _given_back(
 
 
 def _refused(world: JobWorld, gang: Gang) -> Plan:
-    """The limit of the namespace has no room for the record: no pod is made for it, and the job waits for nodes as
-    any."""
+    """Return the plan where the namespace's limit has no room for the gang: its nodes are given back, and the job
+    queues."""
     count, namespace = len({member.node for member in gang.spec.members if member.node}), world.job.metadata.namespace
     limit = world.limit
     room = f": it may hold {limit.nodes}, and its other jobs have {limit.beside}" if limit else ""
@@ -388,7 +427,10 @@ def _assembly_timeout(world: JobWorld) -> float:
 
 
 def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
-    """Binds the pods that are Muster's to bind, all at once, when every pod exists and nobody holds one back."""
+    """Return the plan that binds all pods that are Muster's to bind; None: none is unbound.
+
+    None is bound while another system holds one of them with a scheduling gate.
+    """
     unbound = [
         (pod, worker_view.member.node)
         for worker_view in world.worker_views
@@ -417,9 +459,11 @@ def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
 def _pods_in_line(
     world: JobWorld, spec: GangSpec, settings: WorkerSettings
 ) -> tuple[tuple[Action, ...], PodView | None]:
-    """Deletions of pods that the record no longer names, creations of those that it names and that are missing.
+    """Return the actions that bring the pods into line with the record: deletions of old ones, creations of missing
+    ones.
 
-    Beside them a pod whose end a creation still waits for.
+    Returns:
+        The actions, and a pod for whose end a creation still waits; None: no creation waits.
     """
     actions: list[Action] = list(leftovers(world))
     missing = [worker_view.member for worker_view in world.worker_views if worker_view.pod is None]
@@ -450,8 +494,10 @@ def _is_direct(world: JobWorld, member: Member) -> bool:
 
 
 def _predecessor(world: JobWorld, member: Member) -> PodView | None:
-    """An older pod for which the member's has to wait: it may hold the node or, where a pod is its ranks, still train
-    anywhere."""
+    """Return an older pod for whose end the member's new pod has to wait; None: there is none.
+
+    The older pod may hold the node. In mode Plain it may also still train on any other node.
+    """
     here = world.holding.get(member.node)
     if here is not None and here.incarnation < member.incarnation:
         return here
@@ -464,7 +510,15 @@ def _predecessor(world: JobWorld, member: Member) -> PodView | None:
 def _waiting(
     world: JobWorld, gang: Gang, missing: Missing, actions: tuple[Action, ...] = (), wake: float = TICK_SECONDS
 ) -> Plan:
-    """A plan of a gang that is not yet complete, with the most telling reason why."""
+    """Return the plan of a gang that is not yet complete, with the most telling reason why.
+
+    Args:
+        world: the state of the job.
+        gang: its record.
+        missing: what the start waits for.
+        actions: to be performed now.
+        wake: after how many seconds to decide again.
+    """
     waited = world.attempt_age_seconds
     reason = missing.reason if waited > WORTH_TELLING_SECONDS else ASSEMBLING
     told, message = _start_trouble(world) or (reason, missing.message)

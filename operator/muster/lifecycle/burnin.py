@@ -59,17 +59,17 @@ _SAY_NOTHING = frozenset({How.ENVIRONMENT, How.LATE})
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the burn-in comes to now.
+    """The state of a gang's burn-in now, and what follows from it.
 
     Attributes:
         missing: what the start waits for; None: for nothing.
-        checks: by node, what its checker shall do.
-        fails: nodes of which it is proven that they are bad; they leave.
-        untested: nodes of which nothing can be said.
-        words: why not; or what else people should know (a slow uplink).
-        measured: what the all-reduce of the whole gang has come to; "" where there was none.
-        is_odd: that is in `words`, too, because it is not as the pairs have shown it.
-        is_wrong: sums of it, or of a pair of those who stay, were wrong: of none of the nodes can be said that it is
+        checks: by node, what its checker has to do.
+        fails: nodes that are proved to be bad; they leave the gang.
+        untested: nodes of which nothing is proved.
+        words: why nothing is proved, or what else people should know (a slow uplink).
+        measured: the result of the all-reduce of the whole gang; "" where there was none.
+        is_odd: whether that result is in `words`, too, because the pairs have shown another one.
+        is_wrong: whether the gang's all-reduce, or a pair of nodes that stay, gave wrong sums: then no node is proved
             good.
     """
 
@@ -84,7 +84,7 @@ class Look:
 
 
 def profile_of(world: JobWorld) -> Profile:
-    """The profile of this job's burn-in."""
+    """Return the profile of the job's burn-in."""
     return _asked(world, world.gang.spec.least_profile if world.gang else Profile.DISABLED)
 
 
@@ -93,18 +93,18 @@ def _asked(world: JobWorld, least: Profile = Profile.DISABLED) -> Profile:
 
 
 def patience_seconds(world: JobWorld) -> float:
-    """For how long a gang waits where its tests come to no answer."""
+    """Return for how many seconds a gang waits while its tests give no answer."""
     return INCONCLUSIVE_SECONDS + 2.0 * PROFILES[str(profile_of(world))].limit_seconds
 
 
 def is_given_up(world: JobWorld, record: GangSpec, tested: Look) -> bool:
-    """Whether a gang has waited for too long for tests that come to no answer."""
+    """Whether a gang has waited for too long for tests that give no answer."""
     inconclusive = tested.missing is not None and tested.missing.reason == INCONCLUSIVE
     return inconclusive and holds.free_seconds(world, record) >= patience_seconds(world)
 
 
 def is_testing(world: JobWorld) -> bool:
-    """Whether the nodes of a training that has found itself wrong are being tested: it may not be to blame."""
+    """Whether nodes are being tested because ranks reported wrong results: the job may not be to blame for these."""
     found = world.gang.spec.open_corruption if world.gang is not None else None
     if found is None or found.examination is not None:
         return False
@@ -113,10 +113,12 @@ def is_testing(world: JobWorld) -> bool:
 
 
 def examined(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple[GangSpec, Announcement]:
-    """The record of a training that has found itself wrong, with what the tests have shown, and the same for people.
+    """Return the record with what tests have shown about wrong results, and the Event that says so.
 
     Args:
-        ended: no start follows.
+        world: the state of the job; its record must hold such results.
+        record: to be changed.
+        ended: whether the job has ended, so that no start follows.
     """
     members = world.gang.spec.members if world.gang else []
     # Where somebody has left and was not proved to give wrong results, those who stay cannot clear all.
@@ -134,14 +136,15 @@ def _shown(tested: Look | None, *, is_whole: bool) -> Examination:
 
 
 def look(world: JobWorld) -> Look | None:
-    """What there is to test and what came of it; None where nothing is to be tested."""
+    """Return the state of the gang's burn-in; None where nothing is to be tested. It is computed once for each
+    decision."""
     return world.derived(_look)
 
 
 def attached(world: JobWorld, plan: Plan) -> Plan:
-    """The plan with what the checkers shall do, while the attempt lasts in which they do it.
+    """Return the plan with the checkers' tasks, as long as the attempt lasts that is tested.
 
-    A job that is over has given its nodes back, whatever its record still says.
+    A job that is over has given its nodes back, whatever its record says: its checkers have no task.
     """
     ends = plan.telling is not None and plan.telling.completion is not None
     is_over = ends or world.job.status.completion is not None or world.job.metadata.deletion_timestamp is not None
@@ -218,7 +221,8 @@ class _BurnIn:
         self.beside = self._beside()
 
     def look(self) -> Look:
-        """See muster.lifecycle.burnin.look."""
+        """Return the state of the burn-in, where nodes that the job may not test count as untested after wrong
+        results."""
         found = self._look()
         if found.missing is not None or not self.not_owed or self.record.open_corruption is None:
             return found
@@ -287,8 +291,10 @@ class _BurnIn:
         return self._concluded(verdict, together, broken_by[:1], self._measured(outcomes), frozenset(alone))
 
     def _passed(self) -> Look:
-        """Nothing is left to test, and everybody knows. What was noticed on the way is told at the go, so answers are
-        kept."""
+        """Return the state of a burn-in that all nodes have passed and whose checkers know it.
+
+        The checkers keep their answers, because what was noticed is reported at the start.
+        """
         told = self._told_of_pairs()
         outcomes = [outcome for several in told.values() for outcome in several]
         limits, found = local.limited(self._timed(self._local({})), self.checkers, self.world.standards)
@@ -322,7 +328,12 @@ class _BurnIn:
     def _missing_of_nodes(
         self, absent: Mapping[str, str], orders: Mapping[str, Sequence[CheckOrder]]
     ) -> Missing | None:
-        """What is missing before nodes can be tested with each other."""
+        """Return what is missing before nodes can be tested in pairs; None: nothing.
+
+        Args:
+            absent: by node that cannot be tested, why.
+            orders: by node, the orders that test it by itself.
+        """
         waited = {order.id for node, several in orders.items() for order in several if self.orders.is_open(node, order)}
         if waited:
             text = (
@@ -342,20 +353,25 @@ class _BurnIn:
     # Who takes part
 
     def _unlike(self) -> dict[str, LocalOutcome]:
-        """Nodes that cannot be tested with most others, whose fault that is not: with another number of GPUs, or while
-        checkers are being updated with another library, an all-reduce hangs or breaks."""
+        """Return, by node, the outcome for nodes that cannot be tested with most others, through no fault of theirs.
+
+        With another number of GPUs, or another library version during an update of checkers, an all-reduce hangs or
+        breaks.
+        """
         nodes = [worker_view.member.node for worker_view in (*self.subjects, *self.proven)]
         return local.unlike({node: self.checkers[node] for node in nodes if node in self.checkers})
 
     def _has_passed(self, worker_view: WorkerView) -> bool:
-        """Whether it has passed in this burn-in, and knows."""
+        """Whether the worker's node has passed this burn-in, and its checker knows it."""
         view = self.checkers.get(worker_view.member.node)
         return view is not None and view.knows(self.orders.key)
 
     def _suspected_seconds(self, worker_view: WorkerView) -> float | None:
-        """Since the newest hardware fault there that no start of its ranks has followed in this pod, since the newest
-        failure of several owners' jobs before it came there, or since results of the gang were found wrong; None: there
-        is none."""
+        """Return for how many seconds the worker's node has been under suspicion; None: it is not.
+
+        Suspicion begins with a hardware fault in this pod that no start has followed, or with wrong results of the
+        gang. Failures of several owners' jobs before the worker came there begin it, too. The newest one counts.
+        """
         since = [
             (self.world.now - incident.time).total_seconds()
             for incident in self.record.incidents
@@ -372,8 +388,10 @@ class _BurnIn:
         return min(since, default=None)
 
     def _is_kept_for_gpus(self, worker_view: WorkerView) -> bool:
-        """Whether the node's checker sees GPUs that the job does not ask for: what their host can do says nothing of
-        them, and a test of them is not this job's."""
+        """Whether the node's checker sees GPUs though the job asks for none: then the job may not test the node.
+
+        A test of its host proves nothing about the GPUs.
+        """
         view = self.checkers.get(worker_view.member.node)
         return not self.world.job.spec.gpus_per_node and view is not None and view.report.gpus > 0
 
@@ -408,7 +426,8 @@ class _BurnIn:
         return view is not None and view.report.state == READY
 
     def _is_free(self, worker_view: WorkerView) -> bool:
-        """Whether the gang has the node's accelerators and nothing of it runs there: nobody else is disturbed."""
+        """Whether the gang holds the node's accelerators and none of its ranks runs there, so that a test disturbs no
+        program."""
         if worker_view.member.node in self.haunted:
             return False
         if mode_of(self.world.job).starts_with_pods:
@@ -421,8 +440,8 @@ class _BurnIn:
         return launcher.attempt == 0 or (launcher.state, launcher.attempt) == (IDLE, self.record.attempt)
 
     def _is_unheard(self) -> bool:
-        """Whether this leader is so new that checkers may have answers that it has not heard: it must not order
-        anew."""
+        """Whether this leader is so new that checkers may have answers that it has not heard: then no test is ordered
+        again."""
         if self.world.leader_age_seconds >= NEW_LEADER_SECONDS:
             return False
         # Partners, too: without them the plan would be another one, and they would be told to forget their answers.
@@ -430,7 +449,8 @@ class _BurnIn:
         return bool(unheard - (self.left_out - {worker_view.member.node for worker_view in self.subjects}))
 
     def _without_checker(self) -> tuple[dict[str, str], str]:
-        """Nodes that nobody can test -> why; and what is still worth waiting for, "" if nothing is."""
+        """Return, by node that cannot be tested, why; and why the burn-in still waits for a checker, "" if it does
+        not."""
         absent: dict[str, str] = {}
         waiting = ""
         for worker_view in self.subjects:
@@ -452,8 +472,9 @@ class _BurnIn:
     # Each node by itself
 
     def _twice(self) -> frozenset[str]:
-        """Nodes that are asked once more: those that were slow, late or hung and gave no wrong result. Another
-        program's load on the host, or a service of a moment, is no fault of the node's.
+        """Return the nodes that are tested once more: those that were slow, late or hung, and gave no wrong result.
+
+        Another program's load on the host, or a service that was down for a moment, is no fault of the node.
         """
         views = {
             node: view
@@ -477,13 +498,15 @@ class _BurnIn:
         )
 
     def _has_begun_again(self, node: str) -> bool:
-        """Whether a node's checker has the second order, or has answered it."""
+        """Whether the node's checker has the order of the second test, or has answered it."""
         view, again = self.world.checkers.get(node), self.orders.again_id
         return view is not None and (again in view.given or view.answer(again) is not None)
 
     def _beside(self) -> frozenset[str]:
-        """Nodes that repeat the tests at the same moment as those that are asked once more: what loads all of them
-        makes all late."""
+        """Return the nodes that repeat the tests together with those that were slow, late or hung.
+
+        A cause that lies outside of the nodes makes all of them late.
+        """
         begun = [
             node
             for worker_view in self.world.worker_views
@@ -502,12 +525,13 @@ class _BurnIn:
         return frozenset(list(dict.fromkeys([*begun, *proven, *in_time]))[: max(BESIDE, len(begun))])
 
     def _timed(self, outcomes: Iterable[LocalOutcome]) -> list[LocalOutcome]:
-        """The outcomes, by those that were tested once more beside the nodes that were late."""
+        """Return the outcomes, judged by the nodes that were tested once more beside the late ones and ended in
+        time."""
         again = {node: self.orders.answer(node, self.orders.again_id) for node in self.beside}
         return local.timed(outcomes, [node for node, answer in again.items() if local.ended_in_time(node, answer)])
 
     def _is_owed(self, node: str) -> bool:
-        """Whether a node has not answered yet to what it is asked once more."""
+        """Whether the answer to the node's second test is still missing."""
         return node in self.twice and self.orders.answer(node, self.orders.again_id) is None
 
     def _of_node(self, node: str) -> list[CheckOrder]:
@@ -537,7 +561,11 @@ class _BurnIn:
         return kept
 
     def _answered(self, node: str) -> CheckAnswer | None:
-        """What a node has told of itself, heard lately or not: the second time, where it was asked twice."""
+        """Return the answer of the node's checker to the test by itself, the second one where there were two; None:
+        none.
+
+        It counts however long ago the checker was last heard.
+        """
         view = self.world.checkers.get(node)
         again = view.answer(self.orders.again_id) if view and node in self.twice else None
         return again or (view.answer(self.orders.node_id) if view else None)
@@ -555,7 +583,7 @@ class _BurnIn:
     # Pairs
 
     def _members(self, out: Iterable[str]) -> tuple[Tested, ...]:
-        """Who takes part in the pairs, as the rounds see them, without some nodes."""
+        """Return the nodes that take part in the pairs, without the given ones, sorted by name."""
         labels, left_out = self.world.fleet.policy.topology.labels, frozenset(out)
         found = []
         for worker_views, proven in ((self.subjects, False), (self.proven, True)):
@@ -594,7 +622,14 @@ class _BurnIn:
         pairs: Iterable[Pair],
         gang: Mapping[str, CheckOrder] | None = None,
     ) -> dict[str, list[CheckOrder]]:
-        """All orders by node: of itself, of pairs, and of the gang, where that has begun."""
+        """Return all orders by node: those of the node itself, of its pairs, and of the whole gang where that has
+        begun.
+
+        Args:
+            orders: by node, those that test it by itself.
+            pairs: that are ordered.
+            gang: by node, the order of the whole gang; None: as far as it has begun.
+        """
         found = self.orders.with_pairs(orders, pairs)
         for node, order in (self._gang_orders() if gang is None else gang).items():
             found.setdefault(node, []).append(order)
@@ -615,10 +650,14 @@ class _BurnIn:
         measured: Measured,
         alone: frozenset[str],
     ) -> Look:
-        """The end of it.
+        """Return the state of the burn-in once all tests are answered.
 
         Args:
-            alone: nodes of which nothing good can be said for what they have told of themselves.
+            verdict: of all tests.
+            orders: all orders, by node.
+            broken_by: why tests could not be made, as messages.
+            measured: the result of the all-reduce of the whole gang.
+            alone: nodes that are not proved good by the tests of the node by itself.
         """
         shared = _noticed(verdict, measured)
         # A partner that was proven before has not been tested: its pass stays as old as it is.
@@ -647,15 +686,19 @@ class _BurnIn:
         return Look(None, checks, untested=verdict.open, words=words, **_of_the_gang(measured))
 
     def _waits(self) -> bool:
-        """Whether the gang may not start with nodes of which nothing can be said."""
+        """Whether the gang may not start with nodes of which nothing is proved."""
         waits = self.world.fleet.policy.preflight.on_inconclusive is OnInconclusive.WAIT
         return waits and _asked(self.world) is not Profile.DISABLED
 
     def _pairs_again(self, verdict: Verdict, alone: Collection[str], fit: tuple[Tested, ...], told: Told) -> list[Pair]:
-        """The first pairs of another turn, once the last one is old that has proven nothing of some who were in it.
+        """Return the first pairs of another pass, once the last pass is old that has proved nothing of some of its
+        nodes.
 
         Args:
-            alone: of whom nothing can be said for what they have told of themselves.
+            verdict: of all tests.
+            alone: nodes that are not proved good by the tests of the node by itself.
+            fit: the nodes that take part in pairs.
+            told: the outcomes of the pairs so far.
         """
         is_open = not verdict.failed and any(member.name in verdict.open and member.name not in alone for member in fit)
         if not is_open or not self._waits() or self.orders.newest_seconds(told) < AGAIN_SECONDS:
@@ -663,11 +706,12 @@ class _BurnIn:
         return self.orders.round(fit, {}, self._yardsticks(), self._transport(), turn_of(told) + 1)[1]
 
     def _again(self, checks: Mapping[str, NodeChecks], unproven: frozenset[str]) -> dict[str, NodeChecks]:
-        """The same, without the orders whose answers say nothing of the node and are old: what is not listed is
-        forgotten.
+        """Return the checkers' tasks without old orders whose answers prove nothing: checkers forget what is not
+        listed.
 
         Args:
-            unproven: nodes that nothing can be said of, for what they have told: on too many it was the same.
+            checks: the tasks, by node.
+            unproven: nodes of which nothing is proved, because too many had the same result.
         """
         found, order_ids = dict(checks), (self.orders.node_id, self.orders.again_id)
         void = [
@@ -692,7 +736,7 @@ class _BurnIn:
         return self.world.checkers[node].given.get(self.orders.node_id, 0.0)
 
     def _has_to_hear(self, node: str, orders: Mapping[str, Sequence[CheckOrder]]) -> bool:
-        """Whether a node that has passed does not know that yet, and can be expected to."""
+        """Whether the checker of a node that has passed does not know that yet, and can be expected to."""
         view = self.checkers.get(node)
         if view is None or view.knows(self.orders.key):
             return False
@@ -721,7 +765,7 @@ def _judged(
     transport: str,
     levels: tuple[str, ...],
 ) -> Verdict:
-    """The verdict, weighed once, however often it is looked at until all know of it."""
+    """Return the verdict on a burn-in; it is cached, because it is asked for until all checkers know of it."""
     return judge(tested, outcomes, found, yardsticks, dict(limits), transport, levels)
 
 
@@ -729,7 +773,7 @@ def _judged(
 def _weighed(
     fit: tuple[Tested, ...], outcomes: tuple[PairOutcome, ...], yardsticks: tuple[Yardstick, ...], transport: str
 ) -> Evidence:
-    """What the pairs of those who met have told, weighed once."""
+    """Return the evidence that the pairs of a burn-in give; it is cached, because it is asked for at each decision."""
     return Evidence(Ground(fit), outcomes, yardsticks, transport)
 
 
@@ -738,7 +782,7 @@ def _of_the_gang(measured: Measured) -> dict[str, Any]:
 
 
 def _noticed(verdict: Verdict, measured: Measured) -> str:
-    """What people should know although it blames no node."""
+    """Return what people should know although it blames no node, as text; "" if nothing."""
     return "; ".join([*(each.words for each in verdict.shared), *([measured.words] if measured.is_odd else [])])
 
 
@@ -749,5 +793,5 @@ def _held_words(held: WorkerView) -> str:
 
 
 def tries(record: GangSpec) -> int:
-    """How often in a row failed nodes were replaced."""
+    """Return how often in a row failed nodes were replaced."""
     return record.burn_in.tries if record.burn_in else 0

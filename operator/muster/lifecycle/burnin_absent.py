@@ -10,11 +10,12 @@ STARTING_SECONDS = 300.0
 
 
 def absence(node: str, view: CheckerView | None, most_seconds: float) -> tuple[str, float]:
-    """Why a node's checker cannot test, and for how many seconds more it is waited for; none or fewer: not any more.
+    """Return why a node's checker cannot test, and for how many more seconds it is waited for; 0 or less: no longer.
 
     Args:
-        view: what was last heard of it, however long ago; None: it was never heard.
-        most_seconds: one that was never heard cannot have been silent for longer than that.
+        node: its name.
+        view: the checker's last report, however old; None: it was never heard.
+        most_seconds: the longest time for which a checker that was never heard can have been silent.
     """
     if view is None or not view.is_fresh:
         silent = most_seconds if view is None else view.heard_age_seconds

@@ -24,11 +24,12 @@ MUCH_LESS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What people are told.
+    """The result of the all-reduce of a whole gang, for people.
 
     Attributes:
-        is_odd: something is not as the pairs have shown it; people should look.
-        is_wrong: it has come to an end, and sums were wrong.
+        words: the result as text; "" where none was made.
+        is_odd: whether the result differs from what the pairs have shown, so that people should look.
+        is_wrong: whether the all-reduce ended and its sums were wrong.
     """
 
     words: str = ""
@@ -37,27 +38,31 @@ class Measured:
 
 
 def is_measured(devices: Sequence[str]) -> bool:
-    """Whether a gang is measured as a whole.
+    """Whether a gang with these devices is measured as a whole: three nodes at least, all of one kind, and not too
+    many.
 
     Args:
-        devices: "cuda" or "cpu", of each member.
+        devices: "cuda" or "cpu", for each member.
     """
     kinds = set(devices)
     return len(kinds) == 1 and LEAST_NODES <= len(devices) <= GANG_NODES.get(kinds.pop(), 0)
 
 
 def has_begun(orders: Orders) -> bool:
-    """Whether a whole gang is being measured, or has been."""
+    """Whether the all-reduce of the whole gang is under way, or has been made."""
     # One that is too large for it is not searched for it at each look.
     return len(orders.members) <= max(GANG_NODES.values()) and orders.has_begun(orders.gang_id)
 
 
 def due(orders: Orders, free: Iterable[str], *, begins: bool) -> dict[str, CheckOrder]:
-    """The all-reduce of the whole gang, by node; none where it is not made. What has begun goes on with who is left.
+    """Return the orders of the all-reduce of the whole gang, by node; empty where it is not to be made.
+
+    An all-reduce that has begun goes on with the nodes that are left.
 
     Args:
+        orders: of the burn-in.
         free: nodes whose checkers can test now.
-        begins: it is its turn.
+        begins: whether it may begin now.
     """
     if has_begun(orders):
         here = {*free, *(node for node in orders.members if orders.answer(node, orders.gang_id))}
@@ -71,7 +76,13 @@ def due(orders: Orders, free: Iterable[str], *, begins: bool) -> dict[str, Check
 
 
 def reached(orders: Orders, pairs: Iterable[PairOutcome], transport: str) -> Measured:
-    """What it has come to; nothing where it was not made."""
+    """Return the result of the all-reduce of the whole gang; empty where it was not made.
+
+    Args:
+        orders: of the burn-in.
+        pairs: the results of its pairs.
+        transport: the transport that is expected; "": any.
+    """
     if not has_begun(orders):
         return Measured()
     answers = {node: answer for node in orders.members if (answer := orders.answer(node, orders.gang_id))}
@@ -81,13 +92,13 @@ def reached(orders: Orders, pairs: Iterable[PairOutcome], transport: str) -> Mea
 def measured(
     nodes: Sequence[str], answers: Mapping[str, CheckAnswer], pairs: Iterable[PairOutcome], transport: str
 ) -> Measured:
-    """What these answers of these nodes come to.
+    """Return what the answers of a gang's nodes to the all-reduce come to.
 
     Args:
-        nodes: all members, by index.
-        answers: by node; who is missing has not answered in time.
-        pairs: what pairs of them have reached.
-        transport: what it has to run over; "" where anything will do.
+        nodes: all members' nodes, by index.
+        answers: by node; absent: the node has not answered in time.
+        pairs: the results of pairs of these nodes.
+        transport: the transport that is expected; "": any.
     """
     wrong = next((node for node in nodes if node in answers and local.has_wrong_sums(answers[node])), None)
     if wrong is not None:

@@ -29,7 +29,7 @@ _PAIR_ID = re.compile(r"(?P<round>\d{1,9})/(?P<a>\d{1,4})\+(?P<b>\d{1,4})", re.A
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pair:
-    """One test of two nodes, the first by name first: it listens."""
+    """One test of two nodes in one round. Node `a`, the first by name, listens for the other."""
 
     round: int
     a: str
@@ -41,13 +41,14 @@ Told = Mapping[Pair, Sequence[PairOutcome]]
 
 
 class Orders:
-    """What was ordered and answered in one burn-in.
+    """The orders of one burn-in, and what checkers have answered to them.
 
     Args:
-        key: its name: orders of another one are none of these.
-        checkers: what the checkers said that are heard, by node.
-        indices: of the members, by node.
-        gpus: how many each node is tested with.
+        key: the name of the burn-in, which its orders bear.
+        profile: of the burn-in.
+        checkers: by node, the reports of the checkers that are heard.
+        indices: by node, the index of its member.
+        gpus: with how many GPUs each node is tested.
         namespace: of the job.
     """
 
@@ -71,16 +72,22 @@ class Orders:
     # Any order
 
     def answer(self, node: str, order_id: str) -> CheckAnswer | None:
-        """What a node's checker has answered."""
+        """Return the answer of a node's checker to an order; None: it has not answered, or is not heard."""
         view = self._checkers.get(node)
         return view.answer(order_id) if view else None
 
     def is_open(self, node: str, order: CheckOrder) -> bool:
-        """Whether an answer may still come."""
+        """Whether a node's answer to an order may still come."""
         return self.answer(node, order.id) is None and not self.is_overdue(node, order.id, order.kind)
 
     def is_overdue(self, node: str, order_id: str, kind: str) -> bool:
-        """Whether the checker has had it for too long, or is not heard."""
+        """Whether a node's checker has had an order for too long, or is not heard.
+
+        Args:
+            node: its name.
+            order_id: of the order.
+            kind: of the order: node, pair or gang.
+        """
         view = self._checkers.get(node)
         if view is None:
             return True
@@ -96,31 +103,35 @@ class Orders:
         return deadline if kind == GANG else 2 * deadline
 
     def device_on(self, node: str) -> str:
-        """What a node is tested on whose checker is heard: "cuda" or "cpu"."""
+        """Return the device on which a node is tested whose checker is heard: "cuda" or "cpu"."""
         return _device(self._checkers[node])
 
     # Each node by itself
 
     @property
     def node_id(self) -> str:
-        """The same on every node."""
+        """The ID of the order that tests each node by itself; it is the same on every node."""
         return f"{self.key}/node"
 
     @property
     def again_id(self) -> str:
-        """Of the second order of a node that was slow, late or hung in the first one, and of those that are tested
-        beside it."""
+        """The ID of the second order of a node that was slow, late or hung, and of the nodes that are tested beside
+        it."""
         return f"{self.node_id}/again"
 
     def of_node(self, *, again: bool = False) -> CheckOrder:
-        """The probes of one node."""
+        """Return the order that tests a node by itself.
+
+        Args:
+            again: whether it is the second such order.
+        """
         order_id = self.again_id if again else self.node_id
         return CheckOrder(order_id, NODE, str(self._profile), gpus=self._gpus, namespace=self._namespace)
 
     # Pairs
 
     def told(self, nodes: Iterable[str]) -> dict[Pair, list[PairOutcome]]:
-        """Each pair of these nodes that was given in the newest turn -> its outcomes; none for one that is under
+        """Return, by pair, the outcomes of the pairs of these nodes in the newest pass; empty for a pair that is under
         way."""
         known, pairs = frozenset(nodes), set()
         read: dict[str, Pair | None] = {}  # both ends have it
@@ -135,15 +146,25 @@ class Orders:
         return {pair: self._outcomes(pair) for pair in sorted(pairs) if pair.turn == newest}
 
     def newest_seconds(self, told: Told) -> float:
-        """For how long the newest of these pairs has been given."""
+        """Return for how many seconds the newest of these pairs has been ordered; 0 without any."""
         ends = ((self._checkers.get(node), self._pair_id(pair)) for pair in told for node in (pair.a, pair.b))
         return min((view.given.get(order_id, 0.0) for view, order_id in ends if view is not None), default=0.0)
 
     def round(
         self, members: tuple[Member, ...], told: Told, yardsticks: tuple[Yardstick, ...], transport: str, turn: int
     ) -> tuple[int | None, list[Pair]]:
-        """The round of a turn that is under way, None where all is tested; and those of its pairs that can begin
-        now."""
+        """Return the round of pairs that is under way, and those of its pairs that can begin now.
+
+        Args:
+            members: the nodes that take part.
+            told: the outcomes of the pairs so far.
+            yardsticks: what pairs should reach.
+            transport: the transport that is expected; "": any.
+            turn: the number of the pass through all rounds, from 0.
+
+        Returns:
+            The number of the round, None where all is tested; and the pairs.
+        """
         told = {pair: found for pair, found in told.items() if pair.round <= MOST_ROUNDS}
         under_way = [pair for pair, found in told.items() if not found]
         last = max((pair.round for pair in told), default=0)
@@ -164,7 +185,7 @@ class Orders:
     def with_pairs(
         self, orders: Mapping[str, Sequence[CheckOrder]], pairs: Iterable[Pair]
     ) -> dict[str, list[CheckOrder]]:
-        """The orders by node, with those of pairs after them."""
+        """Return all orders by node: the given ones, and after them those of these pairs."""
         found = {node: list(several) for node, several in orders.items()}
         for pair in sorted(pairs):
             for node, order in self._of_pair(pair):
@@ -178,7 +199,7 @@ class Orders:
             yield node, replace(order, round=pair.round, peer=peer)
 
     def _meeting(self, order_id: str, kind: str, nodes: Sequence[str]) -> Iterator[CheckOrder]:
-        """The orders of an all-reduce of several nodes; the first one listens."""
+        """Yield the orders of an all-reduce of several nodes, one for each in their order; the first node listens."""
         first = self._checkers.get(nodes[0])
         digest = blake2b(order_id.encode(), digest_size=4).digest()
         for rank in range(len(nodes)):
@@ -195,11 +216,11 @@ class Orders:
             )
 
     def _pair_id(self, pair: Pair) -> str:
-        """By the members' indices: names of nodes may be long."""
+        """Return the ID of a pair's order, made of the members' indices, because names of nodes may be long."""
         return f"{self.key}/{_TURN * pair.turn + pair.round}/{self._indices[pair.a]}+{self._indices[pair.b]}"
 
     def _pair_of(self, order_id: str) -> Pair | None:
-        """The pair that an order of this burn-in is for; None for any other order."""
+        """Return the pair that an order of this burn-in is for; None for any other order."""
         prefix = f"{self.key}/"
         found = _PAIR_ID.fullmatch(order_id[len(prefix) :]) if order_id.startswith(prefix) else None
         if found is None:
@@ -209,7 +230,8 @@ class Orders:
         return Pair(number, a, b, turn) if a < b and 1 <= number <= CONTROL_ROUND else None
 
     def _outcomes(self, pair: Pair) -> list[PairOutcome]:
-        """What both ends have told, or what is to be made of their silence."""
+        """Return the outcomes that both ends of a pair report, or what their silence means; empty: the pair is under
+        way."""
         order_id = self._pair_id(pair)
         told, silent, gone = [], False, ""
         for node in (pair.a, pair.b):
@@ -230,25 +252,30 @@ class Orders:
 
     @property
     def gang_id(self) -> str:
-        """The same on every node."""
+        """The ID of the order that tests the whole gang; it is the same on every node."""
         return f"{self.key}/gang"
 
     @property
     def members(self) -> list[str]:
-        """All nodes of the gang, by index."""
+        """The nodes of the gang, by index of the member."""
         return [node for _, node in sorted(self._nodes.items())]
 
     def of_gang(self) -> dict[str, CheckOrder]:
-        """The all-reduce of the whole gang, by node."""
+        """Return the orders of the all-reduce of the whole gang, by node."""
         return dict(zip(self.members, self._meeting(self.gang_id, GANG, self.members), strict=True))
 
     def has_begun(self, order_id: str) -> bool:
-        """Whether any checker has an order, or has answered it."""
+        """Whether any checker has an order with this ID, or has answered it."""
         return any(order_id in view.given or view.answer(order_id) for view in self._checkers.values())
 
 
 def free(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> list[Pair]:
-    """Those whose both ends are free, in order; nobody overtakes."""
+    """Return the pairs that can begin now because both ends are free; a pair never overtakes one with the same node.
+
+    Args:
+        pairs: that have not begun, in order.
+        under_way: that have begun.
+    """
     busy = {node for pair in under_way for node in (pair.a, pair.b)}
     found = []
     for pair in pairs:
@@ -259,7 +286,7 @@ def free(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> list[Pair]:
 
 
 def turn_of(pairs: Iterable[Pair]) -> int:
-    """The newest turn that any of these is of."""
+    """Return the number of the newest pass to which any of these pairs belongs; 0 without any."""
     return max((pair.turn for pair in pairs), default=0)
 
 
@@ -277,7 +304,7 @@ def _planned(
     yardsticks: tuple[Yardstick, ...],
     transport: str,
 ) -> Round | None:
-    """The round that follows these outcomes: planned once, however often the answers of its pairs are looked at."""
+    """Return the round that follows these outcomes; the plan is cached, as it is asked for at each decision."""
     return next_round(members, seed, outcomes, yardsticks, transport)
 
 

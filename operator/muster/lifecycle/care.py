@@ -55,10 +55,13 @@ _MEASURES: Sequence[tuple[_Measure, str, int]] = (
 
 
 def attached(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, *, trains: bool) -> CheckpointStatus:
-    """The newest checkpoint with the saves that are known and with what concerns people.
+    """Return the newest checkpoint with the saves that are known and with concerns about saving.
 
     Args:
-        trains: the ranks have their go. While they have not, what concerned people does so still.
+        world: the state of the job.
+        record: of the gang.
+        checkpoint: the newest one, as the status shows it.
+        trains: whether the ranks have started. While they have not, the concerns stay as they are.
     """
     before = world.job.status.checkpoint
     found = _saves(world, record, checkpoint)
@@ -86,7 +89,12 @@ def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> l
 
 
 def _merged(known: CheckpointSave | None, told: CheckpointReport) -> CheckpointSave:
-    """What is known of a save, with what a launcher says; what was known counts while it is the same save."""
+    """Return what is known of a save after a launcher's report; earlier values count while it is the same save.
+
+    Args:
+        known: before the report; None: nothing.
+        told: the report.
+    """
     written = _time(told.written_ns)
     if known is None or not _is_same(known.time, written):
         known = CheckpointSave(step=told.step, time=written)
@@ -100,7 +108,11 @@ def _merged(known: CheckpointSave | None, told: CheckpointReport) -> CheckpointS
 
 
 def _time(written_ns: int) -> datetime | None:
-    """None where it is not known, or no time that anybody can reckon with."""
+    """Return the time of a save; None where it is not known, or outside sensible limits.
+
+    Args:
+        written_ns: nanoseconds since the epoch; 0: not known.
+    """
     moment = datetime.fromtimestamp(written_ns // 1_000_000_000, UTC)
     return moment if EARLIEST < moment < LATEST else None
 
@@ -116,7 +128,8 @@ def _seconds(told: float | None) -> int | None:
 
 
 def _free_bytes(world: JobWorld, record: GangSpec) -> int | None:
-    """As those see it who go on looking while ranks run."""
+    """Return the free space of the checkpoint directory in bytes, as the verifiers see it; None: none of them reports
+    it."""
     told = (
         worker_view.launcher.free_bytes for worker_view in judges(world, record) if worker_view.launcher is not None
     )
@@ -145,12 +158,10 @@ def _concerns(
 
 
 def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | None:
-    """That three saves in a row did not come; "" when all is well, or nobody knows how often they come; None while
-    nobody sees whether any came.
+    """Return the message that three saves in a row did not come; "" when saves come, None while no verifier looks.
 
-    By the time, counted from the start of the ranks where that is later, and the steps have to have gone on as far,
-    too: a training that has become slow, or evaluates, is late with its saves. What steps alone say is worth little: a
-    name may count epochs.
+    The time counts from the last save or from the start of the ranks. The steps must have gone on as far, too: a slow
+    or evaluating training saves late. Steps alone say little, because a name may count epochs.
     """
     if record.start is None:
         return ""
@@ -174,8 +185,15 @@ def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | 
 
 
 def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: bool) -> str | None:
-    """That the directory's file system is about to be full; None while nobody sees it, or knows how large a checkpoint
-    is."""
+    """Return the message that the directory's file system is about to be full; "" when it is not, None when it is
+    unknown.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        told: the newest checkpoint with its saves.
+        stands: whether the concern is in the status already.
+    """
     newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
     size = max(
         (save.bytes for save in newest if save.bytes is not None), default=0
@@ -204,7 +222,12 @@ def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: boo
 
 
 def _longer(told: CheckpointStatus, stands: bool) -> str:
-    """That saves take longer than they did at first; "" while they do not, or too few are known."""
+    """Return the message that saves take longer than the first ones did; "" while they do not, or too few are known.
+
+    Args:
+        told: the newest checkpoint with its saves.
+        stands: whether the concern is in the status already.
+    """
     factor = LONGER_STILL if stands else LONGER
     for measure, words, least in _MEASURES:
         known = [seconds for save in told.saves if (seconds := measure(save)) is not None]
@@ -221,7 +244,7 @@ def _longer(told: CheckpointStatus, stands: bool) -> str:
 
 
 def _sees(launcher: LauncherView | None) -> bool:
-    """Whether it is heard, and looks through the directory."""
+    """Whether the launcher is heard and looks through the checkpoint directory."""
     return launcher is not None and launcher.heard_age_seconds < FRESH_SECONDS and not launcher.checkpoint_error
 
 
@@ -231,13 +254,13 @@ def _seconds_between(saves: Sequence[CheckpointSave]) -> list[float]:
 
 
 def _usual(gaps: Iterable[float]) -> float | None:
-    """The median; None where too few are known."""
+    """Return the median of the positive gaps, in seconds; None where too few are known."""
     positive = [gap for gap in gaps if gap > 0]
     return statistics.median(positive) if len(positive) >= LEAST_INTERVALS else None
 
 
 def _longest(gaps: Iterable[float]) -> float | None:
-    """None where too few are known."""
+    """Return the longest of the positive gaps, in seconds; None where too few are known."""
     positive = [gap for gap in gaps if gap > 0]
     return max(positive) if len(positive) >= LEAST_INTERVALS else None
 

@@ -18,17 +18,17 @@ FEW_INCIDENTS = 32
 
 
 def commit(world: JobWorld, spec: GangSpec, *announcements: Announcement) -> Plan:
-    """Commit the record with its account; the status follows in the next step, when it is a fact."""
+    """Return the plan that commits the record with the job's goodput account; the status follows in the next step."""
     version = world.gang.metadata.resource_version if world.gang else ""
     kept = worked_out("the account", lambda: _with_account(world, spec), spec)
     return Plan((CommitGang(bounded(kept), version),), None, announcements, wake_in_seconds=0.0)
 
 
 def _with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
-    """The record with its account, which is one that the API server takes.
+    """Return the record with its account.
 
     Raises:
-        ValidationError: it is none: somebody has edited it.
+        ValidationError: the API server would refuse the account, because somebody has edited it.
     """
     kept = carried(world, with_held_gpus(world, spec))
     if kept.account is not None:
@@ -37,7 +37,7 @@ def _with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
 
 
 def bounded(spec: GangSpec) -> GangSpec:
-    """The record as etcd takes it: of what helps but is not needed the oldest goes, as far as necessary."""
+    """Return the record small enough for etcd: where necessary, the oldest incidents and excluded nodes are dropped."""
     if len(spec.excluded_nodes) > MAX_EXCLUDED:
         latest = sorted(spec.excluded_nodes.items(), key=lambda item: item[1])[-MAX_EXCLUDED:]
         spec = spec.model_copy(update={"excluded_nodes": dict(latest)})
@@ -51,6 +51,6 @@ def _bytes(spec: GangSpec) -> int:
 
 
 def leftovers(world: JobWorld) -> tuple[DeletePod, ...]:
-    """This job's pods that are no member's, not yet being deleted."""
+    """Return the deletions of the job's pods that belong to no member and are not yet being deleted."""
     left = (pod for pods in world.others.values() for pod in pods if not pod.deleting)
     return tuple(DeletePod(pod.name, pod.uid) for pod in sorted(left, key=lambda pod: pod.name))

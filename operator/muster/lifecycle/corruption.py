@@ -20,11 +20,14 @@ MAX_SUSPECT = 16
 
 
 def doubted(world: JobWorld, record: GangSpec, last_step: int) -> GangSpec:
-    """The record with what ranks say of their own results: from when on checkpoints are suspect, and that nodes are to
-    be tested before the next start.
+    """Return the record after ranks have reported wrong results; unchanged where there is no new report.
+
+    The record then names the step beyond which checkpoints are suspect, and nodes are tested before the next start.
 
     Args:
-        last_step: the newest finished step, or what the ranks went on from.
+        world: the state of the job.
+        record: of the gang.
+        last_step: the newest finished step, or the step that the ranks resumed from.
     """
     said = sorted(words(world), key=lambda word: (word.beyond is None, word.beyond, word.rank))
     if not said:
@@ -40,9 +43,9 @@ def doubted(world: JobWorld, record: GangSpec, last_step: int) -> GangSpec:
 
 
 def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
-    """The record where nodes are proved to give wrong results of which the trainer has told: the job is not charged.
+    """Return the record with the nodes that tests have proved to give wrong results: the job is not charged for them.
 
-    Who has come since then and gives wrong results leaves like any other, and was not the cause.
+    A node that a member has moved to since the failure was not the cause, whatever its tests show.
     """
     newcomers, found = {member.node for member in record.members if member.is_replacement}, record.open_corruption
     wrong = [fail for fail in fails if fail.wrong and fail.node not in newcomers]
@@ -67,7 +70,7 @@ def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
 
 
 def examined(record: GangSpec, shown: Examination) -> GangSpec:
-    """The record with what the tests of the nodes have shown, unless that is known."""
+    """Return the record with what the tests of the nodes have shown; unchanged where it is known already."""
     found = record.corruption
     if found is None or found.examination is not None:
         return record
@@ -75,7 +78,7 @@ def examined(record: GangSpec, shown: Examination) -> GangSpec:
 
 
 def closed(found: Corruption | None, where: Start) -> Corruption | None:
-    """What was found wrong, once the training goes on from before it."""
+    """Return the report of wrong results as closed, once training resumes from before it; None: there was none."""
     if found is None or not found.open:
         return found
     return found.model_copy(
@@ -89,10 +92,13 @@ def closed(found: Corruption | None, where: Start) -> Corruption | None:
 
 
 def _told_anew(world: JobWorld, record: GangSpec, said: Sequence[Word], last_step: int) -> Corruption:
-    """The first words of an attempt.
+    """Return the first report of wrong results of an attempt, as the record keeps it.
 
     Args:
-        said: those first that reach furthest back.
+        world: the state of the job.
+        record: of the gang.
+        said: the ranks' reports, those first that reach furthest back.
+        last_step: the newest finished step, or the step that the ranks resumed from.
     """
     first, before, newest = said[0], record.corruption, record.checkpoint
     told = [word.found_at for word in said if word.found_at is not None]
@@ -119,8 +125,12 @@ def _told_anew(world: JobWorld, record: GangSpec, said: Sequence[Word], last_ste
 
 
 def _told_again(before: Corruption, said: Sequence[Word]) -> Corruption:
-    """The same after other ranks of that attempt, whose words reach further back: they are believed, and both are
-    told."""
+    """Return the report on record after other ranks of the attempt have reported, with the earliest suspect step.
+
+    Args:
+        before: on record.
+        said: the new reports, which reach further back.
+    """
     first = said[0]
     told = [word.found_at for word in said if word.found_at is not None]
     return before.model_copy(
@@ -136,8 +146,10 @@ def _told_again(before: Corruption, said: Sequence[Word]) -> Corruption:
 
 
 def _last_known_step(record: GangSpec, last_step: int) -> int:
-    """The newest finished step of those ranks that ran last, or what they went on from; who tells no steps saves
-    some."""
+    """Return the newest step that the last ranks finished, or from which they resumed.
+
+    A trainer that reports no steps is judged by its checkpoints.
+    """
     last = record.incidents[-1] if record.incidents else None
     if record.start is None and last is not None and last.resumed_step is None and last.step is not None:
         last_step = last.step

@@ -21,13 +21,13 @@ _SPLIT_DEPTH = 4  # so deep lie the nodes: world, fleet, nodes, name
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One decision.
+    """One decision with its inputs.
 
     Attributes:
-        world: that `decide` was given.
-        settings: likewise.
-        plan: that it made; None where it failed.
-        error: with which it failed; "" where it did not.
+        world: the state of the job that `decide` was given.
+        settings: the settings that `decide` was given.
+        plan: the result; None where `decide` failed.
+        error: the error with which it failed; "" where it did not.
     """
 
     world: JobWorld
@@ -38,7 +38,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What was decided then and what is decided now, both as `outcome` gives them."""
+    """The result of a decision then and of the same decision now, both as `outcome` gives them."""
 
     world: JobWorld
     then: dict[str, Any]
@@ -46,14 +46,14 @@ class Replayed:
 
     @property
     def same(self) -> bool:
-        """Whether the plans are equal."""
+        """Whether the decision has the same result now as it had then."""
         return self.then == self.now
 
 
 def write(decided: Decided) -> str:
-    """One line of JSON with the keys world, settings and plan.
+    """Return the decision as one line of JSON with the keys world, settings and plan.
 
-    It is put together piece by piece: other threads need not wait for a large one (some MB for 2,048 workers).
+    The line may have some MB for 2,048 workers. It is put together piece by piece, so that other threads need not wait.
     """
     document = {
         "world": written.write(decided.world),
@@ -64,10 +64,10 @@ def write(decided: Decided) -> str:
 
 
 def replay(line: str) -> Replayed:
-    """Decide again what `write` wrote.
+    """Decide again with the inputs of a line that `write` has written.
 
     Raises:
-        ValueError: this is no such line; says why.
+        ValueError: the line is not of that form; the message says why.
     """
     document = json.loads(line)
     if not isinstance(document, dict) or not document.keys() >= _KEYS:
@@ -78,12 +78,12 @@ def replay(line: str) -> Replayed:
 
 
 def in_words(error: Exception) -> str:
-    """An error's kind and message."""
+    """Return an error's kind and message as text."""
     return f"{type(error).__name__}: {error}"
 
 
 def outcome(decided: Decided) -> dict[str, Any]:
-    """The plan in values that `json` knows, each action with its kind in `action`; or the error."""
+    """Return the decision's plan in values that `json` knows, each action with its kind in `action`; or its error."""
     plan = decided.plan
     if plan is None:
         return {"error": decided.error}

@@ -7,7 +7,7 @@ from muster.world.job import JobWorld
 
 
 def derive(world: JobWorld) -> Facts:
-    """The facts; those of a phase that an earlier one precedes are not looked for."""
+    """Return the facts of a decision; those that only a later phase needs are left out."""
     if world.job.metadata.deletion_timestamp is not None:
         return Facts(deleted=True)
     if world.job.status.completion is not None:

@@ -21,27 +21,27 @@ CLAIMANTS = 8
 
 
 class Reachable(Protocol):
-    """What a launcher has told of where its neighbours can ping it; "" and 0 before it knows."""
+    """The address at which a launcher's neighbours can ping it, as it reports; "" and 0 before it knows."""
 
     @property
     def address(self) -> str:
-        """The IP of its pod."""
+        """The IP of the launcher's pod."""
 
     @property
     def peer_port(self) -> int:
-        """Its UDP port."""
+        """The UDP port of the launcher."""
 
 
 class Claimant(Protocol):
-    """What a launcher has told of the fence file that it sees."""
+    """The fence file as a launcher sees it."""
 
     @property
     def fence_file_id(self) -> str:
-        """The identity of the one that stands there, "" for none."""
+        """The identity of the fence file in the checkpoint directory; "" for none."""
 
     @property
     def fence_file_error(self) -> str:
-        """Why it could not read or write it."""
+        """Why the launcher could not read or write the fence file; "" if it could."""
 
 
 def directive_for(
@@ -54,14 +54,17 @@ def directive_for(
     heard_lately: Callable[[int], Claimant | None] = lambda place: None,
     other: OtherJob | None = None,
 ) -> Directive:
-    """The directive for one pod.
+    """Return the directive for the launcher of one pod.
 
     Args:
-        job: the pod's job, None if there is none any more.
-        launcher_of: what the launcher of the member at this place of the list last said.
+        job: the pod's job; None: it does not exist any more.
+        gang: the job's record; None: there is none.
+        pod: its name.
+        pod_uid: its UID.
+        launcher_of: returns the last report of the launcher of the member at a place of the list.
         crowd: about how many launchers report to this coordinator, those of other jobs included.
-        heard_lately: as `launcher_of`, also before the go; None where it was heard a while ago.
-        other: the job that spec.checkpoint.resumeFrom names, None where it names none.
+        heard_lately: as `launcher_of`, also before the start; returns None where the last report is old.
+        other: the job that spec.checkpoint.resumeFrom names; None: it names none.
     """
     if job is None or job.metadata.deletion_timestamp is not None:
         return Directive(EXIT, exit_code=1, reason="the job is gone")
@@ -124,14 +127,19 @@ def directive_for(
 
 
 def _has_fence_file(directory: str | None) -> bool:
-    """Whether there is a place for the fence file: in a store there is none (docs/decisions/0024)."""
+    """Whether the checkpoint directory can hold a fence file: an object store cannot (docs/decisions/0024)."""
     return directory is not None and not is_url(directory)
 
 
 def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claimant | None]) -> int:
-    """The place of the member that writes the fence file of this attempt: the first that can.
+    """Return the place of the member that writes the fence file of this attempt: the first that can.
 
-    Where ranks of before have to be told by it, it is the first that sees the directory which they see.
+    Where former ranks have to read the file, it is the first that sees their directory.
+
+    Args:
+        record: of the gang.
+        asking: the place of the member whose directive is made.
+        heard_lately: returns the last report of the launcher at a place; None where it is old.
     """
     if asking >= CLAIMANTS:
         return 0
@@ -145,7 +153,7 @@ def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claim
 
 
 def _why(reason: str, incidents: list[GangIncident]) -> str:
-    """The cause of an attempt for the log of a worker, which may not have had a part in it."""
+    """Return the cause of an attempt for the log of a worker, which may have had no part in the failure."""
     last = incidents[-1] if incidents else None
     if last is None or last.reason != reason or last.index is None:
         return reason
@@ -153,7 +161,10 @@ def _why(reason: str, incidents: list[GangIncident]) -> str:
 
 
 def _place(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int | None:
-    """The member's place in the list; the pod's name carries its index, the record has to agree."""
+    """Return the pod's place in the list of members; None: it is no member.
+
+    The pod's name carries the index, and the record has to agree.
+    """
     parts = pod.rsplit("-", 2)
     if gang is None or len(parts) != 3 or not parts[1].isdigit():
         return None
@@ -167,12 +178,17 @@ def _place(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int |
 
 
 def _neighbours(place: int, count: int) -> list[int]:
-    """The places of the neighbours on the ring of members."""
+    """Return the places of a member's neighbours on the ring of members.
+
+    Args:
+        place: of the member.
+        count: how many members there are.
+    """
     return sorted({(place + distance) % count for distance in peer_distances(count)} - {place})
 
 
 def _peers(neighbours: list[int], record: GangSpec, launcher_of: Callable[[int], Reachable | None]) -> tuple[Peer, ...]:
-    """Those of whom it is known where they can be pinged."""
+    """Return those of the neighbours whose address is known."""
     found = ((record.members[neighbour].index, launcher_of(neighbour)) for neighbour in neighbours)
     return tuple(
         [Peer(n, told.address, told.peer_port) for n, told in found if told and told.address and told.peer_port]

@@ -19,12 +19,15 @@ EXIT_GRACE_SECONDS = 30.0
 
 
 def of(world: JobWorld, gang: Gang) -> CompletionRecord | None:
-    """How the job has ended just now, to be recorded before anything is cleaned; None while it has not."""
+    """Return how the job has ended just now, to be recorded before anything is cleaned up; None while it has not."""
     return _success(world, gang.spec) or _defeat(world, gang.spec)
 
 
 def recorded(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
-    """Records the end; before it, what tests have shown of results that were found wrong, since nothing comes after."""
+    """Return the plan that records the end of the job.
+
+    What tests have shown about wrong results is recorded before that, since no step follows the end.
+    """
     end, gang = facts.end, facts.gang
     assert end is not None
     assert gang is not None
@@ -38,9 +41,9 @@ def recorded(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 
 
 def tidied(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
-    """Workers are told to exit by their directive; here is what is left to tidy, and the end of the end.
+    """Return the plan of a job that has ended: it deletes pods that do not go by themselves, and later the job.
 
-    A sidecar that runs on when its worker has ended is not told: its pod is deleted.
+    Launchers exit by their directive. A pod whose sidecar outlives the worker is deleted.
     """
     completion = facts.completion
     assert completion is not None
@@ -63,7 +66,7 @@ def tidied(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 
 
 def budget_exhausted(world: JobWorld, record: GangSpec) -> str:
-    """Which budget is exhausted, in view of the newest checkpoint that anybody sees; "" if none is."""
+    """Return the reason of the restart budget that is exhausted, given the newest checkpoint seen; "" if none is."""
     seen = record.model_copy(update={"checkpoint": resume.newest(world, record)})
     return budgets.exhausted(seen, world.job.spec.recovery, world.now)
 
@@ -79,7 +82,10 @@ def _success(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
 
 
 def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
-    """Whether the job is lost: a budget is exhausted and the blame is final, or it can never start."""
+    """Return the failure of the job; None: it is not lost.
+
+    It is lost when a restart budget is exhausted and the blame is final, or when it can never start.
+    """
     last = record.incidents[-1] if record.incidents else None
     if record.start is not None or last is None:
         return None

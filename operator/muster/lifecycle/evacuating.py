@@ -38,7 +38,7 @@ LATE_SAVE_SECONDS = 300.0
 
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
-    """Commits what is due."""
+    """Return the plan for the next step of a planned evacuation."""
     gang, due = facts.gang, facts.evacuation
     assert gang is not None
     assert due is not None
@@ -46,7 +46,7 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 
 
 def due(world: JobWorld, spec: GangSpec) -> Due | None:
-    """What a planned evacuation comes to now; None while there is nothing to do."""
+    """Return the next step of a planned evacuation; None while there is nothing to do."""
     suspends = world.job.spec.suspend
     why = {} if suspends else _to_leave(world)
     if not suspends and not why:
@@ -74,8 +74,15 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
 
 
 def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> Due | None:
-    """Nothing is lost by leaving nodes that nobody gives back: also a job that fails again and again lets their drains
-    go."""
+    """Return the step that moves members off nodes that are taken away for good, before the ranks start; None: none is.
+
+    No work is lost by it. A job that fails again and again lets the drains of its nodes proceed, too.
+
+    Args:
+        world: the state of the job.
+        spec: the record.
+        why: by node, why the gang should leave it.
+    """
     going = {name: words for name, words in why.items() if (removal := _removal(world, name)) and removal.final}
     if going and (_has_place(world, spec, going) or all(_is_last_call(world, name) for name in going)):
         return Due(Step.MOVED, going, _reason(world, going))
@@ -142,13 +149,13 @@ _PLANNERS: Mapping[Step, Callable[[JobWorld, GangSpec, Due], Plan]] = {
 
 
 def _saved(world: JobWorld, evacuation: Evacuation, newest: Resume | None) -> bool:
-    """Whether what was trained before the evacuation is kept; so it counts where nothing is ever saved."""
+    """Whether what was trained before the evacuation is saved; a job without a checkpoint directory counts as saved."""
     beyond = newest is not None and newest.step > (-1 if evacuation.after_step is None else evacuation.after_step)
     return beyond or not world.job.spec.checkpoint.directory
 
 
 def _to_leave(world: JobWorld) -> dict[str, str]:
-    """Nodes that the gang should leave at its next checkpoint -> what is the matter with them, in words."""
+    """Return, by node, why the gang should leave it at its next checkpoint, as text."""
     found = {}
     for worker_view in world.worker_views:
         name, exclusion = worker_view.member.node, world.fleet.exclusion(worker_view.member.node)
@@ -183,7 +190,7 @@ def _is_stopping(spec: GangSpec) -> bool:
 
 
 def _has_place(world: JobWorld, spec: GangSpec, nodes: Collection[str]) -> bool:
-    """Whether there are other nodes for all workers on these."""
+    """Whether there are other nodes for all workers on these nodes."""
     return members.replaceable(world, spec, members.on(spec, nodes))
 
 
@@ -193,13 +200,19 @@ def _removal(world: JobWorld, node: str) -> fleet.Removal | None:
 
 
 def _saves_until(world: JobWorld, since: datetime, nodes: Iterable[str]) -> datetime:
-    """How long an evacuation of these nodes that began then waits for a checkpoint."""
+    """Return until when an evacuation of these nodes waits for a checkpoint, if it began at the given time."""
     timeout = timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
     return min([since + timeout, *_stops(world, since, nodes)])
 
 
 def _stops(world: JobWorld, since: datetime, nodes: Iterable[str]) -> Iterator[datetime]:
-    """When the ranks have to stop for those of these nodes that have to be empty at some moment."""
+    """Yield, for each of these nodes that has to be empty at a known time, when the ranks have to stop.
+
+    Args:
+        world: the state of the job.
+        since: when the evacuation began.
+        nodes: their names.
+    """
     late_seconds = min(world.job.spec.checkpoint.save_timeout_seconds, LATE_SAVE_SECONDS)
     for exclusion in filter(None, map(world.fleet.exclusion, nodes)):
         if exclusion.gone_by is None:
@@ -212,8 +225,7 @@ def _stops(world: JobWorld, since: datetime, nodes: Iterable[str]) -> Iterator[d
 
 
 def _is_last_call(world: JobWorld, node: str) -> bool:
-    """Whether a job that has no place to go has to begin to stop now, so that it has its time to save before the node
-    goes."""
+    """Whether a job without other nodes has to begin to stop now, to have its time to save before the node goes."""
     exclusion, removal = world.fleet.exclusion(node), _removal(world, node)
     if exclusion is None:
         return False
@@ -225,7 +237,7 @@ def _is_last_call(world: JobWorld, node: str) -> bool:
 
 
 def _save_seconds(world: JobWorld) -> float | None:
-    """How long the newest save took whose time is known; None: no save's is."""
+    """Return how many seconds the newest save took whose time is known; None: none is known."""
     told = world.job.status.checkpoint
     known = (save.save_seconds for save in reversed(told.saves)) if told is not None else ()
     return next((float(seconds) for seconds in known if seconds is not None), None)

@@ -11,7 +11,12 @@ from muster.recovery.failure import Failure
 
 
 class Step(StrEnum):
-    """How far a planned evacuation has come."""
+    """The next step of a planned evacuation.
+
+    Cancelled: the evacuation is not needed any more. Released: a suspended job that has not started gives its nodes
+    back. Moved: members move before the start. Begun: the gang is asked to save. Over: the ranks stop, saved or out of
+    time.
+    """
 
     CANCELLED = "Cancelled"
     RELEASED = "Released"
@@ -22,12 +27,13 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The next step of a planned evacuation.
+    """The next step of a planned evacuation, with what it needs.
 
     Attributes:
-        why: nodes to leave -> what is the matter with them, in words; empty: all of them, because of a suspension.
-        reason: of the evacuation.
-        saves_until: how long the evacuation waits for a checkpoint; None: it has not begun.
+        step: the step.
+        why: by node to leave, why, as text; empty: all nodes, because of a suspension.
+        reason: of the evacuation, in CamelCase.
+        saves_until: until when the evacuation waits for a checkpoint; None: it has not begun.
     """
 
     step: Step
@@ -38,16 +44,16 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is so.
+    """The facts from which one decision about a job is made.
 
     Attributes:
-        deleted: the job is being deleted.
-        completion: of a job that has ended, as it is recorded.
-        gang: the record, if there is one.
-        end: what has to be recorded, of a job that has ended just now.
-        failures: what is wrong with the current attempt; of a job without nodes what its last ranks say.
-        settles: it is time to make the blame for an incident final.
-        evacuation: what a planned evacuation comes to now, if anything.
+        deleted: whether the job is being deleted.
+        completion: the recorded end of a job that has ended; None: none is recorded.
+        gang: the record; None: there is none.
+        end: how the job has ended just now, to be recorded; None: it has not.
+        failures: what is wrong with the current attempt; for a job without nodes, what its last ranks report.
+        settles: whether the blame for an incident is to be made final now.
+        evacuation: the next step of a planned evacuation; None: there is none.
     """
 
     deleted: bool = False

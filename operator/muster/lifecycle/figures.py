@@ -11,8 +11,15 @@ _logged: set[tuple[str, type[Exception]]] = set()
 
 
 def worked_out(what: str, work_out: Callable[[], T], otherwise: T) -> T:
-    """The figures, or what is to stand in place of them where they cannot be worked out; logged once for each kind of
-    error."""
+    """Return the result of a computation for status texts; where it fails, the given fallback.
+
+    The error is logged once for each kind: a defect in a figure must not keep a job from being decided.
+
+    Args:
+        what: the name of the figures, for the log.
+        work_out: computes them.
+        otherwise: the fallback.
+    """
     try:
         return work_out()
     except Exception as error:  # noqa: BLE001 - it is logged there

@@ -44,7 +44,7 @@ _ONE_PROCESS = frozenset(BY_NAME["MaxText"].programs)
 
 
 def words(job: TrainingJob) -> str:
-    """What a reader of the job's status should know of it; "" where all is as the template says."""
+    """Return what a reader of the job's status should know of how the program is started; "" if nothing."""
     container = worker_container(job) or {}
     parts = [_overridden(job, container), *_unused(job, container)]
     if job.spec.launch.mode is LaunchMode.MANAGED:
@@ -70,7 +70,7 @@ def _overridden(job: TrainingJob, container: Mapping[str, Any]) -> str:
 
 
 def _unused(job: TrainingJob, container: Mapping[str, Any]) -> list[str]:
-    """What of the template a worker's pod has otherwise."""
+    """Return what the pod of a worker ignores or changes of the template, as messages."""
     spec, told = job.spec.pod, []
     if misses_cluster_dns(spec):
         told.append(
@@ -91,18 +91,18 @@ def _unused(job: TrainingJob, container: Mapping[str, Any]) -> list[str]:
 
 
 def command_of(container: Mapping[str, Any]) -> list[str]:
-    """The program and all that it is given; what is no list says nothing, and is refused elsewhere."""
+    """Return the command and arguments of a container as one list; a field that is no list counts as empty."""
     parts = (container.get("command"), container.get("args"))
     return [str(word) for part in parts if isinstance(part, list) for word in part]
 
 
 def is_shell_line(command: Sequence[str]) -> bool:
-    """Whether a shell runs a line of its own, which is not passed the words that follow."""
+    """Whether the command is a shell with a line to run, so that words after it do not reach the program."""
     return shell_line(command) is not None
 
 
 def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, Any]) -> list[str]:
-    """What is to be known of the programs that start processes, also of those in a shell's line."""
+    """Return what should be known of programs that start processes, also of those in a shell's line, as messages."""
     told = [
         f"{found} is no rank: a pod's name ends with how often it was made anew; where the line takes it for the "
         "node's, write $NODE_RANK"
@@ -131,7 +131,7 @@ def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, A
 
 
 def _elsewhere(job: TrainingJob, command: Sequence[str]) -> str:
-    """What is to be known of a program that starts ranks on other machines by means that are not there."""
+    """Return the message about a program that starts ranks on other machines by ssh or Slurm; "" if there is none."""
     for name in programs(command):
         if name == "srun":
             why = "asks Slurm for its nodes, and there is none here"
@@ -154,7 +154,7 @@ _BY_SSH = frozenset(("mpirun", "mpiexec", "orterun", "prterun", "horovodrun"))
 
 
 def _written_out(job: TrainingJob, starter: str, command: Sequence[str]) -> list[str]:
-    """Who a node is, or whom it meets, where the line says the same on every node."""
+    """Return the messages about options that give each node the same rank or address, where they have to differ."""
     names = _WHO.get(starter, {})
     if starter == ACCELERATE and (option(command, "--rdzv-backend") or "static") != "static":
         names = {"--main-process-ip": names["--main-process-ip"]}  # ranks come of the rendezvous
@@ -178,8 +178,8 @@ _WHO = {
 
 
 def _given(container: Mapping[str, Any], command: Sequence[str], name: str) -> str | None:
-    """What torchrun takes for one of its options: as it is written, else as the variable says that the container
-    sets."""
+    """Return the value of a torchrun option: from the command, else from the container's PET_ variable; None:
+    neither."""
     variable = "PET_" + name[2:].replace("-", "_").upper()
     listed = {str(each.get("name")): str(each.get("value", "")) for each in objects(container, "env")}
     found = option(command, name)
@@ -187,7 +187,8 @@ def _given(container: Mapping[str, Any], command: Sequence[str], name: str) -> s
 
 
 def _restarting(starter: str, command: Sequence[str], container: Mapping[str, Any]) -> list[str]:
-    """Whether it starts ranks again behind Muster's back."""
+    """Return the message about an option by which the starter restarts ranks itself, without Muster; empty: there is
+    none."""
     if starter not in (TORCHRUN, ACCELERATE, TUNE):
         return []  # only these hand the option to torchrun
     name = "--max-restarts"
@@ -201,7 +202,8 @@ def _restarting(starter: str, command: Sequence[str], container: Mapping[str, An
 
 
 def _of_torchrun(job: TrainingJob, command: Sequence[str], container: Mapping[str, Any]) -> list[str]:
-    """Options that part the nodes: they go before the variables that Muster sets."""
+    """Return the message about options of torchrun that override Muster's variables and separate the nodes; empty:
+    none."""
     given = partial(_given, container, command)
     parting = _parting(job.spec.nodes, command, given) if job.spec.nodes > 1 else []
     if not parting:
@@ -213,8 +215,15 @@ def _of_torchrun(job: TrainingJob, command: Sequence[str], container: Mapping[st
 
 
 def _parting(nodes: int, command: Sequence[str], given: Callable[[str], str | None]) -> list[str]:
-    """The options of a torchrun, as written, with which it would not meet those of the other nodes; what a variable
-    says is not known."""
+    """Return the options of a torchrun with which it would not meet the other nodes, as written.
+
+    Options whose value is a variable are not judged.
+
+    Args:
+        nodes: of the job.
+        command: that starts torchrun.
+        given: returns the value of an option; None: not given.
+    """
     if given("--standalone") not in (None, "0"):
         return ["--standalone"]
     count, rank, master = (option(command, name) for name in ("--nnodes", "--node-rank", "--master-addr"))
@@ -235,8 +244,11 @@ def _parting(nodes: int, command: Sequence[str], given: Callable[[str], str | No
 
 
 def _accelerate_alone(job: TrainingJob, command: Sequence[str], _variables: set[str]) -> str:
-    """Its launcher for several GPUs is torchrun's, and reads the PET_ variables where no number of machines is given;
-    the others do not."""
+    """Return the message about an accelerate that would train on each node alone; "" if it would not.
+
+    Its launcher for several GPUs is torchrun's and reads the PET_ variables, unless a number of machines is given. Its
+    other launchers do not.
+    """
     gpus = job.spec.gpus_per_node
     if option(command, "--machine-rank") is not None or option(command, "--config-file") is not None:
         return ""

@@ -24,8 +24,10 @@ _Key = tuple[int, str, int]  # step, path, the attempt that saved it
 
 
 def share(job: TrainingJob, record: GangSpec, member: Member) -> str | None:
-    """What this member's part of the gang is called; None where the job keeps no checkpoints on the nodes' own
-    disks."""
+    """Return the name of the member's part of the gang, such as `3/16x8`: rank, nodes and processes per node.
+
+    None where the job keeps no checkpoints on the nodes' own disks.
+    """
     checkpoint = job.spec.checkpoint
     if not checkpoint.local_directory or not checkpoint.directory:
         return None
@@ -33,9 +35,12 @@ def share(job: TrainingJob, record: GangSpec, member: Member) -> str | None:
 
 
 def start(world: JobWorld, record: GangSpec) -> Start | Missing:
-    """Where the next start resumes: as muster.lifecycle.resume finds, or beyond that from the nodes' own disks.
+    """Return where the next start resumes: from the shared directory, or from a newer save on the nodes' own disks.
 
-    What a person asks for is done to the letter, and after results were found wrong nothing there is trusted.
+    What a user asks for is done to the letter. After wrong results, no save on the nodes' own disks is used.
+
+    Returns:
+        The place; or what the start still waits for.
     """
     found = resume.start(world, record)
     if isinstance(found, Missing) or not _is_kept(world.job):
@@ -68,7 +73,12 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
 
 
 def without(found: Start, why: str) -> Start:
-    """The start from the shared directory, where the program cannot be told of what the nodes hold."""
+    """Return the start from the shared directory instead, with a warning: the program cannot load what the nodes hold.
+
+    Args:
+        found: the start from the nodes' own disks.
+        why: the reason, for the warning.
+    """
     assert found.resume is not None
     text = f"checkpoint {found.resume.step} on the nodes' own disks ({found.resume.path}) is not used: {why}"
     other = replace(found, resume=found.shared, local_attempt=0, shared=None)
@@ -76,7 +86,7 @@ def without(found: Start, why: str) -> Start:
 
 
 def in_words(found: Resume | None, job: TrainingJob, record: GangSpec) -> str:
-    """That a start goes on from the nodes' own disks, and what it would go on from without; "" = it does not."""
+    """Return the text that a start resumes from the nodes' own disks; "" where it does not."""
     if found is None or not is_local(job, found):
         return ""
     newest = (
@@ -91,10 +101,15 @@ def is_local(job: TrainingJob, where: Resume) -> bool:
 
 
 def since(world: JobWorld, record: GangSpec, where: Start) -> int:
-    """The first attempt whose local checkpoints count from this start on: that of the one gone on from, else this one.
+    """Return the first attempt whose saves on the nodes' own disks count after this start.
 
-    Where a launcher could not write down that this attempt begins, what it saves could be taken for an earlier one's:
-    then nothing of this one counts either.
+    It is the attempt of the save that is resumed, else this one. Where a launcher could not record that this attempt
+    begins, its saves could be taken for earlier ones: then this attempt does not count either.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        where: where the start resumes.
     """
     if not _is_kept(world.job):
         return record.local_since_attempt
@@ -105,8 +120,15 @@ def since(world: JobWorld, record: GangSpec, where: Start) -> int:
 
 
 def since_without_progress(world: JobWorld, record: GangSpec, newest_step: int | None) -> int:
-    """The same for the next attempt: what an attempt was told to go on from, and has made no step beyond, is not tried
-    again."""
+    """Return the first attempt whose saves on the nodes' own disks count in the next attempt.
+
+    A local save that was resumed and led to no further step is not tried again.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        newest_step: of this attempt; None: no step is known.
+    """
     go = record.start
     if go is None or go.resume is None or not is_local(world.job, go.resume):
         return record.local_since_attempt
@@ -125,12 +147,12 @@ def _has_looked(worker_view: WorkerView, record: GangSpec) -> bool:
 
 
 def _excuse(worker_view: WorkerView) -> str:
-    """Why this one need not be waited for, and holds nothing that counts; "" = it has none."""
+    """Return why the worker's own disk need not be waited for and holds nothing that counts; "": no reason."""
     return worker_view.launcher.local_error if worker_view.launcher is not None else ""
 
 
 def _held(worker_view: WorkerView, record: GangSpec, beyond: int) -> set[_Key]:
-    """What counts of what its node holds."""
+    """Return the saves on the worker's own disk that count and lie beyond a step."""
     view = worker_view.launcher
     if view is None or not _has_looked(worker_view, record):
         return set()
@@ -160,7 +182,7 @@ def _why_not(worker_view: WorkerView, record: GangSpec) -> str:
 
 
 def _unseen(found: Start, world: JobWorld, record: GangSpec) -> Start:
-    """A start of which nobody knows whether a disk that could not be looked at holds something newer."""
+    """Return the start with a warning where a disk that could not be listed may hold something newer."""
     worker_view = next(
         (
             worker_view

@@ -36,9 +36,14 @@ def to_be_had(world: JobWorld, placed: Placed) -> bool:
 
 
 def over_limit(world: JobWorld, kept: Collection[str], count: int) -> NotPlaced | None:
-    """Why the limit of the namespace keeps the job from so many nodes beside those that it keeps; None if it does not.
+    """Return why the namespace's limit keeps the job from this many more nodes; None if it does not.
 
-    A node that it leaves counts while a pod of the job is there, unless it is out of service.
+    A node that the job leaves counts while a pod of the job is on it, unless the node is out of service.
+
+    Args:
+        world: the state of the job.
+        kept: names of the nodes that the job keeps.
+        count: how many more nodes it needs.
     """
     limit = world.limit
     if limit is None:
@@ -54,7 +59,12 @@ def over_limit(world: JobWorld, kept: Collection[str], count: int) -> NotPlaced 
 
 
 def seated(nodes: Sequence[str], incarnation: int) -> list[Member]:
-    """The members of a gang on entirely new nodes, in the order of ranks."""
+    """Return the members of a gang on entirely new nodes.
+
+    Args:
+        nodes: in the order of ranks.
+        incarnation: of every member.
+    """
     return [
         Member(index=place, role=Role.WORKER, rank=place, node=node, incarnation=incarnation)
         for place, node in enumerate(nodes)
@@ -62,7 +72,7 @@ def seated(nodes: Sequence[str], incarnation: int) -> list[Member]:
 
 
 def filled(record: GangSpec, answer: Placed) -> list[Member] | None:
-    """The members with nodes for those that have none; None where the answer is not for them."""
+    """Return the members with the queue's nodes for those that have none; None where the answer does not fit them."""
     open_places = {member.index for member in record.members if not member.node}
     kept = {member.node for member in record.members if member.node}
     if len(answer.nodes) != len(open_places) or not kept.isdisjoint(answer.nodes):
@@ -79,16 +89,18 @@ def remade(
     *,
     takes_last: bool = True,
 ) -> tuple[Level, list[Member]]:
-    """Level and members after losing some pods and some nodes.
+    """Return the level and the members of the next attempt, after some pods and some nodes were lost.
 
-    A lost pod moves, too, where its node takes no new one; where that is for its health alone (held back, degraded,
-    left to others) only if there is another: else the worker would have none.
+    The member of a lost pod moves, too, where its node takes no new pod. Where only the node's health prevents that,
+    the member moves only if another node is free.
 
     Args:
-        level: the least that is needed.
-        lost: indices of those whose pods are lost.
-        moved: of those who leave their nodes.
-        takes_last: nodes that are the last choice for their health will do, where there are no others.
+        world: the state of the job.
+        record: of the gang.
+        level: the least level that is needed.
+        lost: indices of the members whose pods are lost.
+        moved: indices of the members that leave their nodes.
+        takes_last: whether nodes that are a last choice for their health may be used where there are no others.
     """
     if level is Level.REBUILD:
         return rebuilt(world, record) or (level, _rebuilt_in_place(world, record, moved))
@@ -112,7 +124,7 @@ def remade(
 
 
 def rebuilt(world: JobWorld, record: GangSpec, *, takes_last: bool = True) -> tuple[Level, list[Member]] | None:
-    """The whole gang placed anew, or None where there is no room."""
+    """Return level and members of the whole gang on new nodes; None where there are not enough."""
     answer = _solve(world, record, lambda excluded: replace(whole(world, excluded), may_take_last=takes_last))
     if isinstance(answer, NotPlaced):
         return None
@@ -120,7 +132,7 @@ def rebuilt(world: JobWorld, record: GangSpec, *, takes_last: bool = True) -> tu
 
 
 def _rebuilt_in_place(world: JobWorld, record: GangSpec, moved: Collection[int]) -> list[Member]:
-    """The whole gang with new pods where it is, if everybody may stay; else it gives its nodes back."""
+    """Return the members with new pods on the same nodes, if every node takes one; else without nodes."""
     everybody = {member.index for member in record.members}
     if moved or _turned_out(world, record, everybody, is_there=True):
         return without_nodes(world, record, everybody)
@@ -128,11 +140,13 @@ def _rebuilt_in_place(world: JobWorld, record: GangSpec, moved: Collection[int])
 
 
 def with_room(world: JobWorld, record: GangSpec, away: Collection[int], hoped: Sequence[int]) -> set[int]:
-    """Those of some members for whom there are other nodes, beside those that need one in any case.
+    """Return the indices of those members for which other nodes are free, beside those that need one in any case.
 
     Args:
-        away: indices of those that need one.
-        hoped: indices of those that can stay, if they have to; whoever comes first goes first.
+        world: the state of the job.
+        record: of the gang.
+        away: indices of the members that need another node.
+        hoped: indices of the members that may stay if necessary, those first that should move first.
     """
 
     def fails(count: int) -> bool:
@@ -144,39 +158,40 @@ def with_room(world: JobWorld, record: GangSpec, away: Collection[int], hoped: S
 
 
 def replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
-    """Whether these members could move to better nodes now: one that is the last choice for its health is none."""
+    """Whether these members could move to healthy nodes now; a node that is a last choice for its health does not
+    count."""
     _, members = remade(world, record, Level.REPLACE, (), indices, takes_last=False)
     return all(member.node for member in members)
 
 
 def on(record: GangSpec, nodes: Collection[str]) -> set[int]:
-    """The indices of the members on these nodes."""
+    """Return the indices of the members on these nodes."""
     return {member.index for member in record.members if member.node in nodes}
 
 
 def without_nodes(world: JobWorld, record: GangSpec, away: Collection[int]) -> list[Member]:
-    """The members, those away without a node and with their next incarnation."""
+    """Return the members; those with the given indices have no node and their next incarnation."""
     return [
         _fresh(world, member, node="") if member.index in away and member.node else member for member in record.members
     ]
 
 
 def anew(world: JobWorld, members: Iterable[Member], lost: Collection[int]) -> list[Member]:
-    """The members, the lost ones with their next incarnation on the same node."""
+    """Return the members; those with the given indices have their next incarnation on the same node."""
     return [_fresh(world, member, node=member.node) if member.index in lost else member for member in members]
 
 
 def next_incarnation(world: JobWorld, member: Member) -> int:
-    """Beyond that of every pod that the member has, or had."""
+    """Return a number beyond the incarnation of every pod that the member has, or had."""
     used = (pod.incarnation for pod in world.others.get(member.index, ()))
     return 1 + max([member.incarnation, *used])
 
 
 def firmly(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record with those nodes excluded whose failure is recent: the others are taken where there is nothing else.
+    """Return the record with only those nodes excluded that must not be used, even where there are no others.
 
-    When that was the clock of whoever led then has told: one that would be in the future may have been at any time.
-    Who has failed the burn-in is not taken again in the same boot.
+    These are nodes with a failure less than a minute ago, and nodes that failed the burn-in in the same boot. A
+    recorded time may be of another leader's clock, so one that lies ahead is judged by its distance from now.
     """
     excluded = record.excluded_nodes.items()
     recent = {node: until for node, until in excluded if abs(until - EXCLUSION - world.now) < RETRY_EXCLUDED}
@@ -188,7 +203,7 @@ def firmly(world: JobWorld, record: GangSpec) -> GangSpec:
 
 
 def whole(world: JobWorld, record: GangSpec | None) -> Request:
-    """Nodes for the whole gang."""
+    """Return the request for nodes for the whole gang."""
     placement = world.job.spec.placement
     return Request(
         count=world.job.spec.nodes,
@@ -201,10 +216,14 @@ def whole(world: JobWorld, record: GangSpec | None) -> Request:
 
 
 def replacement(world: JobWorld, record: GangSpec, moved: Collection[int], excluded: GangSpec) -> Request:
-    """Nodes for some members, beside those of the others; segments are made of neighbours by rank.
+    """Return the request for nodes for some members, beside the nodes of the others.
+
+    Segments are made of members with neighbouring ranks.
 
     Args:
-        moved: indices of those who need a node.
+        world: the state of the job.
+        record: of the gang.
+        moved: indices of the members that need a node.
         excluded: the record with the nodes to avoid.
     """
     in_order = sorted(record.members, key=_by_rank)
@@ -220,7 +239,7 @@ def replacement(world: JobWorld, record: GangSpec, moved: Collection[int], exclu
 
 
 def _given(members: Sequence[Member], moved: Collection[int], answer: Placed) -> list[Member]:
-    """The members, those that have moved on the nodes of an answer to `replacement`."""
+    """Return the members; those with the given indices are on the nodes of an answer to `replacement`."""
     in_order = (member.index for member in sorted(members, key=_by_rank) if member.index in moved)
     nodes = dict(zip(in_order, answer.nodes, strict=True))
     return [m.model_copy(update={"node": nodes[m.index]}) if m.index in nodes else m for m in members]
@@ -231,7 +250,7 @@ def _by_rank(member: Member) -> int:
 
 
 def topology(world: JobWorld, members: Iterable[Member]) -> list[LevelCount]:
-    """How many domains of each level the members are in."""
+    """Return how many domains of each topology level the members are in."""
     counts = domain_counts(world.fleet, [member.node for member in members])
     return [LevelCount(level=name, domains=count) for name, count in counts.items()]
 
@@ -250,9 +269,12 @@ def _turned_out(
     is_there: bool = False,
     takes_last: bool = False,
 ) -> dict[int, str]:
-    """Those of these members whose node takes no new pod of this job -> why it does not.
+    """Return, by index, why the node of a member takes no new pod of this job; members whose node takes one are absent.
 
     Args:
+        world: the state of the job.
+        record: of the gang.
+        indices: of the members to look at.
         is_there, takes_last: see `Requirements`.
     """
     if not indices:
@@ -264,10 +286,9 @@ def _turned_out(
 
 
 def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
-    """Members whose pods are on no node yet, and would not come to the one that was chosen -> what is the matter with
-    that.
+    """Return, by index, why a member's pod that is on no node yet cannot come to the node that was chosen.
 
-    A node is cordoned and its pods are evicted: each of the two is seen in its own time.
+    A node is cordoned and its pods are evicted: Muster sees each of the two in its own time.
     """
     unbound = {
         worker_view.index
@@ -278,8 +299,14 @@ def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
 
 
 def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:
-    """Nodes at once, before everybody who waits, within the namespace's limit; those with a failure only where no
-    others are left.
+    """Return nodes for a request at once, without the queue, within the namespace's limit; or why there are none.
+
+    Nodes with a recent failure are used only where no others are left.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        ask: returns the request for a record with the nodes to avoid.
     """
     request = ask(record)
     over = over_limit(world, request.kept, request.count)

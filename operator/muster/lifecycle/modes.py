@@ -13,12 +13,12 @@ from muster.world.views import PodView
 
 
 class Mode(Protocol):
-    """Who starts ranks, and who tells of them.
+    """What depends on who starts the ranks of a job: launchers (Managed) or the pods themselves (Plain).
 
     Attributes:
-        least_level: of what mends a failure.
-        starts_with_pods: a pod's creation is the start of its ranks, so that there is no barrier.
-        needs_command: the command of the template has to be known.
+        least_level: the least level of recovery that repairs a failure.
+        starts_with_pods: whether a new pod starts its ranks at once, so that there is no start barrier.
+        needs_command: whether the template has to name the command.
     """
 
     least_level: Level
@@ -26,24 +26,25 @@ class Mode(Protocol):
     needs_command: bool
 
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
-        """Whether every rank has ended well."""
+        """Whether every rank of the job has ended successfully."""
 
     def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
-        """Whether a worker may yet tell how it came to a failure."""
+        """Whether a worker may still report what caused a failure."""
 
     def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
-        """Whether a pod of a job that has ended goes by itself."""
+        """Whether a pod ends by itself after its job has ended."""
 
 
 class Managed:
-    """Launchers start the ranks at the go, tell of them, and end them."""
+    """Launchers start the ranks when the barrier opens, report about them, and end them."""
 
     least_level = Level.IN_PLACE
     starts_with_pods = False
     needs_command = True
 
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
-        """By the word of every launcher, once those that see the checkpoints have listed them a last time."""
+        """Whether every launcher reports that its ranks exited with 0, and verifiers have listed the checkpoints after
+        that."""
         return (
             record.start is not None
             and len(world.views) == len(record.members)
@@ -58,7 +59,7 @@ class Managed:
         )
 
     def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
-        """A worker of the last start has not answered since: it may yet turn out that its node was lost first."""
+        """Whether a worker of the last start has not reported since: its node may turn out to have been lost first."""
         views = [
             world.launchers.get(worker_view.pod.uid)
             for worker_view in world.worker_views
@@ -67,27 +68,28 @@ class Managed:
         return any(view is None or (view.state, view.attempt) != (IDLE, record.attempt) for view in views)
 
     def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
-        """Its launcher exits when told so."""
+        """Whether a pod ends by itself after its job has ended: always, because its launcher exits by its directive."""
         return True
 
 
 class Plain:
-    """Pods start their ranks themselves, and nobody tells of these."""
+    """Pods start their ranks themselves, and nothing reports about the ranks."""
 
     least_level = Level.REBUILD  # the others would go on without the one that is replaced
     starts_with_pods = True
     needs_command = False
 
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
-        """By the containers that train."""
+        """Whether the container that trains has ended successfully in every pod."""
         return all(worker_view.over and worker_view.succeeded for worker_view in world.worker_views)
 
     def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
-        """Nobody tells anything."""
+        """Whether a worker may still report what caused a failure: never, because nothing reports."""
         return False
 
     def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
-        """Nobody else tells those who still train; whoever has ended is about to be terminal, and keeps his log."""
+        """Whether a pod ends by itself after its job has ended: only one whose ranks have ended, which also keeps its
+        log."""
         return world.is_dead(pod.uid)
 
 
@@ -95,5 +97,5 @@ _MODES: dict[LaunchMode, Mode] = {LaunchMode.MANAGED: Managed(), LaunchMode.PLAI
 
 
 def mode_of(job: TrainingJob) -> Mode:
-    """How this job's ranks are run."""
+    """Return the mode in which the job's ranks are run."""
     return _MODES[job.spec.launch.mode]

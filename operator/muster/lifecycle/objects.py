@@ -5,6 +5,11 @@ from typing import Any
 
 
 def objects(of: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects of a list of that name; of anything else none."""
+    """Return the objects in the list of this name; empty where it is no list.
+
+    Args:
+        of: an object of a pod template, of any shape.
+        name: of the list.
+    """
     several = of.get(name)
     return [each for each in several if isinstance(each, dict)] if isinstance(several, list) else []

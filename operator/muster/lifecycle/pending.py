@@ -28,11 +28,11 @@ PASSING_REFUSALS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a job without nodes does not wait for any.
+    """Why a job without nodes is not queued for any.
 
     Attributes:
-        telling: None where only the API server's word on the template is missing.
-        wake_in_seconds: when to look again though nothing is seen to change.
+        telling: for the status; None where only the API server's answer about the template is missing.
+        wake_in_seconds: after this long to decide again though nothing changes; None: never.
     """
 
     telling: Telling | None
@@ -40,7 +40,7 @@ class Obstacle:
 
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
-    """Until it has nodes."""
+    """Return the plan of a job without nodes."""
     forgotten = resume.taken_away(world.job, facts.gang.spec) if facts.gang else None
     if forgotten is not None:
         return commit(world, forgotten)
@@ -53,7 +53,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 
 
 def wanted(world: JobWorld) -> Request | None:
-    """The nodes that this job waits for; None while it waits for none: it has them, or something else is in its way."""
+    """Return the request for the nodes that the job waits for; None where it has all, or something else is in its
+    way."""
     job, record = world.job, world.gang.spec if world.gang else None
     if job.metadata.deletion_timestamp is not None or job.status.completion is not None or job.spec.suspend:
         return None
@@ -66,7 +67,7 @@ def wanted(world: JobWorld) -> Request | None:
 
 
 def in_the_way(world: JobWorld) -> Obstacle | None:
-    """What has to be out of the way before a job without nodes is queued; None when nothing is."""
+    """Return what has to be solved before a job without nodes is queued; None: nothing."""
     spec = world.gang.spec if world.gang else None
     old = next((pod for pod in world.pods.values() if not pod.terminal and not world.is_dead(pod.uid)), None)
     if spec is None and old is not None:
@@ -118,7 +119,7 @@ def _checked(world: JobWorld, settings: WorkerSettings) -> Plan:
 
 
 def _queued(world: JobWorld, spec: GangSpec | None, stale: tuple[Action, ...]) -> Plan:
-    """Nothing is in the job's way any more but its turn, and the nodes."""
+    """Return the plan of a job that only waits for the queue's answer and for nodes."""
     if world.turn is None:
         return Plan(stale)  # the queue rings when it has answered
     answer = world.turn.answer

@@ -6,7 +6,12 @@ from muster.lifecycle.facts import Facts
 
 
 class Phase(StrEnum):
-    """The phases, in the order in which they are looked for."""
+    """The phase of a job's life, in the order in which phases are looked for.
+
+    Going: the job is being deleted. Finished: its end is recorded. Pending: it has no nodes. Ending: it has just ended.
+    Recovering: something failed. Evacuating: members leave their nodes as planned. Assembling: the ranks have not
+    started. Training: the ranks run.
+    """
 
     GOING = "Going"
     FINISHED = "Finished"
@@ -19,8 +24,10 @@ class Phase(StrEnum):
 
 
 def phase_of(facts: Facts) -> Phase:
-    """The phase: the end before failures, failures before planned evacuations, and those before what goes on by
-    itself."""
+    """Return the phase of a job.
+
+    The end comes before failures, failures before planned evacuations, and these before assembling and training.
+    """
     if facts.deleted:
         return Phase.GOING
     if facts.completion is not None:

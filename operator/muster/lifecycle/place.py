@@ -19,7 +19,8 @@ ELSEWHERE = "a job of another namespace"
 
 
 def place_of(job: TrainingJob) -> str:
-    """The same for jobs that save to one directory; "" = none, or nobody knows."""
+    """Return a text that is equal for jobs that save to one directory; "": the job saves to none, or that is not
+    known."""
     directory = job.spec.checkpoint.directory
     if not directory:
         return ""
@@ -38,7 +39,7 @@ def place_of(job: TrainingJob) -> str:
 
 
 def words(names: Sequence[str]) -> str:
-    """What people read where other jobs save there, too; "" where there are none."""
+    """Return the message that other jobs save to the same directory; "" where there are none."""
     if not names:
         return ""
     more = f" and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""

@@ -24,8 +24,10 @@ class CheckTemplate:
     """Ask the API server, by a dry run of worker 0, whether it accepts the template, and try the step pattern.
 
     Attributes:
-        step_pattern: spec.progress.stepPattern, which nothing here may compile: it is a user's; "" = none.
-        claims: names of volume claims of which to find out whether only the cluster's scheduler can deal with them.
+        pod: the manifest of worker 0.
+        generation: of the job that is checked.
+        claims: names of volume claims; for these it is found out whether only the cluster's scheduler can place them.
+        step_pattern: spec.progress.stepPattern; "": none. It is a user's, so that no code here may compile it.
     """
 
     pod: dict[str, Any]
@@ -43,10 +45,11 @@ class ApplySupport:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create a worker's pod; that it exists already is fine.
+    """Create a worker's pod; it is no error that the pod exists already.
 
     Attributes:
-        node: where it is to run; "" where somebody else chooses.
+        manifest: of the pod.
+        node: where the pod is to run; "" where another scheduler chooses.
     """
 
     manifest: dict[str, Any]
@@ -55,7 +58,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class BindPod:
-    """Bind exactly this pod (by uid) to its node; that it is bound already is fine."""
+    """Bind exactly this pod (by UID) to its node; it is no error that the pod is bound already."""
 
     name: str
     uid: str
@@ -64,7 +67,7 @@ class BindPod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete exactly this pod (by uid)."""
+    """Delete exactly this pod (by UID)."""
 
     name: str
     uid: str
@@ -88,7 +91,7 @@ class Announcement:
 
 
 class State(StrEnum):
-    """What there is to tell of a job, before it is put into words and conditions."""
+    """The state of a job that its status reports, before conditions and messages are made of it."""
 
     PENDING = "Pending"
     STALLED = "Stalled"
@@ -100,14 +103,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What people shall be told of the job.
+    """What the status of the job has to report.
 
     Attributes:
-        reason: stable CamelCase; "" where the state itself knows a better one.
+        state: of the job.
+        reason: stable and in CamelCase; "" where the state itself has a better one.
         message: for people.
-        answer: of a job that waits for nodes: why there are none.
-        template_refused: the API server does not accept the template.
-        completion: of a job that has ended.
+        answer: why a job that waits for nodes gets none; None: it does not wait.
+        template_refused: whether the API server does not accept the template.
+        completion: the end of a job that has ended; None: it has not.
     """
 
     state: State
@@ -120,16 +124,16 @@ class Telling:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The outcome of one decision.
+    """The result of one decision about a job.
 
     Attributes:
-        actions: performed in order; a failing one ends the pass.
-        telling: what people shall be told, None to leave what they have been told.
-        status: the same as the job's status; filled in once, at the end of a decision.
+        actions: performed in order; the first one that fails ends the pass.
+        telling: what the status has to report; None: it stays as it is.
         announcements: Events, emitted only after actions and status have succeeded.
-        wake_in_seconds: decide again after this long even if nothing is seen to change.
-        checks: by node, what the checkers of the gang's nodes shall do from now on; None: nothing.
-        overtaken: the nodes that the queue had promised are no longer to be had: its plan has to be made anew.
+        wake_in_seconds: after this long to decide again even if nothing changes; None: never.
+        overtaken: whether the nodes that the queue had promised are taken, so that the queue has to plan again.
+        checks: by node, the tasks of the checkers of the gang's nodes from now on; None: none.
+        status: the job's status made of `telling`; filled in once, at the end of a decision.
     """
 
     actions: tuple[Action, ...] = ()
@@ -142,9 +146,9 @@ class Plan:
 
     @property
     def acts(self) -> bool:
-        """Whether anything is done that the next decision can go on from at once.
+        """Whether the plan changes anything from which the next decision can go on at once.
 
-        Asking for what is there already is not; nor is a binding, which only the watch will show.
+        Support objects may exist already, and only the watch shows a binding: these actions do not count.
         """
         return any(not isinstance(action, ApplySupport | BindPod) for action in self.actions)
 

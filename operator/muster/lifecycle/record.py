@@ -81,7 +81,14 @@ _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
 
 
 def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
-    """The record of an attempt on entirely new nodes: the first one, or the first after they were given back."""
+    """Return the record of an attempt on entirely new nodes: the first one, or the first after the nodes were given
+    back.
+
+    Args:
+        world: the state of the job.
+        placed: the nodes that the queue has promised.
+        reason: of the first attempt; a later record names it, too.
+    """
     record = world.gang.spec if world.gang else None
     worker_views = members.seated(placed.nodes, 1 + max((pod.incarnation for pod in world.pods.values()), default=0))
     if record is not None and record.open_corruption is not None:  # those on which it happened are left
@@ -100,7 +107,13 @@ def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
 
 
 def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> GangSpec:
-    """The record after failures: the shortest way back that mends all of them at once."""
+    """Return the record after failures: the next attempt, by the lowest level that repairs all of them at once.
+
+    Args:
+        world: the state of the job.
+        record: of the failed attempt.
+        found: the failures; at least one.
+    """
     cause = blame.culprit(found)
     fault_class = blame.fault_class(cause)
     excluded = {node: until for node, until in record.excluded_nodes.items() if until > world.now}
@@ -163,11 +176,12 @@ def _at_least(world: JobWorld, level: Level) -> Level:
 
 
 def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> bool:
-    """Whether these failures belong to the incident that is being repaired: what fails together is not seen at once.
+    """Whether the failures belong to the incident that is being repaired, as workers that fail together are not seen at
+    once.
 
-    Only of workers that were there when it happened. Whoever fails anew in his new pod has a story of his own. What
-    ranks say of their results belongs to the end of their attempt, however late it is heard: one start follows, and is
-    paid once.
+    Only workers that were there when the incident happened count: a failure in a new pod is a new incident. A rank's
+    report of wrong results belongs to the end of its attempt, however late it is heard. One start follows, and the job
+    is charged once.
     """
     last = record.incidents[-1] if record.incidents else None
     if record.start is not None or last is None or last.resumed_step is not None:
@@ -182,7 +196,15 @@ def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> 
 def _continued(
     world: JobWorld, record: GangSpec, level: Level, cause: Failure, found: Sequence[Failure]
 ) -> list[GangIncident]:
-    """The incidents, the last one with what has failed since."""
+    """Return the incidents; the last one with what has failed since it was recorded.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        level: by which the new failures are repaired.
+        cause: the culprit among the new failures.
+        found: the new failures.
+    """
     last, count = record.incidents[-1], len(found)
     more = f"; then {exits.message_of(world, cause)}" + (f" (and {count - 1} more workers)" if count > 1 else "")
     changes: dict[str, object] = {
@@ -202,7 +224,16 @@ def _taken_over(
     cause: Failure,
     found: Sequence[Failure],
 ) -> GangIncident:
-    """The incident with its cause, where what was heard first has followed from it."""
+    """Return an incident with the cause that was heard later than its consequences.
+
+    Args:
+        world: the state of the job.
+        incident: with what has failed since.
+        heard: the incident as it was recorded first.
+        fault_class: of the cause.
+        cause: the failure from which the incident follows.
+        found: the new failures.
+    """
     words = f"{exits.message_of(world, cause)}; heard before: {heard.message}"
     others = min((heard.other_workers or 0) + _others(found, cause.index), MAX_OTHERS)
     told = _told_of(incident, cause, fault_class, words)
@@ -210,7 +241,7 @@ def _taken_over(
 
 
 def _told_of(incident: GangIncident, cause: Failure, fault_class: FaultClass, message: str) -> GangIncident:
-    """The incident with another culprit."""
+    """Return the incident with another culprit."""
     return incident.model_copy(
         update={
             "fault_class": fault_class,
@@ -225,8 +256,10 @@ def _told_of(incident: GangIncident, cause: Failure, fault_class: FaultClass, me
 
 
 def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
-    """The record after kubelets refused pods that Muster had bound: somebody was faster. No failure, and nobody
-    pays."""
+    """Return the record after kubelets refused pods that Muster had bound because another pod was faster.
+
+    The refusal is no failure, and no budget is charged.
+    """
     level, worker_views = _moved(world, record, {failure.index for failure in conflicts})
     level = Level.START if record.level is Level.START else level
     return _next(
@@ -235,12 +268,15 @@ def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) 
 
 
 def _moved(world: JobWorld, record: GangSpec, indices: Collection[int]) -> tuple[Level, list[Member]]:
-    """Some members on other nodes."""
+    """Return the level and the members of the next attempt, with the given members on other nodes."""
     return members.remade(world, record, _at_least(world, Level.REPLACE), (), indices)
 
 
 def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
-    """The record with nodes for the members that have none, once there are some; None before the queue has answered."""
+    """Return the record with nodes for the members that have none; None before the queue has answered.
+
+    Where the queue has no nodes, its answer is returned, which says why.
+    """
     answer = world.turn.answer if world.turn else None
     if answer is None:
         return None
@@ -258,22 +294,41 @@ def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
 
 
 def overdue(world: JobWorld, record: GangSpec, indices: Collection[int]) -> GangSpec:
-    """The record after some workers did not come to run on their nodes: they move, and the others keep theirs."""
+    """Return the record after some workers did not come to run in time: they move, and the others keep their nodes.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        indices: of those workers.
+    """
     nodes = (world.by_index[index].member.node for index in indices)
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
     return reseated(world, record.model_copy(update={"excluded_nodes": excluded}), indices, ASSEMBLY_TIMED_OUT)
 
 
 def reseated(world: JobWorld, record: GangSpec, indices: Collection[int], reason: str) -> GangSpec:
-    """The record with some members elsewhere before they have started; those for whom there is no node have none."""
+    """Return the record with some members on other nodes before the ranks have started; a member may then have no node.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        indices: of the members that move.
+        reason: of the next attempt.
+    """
     level, worker_views = _moved(world, record, indices)
     level = Level.START if record.level is Level.START else level
     return _next(world, record, level, reason, worker_views, left=unfenced_workers(world, record, worker_views))
 
 
 def burned_out(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
-    """The record after nodes failed the burn-in: their members move, the others keep theirs and what they have
-    proved."""
+    """Return the record after nodes failed the burn-in: their members move, the others keep their nodes and passes.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        fails: the failed nodes.
+        profile: of the burn-in.
+    """
     nodes = {fail.node for fail in fails}
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.FAILED_EXCLUSION)}
     changes = {"excluded_nodes": excluded, "burn_in": _failed(world, record, fails, profile)}
@@ -282,7 +337,10 @@ def burned_out(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile
 
 
 def burned_out_again(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
-    """The record of a gang that gives its nodes back because too many in a row have failed; it waits a while."""
+    """Return the record of a gang that gives its nodes back, because too many in a row have failed the burn-in.
+
+    The next try is held back for a while.
+    """
     record = corruption.with_culprits(record, fails)
     spec = unassembled(world, record, members.on(record, {fail.node for fail in fails}))
     excluded = {**spec.excluded_nodes, **dict.fromkeys((f.node for f in fails), world.now + members.FAILED_EXCLUSION)}
@@ -291,16 +349,27 @@ def burned_out_again(world: JobWorld, record: GangSpec, fails: Sequence[Fail], p
 
 
 def unproven(world: JobWorld, record: GangSpec, nodes: Collection[str], profile: str, reason: str) -> GangSpec:
-    """The record after the tests of some nodes have come to no answer for too long: their members move, and nothing is
-    held against the nodes."""
+    """Return the record after the tests of some nodes have given no answer for too long: their members move.
+
+    Nothing is held against the nodes.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        nodes: those that are not proved.
+        profile: of the burn-in.
+        reason: of the next attempt.
+    """
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
     changes = {"excluded_nodes": excluded, "burn_in": _failed(world, record, (), profile)}
     return reseated(world, record.model_copy(update=changes), members.on(record, nodes), reason)
 
 
 def unproven_again(world: JobWorld, record: GangSpec, nodes: Collection[str], message: str, reason: str) -> GangSpec:
-    """The record of a gang that gives its nodes back because the tests of some have come to no answer; it waits a
-    while."""
+    """Return the record of a gang that gives its nodes back, because the tests of some nodes have given no answer.
+
+    The next try is held back for a while.
+    """
     told = (record.burn_in or BurnIn(time=world.now)).model_copy(
         update={"time": world.now, "tries": 0, "message": message[:512]}
     )
@@ -335,10 +404,15 @@ def _failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: s
 def burned_in(
     world: JobWorld, record: GangSpec, profile: str, untested: Sequence[str], words: str, measured: str
 ) -> GangSpec:
-    """The record that gets its go, with what could not be tested; who has failed before stays in it for a while.
+    """Return the record with the results of the burn-in before a start; nodes that failed in the last day stay in it.
 
     Args:
-        measured: what the all-reduce of the whole gang has come to; "": none was made, and an earlier one stays.
+        world: the state of the job.
+        record: with the start barrier open.
+        profile: of the burn-in.
+        untested: nodes of which nothing is proved.
+        words: why not; "" if all are proved.
+        measured: the result of the all-reduce of the whole gang; "": none was made, and an earlier one stays.
     """
     before = record.burn_in
     whole = BurnInAllReduce(time=world.now, message=measured) if measured else before.all_reduce if before else None
@@ -357,12 +431,21 @@ def burned_in(
 
 
 def came_to_nothing(record: GangSpec) -> bool:
-    """Whether it is of a gang that kept nodes from others and gave them back, because its pods did not come to be."""
+    """Whether the record is of a gang that held nodes and gave them back because its pods did not come to run."""
     return record.reason == ASSEMBLY_TIMED_OUT and not record.members
 
 
 def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason: str = ASSEMBLY_TIMED_OUT) -> GangSpec:
-    """The record of a gang that gives its nodes back because it could not be assembled on them; it waits a while."""
+    """Return the record of a gang that gives its nodes back because it could not be assembled on them.
+
+    The next try is held back, twice as long each time, up to an hour.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        late: indices of the workers whose nodes are avoided for that time.
+        reason: of the next attempt.
+    """
     releases = record.releases + 1
     pause = min(FIRST_RELEASE_SECONDS * 2.0 ** (releases - 1), holds.LONGEST_SECONDS)
     nodes = (world.by_index[index].member.node for index in late)
@@ -374,8 +457,15 @@ def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason
 
 
 def evacuating(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime) -> GangSpec:
-    """The record with a planned evacuation begun; the attempt goes on until a new checkpoint is complete, or until the
-    deadline."""
+    """Return the record with a planned evacuation begun; the attempt goes on until a new checkpoint, or the deadline.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        reason: of the evacuation.
+        nodes: to leave; empty: all.
+        deadline: after which the gang waits for no checkpoint.
+    """
     if record.evacuation and record.evacuation.reason == reason:  # more nodes to leave: nobody waits longer for that
         return record.model_copy(update={"evacuation": record.evacuation.model_copy(update={"nodes": sorted(nodes)})})
     newest = resume.newest(world, record)
@@ -393,7 +483,7 @@ def evacuating(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[s
 
 
 def evacuated(world: JobWorld, record: GangSpec, evacuation: Evacuation) -> GangSpec:
-    """The record after a planned evacuation of some nodes: their members elsewhere, the others in place."""
+    """Return the record after a planned evacuation: the members on its nodes move, the others restart in place."""
     level, worker_views = _moved(world, record, members.on(record, evacuation.nodes))
     incident = GangIncident(
         attempt=record.attempt,
@@ -412,20 +502,20 @@ def evacuated(world: JobWorld, record: GangSpec, evacuation: Evacuation) -> Gang
 
 
 def released(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
-    """The record without members: the nodes are free."""
+    """Return the record without members, so that the nodes are free."""
     record = record.model_copy(update={"checkpoint": resume.newest(world, record)})
     spec = _next(world, record, Level.START, reason, [], left=unfenced_workers(world, record, []))
     return spec.model_copy(update={"hold_until": None})
 
 
 def unsettled(world: JobWorld, record: GangSpec) -> list[GangIncident]:
-    """The incidents whose class and blame are due to be made final."""
+    """Return the incidents whose class and blame are due to be made final."""
     settle = timedelta(seconds=blame.SETTLE_SECONDS)
     return [i for i in record.incidents if not i.settled and world.now - i.time >= settle]
 
 
 def settled(world: JobWorld, gang: Gang) -> GangSpec:
-    """The record with class and blame of those incidents made final.
+    """Return the record in which the class and blame of the incidents that are due are final.
 
     The worker that was seen to fail first may have been a victim of one that reported later.
     """
@@ -453,7 +543,7 @@ def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident
 
 
 def _beside_others(world: JobWorld, incident: GangIncident, culprits: Sequence[Failure]) -> GangIncident:
-    """The incident with how many others are known by now to have failed by themselves."""
+    """Return the incident with the number of other workers that are known by now to have failed by themselves."""
     if not culprits:
         return incident
     others = len({failure.index for failure in culprits}) - 1
@@ -463,8 +553,10 @@ def _beside_others(world: JobWorld, incident: GangIncident, culprits: Sequence[F
 
 
 def _on_sick_node(world: JobWorld, incident: GangIncident) -> GangIncident:
-    """The incident as the node's doing, if that turns out to be sick: what ranks see at once is judged a moment
-    later."""
+    """Return the incident as the node's fault, if the node is known to be unhealthy by now.
+
+    What ranks see at once is found by the node's agent a moment later.
+    """
     node_fault = world.fleet.node_fault(incident.node)
     if not node_fault or incident.reason not in blame.OF_A_SICK_NODE:
         return incident
@@ -473,10 +565,10 @@ def _on_sick_node(world: JobWorld, incident: GangIncident) -> GangIncident:
 
 
 def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
-    """The record with longer fences, when steps take longer than these allow for; None when they do.
+    """Return the record with longer fences where steps take longer than the fences allow for; None where they do not.
 
-    They stand here before they are served, so that no leader ever counts less than a launcher does; and they fall only
-    with the next start, when every launcher has told that it has no rank.
+    The record is written before launchers get the new value, so that no leader counts less than a launcher does. Fences
+    become shorter only with the next start, when every launcher has reported that it has no rank.
     """
     if record.start is None:
         return None
@@ -498,9 +590,10 @@ def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
 
 
 def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing:
-    """The record with its go, once every member is idle and no rank of before can be alive; else what is missing.
+    """Return the record with the start barrier open, and a warning about where the ranks resume, "" if none.
 
-    With the record comes what people have to be told of where it resumes, "" if nothing.
+    The barrier opens once every member is idle and every unfenced worker is fenced. Before that, what is missing is
+    returned.
     """
     missing = _missing(world, record)
     if missing:
@@ -544,7 +637,7 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
 
 
 def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
-    """What keeps the ranks from starting, apart from where they resume."""
+    """Return what keeps the ranks from starting, apart from where they resume; None: nothing."""
     alive = next(
         (unfenced_worker for unfenced_worker in record.unfenced_workers if not laid(world, unfenced_worker)), None
     )
@@ -565,23 +658,24 @@ def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
 
 
 def not_running(worker_view: WorkerView) -> Missing:
-    """That its pod has not come to run."""
+    """Return that the start waits for the pod of this worker to run."""
     return Missing("PodNotRunning", f"waiting for the pod of {worker_view.where} to run")
 
 
 def _fence_file_of_most(world: JobWorld) -> str:
-    """The identity of the fence file that most launchers read; whoever reads another one has another directory than
-    they."""
+    """Return the identity of the fence file that most launchers read; "" for none.
+
+    A launcher that reads another one sees another directory.
+    """
     told = Counter(view.fence_file_id for view in world.views.values() if view.fence_file_id)
     return max(told, key=told.__getitem__, default="")
 
 
 def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
-    """The record with the fence file that every launcher has come to read since its go; None where there is nothing
-    new.
+    """Return the record with the fence file that every launcher has come to read since the start; None: nothing is new.
 
-    Their start does not wait for that: only a gang that falls silent whole needs it. Whoever could not read it at its
-    start obeys it once it has seen its own attempt there, and not before.
+    The start does not wait for that, as only a gang that falls silent altogether needs the file. A launcher that could
+    not read it at its start obeys it once it has seen its own attempt in it.
     """
     if record.start is None or all(record.obeys_fence_file(member) for member in record.members):
         return None
@@ -598,10 +692,10 @@ def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
 
 
 def beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
-    """The record with a number beyond that in the fence file, where its own is not; None where it is.
+    """Return the record with an attempt number beyond that in the fence file; None where it is beyond already.
 
-    So it is when a Gang was deleted by hand and the status, from which the new one counts, had not kept up: whoever
-    trains with a lower number than stands there gives way to it as soon as the coordinator is silent.
+    The number can be too low after a Gang was deleted by hand and the status, from which the new one counts, was old.
+    Ranks of a lower attempt than the file names end as soon as the coordinator is silent.
     """
     told = (view.fence_file_attempt for view in world.views.values())
     highest = max((n for n in told if n < record.attempt + FENCE_FILE_REACH), default=0)
@@ -611,8 +705,10 @@ def beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
 
 
 def named(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record with the uids of its pods: in mode Plain they are bound after that, so that none is forgotten that
-    ran."""
+    """Return the record with the UIDs of its pods.
+
+    In mode Plain pods are bound after that, so that no pod that ran is missing in the record.
+    """
     uids = {worker_view.index: worker_view.pod.uid for worker_view in world.worker_views if worker_view.pod is not None}
     return record.model_copy(
         update={"members": [m.model_copy(update={"pod_uid": uids.get(m.index, m.pod_uid)}) for m in record.members]}
@@ -620,12 +716,10 @@ def named(world: JobWorld, record: GangSpec) -> GangSpec:
 
 
 def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record without unfenced workers, all of which are proved dead.
+    """Return the record without unfenced workers, all of which are fenced.
 
-    Where launchers list the checkpoints they list them anew: an unfenced worker may have saved until it died. Where
-        pods are the ranks the
-    gang can be assembled from now on, and it is counted from now, too, for how long a start is held back: by this
-    leader's clock, and not twice.
+    Launchers list the checkpoints again, because an unfenced worker may have saved until its end. In mode Plain the
+    time to assemble the gang begins now, and a hold of the start is restated by this leader's clock.
     """
     if not mode_of(world.job).starts_with_pods:
         return record.model_copy(update={"unfenced_workers": [], "listing_round": record.listing_round + 1})
@@ -635,10 +729,11 @@ def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
 
 
 def _begun(worker_view: WorkerView, fence_file: str = "") -> Member:
-    """The member as its ranks start: the fence begins anew, since its launcher has told that none is alive.
+    """Return the member as its ranks start: with its pod, its boot, and a new fence.
 
     Args:
-        fence file: the one that tells this gang's ranks to end.
+        worker_view: the worker.
+        fence_file: the identity of the fence file that the gang obeys; "": none.
     """
     view = worker_view.launcher
     return worker_view.member.model_copy(
@@ -656,7 +751,11 @@ def _begun(worker_view: WorkerView, fence_file: str = "") -> Member:
 
 
 def _resumed(record: GangSpec, where: Start) -> list[GangIncident]:
-    """The incidents, the last one with where its story ends."""
+    """Return the incidents; the last one with the step from which the ranks resume.
+
+    Where another branch begins, the steps of all incidents are lowered to its first step, so that progress on it
+    counts.
+    """
     incidents = list(record.incidents)
     if incidents and incidents[-1].resumed_step is None:
         incidents[-1] = incidents[-1].model_copy(update={"resumed_step": where.resume.step if where.resume else 0})
@@ -677,7 +776,7 @@ def _resumed(record: GangSpec, where: Start) -> list[GangIncident]:
 
 
 def steps_made_again(incident: GangIncident) -> int | None:
-    """The steps that an incident has cost; None where they are not known, or not yet."""
+    """Return the number of steps that an incident has cost; None where they are not known, or not yet."""
     if incident.lost_steps is not None or incident.step is None or incident.resumed_step is None:
         return incident.lost_steps
     return max(incident.step - incident.resumed_step, 0)
@@ -687,7 +786,7 @@ _STEPS = ("step", "checkpoint_step", "resumed_step")
 
 
 def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record with its go in Plain mode: the pods have started their ranks themselves."""
+    """Return the record of a started attempt in mode Plain: the pods have started their ranks themselves."""
     first = world.first.pod
     go = AttemptStart(time=world.now, master_address=first.pod_ip if first else "", master_port=PLAIN_MASTER_PORT)
     worker_views = [
@@ -697,20 +796,23 @@ def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
 
 
 def newest_step(world: JobWorld, record: GangSpec) -> int | None:
-    """The newest step that any worker has finished in this attempt."""
+    """Return the newest step that any worker has finished in this attempt; None: none is known."""
     steps = (view.step for view in world.views.values() if view.attempt == record.attempt)
     return max((step for step in steps if step is not None), default=None)
 
 
 def _last_step(world: JobWorld, record: GangSpec) -> int | None:
-    """The newest step known to be finished: an attempt that has finished none stands where it resumed."""
+    """Return the newest step known to be finished, or the one from which the attempt resumed; None: from scratch."""
     resumed = record.start.resume if record.start else record.checkpoint
     step = newest_step(world, record)
     return step if step is not None else (resumed.step if resumed else None)
 
 
 def _first_open(record: GangSpec) -> int:
-    """Lowest attempt whose failure no start of the ranks has followed: this one, and those before it without a go."""
+    """Return the lowest attempt whose failure no start of the ranks has followed.
+
+    It is this attempt, or an earlier one if the ranks have not started since.
+    """
     if record.start is not None:
         return record.attempt
     first = record.attempt
@@ -722,7 +824,7 @@ def _first_open(record: GangSpec) -> int:
 
 
 def _others(found: Sequence[Failure], index: int) -> int:
-    """How many other workers failed by themselves, and not because somebody was lost before them."""
+    """Return how many workers other than this one failed by themselves, and not because they lost a peer."""
     return len({failure.index for failure in found if not failure.victim} - {index})
 
 
@@ -785,7 +887,7 @@ def _next(
 
 
 def _told_apart(record: GangSpec, worker_views: Sequence[Member]) -> list[Member]:
-    """The members, with who of them was on his node when the ranks ran last."""
+    """Return the members, marked as replacements where the node had no member when the ranks ran last."""
     there = {member.node for member in record.members if not member.is_replacement}
     return [
         member if member.is_replacement is new else member.model_copy(update={"is_replacement": new})

@@ -13,7 +13,7 @@ from muster.world.job import JobWorld
 
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
-    """Commits the next attempt, or the blame for the last ones."""
+    """Return the plan after failures: it commits the next attempt, or the final blame for earlier ones."""
     gang = facts.gang
     assert gang is not None
     if facts.settles:

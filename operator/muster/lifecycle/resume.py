@@ -40,14 +40,14 @@ _BRANCH = re.compile(r"job/(?P<job>[a-z][-a-z0-9]*)(?:@(?P<step>\d{1,18}))?\Z")
 
 
 class ForkPoint(NamedTuple):
-    """Another job's checkpoint: of this step, or the newest where that is None."""
+    """A checkpoint of another job from which a job begins: of the given step, or the newest where the step is None."""
 
     job: str
     step: int | None
 
 
 def fork_point_of(wish: int | str | None) -> ForkPoint | None:
-    """What spec.checkpoint.resumeFrom says of another job; None where it speaks of none."""
+    """Return the other job and step that spec.checkpoint.resumeFrom names; None where it names no job."""
     found = _BRANCH.match(str(wish)) if wish is not None else None
     if found is None:
         return None
@@ -56,10 +56,12 @@ def fork_point_of(wish: int | str | None) -> ForkPoint | None:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What a start waits for: a stable reason, and what is missing in words.
+    """What a start waits for.
 
     Attributes:
-        stalled: only a person can help.
+        reason: stable and in CamelCase.
+        message: for people.
+        stalled: whether only a user can help.
     """
 
     reason: str
@@ -69,15 +71,16 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where the ranks go on.
+    """Where the ranks resume.
 
     Attributes:
         resume: the checkpoint; None: from scratch.
-        branch: of the record from now on.
-        warning: what people have to be told about it, "" if nothing.
-        suspect: steps of the checkpoints that do not count any more because results were found wrong, the newest first.
-        local_attempt: that has saved it on the nodes' own disks; 0: it lies in the shared directory.
-        shared: the newest there, where the ranks go on from their nodes' own disks.
+        branch: of the record from now on; None: there is only one branch.
+        warning: what people should know about it; "" if nothing.
+        suspect: steps of the checkpoints that do not count any more because of wrong results, newest first.
+        local_attempt: the attempt that saved the checkpoint on the nodes' own disks; 0: it lies in the shared
+            directory.
+        shared: the newest shared checkpoint, where the ranks resume from their nodes' own disks; None: there is none.
     """
 
     resume: Resume | None
@@ -89,12 +92,13 @@ class Start:
 
     @property
     def lasting(self) -> Resume | None:
-        """What is left of it when a node is lost."""
+        """The checkpoint that is left when a node is lost; None: none."""
         return self.shared if self.local_attempt else self.resume
 
 
 def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
-    """Where a person has asked to go on from, unless that has been done already."""
+    """Return the resume that a user requests in spec.checkpoint.resumeFrom; None: none, or it was carried out
+    already."""
     wish = job.spec.checkpoint.resume_from
     if wish is None or job.spec.checkpoint.directory is None:
         return None
@@ -105,7 +109,8 @@ def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
 
 
 def looked_for(wish: str | None) -> str | None:
-    """What launchers look for: of another job a step, "" for its newest."""
+    """Return the checkpoint that launchers look for: of another job the step, "" for its newest; None: nothing is
+    requested."""
     fork = fork_point_of(wish)
     if fork is None:
         return wish
@@ -113,7 +118,7 @@ def looked_for(wish: str | None) -> str | None:
 
 
 def looked_for_in(job: TrainingJob, wish: str | None, other: OtherJob | None) -> str:
-    """The directory besides the job's own in which launchers look for it, "" = none."""
+    """Return the directory besides the job's own in which launchers look for the requested checkpoint; "": none."""
     own = job.spec.checkpoint.directory
     if wish is None or own is None:
         return ""
@@ -123,13 +128,15 @@ def looked_for_in(job: TrainingJob, wish: str | None, other: OtherJob | None) ->
 
 
 def _is_place(wish: str) -> bool:
-    """Whether it says where a checkpoint lies: a path, or a URL."""
+    """Whether the requested resume is a place of a checkpoint: a path, or a URL."""
     return wish.startswith("/") or is_url(wish)
 
 
 def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
-    """The record with a wish noted that came when the ranks ran already: carried out at the next fault it would
-    surprise."""
+    """Return the record that notes a requested resume which came while the ranks run; None: there is none.
+
+    Such a request has no effect: carried out at the next fault, it would surprise the user.
+    """
     wish = asked(job, record)
     if wish is None or record.start is None or job.spec.suspend:
         return None
@@ -138,17 +145,21 @@ def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
 
 
 def taken_away(job: TrainingJob, record: GangSpec) -> GangSpec | None:
-    """The record without the wish that it notes, once that does not stand in the job any more: whoever asks the same
-    again means it."""
+    """Return the record without the requested resume that it notes, once the job's spec has none; None: nothing to
+    change.
+
+    A user who then requests the same again means it.
+    """
     if job.spec.checkpoint.resume_from is not None or record.branch is None or not record.branch.resume_from:
         return None
     return record.model_copy(update={"branch": record.branch.model_copy(update={"resume_from": ""})})
 
 
 def newest(world: JobWorld, record: GangSpec) -> Resume | None:
-    """The newest complete checkpoint that any worker sees, or that the record knows, or that people have been told of.
+    """Return the newest complete checkpoint that a worker sees, the record holds, or the status shows; None: there is
+    none.
 
-    While all goes well the record is not written, so that a leader which has heard nobody knows it by the status alone.
+    While all goes well the record is not written. So a leader that has heard no launcher knows it by the status alone.
     """
     known = [(c.step, c.path) for c in all_complete(world, record)]
     told = told_of(world)
@@ -161,21 +172,20 @@ def newest(world: JobWorld, record: GangSpec) -> Resume | None:
 
 
 def told_of(world: JobWorld) -> Resume | None:
-    """The newest complete checkpoint that people have been told of."""
+    """Return the newest complete checkpoint that the job's status shows; None: it shows none."""
     told = world.job.status.checkpoint
     return Resume(step=told.step, path=told.path) if told is not None else None
 
 
 def _speaks(record: GangSpec, told: Resume) -> bool:
-    """Whether what people were told of is to be looked for: not what a start found gone, or was asked to leave
-    behind."""
+    """Whether the checkpoint in the status counts: a start has neither found it gone nor left it behind on request."""
     if record.last_published_checkpoint is not None:
         return told != record.last_published_checkpoint
     return record.branch is None or told.step <= record.branch.step
 
 
 def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
-    """Whether it belongs to this training, and not to a history that was left behind."""
+    """Whether a checkpoint belongs to the present branch of the training."""
     branch = record.branch
     if branch is None:
         return True
@@ -192,16 +202,15 @@ def _read(step: int, excluded: str, frozen: bool) -> checkpoints.Branch:
 
 
 def all_complete(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
-    """The complete checkpoints of this training that are seen, once for each worker that sees them."""
+    """Return the complete checkpoints of the present branch, once for each worker that sees them."""
     return [c for view in world.views.values() for c in view.checkpoints if c.verified and counts(record, c)]
 
 
 def doubt(world: JobWorld, record: GangSpec) -> str:
-    """That the order of writing contradicts the order of steps, for people; "" where it does not.
+    """Return the message that checkpoints were written in another order than their steps; "" where they were not.
 
-    The highest step is gone on from nevertheless: a copied directory, a backup brought back and a trainer that did not
-        load
-    what it was given look like that, and then it is the right one. Nothing is lost by it, but people have to know.
+    The highest step is resumed all the same. A copied directory, a restored backup or a trainer that did not load its
+    checkpoint look like that, and then it is the right one.
     """
     found = all_complete(world, record)
     highest = max(found, key=lambda c: (c.step, c.written_ns), default=None)
@@ -219,7 +228,8 @@ def doubt(world: JobWorld, record: GangSpec) -> str:
 
 
 def start(world: JobWorld, record: GangSpec) -> Start | Missing:
-    """Where the next start resumes, once every worker has told what it sees."""
+    """Return where the next start resumes, once every worker has listed its checkpoints; before that, what is
+    missing."""
     if not world.job.spec.checkpoint.directory:
         return Start(None, record.branch)
     wish = asked(world.job, record)
@@ -232,8 +242,11 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
 
 
 def frozen_beyond(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
-    """The record in which no checkpoint beyond this step counts, whenever it was written: until the next go names those
-    that are there once no rank runs. What people have been told of beyond it does not count, either."""
+    """Return the record in which no checkpoint beyond a step counts, whenever it was written.
+
+    That holds until the next start excludes those by name that are there once no rank runs. A checkpoint beyond the
+    step does not count either where the status shows it.
+    """
     branch = record.branch or Branch(resume_from="", step=beyond)
     step = min(beyond, branch.step) if branch.frozen else beyond  # of one that is frozen already nothing beyond counts
     known = record.checkpoint if record.checkpoint and record.checkpoint.step <= step else None
@@ -247,12 +260,19 @@ def frozen_beyond(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
 
 
 def complete_steps(world: JobWorld, record: GangSpec) -> list[int]:
-    """The steps of the complete checkpoints of this training that are seen."""
+    """Return the steps of the complete checkpoints of the present branch that any worker sees."""
     return [c.step for c in all_complete(world, record)]
 
 
 def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corruption) -> Start | Missing:
-    """The start of a training that has found itself wrong: what lies beyond the last good step is excluded by name."""
+    """Return the start after wrong results, with all checkpoints beyond the last good step excluded by name.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        found: the start from the last good step.
+        corruption: the report of wrong results.
+    """
     branch = found.branch
     if branch is None:  # a record that was edited by hand
         return found
@@ -316,7 +336,10 @@ def _unasked(world: JobWorld, record: GangSpec, branch: Branch | None) -> Start 
 
 
 def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, branch: Branch | None) -> Start | Missing:
-    """The start of a training that a person let begin elsewhere, and that has saved nothing beyond that yet."""
+    """Return the start of a training that began at a requested place and has saved nothing beyond it.
+
+    Where it has saved checkpoints that are not beyond that place, a user has to decide: what is missing is returned.
+    """
     own = max(all_complete(world, record), key=lambda c: c.step, default=None)
     if own is None:
         return Start(best, branch)
@@ -329,19 +352,33 @@ def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, branch: Br
 
 
 def _may_see(keys: set[_Key], key: _Key) -> bool:
-    """Whether it is listed, or the listing ends above it: who does not judge lists torn ones too, and they may leave no
-    room for it."""
+    """Whether a worker may see a checkpoint: it is listed, or the full listing ends at a higher step.
+
+    A worker that does not verify lists incomplete checkpoints, too, which may leave no room.
+
+    Args:
+        keys: step and path of the checkpoints that the worker lists.
+        key: of the checkpoint.
+    """
     return key in keys or (len(keys) >= MAX_LISTED and min(keys)[0] > key[0])
 
 
 def _is_torn(world: JobWorld, record: GangSpec, key: _Key) -> bool:
-    """Whether all who judge see it, and not all of it: that others see its marker then says nothing."""
+    """Whether every verifier sees the checkpoint as incomplete, so that its name in the other listings says nothing."""
     views = [worker_view.launcher for worker_view in judges(world, record)]
     return all(view is not None and any(c.incomplete for seen, c in _listed(view) if seen == key) for view in views)
 
 
 def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
-    """A newer one that is there for some, and that nobody has judged: those who do are at it, or do not see it."""
+    """Return that the start waits for a newer checkpoint that no verifier has judged; None: there is none.
+
+    Verifiers are still at it, or do not see it.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        beyond: the step beyond which a checkpoint is newer.
+    """
     told = [
         (worker_view, key, c)
         for worker_view in world.worker_views
@@ -389,8 +426,7 @@ def _not_visible(
 
 
 def _if_done(record: GangSpec) -> str:
-    """How to ask once more for what stands in spec.checkpoint.resumeFrom and has been done, for people; "" = none
-    stands."""
+    """Return how a user can request again what resumeFrom says and what was carried out; "": nothing stands there."""
     if record.branch is None or not record.branch.resume_from:
         return ""
     return f" (what it says now has been done: to ask for {record.branch.resume_from} once more, take it away before)"
@@ -431,7 +467,14 @@ def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
 
 
 def _of_another(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -> Start | Missing:
-    """The start from a checkpoint of another job, once every worker sees it, and it is found complete."""
+    """Return the start from a checkpoint of another job, once every worker sees it and a verifier found it complete.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        wish: spec.checkpoint.resumeFrom.
+        fork: the job and step that it names.
+    """
     other, own = world.other, world.job.spec.checkpoint.directory or ""
     which = "complete checkpoint" if fork.step is None else f"complete checkpoint {fork.step}"
     field = f"spec.checkpoint.resumeFrom: {wish}:"
@@ -471,7 +514,7 @@ def _of_another(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -
 
 
 def _unseen_elsewhere(world: JobWorld) -> str:
-    """Who does not see the directory that is not the job's own, and why; "" = nobody says so."""
+    """Return which worker does not see the directory that is not the job's own, and why; "": none reports that."""
     told = [
         (worker_view.where, worker_view.launcher.other_directory_error)
         for worker_view in world.worker_views
@@ -481,12 +524,12 @@ def _unseen_elsewhere(world: JobWorld) -> str:
 
 
 def _is_unverified(world: JobWorld) -> bool:
-    """Whether somebody could not see the store that this directory is in."""
+    """Whether a worker could not reach the store in which the other directory lies."""
     return any(view.other_directory_error_kind in ERROR_KINDS for view in world.views.values())
 
 
 def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
-    """What every worker sees in a directory that is not the job's own, and somebody has found complete, the newest
+    """Return the checkpoints in another directory that every worker sees and a verifier found complete, newest
     first."""
     there = [
         {(c.step, c.path): c.verified for c in view.other_directory if is_own(c.path, directory)}
@@ -501,7 +544,15 @@ def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
 def _elsewhere(
     world: JobWorld, record: GangSpec, wish: str, where: Resume | None, warning: str = ""
 ) -> Start | Missing:
-    """The start that was asked for, with what is there beyond it excluded by name: times alone could be wrong."""
+    """Return the start that a user requested, with all checkpoints beyond it excluded by name: times could be wrong.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        wish: spec.checkpoint.resumeFrom.
+        where: the checkpoint; None: from scratch.
+        warning: what people should know about it.
+    """
     step = where.step if where else -1
     there = _there(world, record, step)
     if isinstance(there, Missing):
@@ -513,7 +564,11 @@ def _elsewhere(
 
 
 def _there(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing:
-    """All checkpoints that are there now, other histories' included; it has to be all of those beyond this step."""
+    """Return step and time of all checkpoints that exist, those of other branches included; or what is missing for
+    that.
+
+    All checkpoints beyond the given step have to be among them.
+    """
     told = [
         worker_view
         for worker_view in judges(world, record)
@@ -541,7 +596,8 @@ def _too_many(step: int) -> Missing:
 
 
 def _still_excluded(record: GangSpec, where: Resume | None, world: JobWorld, there: set[Stamp]) -> set[Stamp]:
-    """What an earlier wish excluded and is still there, unless this one takes that history up again."""
+    """Return the checkpoints that an earlier request excluded and that still exist, unless this one returns to their
+    branch."""
     if record.branch is None or where is None:
         return set()
     taken = (c for view in world.views.values() for key, c in _listed(view) if key == (where.step, where.path))
@@ -556,7 +612,7 @@ def _listed(view: LauncherView) -> Iterator[tuple[_Key, CheckpointReport]]:
 
 
 def listed_seconds(world: JobWorld, record: GangSpec) -> float:
-    """For how long everybody's listing has been there."""
+    """Return for how many seconds the checkpoint listings of all workers have been there; 0 without any."""
     committed = (world.now - record.time).total_seconds()
     ages = (view.scanned_age_seconds for view in world.views.values())
     return min((committed if age is None else age for age in ages), default=0.0)

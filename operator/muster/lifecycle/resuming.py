@@ -26,7 +26,12 @@ _TOLD = "MUSTER_RESUME_"  # begins the variables by which a program is told
 
 
 def preset_for(world: JobWorld, where: Resume | None) -> str | Missing:
-    """The name of the preset for a start from there, "" = none; or why the one that the job names cannot do it."""
+    """Return the name of the preset for a start from a checkpoint, "": none; or why the job's preset cannot do it.
+
+    Args:
+        world: the state of the job.
+        where: the checkpoint; None: from scratch.
+    """
     checkpoint = world.job.spec.checkpoint
     if checkpoint.directory is None:
         return ""
@@ -46,10 +51,10 @@ def preset_for(world: JobWorld, where: Resume | None) -> str | Missing:
 
 
 def _trap(world: JobWorld, where: Resume, format_: str) -> str:
-    """Why a program that nothing tells where to go on would lose what it has trained, and the remedy; "" = it would
+    """Return why a program that no preset tells where to resume would lose its progress, and the remedy; "": it would
     not.
 
-    Nothing is known to tell it where the job says nothing about it: then its framework's own file decides.
+    Where the job says nothing about resuming, the framework's own pointer file decides.
     """
     checkpoint = world.job.spec.checkpoint
     if checkpoint.resume_preset is not None or not resuming.is_own(where.path, checkpoint.directory or ""):
@@ -71,10 +76,10 @@ def _trap(world: JobWorld, where: Resume, format_: str) -> str:
 
 
 def _trap_from_scratch(world: JobWorld) -> str:
-    """Why a start from scratch would fail where the framework's own file names the first save, which was cut short; ""
-    = it would not.
+    """Return why a start from scratch would fail because the framework's pointer file names an incomplete save; "":
+    not.
 
-    A preset mends that file to name a checkpoint, and here there is none.
+    A preset corrects that file to name a checkpoint, and here there is none.
     """
     seen = (one for view in world.views.values() for one in view.checkpoints)
     # Workers that only look tell of what nobody has judged.
@@ -85,7 +90,11 @@ def _trap_from_scratch(world: JobWorld) -> str:
 
 
 def _told_trap(world: JobWorld) -> str:
-    """What launchers tell of the framework's own file, where nothing in the job tells the program where to go on."""
+    """Return what launchers report about the framework's pointer file, where the job does not tell the program where to
+    resume.
+
+    The result is "" where the job does, or nothing is reported.
+    """
     container = worker_container(world.job) or {}
     if world.job.spec.checkpoint.resume_argument or any(
         _TOLD in str(container.get(field)) for field in ("command", "args", "env")
@@ -95,7 +104,8 @@ def _told_trap(world: JobWorld) -> str:
 
 
 def unread(job: TrainingJob) -> str:
-    """Why the words of the preset that the job names would not reach the program, and the remedy; "" = they would."""
+    """Return why the preset's words would not reach the program, and the remedy; "": they would, or there is no
+    preset."""
     command, named = _command(job), job.spec.checkpoint.resume_preset
     preset = resuming.BY_NAME.get(named.value) if named is not None else None
     file = resuming.file_alone(preset.name, command) if preset is not None else ""
@@ -111,8 +121,7 @@ def unread(job: TrainingJob) -> str:
 
 
 def unloadable(job: TrainingJob) -> str:
-    """Why the framework that the job names can go on from nothing in the job's directory, and the remedy; "" = it
-    can."""
+    """Return why the job's framework can resume from nothing in the job's directory, and the remedy; "": it can."""
     checkpoint = job.spec.checkpoint
     if checkpoint.resume_preset is None or checkpoint.directory is None:
         return ""
@@ -120,7 +129,7 @@ def unloadable(job: TrainingJob) -> str:
 
 
 def format_of(world: JobWorld, where: Resume) -> str:
-    """How a checkpoint is written, as launchers or the status tell it; "" = nobody knows."""
+    """Return the format of a checkpoint, as launchers or the status report it; "": not known."""
     told = [
         (c.step, c.path, c.format)
         for view in world.views.values()
@@ -135,8 +144,7 @@ def format_of(world: JobWorld, where: Resume) -> str:
 
 
 def in_words(job: TrainingJob, record: GangSpec) -> str:
-    """What was added to the command of this attempt, and what of it the command says itself; "" where no preset was
-    used."""
+    """Return how this attempt's program was told where to resume, as text; "" where no preset was used."""
     go, directory = record.start, job.spec.checkpoint.directory or ""
     if go is None or go.resume is None or not go.resume_preset:
         return ""
@@ -152,7 +160,7 @@ def in_words(job: TrainingJob, record: GangSpec) -> str:
 
 
 def hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
-    """What would tell the program where to go on, where nothing does; "" = nothing is known."""
+    """Return which preset would tell the program where to resume, where nothing does; "": no preset is known for it."""
     go, name = record.start, resuming.likely(format_)
     if go is None or go.resume is None or go.resume_preset or job.spec.checkpoint.resume_argument or not name:
         return ""
@@ -167,7 +175,7 @@ def hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
 
 
 def _resolved(words: Sequence[str], where: Resume) -> str:
-    """The words as the program gets them."""
+    """Return the words with the checkpoint's values in place of variables, as the program gets them."""
     values = {
         "MUSTER_RESUME_PATH": where.path,
         "MUSTER_RESUME_DIRECTORY": above(where.path),

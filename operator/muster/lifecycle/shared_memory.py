@@ -17,11 +17,11 @@ PLACE = "/dev/shm"  # noqa: S108 - where libraries put it, not a temporary file 
 
 
 def is_own(spec: Mapping[str, Any], worker: Mapping[str, Any]) -> bool:
-    """Whether nobody but the container that trains can see its /dev/shm.
+    """Whether only the container that trains can see its /dev/shm.
 
     Args:
         spec: the pod's, as it is written.
-        worker: the container of it that trains.
+        worker: the container of the pod that trains.
     """
     if spec.get("hostPID"):
         return False

@@ -60,7 +60,7 @@ _Facts = dict[str, tuple[bool | None, str, str]]
 
 
 def told(world: JobWorld, plan: Plan) -> Plan:
-    """The plan with what it tells put into the job's status, and an Event where the reason is new."""
+    """Return the plan with the job's status made of its report, and with Events where the reason is new."""
     telling = plan.telling
     if telling is None:
         return plan
@@ -71,12 +71,12 @@ def told(world: JobWorld, plan: Plan) -> Plan:
 
 
 def _accepted(world: JobWorld) -> str:
-    """What a reader should know of the job as it is written."""
+    """Return what a reader should know about the job's spec, as text; "" if nothing."""
     return "; ".join(filter(None, (world.lowered, launching.words(world.job), place.words(world.sharing))))
 
 
 def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
-    """Waiting for nodes."""
+    """Return the status of a job that waits for nodes."""
     reason, message, turn = telling.reason, telling.message, world.turn
     if telling.answer is not None and turn is not None:
         reason, message = telling.answer.reason, explain.message(world.job, turn)
@@ -91,7 +91,7 @@ def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
 
 
 def _stalled(world: JobWorld, telling: Telling) -> TrainingJobStatus:
-    """It cannot go on as it is; somebody has to change something."""
+    """Return the status of a job that cannot go on until a user changes something."""
     reason, message = telling.reason, telling.message
     facts: _Facts = {"Stalled": (True, reason, message), "Running": (False, reason, message)}
     if telling.template_refused:
@@ -102,7 +102,7 @@ def _stalled(world: JobWorld, telling: Telling) -> TrainingJobStatus:
 
 
 def _suspended(world: JobWorld, telling: Telling) -> TrainingJobStatus:
-    """Stopped on the user's wish, nodes released."""
+    """Return the status of a job that the user has suspended; its nodes are released."""
     message = "set spec.suspend to false to continue from the newest complete checkpoint"
     if resume.asked(world.job, world.gang.spec if world.gang else None):
         message = (
@@ -117,7 +117,7 @@ def _suspended(world: JobWorld, telling: Telling) -> TrainingJobStatus:
 
 
 def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
-    """On nodes, ranks not yet started in this attempt."""
+    """Return the status of a job that is on nodes and whose ranks have not started in this attempt."""
     assert world.gang is not None
     spec, turn, reason, message = world.gang.spec, world.turn, telling.reason, telling.message
     if telling.answer is not None:
@@ -136,7 +136,7 @@ def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
 
 
 def _where(world: JobWorld, spec: GangSpec) -> str:
-    """Where the gang is, and which of its nodes are the last choice for their health."""
+    """Return where the gang is, with up to three of its nodes that are a last choice for their health."""
     found = ((name, world.fleet.exclusion(name)) for name in sorted(member.node for member in spec.members))
     last = [f"{name} is {unhealthy(each)}" for name, each in found if each is not None and each.last_choice]
     named = ", ".join(last[:_MOST_NAMED]) + (f" and {len(last) - _MOST_NAMED} more" if len(last) > _MOST_NAMED else "")
@@ -149,7 +149,7 @@ def _waiting(world: JobWorld, telling: Telling) -> Waiting | None:
 
 
 def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
-    """Ranks have their go."""
+    """Return the status of a job whose ranks have started."""
     gang = world.gang
     assert gang is not None
     evacuation = gang.spec.evacuation
@@ -201,7 +201,7 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
 
 
 def _completed(world: JobWorld, telling: Telling) -> TrainingJobStatus:
-    """The end."""
+    """Return the status of a job that has ended."""
     completion = telling.completion
     assert completion is not None
     good = completion.result is CompletionResult.SUCCEEDED
@@ -225,7 +225,8 @@ _TELLERS: Mapping[State, Callable[[JobWorld, Telling], TrainingJobStatus]] = {
 
 
 def _changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
-    """An Event when the reason for waiting or stalling is new."""
+    """Return the Event about a new reason for waiting or stalling; empty where the reason is not new, or needs no
+    Event."""
     before = world.job.status
     if (
         (before.state, before.reason) == (now.state, now.reason)
@@ -240,7 +241,7 @@ def _changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...
 
 
 def _troubles(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
-    """An Event for each concern about saving that is new."""
+    """Return an Event for each concern about saving that is new."""
     before = world.job.status.checkpoint
     known = {concern.reason for concern in before.concerns} if before is not None else set()
     found = now.checkpoint.concerns if now.checkpoint is not None else []
@@ -248,7 +249,7 @@ def _troubles(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ..
 
 
 def _limits_applied(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
-    """An Event when the condition begins to say that the FleetPolicy applies less than the job asks for."""
+    """Return the Event that the FleetPolicy applies less than the job asks for; empty where that is not new."""
     before, after = _accepted_message(world.job.status), _accepted_message(now)
     if not world.lowered or world.lowered not in after or world.lowered in before:
         return ()
@@ -319,7 +320,10 @@ def _build(
 
 
 def _not_suspended(before: Condition | None) -> str:
-    """Why it is not; once a suspension is over that stays told, since its time is counted by it."""
+    """Return the reason of the condition Suspended where it is False.
+
+    After a suspension the reason stays Resumed, because the time of the suspension is counted by it.
+    """
     was = before is not None and (before.status is ConditionStatus.TRUE or before.reason == RESUMED)
     return RESUMED if was else "NotSuspended"
 
@@ -340,10 +344,9 @@ def _condition(
 
 
 def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus | None, *, ended: bool) -> int | None:
-    """The newest finished step of this attempt; before its first one, the step that it resumed from.
+    """Return the newest finished step of this attempt; before its first one, the step from which it resumed.
 
-    The launchers of a job that has ended leave, and report no step any more: then what was last known of this attempt
-    stands.
+    The launchers of a job that has ended report no step any more: then the last step on the status stands.
     """
     newest = records.newest_step(world, record) if record else None
     is_known = ended and record is not None and world.job.status.attempt == record.attempt
@@ -375,7 +378,8 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
 
 
 def _unsaved(world: JobWorld, gang: Gang) -> str:
-    """That training goes on and on without a complete checkpoint that Muster could see; "" when all is well."""
+    """Return the message that training goes on for long without a complete checkpoint that Muster sees; "" when all is
+    well."""
     directory, go = world.job.spec.checkpoint.directory, gang.spec.start
     if directory is None or go is None or resume.newest(world, gang.spec) is not None:
         return ""
@@ -395,15 +399,14 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
 
 
 def _doubtful(world: JobWorld) -> str:
-    """Why the newest checkpoint may not be what people think, or what the trainer by itself would go on from; "" =
-    nothing."""
+    """Return the message that the newest checkpoint is not what users or the trainer may take it for; "" = all is
+    well."""
     told = (worker_view.launcher.checkpoint_warning for worker_view in world.worker_views if worker_view.launcher)
     return next(filter(None, told), "")
 
 
 def _held_up(world: JobWorld, spec: GangSpec) -> str:
-    """That a planned evacuation has no place to go to, whatever its deadline says; "" while it has one, or none is
-    under way."""
+    """Return the message that a planned evacuation has no nodes to move to; "" while it has, or none is under way."""
     evacuation = spec.evacuation
     if (
         evacuation is None
@@ -419,8 +422,7 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
 
 
 def _unverified(world: JobWorld, gang: Gang) -> str:
-    """That nobody who is asked to can see the store with the checkpoints, though ranks run; "" while one of them
-    can."""
+    """Return the message that no verifier can reach the store with the checkpoints; "" while one can."""
     verifiers = [worker_view.launcher for worker_view in judges(world, gang.spec) if worker_view.launcher]
     if not verifiers or not all(each.checkpoint_error_kind in ERROR_KINDS for each in verifiers):
         return ""
@@ -430,7 +432,8 @@ def _unverified(world: JobWorld, gang: Gang) -> str:
 
 
 def _behind(world: JobWorld, gang: Gang) -> str:
-    """That the trainer does not go on from where it was told to, for the second time; "" while it does."""
+    """Return the message that the trainer does not resume from its checkpoint, for the second time; "" while it
+    does."""
     behind = next(
         (
             worker_view
@@ -451,8 +454,10 @@ def _behind(world: JobWorld, gang: Gang) -> str:
 
 
 def _unseen(world: JobWorld, gang: Gang) -> str:
-    """That no step has been seen for long, and what to change; "" when all is well, or nobody wants steps to be
-    seen."""
+    """Return the message that no step has been seen for ten minutes, and what to change; "" when all is well.
+
+    It is also "" where the user has switched presets off.
+    """
     progress, go = world.job.spec.progress, gang.spec.start
     launchers = [
         worker_view.launcher
@@ -491,7 +496,7 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
 
 
 def _quiet(world: JobWorld, gang: Gang) -> str:
-    """That no rank has printed or written anything for long; "" when any has."""
+    """Return the message that no rank has printed or written anything for ten minutes; "" when one has."""
     if gang.spec.start is None:
         return ""
     views = [view for view in world.views.values() if view.attempt == gang.spec.attempt]
@@ -512,7 +517,7 @@ def _quiet(world: JobWorld, gang: Gang) -> str:
 
 
 def _uncounted(world: JobWorld) -> str:
-    """That nobody knows any more which step is finished, so that no hang is noticed; "" while it is known."""
+    """Return the message that finished steps cannot be read any more, so that no hang is noticed; "" while they can."""
     for worker_view in world.worker_views:
         if worker_view.launcher is not None and worker_view.launcher.progress_error:
             error = without_secrets(
@@ -523,7 +528,7 @@ def _uncounted(world: JobWorld) -> str:
 
 
 def _silence(world: JobWorld) -> str:
-    """Who is silent, and why nobody acts on it yet; "" when all are heard."""
+    """Return the message that workers are silent, and why Muster does not act yet; "" when all are heard."""
     timeout = world.job.spec.recovery.unreachable_timeout_seconds
     silent = [index for index, view in world.views.items() if view.heard_age_seconds >= timeout]
     if not silent:

@@ -29,6 +29,6 @@ _PLANNERS: Mapping[Phase, Callable[[JobWorld, Facts, WorkerSettings], Plan]] = {
 
 
 def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
-    """What to do next for one job."""
+    """Return the plan for one job: what to do next, with the checkers' tasks and the job's status."""
     facts = derive(world)
     return status.told(world, burnin.attached(world, _PLANNERS[phase_of(facts)](world, facts, settings)))

@@ -26,7 +26,7 @@ from muster.world.views import SCHEDULER_NAME
 
 
 def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
-    """Why this job can never start as it stands, as (reason, what to do); None if nothing is known against it."""
+    """Return why the job can never start as it stands, as (reason, message); None: no problem is known."""
     misshapen = shape_problem(job)
     if misshapen:
         return misshapen
@@ -76,7 +76,10 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
 
 
 def _container_problem(job: TrainingJob, container: Mapping[str, Any], fleet: Fleet) -> tuple[str, str] | None:
-    """The first container need not be the one that trains: some daemons of networks are written before it."""
+    """Return the problem that another container than the first one asks for accelerators; None: there is none.
+
+    Some network daemons are written before the container that trains.
+    """
     resource = fleet.policy.accelerator_resource
     if job.spec.launch.worker_container is not None or _asks_for(container, resource):
         return None
@@ -96,7 +99,7 @@ def _asks_for(container: Mapping[str, Any], resource: str) -> bool:
 
 
 def _pod_problem(job: TrainingJob) -> tuple[str, str] | None:
-    """What of the pod as a whole would keep it from its node, or from those whom it has to reach."""
+    """Return the problem of a pod that names its node, or cannot resolve names of the cluster; None: there is none."""
     spec = job.spec.pod
     if spec.get("nodeName"):
         return (
@@ -116,7 +119,7 @@ def _pod_problem(job: TrainingJob) -> tuple[str, str] | None:
 
 
 def _command_line(container: Mapping[str, Any]) -> str:
-    """The line to write where only the image knows the program."""
+    """Return the advice what to write as the command where only the image knows the program."""
     args = container.get("args") or []
     if args and str(args[0]).endswith(".py"):
         return f"write command: [python3] beside args (they begin with {args[0]})"
@@ -132,8 +135,7 @@ def _command_line(container: Mapping[str, Any]) -> str:
 
 
 def _is_program(word: str) -> bool:
-    """Whether a word is certainly a program and not what one is given: a shell, a Python, or a file where programs
-    are."""
+    """Whether a word is certainly a program: a shell, a Python, or a file in a directory of programs."""
     name = posixpath.basename(word)
     return (
         name in SHELLS
@@ -143,7 +145,7 @@ def _is_program(word: str) -> bool:
 
 
 def shape_problem(job: TrainingJob) -> tuple[str, str] | None:
-    """Why no pod can be made of this job's template, as (reason, what to do); None if one can."""
+    """Return why no pod can be made of the job's template, as (reason, message); None if one can."""
     misshapen = _misshapen(job.spec.template)
     return ("TemplateInvalid", f"spec.template.{misshapen}. {AGAIN}") if misshapen else None
 
@@ -187,7 +189,8 @@ _WORDS: Mapping[type, str] = {dict: "an object", list: "a list"}
 
 
 def _misshapen(template: Mapping[str, Any]) -> str:
-    """The first place of the template that has not the shape of a pod's, in words; "" when all have."""
+    """Return the first place of the template that has not the shape of a pod's, with what is wrong; "" when all
+    have."""
     found = _wrong_shape(template, _SHAPES)
     spec = template.get("spec")
     if found or not isinstance(spec, dict):
@@ -214,7 +217,10 @@ def _misshapen(template: Mapping[str, Any]) -> str:
 
 
 def _no_word(container: Mapping[str, Any]) -> str:
-    """The first word of how it is started that is none: YAML reads `0.1` and `yes` as a number and a truth value."""
+    """Return the first word of the command or its arguments that is no text; "" when all are.
+
+    YAML reads `0.1` and `yes` as a number and a truth value.
+    """
     for field in ("command", "args"):
         for number, word in enumerate(container.get(field) or ()):
             if not isinstance(word, str):
@@ -242,7 +248,12 @@ _AVOIDED_AFTER_FAILURE = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided aft
 
 
 def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
-    """What a node must offer to a worker of this job."""
+    """Return what a node has to offer to a worker of this job.
+
+    Args:
+        world: the state of the job.
+        record: with the nodes to avoid; None: there is none yet.
+    """
     avoid = dict.fromkeys(world.job.spec.placement.avoid_nodes, _AVOIDED_BY_SPEC)
     for node, until in (record.excluded_nodes if record else {}).items():
         if until > world.now:
@@ -254,12 +265,12 @@ def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
 
 
 def _asked(job: TrainingJob, resource: str) -> dict[str, int]:
-    """What a worker asks for beside, and by, its accelerators; other containers may have some of their own."""
+    """Return the resources that a worker's pod requests, accelerators included, by name."""
     return asked_by_template(_asking_spec(job, resource))
 
 
 def quota_claim(job: TrainingJob, resource: str) -> QuotaClaim:
-    """What a worker counts for in ResourceQuotas, without what the namespace's defaults add."""
+    """Return what a worker counts for in ResourceQuotas, without what the namespace's defaults add."""
     spec = _asking_spec(job, resource)
     spec.pop(POD_DEADLINE, None)
     return replace(claim_of_pod({"spec": spec}), is_answered=False)
@@ -274,17 +285,16 @@ def _asking_spec(job: TrainingJob, resource: str) -> dict[str, Any]:
 
 
 def claims_of(job: TrainingJob) -> list[str]:
-    """Names of the volume claims that the template mounts."""
+    """Return the names of the volume claims that the template mounts, sorted."""
     volumes = objects(job.spec.pod, "volumes")
     claims = (volume.get("persistentVolumeClaim") for volume in volumes)
     return sorted({str(claim["claimName"]) for claim in claims if isinstance(claim, dict) and claim.get("claimName")})
 
 
 def scheduler_for(spec: Mapping[str, Any]) -> str:
-    """What of a pod spec only the cluster's scheduler can deal with, in words; "" if nothing is seen in the spec
-    itself.
+    """Return the part of a pod spec that only the cluster's scheduler can place, as text; "" if there is none.
 
-    Whether a claim that it names is bound is not in it.
+    Whether a volume claim is bound is not seen in the spec.
     """
     if spec.get("resourceClaims"):
         return "resource claims"

@@ -17,7 +17,10 @@ CALM_SECONDS = 10.0
 
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
-    """Keeps what the workers share, and their fences as long as their steps need them."""
+    """Return the plan of a job whose ranks run without a failure.
+
+    It keeps the objects that workers share, lengthens fences where steps need longer ones, and notes a late resumeFrom.
+    """
     assert facts.gang is not None
     longer = record.fenced_longer(world, facts.gang.spec)
     if longer is not None:
@@ -42,10 +45,11 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 
 
 def _calm_seconds(world: JobWorld) -> float:
-    """For how long time alone can bring nothing about; 0 as soon as anybody is not as he should be.
+    """Return for how many seconds time alone can change nothing about the job; 0 as soon as any member is in another
+    state.
 
-    Of a thousand jobs that train each would be decided every second else. What depends on time and is not thought of
-    here is late, by `CALM_SECONDS` at most.
+    Without this, each of a thousand training jobs would be decided every second. An effect of time that is not
+    considered here is late by `CALM_SECONDS` at most.
     """
     assert world.gang is not None
     spec, nodes = world.gang.spec, [worker_view.node for worker_view in world.worker_views]

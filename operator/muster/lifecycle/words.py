@@ -32,11 +32,12 @@ _GOES_ON = (
 
 
 def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: bool = False) -> str:
-    """What follows of results that were found wrong: which checkpoints are suspect, and what is known of the nodes.
+    """Return what follows from wrong results, as text: which checkpoints are suspect, and what is known of the nodes.
 
     Args:
-        exhausted: no restart is left.
-        ended: nor does it go on in any other way.
+        spec: the record.
+        budget_exhausted: whether the job has no restart left.
+        ended: whether the job has ended.
     """
     found = spec.corruption
     if found is None:
@@ -51,12 +52,12 @@ def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: b
 
 
 def suspects_in_words(steps: Sequence[int], count: int = 0, *, ended: bool = False) -> str:
-    """Which checkpoints are suspect, for people; "" where none is.
+    """Return which checkpoints are suspect, as text; "" where none is.
 
     Args:
-        steps: of the newest ones, the newest first.
-        count: of all of them, where `steps` are fewer.
-        ended: nothing is written any more.
+        steps: of the newest suspect checkpoints, newest first.
+        count: of all suspect checkpoints, where `steps` are fewer.
+        ended: whether the job has ended, so that no checkpoint is written again.
     """
     if not steps:
         return ""
@@ -71,11 +72,12 @@ def suspects_in_words(steps: Sequence[int], count: int = 0, *, ended: bool = Fal
 
 
 def what_tests_show(found: Corruption, *, budget_exhausted: bool = False, ended: bool = False) -> str:
-    """What is known of the nodes on which the trainer found wrong results.
+    """Return what is known of the nodes on which ranks found wrong results, as text.
 
     Args:
-        budget_exhausted: the job has no restart left.
-        ended: the job has ended.
+        found: the report of wrong results.
+        budget_exhausted: whether the job has no restart left.
+        ended: whether the job has ended.
     """
     if found.examination is not None:
         shown = WHAT_TESTS_SHOW[found.examination].format(culprits=", ".join(found.culprits))
@@ -89,7 +91,7 @@ def what_tests_show(found: Corruption, *, budget_exhausted: bool = False, ended:
 
 
 def on_nodes(spec: GangSpec) -> str:
-    """Where the gang is, short enough for an Event."""
+    """Return where the gang is, as text that is short enough for an Event."""
     names = [member.node or "(no node yet)" for member in spec.members]
     shown = ", ".join(names[:MAX_NODES_IN_NOTE])
     rest = len(names) - MAX_NODES_IN_NOTE

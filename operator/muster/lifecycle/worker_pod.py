@@ -59,7 +59,7 @@ class WorkerSettings:
 
 
 def owner_reference(job: TrainingJob) -> dict[str, Any]:
-    """The reference by which everything of a job goes when the job goes."""
+    """Return the owner reference by which all objects of a job are deleted with it."""
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainingJob",
@@ -71,7 +71,7 @@ def owner_reference(job: TrainingJob) -> dict[str, Any]:
 
 
 def worker_container(job: TrainingJob) -> dict[str, Any] | None:
-    """The container of the template that trains; None if the template has none of that name."""
+    """Return the container of the template that trains; None if the template has none of that name."""
     containers = job.spec.containers
     wanted = job.spec.launch.worker_container
     if wanted is None:
@@ -80,10 +80,13 @@ def worker_container(job: TrainingJob) -> dict[str, Any] | None:
 
 
 def support_manifests(job: TrainingJob, settings: WorkerSettings, first: Member | None = None) -> list[dict[str, Any]]:
-    """What a job's workers share and need before they start: trusted authorities, or for Plain a name for the first
-    one.
+    """Return the objects that a job's workers share and need before they start.
+
+    In mode Managed that is a ConfigMap with trusted authorities, in mode Plain a Service for the worker of rank 0.
 
     Args:
+        job: whose workers they are.
+        settings: of the installation.
         first: the member of rank 0; None stands for the one of index 0.
     """
     if job.spec.launch.mode is LaunchMode.PLAIN:
@@ -95,8 +98,9 @@ def support_manifests(job: TrainingJob, settings: WorkerSettings, first: Member 
 
 
 def disruption_budget(job: TrainingJob) -> dict[str, Any]:
-    """The budget that makes evictions ask Muster. Not made before the gang runs: its status is written for each pod
-    that comes, and there is nothing to protect yet.
+    """Return the PodDisruptionBudget that lets no pod of the gang be evicted without Muster.
+
+    It is not made before the gang runs: its status is written for each new pod, and there is nothing to protect yet.
     """
     selector = {"matchLabels": {JOB_UID_LABEL: job.metadata.uid}}
     return {
@@ -119,15 +123,17 @@ def _shared(job: TrainingJob) -> dict[str, Any]:
 def worker_manifest(
     job: TrainingJob, member: Member, settings: WorkerSettings, *, first: Member | None = None, direct: bool = False
 ) -> dict[str, Any]:
-    """The pod of one member: the user's template, pinned to the member's node, with the launcher put in front.
+    """Return the pod of one member: the user's template, pinned to the member's node, with the launcher in front.
 
-    Not to be changed deep inside: what is the same in all pods of a job is there once. A gang of thousands is made in
-        one
-    step, and a copy of a large template takes some 20 ms.
+    The result must not be changed deep inside, because all pods of a job share its parts. A gang of thousands is made
+    in one step, and a copy of a large template takes some 20 ms.
 
     Args:
-        first: the member of rank 0, to which the others connect; the member itself where that is not given.
-        direct: Muster binds it. It is pinned all the same: nothing else must bind it elsewhere.
+        job: with the template.
+        member: whose pod it is.
+        settings: of the installation.
+        first: the member of rank 0, to which the others connect; None: the member itself.
+        direct: whether Muster binds the pod. It is pinned all the same: no other scheduler may bind it elsewhere.
     """
     index = member.index
     template = job.spec.template
@@ -175,8 +181,13 @@ def worker_manifest(
 
 
 def _pin(spec: dict[str, Any], node: str) -> None:
-    """Required node affinity on the node's name, in every term (terms are alternatives), the way DaemonSets are
-    placed."""
+    """Require the node's name in every term of the pod's node affinity, as terms are alternatives; DaemonSets do the
+    same.
+
+    Args:
+        spec: of the pod; changed in place.
+        node: its name.
+    """
     whole = spec["affinity"] = {**(spec.get("affinity") or {})}
     affinity = whole["nodeAffinity"] = {**(whole.get("nodeAffinity") or {})}
     key = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -189,14 +200,15 @@ def _pin(spec: dict[str, Any], node: str) -> None:
 
 
 def misses_cluster_dns(spec: Mapping[str, Any]) -> bool:
-    """Whether a pod asks for the cluster's names and would not get them: with the host's network the policy that says
-    so means the node's own resolver. Source: Kubernetes documentation, "DNS for Services and Pods".
+    """Whether a pod on the host's network asks for the cluster's DNS and would get the node's resolver.
+
+    Source: Kubernetes documentation, "DNS for Services and Pods".
     """
     return bool(spec.get("hostNetwork")) and spec.get("dnsPolicy") in (None, "", CLUSTER_DNS)
 
 
 def asking(container: Mapping[str, Any], resource: str, count: int) -> dict[str, Any]:
-    """A copy of the container that trains, which asks for so many accelerators."""
+    """Return a copy of the container that trains, which asks for this many accelerators; 0: unchanged."""
     worker = {**container}
     if count:
         resources = worker["resources"] = {**(worker.get("resources") or {})}
@@ -244,8 +256,13 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
 def _theirs(
     worker: Mapping[str, Any], ours: frozenset[str], written: Callable[[str], str] = str
 ) -> list[dict[str, Any]]:
-    """The container's own variables without those that are Muster's: the kubelet would put their values into the
-    others."""
+    """Return the container's own variables without those that Muster sets, which would get into the values of others.
+
+    Args:
+        worker: the container.
+        ours: names of the variables that Muster sets.
+        written: returns how a value is to be written.
+    """
     others = [
         each for each in worker.get("env") or () if not isinstance(each, dict) or str(each.get("name")) not in ours
     ]
@@ -258,25 +275,25 @@ def _theirs(
 
 
 def _referring(worker: Mapping[str, Any]) -> str:
-    """Which of the container's own variables the launcher has to complete at each start, as JSON."""
+    """Return, as JSON, the names of the container's variables that the launcher has to complete at each start."""
     theirs = [each for each in _theirs(worker, IDENTITY) if isinstance(each, dict)]
     names = referring((str(each.get("name")), each["value"]) for each in theirs if isinstance(each.get("value"), str))
     return _verbatim(json.dumps(names))
 
 
 def _resume_argument(job: TrainingJob) -> str | None:
-    """What the launcher adds to the command of a start that goes on from a checkpoint, as JSON."""
+    """Return, as JSON, what the launcher adds to the command of a start from a checkpoint; None: nothing."""
     words = job.spec.checkpoint.resume_argument
     return _verbatim(json.dumps(words)) if words else None
 
 
 def _verbatim(text: str) -> str:
-    """A variable's value of which the kubelet makes this text: it gives back one $ for two."""
+    """Return the value of a variable from which the kubelet makes this text: it turns two $ into one."""
     return text.replace("$", "$$")
 
 
 def _preset(job: TrainingJob) -> str | None:
-    """By which the launcher reads steps from the output, None where by none."""
+    """Return the preset by which the launcher reads steps from the output; None: by no preset."""
     progress = job.spec.progress
     if progress.step_pattern is not None or progress.preset is ProgressPreset.OFF:
         return None
@@ -285,14 +302,14 @@ def _preset(job: TrainingJob) -> str | None:
 
 @lru_cache(maxsize=_KEPT_PARTS)
 def _environment(*variables: tuple[str, str | None]) -> tuple[dict[str, Any], ...]:
-    """What all workers of a job are told; those without a value are left out."""
+    """Return the variables that all workers of a job get; those without a value are left out."""
     address = {"name": "MUSTER_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     return (*({"name": name, "value": value} for name, value in variables if value), address)
 
 
 @lru_cache(maxsize=_KEPT_PARTS)
 def _volumes(gang: str) -> tuple[dict[str, Any], ...]:
-    """Where the launcher lies, and what it proves itself with and trusts."""
+    """Return the volumes with the launcher, its token, and the authorities that it trusts."""
     token: dict[str, Any] = {
         "serviceAccountToken": {
             "path": "token",
@@ -308,7 +325,7 @@ def _volumes(gang: str) -> tuple[dict[str, Any], ...]:
 
 
 def _compute(worker: Mapping[str, Any]) -> dict[str, Any]:
-    """What the trainer asks for of cpu, memory and disk."""
+    """Return what the trainer requests of CPU, memory and disk."""
     resources = worker.get("resources") or {}
     parts = {part: resources.get(part) or {} for part in ("requests", "limits")}
     found = {part: {name: asked[name] for name in _COMPUTE if name in asked} for part, asked in parts.items()}
@@ -317,14 +334,15 @@ def _compute(worker: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=_KEPT_PARTS)
 def _installer(image: str, compute: str, *, as_root: bool) -> dict[str, Any]:
-    """The init container that puts the launcher into the shared volume; fits Pod Security `restricted`.
+    """Return the init container that puts the launcher into the shared volume; it fits Pod Security `restricted`.
 
-    It asks for what the trainer asks for, which comes after it, so that this costs nothing: with anything else a pod
-    would lose its class Guaranteed, and with that the processors of its own; and a quota or a LimitRange that lets the
-    trainer pass might refuse it.
+    It requests what the trainer requests, which runs after it, so that this costs nothing. With other requests the pod
+    would lose its class Guaranteed, and with that exclusive processors. A quota or LimitRange might refuse it, too.
 
     Args:
-        compute: its resources, as JSON.
+        image: of the launcher.
+        compute: the resources to request, as JSON.
+        as_root: whether the pod runs as root.
     """
     return {
         "name": "muster-launcher",
@@ -343,7 +361,15 @@ def _installer(image: str, compute: str, *, as_root: bool) -> dict[str, Any]:
 
 
 def _plain(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, member: Member, first: Member) -> None:
-    """NODE_RANK, NNODES and a name for the first worker; the rest is the user's."""
+    """Give the container NODE_RANK, NNODES and the address of the first worker; the rest is the user's.
+
+    Args:
+        spec: of the pod; changed in place.
+        worker: the container that trains; changed in place.
+        job: whose pod it is.
+        member: whose pod it is.
+        first: the member of rank 0.
+    """
     service = gang_name(job.metadata.name, job.metadata.uid)
     spec["hostname"] = pod_name(job.metadata.name, job.metadata.uid, member.index, member.incarnation)
     spec["subdomain"] = service
