@@ -37,10 +37,10 @@ _ASSUMED_MISS_SHARE, _ASSUMED_TESTS = 0.01, 50
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What figures have to share to be comparable.
+    """What the figures of one history have in common, so that they can be compared.
 
     Attributes:
-        probe: say "gemm-bf16", or "pair" with the transport of its level.
+        probe: say "gemm-bf16", or "pair".
         model: the GPU's product name.
         transport: "NVLink", "IB", "TCP"; "" for probes that use none.
         library: the library and its version, say "nccl-2.28.9".
@@ -56,11 +56,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One figure of a test that was not a Fail.
+    """One figure of a test that the node did not fail.
 
     Attributes:
-        node: whose figure it is; of a pair both ends have one sample each.
-        namespace: for whose job it was tested; "" for idle, repaired and hand-picked nodes.
+        key: of the history.
+        node: that was measured; of a pair both ends have one sample each.
+        namespace: of the job for which it was tested; "" for idle, repaired and hand-picked nodes.
+        figure: the result, in the probe's unit.
+        at: when it was measured.
         own: whether Muster's own checker measured it.
     """
 
@@ -74,12 +77,15 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Below it a figure is bad, whatever the fleet's history says.
+    """A figure below which a node is bad, whatever the fleet's history says.
 
     Attributes:
         probe: as in Key.
         model: start of the GPU's product name.
         transport: as in Key; "" for any.
+        at_least: the figure.
+        unit: of the figure.
+        source: where the figure is published.
     """
 
     probe: str
@@ -118,13 +124,13 @@ FLOORS = (
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the history of one key says.
+    """What the history of one key says about healthy figures.
 
     Attributes:
-        middle: the median over nodes of each node's median.
-        sigma: of the logarithm of single figures around it.
-        nodes: how many nodes it stands on.
-        miss_share: share of single figures below `ratio`.
+        middle: the median over nodes of each node's median, in the probe's unit.
+        sigma: the standard deviation of the logarithm of single figures around it.
+        nodes: the number of nodes in the history.
+        miss_share: the share of single figures below `ratio`, for healthy nodes.
     """
 
     middle: float
@@ -134,22 +140,26 @@ class Baseline:
 
     @property
     def ratio(self) -> float:
-        """Below this share of the middle a figure is a miss."""
+        """The share of the middle below which a figure is a miss."""
         return ratio_of(self.sigma)
 
     @property
     def healthy(self) -> float:
-        """Below this share of the middle hardly any healthy figure lies."""
+        """The share of the middle below which hardly any healthy figure lies."""
         return math.exp(-SIGMAS * self.sigma)
 
 
 def ratio_of(sigma: float) -> float:
-    """The threshold for figures whose logarithm varies so much, as a share of the middle."""
+    """Return the share of the middle below which a figure is a miss; it lies between 0.5 and 0.85.
+
+    Args:
+        sigma: the standard deviation of the figures' logarithm.
+    """
     return min(MOST_RATIO, max(LEAST_RATIO, math.exp(-SIGMAS * sigma)))
 
 
 def baseline(key: Key, samples: Iterable[Sample]) -> Baseline | None:
-    """The baseline of a key; None while fewer than LEAST_NODES nodes are in its history."""
+    """Return the baseline of a key; None while fewer than LEAST_NODES nodes are in its history."""
     by_node: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         if (
@@ -180,11 +190,14 @@ def baseline(key: Key, samples: Iterable[Sample]) -> Baseline | None:
 
 
 def _bounded(newest: dict[str, list[Sample]]) -> dict[str, list[Sample]]:
-    """The nodes that count: of each namespace no more than its share, and of all together fewer than were tested for
-    nobody, where those make a history by themselves.
+    """Return the nodes that count, with their samples: of each namespace no more than its share.
 
-    A node belongs to the namespace that most of its figures were measured for. Which nodes of a namespace stay is drawn
-    by their names, so that the tenant cannot choose them.
+    All namespaces together have fewer nodes than were tested without a job, where those suffice for a history. A node
+    belongs to the namespace for which most of its figures were measured. Which nodes of a namespace stay is drawn by
+    their names, so that the tenant cannot choose them.
+
+    Args:
+        newest: by node, its newest samples.
     """
     owners: dict[str, list[str]] = defaultdict(list)
     for node, found in newest.items():
@@ -206,7 +219,12 @@ def _drawn(nodes: Iterable[str]) -> list[str]:
 
 
 def _most(counts: list[int], free: int) -> int:
-    """The largest number of nodes that every namespace may have so that none has more than its share of all."""
+    """Return the largest number of nodes per namespace for which none has more than its share of all.
+
+    Args:
+        counts: for each namespace, its number of nodes.
+        free: the number of nodes that were tested without a job.
+    """
     fewest_that_share = math.ceil(1 / NAMESPACE_SHARE)
     for most in range(max(counts, default=0), 0, -1):
         if most <= NAMESPACE_SHARE * (free + sum(min(count, most) for count in counts)):
@@ -216,8 +234,10 @@ def _most(counts: list[int], free: int) -> int:
 
 
 def floor(probe: str, model: str, transport: str = "") -> Floor | None:
-    """The floor of a probe on a model; the longest name that fits. Boards for PCIe slots do not owe what NVLink
-    carries."""
+    """Return the floor of a probe on a model, the one with the longest model name that fits; None: none is published.
+
+    The floors for NVLink do not hold for boards in PCIe slots.
+    """
     fitting = [
         each
         for each in FLOORS

@@ -25,8 +25,10 @@ MOST_CONTROLS = 4
 
 
 def controls(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
-    """Pairs that are to be tested before a node is condemned: partners of whom nothing else has shown that they are
-    well, and neighbours of the node on the way on which it fails, where nobody else was seen to get through.
+    """Return the pairs of nodes to be tested before a node is failed, each once.
+
+    They are partners of the node that nothing else has shown to be healthy. They are also neighbours on the way on
+    which the node misses, where no other node has passed.
     """
     found, good = list[tuple[str, str]](), _good(evidence)
     for fail in verdict.failed:
@@ -38,8 +40,10 @@ def controls(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
 
 
 def doubtful(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
-    """Nodes whose failures stand on the word of partners that have not shown in this burn-in that they are well
-    themselves, or on a way that nobody else was seen to get through: node -> why, in words.
+    """Return, by node, why its failure does not stand, as text; a failure that stands is absent.
+
+    It does not stand where the partners have not shown in this burn-in that they are healthy. The same holds where no
+    other node has passed on the way on which the node misses.
     """
     found, good = dict[str, str](), _good(evidence)
     for fail in verdict.failed:
@@ -67,7 +71,13 @@ def _good(evidence: Evidence) -> _Good:
 
 
 def _are_well(fail: Fail, evidence: Evidence, good: _Good) -> bool:
-    """Whether enough of those who speak against a node pass with others."""
+    """Whether enough of the partners that a failed node missed with have passed with others.
+
+    Args:
+        fail: the failure.
+        evidence: of all pairs.
+        good: by node, partner and level of each test that it passed.
+    """
     node = evidence.number[fail.node]
     speaking = (evidence.number[partner] for partner in fail.partners)
     well = [one for one in speaking if any(other != node for other, _ in good.get(one, ()))]
@@ -75,10 +85,11 @@ def _are_well(fail: Fail, evidence: Evidence, good: _Good) -> bool:
 
 
 def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> dict[int, list[tuple[str, str]]]:
-    """Levels at which a node misses and none of its neighbours was seen to pass -> pairs that could show it.
+    """Return, by level at which a node misses and no neighbour has passed, the pairs of nodes that could show the
+    cause.
 
-    Who has trained is not tested again when another node is replaced beside him, so that an uplink or a spine that has
-    become slow meanwhile looks like the new one's port. Levels at which nobody else can be tested are not listed.
+    A member that has trained is not tested again when another node is replaced. So an uplink that has become slow looks
+    like the new node's port. A level at which no other node can be tested is absent.
     """
     found: dict[int, list[tuple[str, str]]] = {}
     if not fail.partners:
@@ -115,10 +126,15 @@ def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> di
 
 
 def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]) -> dict[str, str]:
-    """Nodes that are as slow as all of their model are beside another one: node -> why, in words.
+    """Return, by failed node, the text that all nodes of its model are as slow beside another model.
 
-    An older model has slower ports. Who gives no result or wrong sums, or far less than its like, has a fault of its
-    own.
+    An older model has slower ports. A node without a result, with wrong sums, or much slower than its model is absent:
+    it has a fault of its own.
+
+    Args:
+        verdict: with the failures.
+        evidence: of all pairs.
+        models: by node, its GPU model.
     """
     if len(set(models.values())) < 2:
         return {}
@@ -144,12 +160,14 @@ def upheld(
     earlier: Iterable[tuple[str, str]],
     members: int,
 ) -> Verdict:
-    """The verdict without failures that are doubtful, or too common.
+    """Return the verdict without failures that are not proved, or too common to be the nodes' fault.
 
     Args:
-        own: what the members' own probes have told.
-        models: of their devices, by node.
-        earlier: node and probe of those that have failed in this gang before and left.
+        verdict: on all tests.
+        evidence: of all pairs.
+        own: the outcomes of the members' own probes.
+        models: by node, its GPU model.
+        earlier: node and probe of each failure in this gang before, whose node has left.
         members: how many nodes the gang has now.
     """
     before = list(earlier)

@@ -60,7 +60,20 @@ Prefix = tuple[str, ...]
 
 @dataclass(slots=True)
 class Test:
-    """One test that counts, between the members with these numbers."""
+    """One test of a pair that counts, between the members with the numbers `a` and `b`.
+
+    Attributes:
+        a: the smaller number.
+        b: the greater number.
+        level: how many domains the two share.
+        round: in which it was made.
+        silent: whether it gave no result.
+        gbps: the bus bandwidth in GB/s; 0 without a result.
+        retransmits: segments sent again per 1,000.
+        transport: what it ran over; "": not known.
+        wrong: whether its sums were wrong.
+        good: whether it counts as a pass.
+    """
 
     a: int
     b: int
@@ -75,7 +88,7 @@ class Test:
 
     @property
     def is_rare(self) -> bool:
-        """Whether it has ended in a way that noise hardly ever brings about."""
+        """Whether the test gave no result or wrong sums, which hardly ever happens to healthy nodes."""
         return self.silent or self.wrong
 
 
@@ -84,7 +97,8 @@ class Tally:
     """A node's tests at one level.
 
     Attributes:
-        misses: (partner, test) of each.
+        passes: how many it passed.
+        misses: the partner's number and the test, for each that it missed.
     """
 
     passes: int = 0
@@ -92,7 +106,7 @@ class Tally:
 
 
 class Ground:
-    """Where the members stand. They are numbered in the order of their names."""
+    """The members' places in the network topology. Members are numbered in the order of their names."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = sorted(members, key=lambda member: member.name)
@@ -106,7 +120,7 @@ class Ground:
         self.levels = self._levels()
 
     def level_of(self, a: int, b: int) -> int:
-        """How many domains two members share."""
+        """Return how many domains two members share, from the outside in."""
         mine, theirs = self.places[a], self.places[b]
         for level in range(self.depth):
             if mine[level] != theirs[level]:
@@ -114,7 +128,7 @@ class Ground:
         return self.depth
 
     def _levels(self) -> dict[int, set[int]]:
-        """At which level who is to be tested: who has somebody there, and not only a few for many."""
+        """Return, by level, the numbers of the members to be tested there: those with enough partners at that level."""
         found: dict[int, set[int]] = {}
         for level in range(self.depth + 1):
             outer: dict[Prefix, list[int]] = defaultdict(list)
@@ -136,7 +150,8 @@ class Ground:
 
 
 class Evidence:
-    """All of it, for one set of outcomes."""
+    """What all tests of a burn-in say together: about nodes, about levels, and about the noise between healthy
+    nodes."""
 
     def __init__(
         self,
@@ -148,10 +163,12 @@ class Evidence:
         """Weigh the outcomes.
 
         Args:
+            ground: the members' places.
             outcomes: one for each pair and round, see `merged`.
-            yardsticks: by transport; of those without one by level, from 0 on, of which the last one holds for deeper
-                levels. None means that nothing is known.
-            transport: what tests have to run over, where they do not run over NVLink; "" where anything will do.
+            yardsticks: by transport; those without a transport by level, from 0 on, the last one for deeper levels too.
+                Empty:
+            nothing is known.
+            transport: what tests have to run over, where they do not run over NVLink; "": any.
         """
         self.members, self.number, self.depth = ground.members, ground.number, ground.depth
         self.places, self.levels, self.level_of = ground.places, ground.levels, ground.level_of
@@ -182,7 +199,7 @@ class Evidence:
         self._look_around()
 
     def yardstick(self, level: int) -> Yardstick:
-        """What is known of healthy pairs at a level, over what most of its pairs run over."""
+        """Return the yardstick of a level, for the transport that most of its pairs run over."""
         over, _ = self.ran_over[level]
         if over in self.by_transport:
             return self.by_transport[over]
@@ -191,7 +208,8 @@ class Evidence:
         return self.yardsticks[min(level, len(self.yardsticks) - 1)]
 
     def slow_level(self, level: int) -> str:
-        """What speaks against all that connects a level rather than against nodes; "" where nothing does."""
+        """Return what speaks against the network of a whole level rather than against nodes, as text; "" where nothing
+        does."""
         reference, yardstick = self.reference[level], self.yardstick(level)
         tests = self._first_tests(level)
         if len(tests) < OWN_YARDSTICK:
@@ -210,18 +228,19 @@ class Evidence:
         return ""
 
     def is_foreign(self, level: int) -> str:
-        """The transport that most pairs of a level ran over although another one is expected; "" if they did not."""
+        """Return the transport that most pairs of a level ran over though another is expected; "" if they did not."""
         over, share = self.ran_over[level]
         return over if is_foreign(over, self.transport) and share > 0.5 else ""
 
     def _ran_over(self, level: int) -> tuple[str, float]:
-        """What most tests of a level ran over, and their share of those of which it is known."""
+        """Return the transport of most tests of a level, "" if unknown, and its share of those whose transport is
+        known."""
         known = Counter(test.transport for test in self.tests if test.level == level and test.transport)
         over, count = max(known.items(), key=lambda item: (item[1], item[0]), default=("", 0))
         return over, count / known.total() if known else 0.0
 
     def threshold_gbps(self, level: int) -> float:
-        """Below this a figure of the level is a miss."""
+        """Return the figure in GB/s below which a test of the level is a miss; 0 where nothing is known."""
         reference, yardstick = self.reference[level], self.yardstick(level)
         if reference is None:
             return yardstick.floor_gbps
@@ -229,7 +248,11 @@ class Evidence:
         return own if reference < yardstick.floor_gbps else max(own, yardstick.floor_gbps)
 
     def counted(self, node: int, level: int) -> list[tuple[int, Test]]:
-        """A node's misses with partners that are proven at that level, the first ones with each."""
+        """Return a node's misses at a level with partners that are proven there, at most two with each.
+
+        Returns:
+            The partner's number and the test of each.
+        """
         tally = self.tallies[node].get(level)
         if not tally or not tally.misses:
             return []
@@ -241,17 +264,18 @@ class Evidence:
         return found
 
     def passes(self, node: int, level: int) -> int:
-        """How often a node has passed at a level."""
+        """Return how many tests a node has passed at a level."""
         tally = self.tallies[node].get(level)
         return tally.passes if tally else 0
 
     def missed(self, node: int, level: int) -> int:
-        """How often a node has missed at a level, whoever its partners were."""
+        """Return how many tests a node has missed at a level, with any partner."""
         tally = self.tallies[node].get(level)
         return len(tally.misses) if tally else 0
 
     def surprise(self, node: int, level: int) -> float:
-        """How surprising a node's tests at a level were if it was healthy, in nats."""
+        """Return how surprising a node's tests at a level would be if it were healthy, in nats; less than 0 speaks for
+        it."""
         misses = self.counted(node, level)
         if not misses:
             return -PASS * self.passes(node, level)
@@ -260,10 +284,15 @@ class Evidence:
         return total - PASS * self.passes(node, level)
 
     def weights(self, node: int, level: int) -> tuple[float, float]:
-        """How surprising one slow test and one without result, or with a wrong one, are for a healthy node in this
-        one's place, in nats.
+        """Return how surprising one slow test, and one without result or with wrong sums, is for a healthy node, in
+        nats.
 
-        Where the mates in its domain miss, too, what they share is the likelier cause.
+        Where others of the node's domain miss, too, the surprise is smaller: their common network is the likelier
+        cause.
+
+        Args:
+            node: its number.
+            level: of the tests.
         """
         slow, silent = self.noise[level]
         if level < self.depth:
@@ -275,10 +304,12 @@ class Evidence:
         return -math.log(min(_MOST_NOISE, slow)), -math.log(min(_MOST_NOISE, silent))
 
     def is_bad(self, node: int, excused: Collection[int] = (), beyond: float = 0.0) -> bool:
-        """Whether a node's misses with proven partners are more than chance, at one level or over all at which it has
-        never passed.
+        """Whether a node's misses with proven partners are more than chance.
+
+        One level can show it, or all levels together at which the node has never passed.
 
         Args:
+            node: its number.
             excused: levels at which something else explains the misses.
             beyond: how much more surprising than necessary, in nats.
         """
@@ -308,7 +339,8 @@ class Evidence:
         return passes > 0 and len(self.counted(node, level)) <= MISSES_PER_PASS * passes
 
     def clean(self) -> frozenset[int]:
-        """Who is proven at some level, and at each level at which it has missed."""
+        """Return the numbers of the nodes that are proven at some level, and at every level at which they have
+        missed."""
         somewhere = frozenset[int]().union(*(self.proven[level] for level in self.levels))
         return somewhere - {
             node
@@ -333,7 +365,10 @@ class Evidence:
         return found
 
     def _reference(self, level: int) -> float | None:
-        """What a healthy pair of this gang reaches: what history says, or less where most of its own pairs do."""
+        """Return what a healthy pair of this gang reaches at a level, in GB/s; None: nothing is known.
+
+        It is the history's middle, or less where most pairs of the gang reach less.
+        """
         tests = self._first_tests(level)
         figures = sorted(0.0 if test.silent else test.gbps for test in tests)
         middle = self.yardstick(level).middle_gbps
@@ -346,11 +381,11 @@ class Evidence:
         return own if middle is None else min(middle, own)
 
     def has_history(self, level: int) -> bool:
-        """Whether it is known from before what a healthy pair reaches."""
+        """Whether the fleet's history says what a healthy pair of this level reaches."""
         return self.yardstick(level).middle_gbps is not None
 
     def _ratio(self, level: int) -> float:
-        """Below this share of the reference a figure is a miss."""
+        """Return the share of the level's reference below which a figure is a miss."""
         yardstick = self.yardstick(level)
         few = not self.has_history(level) and len(self._first_tests(level)) < OWN_YARDSTICK
         return min(FEW_RATIO, yardstick.ratio) if few else yardstick.ratio
@@ -366,9 +401,11 @@ class Evidence:
         return test.gbps >= limit_gbps
 
     def _proven(self, level: int) -> frozenset[int]:
-        """Who has passed, and more than half as often as it has missed with others of whom the same is true.
+        """Return the numbers of the nodes proven at a level: they pass more than half as often as they miss with proven
+        nodes.
 
-        Who has one partner here and no other, and has passed further out, is not in doubt because that one is bad.
+        A node with only one partner at the level, which has passed further out, is not suspect because that partner is
+        bad.
         """
         before = {place for place, member in enumerate(self.members) if member.proven or member.witness}
         before |= {node for node in self.lone[level] if any(self.passes(node, outer) for outer in range(level))}
@@ -385,7 +422,7 @@ class Evidence:
         return frozenset(proven)
 
     def _noise(self, level: int) -> tuple[float, float]:
-        """Share of tests between proven nodes that were slow, and that gave no result or a wrong one."""
+        """Return the share of slow tests between proven nodes at a level, and of those with no result or wrong sums."""
         proven, found = self.proven[level], dict[tuple[int, int], list[Test]]()
         for test in self.tests:
             if test.level == level and test.a in proven and test.b in proven:
@@ -399,9 +436,9 @@ class Evidence:
         return slow_share, (silent + _HISTORY_WEIGHT * _SILENT_SHARE) / tests
 
     def _look_around(self) -> None:
-        """Counts, per domain and per node, of tests with proven nodes that lead out of the domain.
+        """Count, by domain and by node, the tests with proven nodes that lead out of the domain.
 
-        Only of domains in which somebody has missed.
+        Only domains in which a node has missed are counted.
         """
         missing = {
             self.places[node][: test.level + 1] for test in self.tests if not test.good for node in (test.a, test.b)
@@ -420,16 +457,16 @@ class Evidence:
 
 
 def is_foreign(transport: str, expected: str) -> bool:
-    """Whether a test ran over something else than is expected. NVLink is more than any network."""
+    """Whether a test ran over another transport than the expected one; NVLink is better than any network and never
+    foreign."""
     return bool(transport and expected) and transport not in (expected, NVLINK)
 
 
 def merged(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:
-    """One outcome for each pair in each round, in an order that does not depend on when they came.
+    """Return one outcome for each pair in each round, in an order that does not depend on when the reports came.
 
-    Both ends tell, perhaps twice: a figure is stronger than none, the lower figure than the higher. What only one of
-        them can
-    see counts, whoever it is: of packets that are lost on the way to the other, and of sums.
+    Both ends report, perhaps twice: a figure counts before no figure, a lower figure before a higher. Lost packets and
+    wrong sums count if either end reports them, as only one may see them.
     """
     told: dict[tuple[int, str, str], list[PairOutcome]] = {}
     for outcome in outcomes:
@@ -444,7 +481,12 @@ def _one_of(outcomes: Sequence[PairOutcome]) -> PairOutcome:
 
 
 def alike(figures: Sequence[float], spread: float) -> bool:
-    """Whether most of these could have one cause: their middle half lies close together."""
+    """Whether the middle half of these figures lies close together, so that most may have one cause.
+
+    Args:
+        figures: 0 or more; fewer than two are not alike.
+        spread: the middle half's largest figure is less than this many times its smallest.
+    """
     values = sorted(max(figure, 1e-6) for figure in figures)
     if len(values) < 2:
         return False

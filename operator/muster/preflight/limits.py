@@ -11,7 +11,7 @@ SOURCE = "spec.preflight.limits of the FleetPolicy"
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best figure that a node of one kind has shown for a probe over a transport."""
+    """The best figure that a node of one kind has reached in a probe over a transport, with its unit."""
 
     figure: float
     unit: str
@@ -19,10 +19,11 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """Standards with the owner's limits in them.
+    """The standards after the FleetPolicy's limits were applied.
 
     Attributes:
-        unused: limits that count for nothing, and why, in words.
+        standards: what probes have to reach.
+        unused: the limits that have no effect, and why, as messages.
     """
 
     standards: tuple[Standard, ...]
@@ -35,17 +36,17 @@ def tuned(
     best: Mapping[tuple[str, str], Best],
     limits: Sequence[PreflightLimit],
 ) -> Tuned:
-    """The standards of one kind of node under these limits.
+    """Return the standards of one kind of node under the FleetPolicy's limits.
 
-    What no node has reached proves nothing about those that do not: a limit that asks for more than is asked now counts
-    while one that is heard has, and else history and floors hold. A percentage changes the share of the history, and
-    published floors hold beside it. Pairs keep their history, as what a healthy one reaches; where there is none the
-    gang's own pairs say it.
+    A figure that no node has reached proves nothing. So a limit above today's standard counts only once a node that is
+    heard has reached it; until then history and floors hold. A percentage changes the share of the history's middle,
+    and published floors hold beside it. For pairs the history's middle stays, as what a healthy pair reaches.
 
     Args:
-        like: one of the kind that asks for nothing.
-        known: by history and floors.
-        best: by probe and transport.
+        like: a standard of this kind that asks for nothing.
+        known: the standards by history and floors.
+        best: by probe and transport, the best figure reached.
+        limits: of the FleetPolicy.
     """
     found = {(one.probe, one.transport): one for one in known}
     unused = []
@@ -78,8 +79,14 @@ def tuned(
 
 
 def _of_pairs(plain: Standard, one: Standard | None, least: float) -> Standard:
-    """With what a healthy pair reaches, where that is known: the figure is a share of it, which may be more than
-    all."""
+    """Return the standard; for a pair with what a healthy pair reaches, of which the limit is a share (perhaps above
+    1).
+
+    Args:
+        plain: the standard by the limit alone.
+        one: the standard by history; None: there is none.
+        least: the limit's figure.
+    """
     if plain.probe != LimitedProbe.PAIR:
         return plain
     if one is None or not one.middle:
@@ -88,7 +95,8 @@ def _of_pairs(plain: Standard, one: Standard | None, least: float) -> Standard:
 
 
 def _limit(probe: str, model: str, limits: Iterable[PreflightLimit]) -> PreflightLimit | None:
-    """The one that counts: the longest name that fits."""
+    """Return the limit that counts for a probe on a model: the one with the longest model name that fits; None: none
+    fits."""
     fitting = [each for each in limits if str(each.probe) == probe and model.startswith(each.model)]
     return max(fitting, key=lambda each: len(each.model), default=None)
 

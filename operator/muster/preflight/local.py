@@ -22,18 +22,22 @@ _HOWS = {str(each): each for each in How}
 
 
 def how(word: str) -> How:
-    """As the checker says it; of one that is newer and says something else nothing is known."""
+    """Return how a test ended, by the checker's word; an unknown word, of a newer checker, counts as ENVIRONMENT."""
     return _HOWS.get(word, How.ENVIRONMENT)
 
 
 def has_wrong_sums(answer: CheckAnswer) -> bool:
-    """Whether an all-reduce with other nodes gave sums that are not what they must be: it comes without a figure, and
-    says why."""
+    """Whether an all-reduce with other nodes gave wrong sums: the answer then has a message and no figure."""
     return how(answer.outcome) is How.RESULT and answer.gbps <= 0.0 and bool(answer.message)
 
 
 def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
-    """The outcomes of a node order, what is late as one; None: it was not answered in time."""
+    """Yield the outcomes of an order that tests one node; all probes that were late are one outcome.
+
+    Args:
+        node: its name.
+        answer: of its checker; None: it did not answer in time.
+    """
     if answer is None:
         words = "its checker has not answered: look at its log (kubectl -n muster-check logs)"
         yield LocalOutcome(node, PROFILE, How.LATE, words=words)
@@ -55,14 +59,16 @@ def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
 
 
 def ended_in_time(node: str, answer: CheckAnswer | None) -> bool:
-    """Whether all probes of a node came to an end, whatever they have found."""
+    """Whether all probes of a node came to an end, with whatever result."""
     return all(outcome.how is How.RESULT for outcome in told_by(node, answer))
 
 
 def timed(outcomes: Iterable[LocalOutcome], in_time: Collection[str]) -> list[LocalOutcome]:
-    """The outcomes; what is late says nothing of its node unless others, tested at the same moment, were in time.
+    """Return the outcomes; a late one counts against its node only if other nodes, tested at the same moment, were in
+    time.
 
     Args:
+        outcomes: of nodes' own probes.
         in_time: nodes whose probes have ended in time.
     """
     found = []
@@ -80,12 +86,13 @@ def timed(outcomes: Iterable[LocalOutcome], in_time: Collection[str]) -> list[Lo
 
 
 def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerView]) -> list[LocalOutcome]:
-    """The outcomes, those wrong that have other bits than most nodes of their kind: who errs always alike agrees with
-    itself.
+    """Return the outcomes; one with other bits than most nodes of its kind is wrong.
 
-    Where there are two opinions and no majority nothing can be said of any of these nodes.
+    A node that always errs in the same way agrees with itself, so that only others can show it. Without a majority
+    nothing is proved of any node of the kind.
 
     Args:
+        outcomes: of nodes' own probes.
         checkers: by node.
     """
     kinds: dict[tuple[str, ...], list[LocalOutcome]] = {}
@@ -111,11 +118,13 @@ def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerVie
 
 
 def unlike(checkers: Mapping[str, CheckerView]) -> dict[str, LocalOutcome]:
-    """Nodes whose checkers cannot meet those of most others, and why: an all-reduce between other numbers of GPUs,
-    libraries or versions of the probes hangs or breaks, and that is no fault of a node's.
+    """Return, by node, the outcome for nodes that cannot be tested together with most others.
+
+    An all-reduce between other numbers of GPUs, libraries or probe versions hangs or breaks, and that is no fault of a
+    node.
 
     Args:
-        checkers: by node; of one that is not ready nothing is known.
+        checkers: by node; one that is not ready is left out.
     """
     kinds = {
         node: (view.report.gpus, view.report.library, view.report.version)
@@ -143,10 +152,14 @@ def _difference(kind: tuple[int, str, str], usual: tuple[int, str, str]) -> str:
 def limited(
     outcomes: Iterable[LocalOutcome], checkers: Mapping[str, CheckerView], standards: Sequence[Standard]
 ) -> tuple[dict[str, Limit], list[LocalOutcome]]:
-    """What probes have to reach, and the outcomes under the names by which that is found: GPU models differ.
+    """Return what probes have to reach, by the probe's name, and the outcomes under these names.
+
+    A probe on another GPU model than the first node's has a name of its own, as limits differ.
 
     Args:
+        outcomes: of nodes' own probes.
         checkers: by node.
+        standards: of the fleet.
     """
     # Of several transports the one that asks for most: whoever has fallen back to a slower one must not be its own
     # yardstick.

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One node that takes part.
+    """One node that takes part in a burn-in.
 
     Attributes:
         name: the node's name.
-        domains: where it stands, from the outside in, say ("block-1", "rack-7", "nvlink-7"); any number of levels.
-        proven: it has passed before (a survivor beside which a replacement is tested): it serves, and is judged only if
-            it misses.
-        witness: it is borrowed: an idle node with a fresh pass, no member of the gang, never judged.
+        domains: its place from the outside in, say ("block-1", "rack-7", "nvlink-7"); any number of levels.
+        proven: whether it has passed before, such as a member beside which a replacement is tested. It serves as
+            partner,
+        and is judged only if it misses.
+        witness: whether it is an idle node with a fresh pass that is no member of the gang; it is never judged.
     """
 
     name: str
@@ -28,7 +29,7 @@ NVLINK = "NVLink"
 
 
 class How(StrEnum):
-    """How the test of a pair ended."""
+    """The way in which the test of a pair, or of a node, ended."""
 
     RESULT = "Result"
     NO_RESULT = "NoResult"  # not within the deadline
@@ -45,15 +46,18 @@ COUNTS_FOR_NOBODY = frozenset({How.OTHER_ENDED, How.ENVIRONMENT, How.LATE, How.U
 
 @dataclass(frozen=True, slots=True)
 class PairOutcome:
-    """What one end told about the test of a pair; both ends may tell, and tell again.
+    """The report of one end about the test of a pair; both ends may report, and report again.
 
     Attributes:
-        round: the round it was planned in, from 1 on.
-        gbps: what the pair reached in GB/s (bus bandwidth), with How.RESULT only.
+        round: of the test, from 1 on.
+        a: one of the nodes.
+        b: the other one.
+        how: the way in which the test ended.
+        gbps: the bus bandwidth in GB/s, with How.RESULT only.
         retransmits: segments sent again per 1,000, the larger of both ends; 0 where the transport counts none.
-        transport: what it ran over, say "IB" or "TCP"; "" where that is not known.
-        ended: who has gone, with How.OTHER_ENDED.
-        wrong: the sums were not what they must be; with How.RESULT only, and without a figure.
+        transport: what the test ran over, say "IB" or "TCP"; "": not known.
+        ended: the node that has gone, with How.OTHER_ENDED.
+        wrong: whether the sums were wrong; with How.RESULT only, and without a figure.
     """
 
     round: int
@@ -69,18 +73,18 @@ class PairOutcome:
 
 @dataclass(frozen=True, slots=True)
 class LocalOutcome:
-    """What a probe told that needs one node only.
+    """The report of a probe that needs one node only.
 
     Attributes:
+        node: its name.
         probe: its name, the key of a limit.
-        figure: what it measured in the unit of its limit; None: it has measured nothing.
-        how: RESULT, NO_RESULT (it hung and was ended at its deadline), LATE (the node's probes together took too long:
-            nothing but other nodes that were in time says what that means) or ENVIRONMENT.
+        how: RESULT; NO_RESULT (ended at its deadline); LATE (the node's probes together took too long); or ENVIRONMENT.
+        Only other nodes that were in time show what LATE means.
+        figure: the result in the unit of its limit; None: nothing was measured.
+        words: what the probe says, for people.
+        wrong: whether a result must not be (other bits, a missing device), whatever the figure.
         unit: of the figure.
-        wrong: a result was not what it must be (bits that differ, a device that is missing), whatever any figure says.
-        words: what the probe says of it, for people.
-        fingerprint: what it computed, "KIND:BITS": nodes of one kind owe each other the same bits; "" where it has
-            none.
+        fingerprint: of the results, "KIND:BITS"; nodes of one kind have to have the same bits; "": none.
     """
 
     node: str
@@ -98,11 +102,12 @@ class Yardstick:
     """What a healthy pair of one level or transport reaches.
 
     Attributes:
-        transport: of the levels whose pairs run over this; "": of any for which there is no other one.
-        middle_gbps: what the fleet's history says; None while it is too young: the round's own pairs are the yardstick.
-        ratio: below this share of a healthy pair's figure a test is a miss.
-        floor_gbps: below it every pair is slow, whatever others reach.
-        miss_share: share of healthy tests that miss all the same.
+        middle_gbps: by the fleet's history, in GB/s; None while it is too young: then the gang's own pairs are
+            compared.
+        ratio: the share of a healthy pair's figure below which a test is a miss.
+        floor_gbps: the figure below which every pair is slow, whatever others reach.
+        miss_share: the share of healthy tests that miss all the same.
+        transport: of the levels whose pairs run over it; "": of all transports without another yardstick.
     """
 
     middle_gbps: float | None = None
@@ -114,7 +119,7 @@ class Yardstick:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a probe of one node has to reach."""
+    """The figure that a probe of one node has to reach, with its unit and source."""
 
     at_least: float
     unit: str
@@ -122,7 +127,7 @@ class Limit:
 
 
 class Pair(NamedTuple):
-    """A test that is due. The subjects are those whom it is for: both, or the first."""
+    """A test of two nodes that is due. It is for both of them, or, if `both` is False, for `a` alone."""
 
     a: str
     b: str
@@ -131,7 +136,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The tests that are due: in each slot disjoint pairs, one slot after the other."""
+    """The tests that are due in one round: in each slot disjoint pairs, one slot after the other."""
 
     number: int
     slots: tuple[tuple[Pair, ...], ...]

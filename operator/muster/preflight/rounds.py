@@ -38,13 +38,14 @@ def next_round(
     yardsticks: Sequence[Yardstick] = (),
     transport: str = "",
 ) -> Round | None:
-    """What is still due of the round that the outcomes have come to, or the next one; None: nothing more to test.
+    """Return what is still due of the round that the outcomes belong to, or the next round; None: nothing more to test.
 
     Args:
-        seed: of the gang's uid and its attempt, so that every leader draws the same pairs.
-        outcomes: all so far, in any order, repeated or not. Who runs the round has to add one for each pair of which
-            nothing will be heard: OTHER_ENDED for a member that is dead, UNHEARD else.
-        yardsticks: by level, see Evidence.
+        members: the nodes that take part.
+        seed: of the gang's UID and its attempt, so that every leader draws the same pairs.
+        outcomes: all so far, in any order, repeated or not. The caller adds one for each pair that will not report:
+        OTHER_ENDED for a dead member, UNHEARD else.
+        yardsticks: see Evidence.
         transport: what tests have to run over, see Evidence.
     """
     ground, told = Ground(members), merged(outcomes)
@@ -65,10 +66,15 @@ def next_round(
 
 
 def _due(evidence: Evidence, planned: Sequence[tuple[int, int, bool]], done: Sequence[PairOutcome]) -> list["_Due"]:
-    """What is left of a round.
+    """Return the pairs of a planned round that are still to be tested.
 
-    Where an outcome of an earlier round has come late, or not again, the plan is not quite what was run: a test at the
-    same level with another partner counts for the one that is planned.
+    Where an earlier outcome came late, the plan may differ from what was run. A test at the same level with another
+    partner then counts for the planned one.
+
+    Args:
+        evidence: of all earlier rounds.
+        planned: the pairs of the round.
+        done: the outcomes of the round.
     """
     keys = {(min(a, b), max(a, b)) for a, b, _ in planned}
     ran, instead = set(), Counter[tuple[int, int]]()
@@ -98,7 +104,7 @@ _Due = tuple[int, int, bool]
 
 
 def _slots(pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
-    """Each pair in the first slot in which both are free."""
+    """Return the pairs in slots: each pair in the first slot in which both nodes are free."""
     busy: dict[str, int] = defaultdict(int)
     slots: list[list[Pair]] = []
     for pair in pairs:
@@ -113,7 +119,12 @@ def _slots(pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
 
 
 class _Desk:
-    """Draws the pairs of one round."""
+    """Draws the pairs of one round.
+
+    Args:
+        evidence: of all earlier rounds.
+        seed: of this round's order.
+    """
 
     def __init__(self, evidence: Evidence, seed: str) -> None:
         self.evidence = evidence
@@ -135,7 +146,8 @@ class _Desk:
         self._pools: dict[tuple[int, Prefix], list[int]] = {}
 
     def pairs(self, number: int) -> list[_Due]:
-        """The pairs of the round of this number, as (subject, partner, whether the partner is a subject, too)."""
+        """Return the pairs of the round of this number, as (subject, partner, whether the partner is a subject,
+        too)."""
         # Those at which somebody is to be judged: a replacement may have a domain to itself.
         levels = sorted(
             level for level, here in self.evidence.levels.items() if any(not self._stands(node) for node in here)
@@ -163,7 +175,10 @@ class _Desk:
         self.load[b] += not both
 
     def _few(self, number: int) -> None:
-        """The circle method: pairings that together hold every pair once; an odd one is left out of each."""
+        """Draw the pairs of a small gang by the circle method: its pairings together hold every pair once.
+
+        With an odd number of nodes one node is left out of each pairing.
+        """
         ring: list[int | None] = [*sorted(self.nodes)]
         if len(ring) % 2:
             ring.append(None)
@@ -177,7 +192,7 @@ class _Desk:
                     self._take(a, b, both=True)
 
     def _cover(self, level: int) -> None:
-        """Everybody once at a level: the clean ones with each other, suspects with proven ones."""
+        """Draw one test for every node at a level: clean nodes with each other, suspects with proven ones."""
         here = [node for node in self.order if node in self.evidence.levels[level] and not self._stands(node)]
         # Before anybody is proven all are alike.
         trusted = [node for node in here if node in self.clean] if self.clean else here
@@ -190,8 +205,10 @@ class _Desk:
             self._serve(node, level, 1, pool)
 
     def _compare(self, level: int) -> None:
-        """One pair of those who stand, where no history says what a healthy pair reaches: slow replacements would be
-        their own yardstick."""
+        """Draw one pair of members that are not judged, where no history says what a healthy pair reaches.
+
+        Without it, slow replacements would be their own yardstick.
+        """
         if self.evidence.yardstick(level).middle_gbps is not None:
             return
         first: dict[Prefix, int] = {}
@@ -202,7 +219,12 @@ class _Desk:
                 return
 
     def _match(self, nodes: Sequence[int], level: int) -> list[int]:
-        """Disjoint pairs of exactly this level, and who is left over; nodes come in the round's own order."""
+        """Draw disjoint pairs of exactly this level, and return the nodes that are left over.
+
+        Args:
+            nodes: in the round's own order.
+            level: of the pairs.
+        """
         places, groups = self.evidence.places, defaultdict[Prefix, list[int]](list)
         for node in nodes:
             groups[places[node][:level]].append(node)
@@ -220,7 +242,8 @@ class _Desk:
         return left
 
     def _cross(self, group: Sequence[int], level: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """Pairs of different domains: one half of the domains with the other, spread over all of it."""
+        """Return pairs of nodes in different domains, one half of the domains with the other, and the nodes left
+        over."""
         domain = {node: self.evidence.places[node][: level + 1] for node in group}
         first_seen: dict[Prefix, int] = {}
         for place, node in enumerate(group):
@@ -245,7 +268,16 @@ class _Desk:
         return pairs, left + free[len(rest) :]
 
     def _serve(self, node: int, level: int, count: int, fallback: frozenset[int]) -> int:
-        """Tests of a node with so many proven partners of a level: not met before, least busy, in this order."""
+        """Draw tests of a node with this many proven partners at a level, and return how many were found.
+
+        Partners that the node has not met come first, then those with few tests.
+
+        Args:
+            node: its number.
+            level: of the tests.
+            count: how many tests are wanted.
+            fallback: the partners where no node is proven at the level.
+        """
         served = 0
         while served < count:
             partner = self._partner(node, level, fallback)
@@ -276,7 +308,7 @@ class _Desk:
         return best[1] if best else None
 
     def _pool(self, level: int, group: Prefix, fallback: frozenset[int]) -> list[int]:
-        """Who may serve at a level: those proven there and clean, else those proven there, else the fallback."""
+        """Return the nodes that may serve as partners at a level: proven and clean, else proven, else the fallback."""
         if (level, group) not in self._pools:
             here = [node for node in self.order if self.evidence.places[node][:level] == group]
             proven = self.evidence.proven[level]
@@ -288,7 +320,8 @@ class _Desk:
         return self._pools[level, group]
 
     def _again(self, number: int) -> None:
-        """What is open: suspects and who was left out, and pairs of proven nodes that missed."""
+        """Draw the tests of a later round: for suspects and nodes left out, and for pairs of proven nodes that
+        missed."""
         if not self.clean:
             if number == 3:  # new partners for all, once
                 self._match(self.order, max(self.evidence.levels))
@@ -310,7 +343,8 @@ class _Desk:
         return any(self.evidence.missed(node, level) for level in self.evidence.levels)
 
     def _open(self, node: int) -> list[tuple[int, int]]:
-        """Levels at which a node is neither proven nor bad yet, and how many tests could decide."""
+        """Return the levels at which a node is neither proven nor bad yet, each with the number of tests that could
+        decide."""
         evidence, found = self.evidence, []
         levels = [level for level in evidence.levels if node in evidence.levels[level]]
         undecided = [level for level in levels if not evidence.is_cleared(node, level)]
@@ -335,9 +369,10 @@ class _Desk:
         return found
 
     def _links(self) -> list[tuple[int, int]]:
-        """Pairs that missed though both have passed with others, and not often enough to be named.
+        """Return the pairs that missed though both nodes have passed with others, not yet often enough to be named a
+        bad link.
 
-        A single miss counts if it comes from the first rounds, where nobody's luck was asked for again and again.
+        A single miss counts if it is of the first rounds, in which no pair was repeated.
         """
         evidence, found = self.evidence, list[tuple[int, int]]()
         for (a, b), tests in missing_pairs(evidence).items():
@@ -349,7 +384,8 @@ class _Desk:
         return found
 
     def _explained(self, node: int, other: int) -> bool:
-        """Whether a miss of a node is likely to be its own: it has passed nowhere, or misses there with others, too."""
+        """Whether a miss of a node is likely its own fault: it has passed nowhere, or also misses with others at that
+        level."""
         evidence = self.evidence
         level = evidence.level_of(node, other)
         if evidence.passes(node, level):
@@ -359,7 +395,7 @@ class _Desk:
 
 
 def missing_pairs(evidence: Evidence) -> dict[tuple[int, int], list[Test]]:
-    """Pairs that have missed and never passed, with their tests."""
+    """Return the pairs that have missed and never passed, with their tests."""
     found: dict[tuple[int, int], list[Test]] = defaultdict(list)
     good = set()
     for test in evidence.tests:
@@ -372,6 +408,11 @@ def missing_pairs(evidence: Evidence) -> dict[tuple[int, int], list[Test]]:
 
 
 def is_link(evidence: Evidence, tests: Sequence[Test]) -> bool:
-    """Whether the misses of one pair of proven nodes are more than chance among all tests of the gang."""
+    """Whether the misses of one pair of proven nodes are more than chance among all tests of the gang.
+
+    Args:
+        evidence: of all tests.
+        tests: of the pair.
+    """
     surprise = -sum(math.log(evidence.noise[test.level][test.is_rare]) for test in tests)
     return len(tests) > 1 and surprise >= LINK_SURPRISE + math.log(len(evidence.tests))

@@ -40,15 +40,18 @@ _MAX_PROBES = 32
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A node that no gang has.
+    """A node that no gang holds, with what decides whether it is tested.
 
     Attributes:
-        accelerators: how many there have to be; None: as many as there are.
-        wish: of which the result is not written yet.
-        out: a name for the time that it is out of use, and for how many seconds; None: it is not. A pass from before
-            counts for nothing.
+        node: its name.
+        view: the last report of its checker.
+        accelerators: how many it should have; None: as many as it has.
+        wish: the request for a test whose result is not written yet; None: none.
+        out: a name for the time that it is out of use, and its length in seconds; None: it is in use. A pass from
+            before
+        does not count.
         offences: the machine's account, 1 for each incident, faded.
-        doubt: a name for what jobs' failures ask a test for, and since when, in seconds; None: for nothing.
+        doubt: a name for the job failures that request a test, and how many seconds ago they were; None: none do.
     """
 
     node: str
@@ -62,11 +65,19 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of a test.
+    """The result of a test of an idle node.
 
     Attributes:
-        order: its id.
-        wish: the wish that it answers.
+        node: its name.
+        order: the ID of the order.
+        profile: of the test.
+        outcome: of the test.
+        fails: the failed probes.
+        probes: all probes, as NodeHealth shows them.
+        seconds: how long the test took.
+        device: what was tested.
+        words: the result, for people.
+        wish: the request that is answered; None: the test was not requested.
     """
 
     node: str
@@ -81,7 +92,7 @@ class Finding:
     wish: CheckWish | None = None
 
     def result(self, wish: CheckWish, now: datetime) -> CheckResult:
-        """As NodeHealth has it."""
+        """Return the result in the form that NodeHealth records."""
         return CheckResult(
             id=wish.id,
             profile=self.profile,
@@ -96,14 +107,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What the checkers of idle nodes shall do, and what they have found."""
+    """The tasks of the checkers of idle nodes, by node, and the results of their tests."""
 
     checks: Mapping[str, NodeChecks]
     findings: tuple[Finding, ...]
 
 
 def look(sites: Sequence[Site], policy: PreflightPolicy, standards: Sequence[Standard]) -> Upkeep:
-    """What to test now and what came of it."""
+    """Return which idle nodes are to be tested now, and the results of tests.
+
+    Args:
+        sites: the nodes that no gang holds.
+        policy: of burn-in.
+        standards: what probes have to reach.
+    """
     checks: dict[str, NodeChecks] = {}
     findings: list[Finding] = []
     old: list[tuple[float, str, Site, CheckOrder]] = []
@@ -138,9 +155,11 @@ def look(sites: Sequence[Site], policy: PreflightPolicy, standards: Sequence[Sta
 
 
 def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]:
-    """The findings; where one probe fails on many, or where nobody has passed yet, it may not be the nodes.
+    """Yield the results; a failure that many nodes share, or that comes before any node has passed, becomes
+    inconclusive.
 
     Args:
+        findings: the results.
         proved: how many of the idle nodes have a pass.
     """
     failed = Counter(fail.probe for finding in findings for fail in finding.fails)
@@ -161,7 +180,10 @@ def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]
 
 
 def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float | None]:
-    """The test that is due, and how old the last pass counts where only that is why, or that jobs have failed."""
+    """Return the test that is due for a node, None: none; and the age in seconds that its last pass counts for.
+
+    The age is None unless an old pass, or failures of jobs, are the only reason for the test.
+    """
     report = site.view.report
     if site.wish is not None:
         return _order(site, f"wish/{site.wish.id}", site.wish.profile), None
@@ -193,13 +215,25 @@ def _is_answered(site: Site, since_seconds: float) -> bool:
 
 
 def newest_pass(view: CheckerView, least: Profile, gpus: int = 0) -> PassReport | None:
-    """The newest pass that holds, of a profile at least and with so many GPUs at least; None where there is none."""
+    """Return the newest pass that still holds, of this profile or a deeper one; None where there is none.
+
+    Args:
+        view: the last report of the node's checker.
+        least: the profile.
+        gpus: with how many GPUs it must have been tested at least.
+    """
     enough = (each for each in view.report.passes if Profile.rank_of(each.profile) >= least.rank and each.gpus >= gpus)
     return min(enough, key=lambda each: each.age_seconds, default=None)
 
 
 def newest_pass_seconds(view: CheckerView, least: Profile, gpus: int = 0) -> float | None:
-    """How long ago it was."""
+    """Return how many seconds ago the newest pass was that still holds; None where there is none.
+
+    Args:
+        view: the last report of the node's checker.
+        least: the profile that the pass must have at least.
+        gpus: with how many GPUs it must have been tested at least.
+    """
     found = newest_pass(view, least, gpus)
     return found.age_seconds if found else None
 
@@ -215,10 +249,14 @@ def _found(
     findings: list[Finding],
     passed: Mapping[str, float],
 ) -> NodeChecks:
-    """What the checker shall do now; what it has found is added to the findings.
+    """Return the checker's tasks now; the result of the test, if there is one, is added to `findings`.
 
     Args:
-        passed: nodes -> age of their newest pass.
+        site: the node.
+        order: the test that is due.
+        standards: what probes have to reach.
+        findings: the results so far; changed in place.
+        passed: by node, the age of its newest pass in seconds.
     """
     answer = site.view.answer(order.id)
     if answer is None:
@@ -263,8 +301,8 @@ def _found(
 
 
 def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
-    """Whether it failed, and in nothing that needs to be seen only once: what is wrong is wrong, but for what others
-    use, too."""
+    """Whether the failures may be of a moment, so that the test is repeated: no result was wrong, or only in shared
+    services."""
     return bool(fails) and not any(fail.wrong and fail.probe not in local.SHARED for fail in fails)
 
 

@@ -33,7 +33,7 @@ PAIR = "pair"
 
 
 class Outcome(StrEnum):
-    """What the burn-in says of the gang."""
+    """The result of a burn-in for the whole gang."""
 
     PASS = "Pass"  # noqa: S105
     FAIL = "Fail"
@@ -42,15 +42,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """A node to be replaced, and what proves it.
+    """A node that failed the burn-in, and what proves it.
 
     Attributes:
+        node: its name.
         probe: "pair", or the local probe.
-        figure: the best it reached with proven partners, or in the local probe; None: no result.
+        figure: the best that the node reached with proven partners, or in the local probe; None: no result.
         threshold: what it had to reach, in the same unit.
-        partners: proven nodes with which it missed; none for a local probe, which needs none.
-        words: for people.
-        wrong: a result was not what it must be; else something is slow or does not answer.
+        unit: of both.
+        partners: proven nodes with which it missed; empty for a local probe.
+        words: what happened, for people.
+        wrong: whether a result was wrong; else something is slow or does not answer.
         levels: at which its pairs speak against it.
     """
 
@@ -77,12 +79,14 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A part of the fabric that is slow or dead: it is named, and blames nobody.
+    """A part of the fabric that is slow or dead. It is named, and no node is blamed for it.
 
     Attributes:
-        domain: its names from the outside in; () for the whole fabric and for a link across.
+        part: which kind of part.
+        domain: its names from the outside in; () for the whole fabric and for a link between domains.
         level: the level at which pairs miss.
         pairs: of a link or uplink, the pairs that missed.
+        words: what is wrong, for people.
     """
 
     part: Part
@@ -94,13 +98,16 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer, whole.
+    """The whole result of a burn-in.
 
     Attributes:
-        passed: nodes that are proven at every level at which they have somebody to be tested with.
+        outcome: for the gang.
+        failed: the nodes that failed.
+        shared: the parts of the fabric that are slow or dead.
+        passed: nodes that are proven at every level at which they have a partner.
         open: nodes of which nothing is proven either way.
-        words: why it is inconclusive; "" where it is not.
-        names_shared: the first of `shared` is in these words.
+        words: why the outcome is inconclusive; "" where it is not.
+        names_shared: whether `words` name the first of `shared`.
     """
 
     outcome: Outcome
@@ -121,13 +128,16 @@ def judge(
     transport: str = "",
     levels: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict on all outcomes; the order in which they came does not matter.
+    """Return the verdict on all outcomes; the order in which they came does not matter.
 
     Args:
-        yardsticks: by level, see Evidence.
+        members: the nodes that take part.
+        outcomes: of pairs.
+        local: outcomes of the nodes' own probes.
+        yardsticks: see Evidence.
         limits: by local probe; a figure without a limit is only measured.
         transport: what tests have to run over, see Evidence.
-        levels: what the domains are called from the outside in, say ("block", "rack"); for words only.
+        levels: the names of domains from the outside in, say ("block", "rack"); for messages only.
     """
     everybody, told = list(members), list(local)
     own, broken = judge_local(everybody, told, limits or {})
@@ -141,7 +151,13 @@ def judge(
 def judge_local(
     members: Sequence[Member], local: Iterable[LocalOutcome], limits: Mapping[str, Limit]
 ) -> tuple[list[Fail], list[str]]:
-    """Nodes that failed by themselves, and nodes on which a probe could not run."""
+    """Return the failures of nodes in their own probes, and the nodes on which a probe could not run.
+
+    Args:
+        members: the nodes that take part; witnesses are not judged.
+        local: outcomes of the nodes' own probes.
+        limits: by probe.
+    """
     judged = {member.name for member in members if not member.witness}
     broken, fails = set[str](), list[Fail]()
     for outcome in local:
@@ -162,14 +178,16 @@ def judge_local(
 def unfit(
     members: Sequence[Member], own: Sequence[Fail], broken: Collection[str], local: Iterable[LocalOutcome]
 ) -> set[str]:
-    """Nodes that are not tested with others, for what they have told of themselves.
+    """Return the nodes that are not tested with others, because of their own probes.
 
-    What so many fail that it is not the nodes keeps nobody from it: pairs may find who is bad all the same. But where
-    something hung it may hang again, and would then look like the node's links.
+    A failure that so many nodes share that it may not be the nodes' fault excludes none. But a probe that hung may hang
+    again, and would then look like the node's links.
 
     Args:
-        own: who failed by himself.
-        broken: on whom a probe could not run.
+        members: the nodes that take part.
+        own: the failures in nodes' own probes.
+        broken: nodes on which a probe could not run.
+        local: outcomes of the nodes' own probes.
     """
     count = sum(not member.witness for member in members)
     many = _common(own, broken, count)
@@ -184,17 +202,29 @@ def unfit(
 
 
 def ran_on(local: Iterable[LocalOutcome]) -> Counter[str]:
-    """On how many nodes each probe could run."""
+    """Return, by probe, on how many nodes it could run."""
     return Counter(probe for _, probe in {(each.node, each.probe) for each in local if each.how is not How.ENVIRONMENT})
 
 
 def is_of_many(probe: str, failed: int, ran: Mapping[str, int]) -> bool:
-    """Whether a probe of what many nodes have in common failed on so many that it may not be the nodes."""
+    """Whether a probe of a service that many nodes share failed on so many that it may not be the nodes' fault.
+
+    Args:
+        probe: its name.
+        failed: on how many nodes it failed.
+        ran: by probe, on how many nodes it ran.
+    """
     return probe.partition(" on ")[0] in SHARED and failed > MOST_ALIKE_SHARE * ran[probe]
 
 
 def _common(own: Sequence[Fail], broken: Collection[str], count: int) -> dict[str, str]:
-    """Local probes that fail on so many of so many nodes, and alike, that it is not the nodes -> the same in words."""
+    """Return, by probe that fails on so many nodes alike that it may not be their fault, that as a message.
+
+    Args:
+        own: the failures in nodes' own probes.
+        broken: nodes on which a probe could not run.
+        count: how many nodes are judged.
+    """
     by_probe: dict[str, list[Fail]] = defaultdict(list)
     for fail in own:
         by_probe[fail.probe].append(fail)
@@ -235,10 +265,12 @@ def _local_fail(outcome: LocalOutcome, limit: Limit | None) -> Fail | None:
 
 
 class _Bench:
-    """Weighs one set of evidence.
+    """Derives the verdict from one set of evidence.
 
     Args:
-        out: how many are judged by their own probes alone.
+        evidence: of all pairs.
+        levels: the names of domains from the outside in.
+        out: how many nodes are judged by their own probes alone.
     """
 
     def __init__(self, evidence: Evidence, levels: Sequence[str], out: int = 0) -> None:
@@ -290,7 +322,7 @@ class _Bench:
         return bool(cleared or not levels) and not any(self._has_partner(node, level, bad) for level in left)
 
     def _has_partner(self, node: int, level: int, bad: Sequence[int]) -> bool:
-        """Whether there is somebody at a level who could prove a node: not only those who are bad or gone."""
+        """Whether there is a node at a level that could prove this one: not only bad nodes, or nodes that have gone."""
         gone = self.evidence.ended.union(bad, (node,))
         return any(
             other not in gone and self.evidence.level_of(node, other) == level for other in self.evidence.levels[level]
@@ -306,8 +338,10 @@ class _Bench:
                 self.excused[node].add(level)
 
     def _name_far_levels(self) -> None:
-        """Levels without a history that reach next to nothing of what an inner one does: a node that is alone in its
-        domain has no other pairs, and would be its own yardstick there."""
+        """Name the levels without a history that reach far less than an inner level does.
+
+        A node that is alone in its domain has no other pairs, and would be its own yardstick there.
+        """
         evidence = self.evidence
         inner = 0.0
         for level in range(evidence.depth, -1, -1):
@@ -372,8 +406,14 @@ class _Bench:
         self.shared.append(Shared(part, domain, level, (), told))
 
     def _stuck(self, nodes: Sequence[int], level: int, depth: int) -> dict[int, float]:
-        """The best figures of a domain's members where nearly all miss at a level, as if for one reason; else
-        nothing."""
+        """Return, by number, the best figures in GB/s of a domain's nodes where nearly all miss at a level, alike; else
+        nothing.
+
+        Args:
+            nodes: of the domain.
+            level: of the tests.
+            depth: of the domain.
+        """
         evidence, free, figures = self.evidence, 0, dict[int, float]()
         for node in nodes:
             if evidence.passes(node, level):
@@ -431,7 +471,7 @@ class _Bench:
                 self.shared.append(Shared(Part.LINK, (), level, pair, told))
 
     def _are_alone(self, a: int, b: int) -> bool:
-        """Whether two nodes have nobody else at their level, and miss with each other only."""
+        """Whether two nodes have only each other at their level, and miss with each other only."""
         evidence, level = self.evidence, self.evidence.level_of(a, b)
         return all(
             node in evidence.lone[level]
@@ -441,7 +481,7 @@ class _Bench:
         )
 
     def _name_wrong_sums(self, bad: Sequence[int]) -> None:
-        """Wrong sums that nothing else explains: too few to blame anybody, and never noise."""
+        """Name the pairs with wrong sums that nothing else explains: too few to blame a node, and never noise."""
         named = {frozenset(pair) for part in self.shared for pair in part.pairs}
         wrong: dict[tuple[int, int], int] = {}
         for test in self.evidence.tests:
@@ -457,10 +497,12 @@ class _Bench:
         return self._ails(_best_of(tests), level, any(test.wrong for test in tests))
 
     def _ails(self, gbps: float, level: int, wrong: bool) -> str:
-        """What is wrong with a part of the fabric on which tests that miss reach this.
+        """Return what is wrong with a part of the fabric, as text.
 
         Args:
-            wrong: the sums of some of them were.
+            gbps: the best figure of the tests that missed there, in GB/s.
+            level: of the tests.
+            wrong: whether some of them gave wrong sums.
         """
         least = self.evidence.threshold_gbps(level)
         if wrong:
@@ -486,7 +528,7 @@ class _Bench:
         return ""
 
     def _is_open(self, node: int, bad: Sequence[int]) -> bool:
-        """Whether a node misses at some level, not only with bad ones, and too little is known to blame it."""
+        """Whether a node misses at some level, not only with bad nodes, and too little is known to blame it."""
         evidence = self.evidence
         for level, tally in evidence.tallies[node].items():
             if level in self.excused[node] or evidence.is_cleared(node, level):
@@ -496,7 +538,7 @@ class _Bench:
         return False
 
     def _best(self, node: int) -> tuple[float, int]:
-        """The best share of a healthy pair's figure that a node reached with proven partners, and at which level."""
+        """Return the best share of a healthy pair's figure that a node reached with proven partners, and its level."""
         found = [(0.0, level) for level in self._judged_levels(node)]
         for level in self._judged_levels(node):
             reference = self.evidence.reference[level] or 0.0
@@ -547,5 +589,5 @@ class _Bench:
 
 
 def _best_of(tests: Iterable[Test]) -> float:
-    """What the best of these reached, in GB/s; 0 where none gave a result."""
+    """Return the best figure of these tests, in GB/s; 0 where none gave a result."""
     return max((0.0 if test.silent else test.gbps for test in tests), default=0.0)

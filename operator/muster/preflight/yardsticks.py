@@ -14,15 +14,17 @@ from muster.world.checks import Standard
 def yardsticks(
     standards: Iterable[Standard], kinds: Collection[tuple[str, str, str]], transport: str
 ) -> tuple[Yardstick, ...]:
-    """One for each transport of which anything is known.
+    """Return the yardsticks by which a gang's pairs are judged: one for each transport of which anything is known.
 
-    What alone is known of the fleet's own pairs measures those over any other transport, too: a gang that has fallen
-    back to a slower one must not be its own yardstick. A published floor says nothing of another transport.
+    A history of one transport alone also judges pairs over any other: a gang that has fallen back to a slower one must
+    not be its own yardstick. A published floor holds for its own transport only.
 
     Args:
-        kinds: model, library and version of the members' checkers; of a transport that has a standard for several of
-            them none is known.
-        transport: what pairs have to run over; "": anything will do.
+        standards: of the fleet.
+        kinds: model, library and version of each member's checker; a transport with standards for several of them has
+            no
+        yardstick.
+        transport: what pairs have to run over; "": any.
     """
     known = [
         each
