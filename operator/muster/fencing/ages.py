@@ -1,6 +1,6 @@
 """For how long this leader itself has seen what proves that unfenced workers are dead: by clocks that do not step.
 
-What a leader before has seen is not handed over; a new one counts anew, which costs one fence at the most.
+What an earlier leader has seen is not handed over. A new leader counts from 0, which costs one fence at the most.
 """
 
 from collections.abc import Collection, Mapping
@@ -73,7 +73,7 @@ class UnfencedAges:
     _first: dict[tuple[str, str], float] = field(default_factory=dict)  # uid and proof -> when first seen
     _gone: dict[str, float] = field(
         default_factory=dict
-    )  # uid -> since when nobody wants it to run, by the beats' clock
+    )  # uid -> since when the API server does not have its pod, by the beats' clock
     _attempt: tuple[tuple[int, datetime] | None, float] = (None, 0.0)  # the record's attempt and time, and when seen
     _listing: tuple[int, float] = (0, 0.0)  # the record's listing, and when seen in that attempt
     _go: tuple[int, float] = (0, 0.0)  # the attempt whose go was seen, and when

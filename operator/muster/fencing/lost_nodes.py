@@ -1,10 +1,9 @@
-"""What a human's word that a machine is dead proves, and what refutes it.
+"""What a human's declaration that a machine is lost proves, and what refutes it.
 
-The word is about what was on the node when it was given. It counts only where nothing speaks against it: the node's
-kubelet has renewed its lease neither after the word nor lately, the node has not booted since, and the launcher in
-question was neither heard after the word nor lately. So a word about the wrong machine proves nothing, because that one
-lives on and shows it within seconds; and one about a machine that comes back counts no more, whoever forgets to take it
-back.
+The declaration is about what was on the node when it was given. It counts only where nothing speaks against it. The
+node's kubelet has renewed its lease neither after the declaration nor lately. The node has not booted since. The
+launcher in question was neither heard after it nor lately. So a declaration about the wrong machine proves nothing:
+that machine lives on and shows it within seconds. One about a machine that comes back counts no more.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,10 @@
 """Ranks that a launcher has started: it reports them, and ends them by itself when it is cut off. Pure.
 
-A gang whose members have not all been cut off together is broken: whoever is cut off misses somebody, or hears from a
-neighbour that the gang has gone on, and ends its ranks after the length of its fence (muster.protocol.fence). That
-holds for every set that is cut off together, because everyone in it has a path to one who misses somebody outside. Only
-a gang that is alive and together as a whole, and heard by nobody, misses nobody: it is told by the fence file in the
-checkpoint directory, and where there is none nothing but proof of its death will do. See docs/decisions/0012.
+A gang whose members were not all cut off together is broken. A launcher that is cut off misses a peer, or hears by
+gossip that the gang has gone on. It then ends its ranks after the length of its fence (muster.protocol.fence). That
+holds for every set of workers that is cut off together: each has a path to one that misses a peer outside. Only a gang
+that is alive as a whole, and heard by no coordinator, misses no peer. The fence file in the checkpoint directory stops
+it. Without the file only proof of its death helps. See docs/decisions/0012.
 """
 
 import heapq

@@ -1,6 +1,6 @@
-"""The pods that a record drops and cannot ask: their ranks may be alive until it is proved that they have ended. Pure.
+"""The pods that a record drops while they cannot be reached: ranks may be alive until their end is proved. Pure.
 
-What proves it is in `proofs`, and of ranks that have a launcher in `managed`; see docs/decisions/0012.
+What proves it is in `proofs`, and for ranks that have a launcher in `managed`; see docs/decisions/0012.
 """
 
 from collections.abc import Iterable, Mapping

@@ -73,14 +73,14 @@ SAME_FAULT_SECONDS = 30 * 86400
 """A fault that comes back within this time was not repaired by what was done about it."""
 
 ONE_FAULT_SECONDS = 3600
-"""What comes back so soon after it was charged, in the same boot and for the same cause, is charged once."""
+"""A fault that comes back this soon after it was charged, in the same boot and for the same cause, is charged once."""
 
 STEADY_SECONDS = (0, 900)
-"""What another system says for the first and the second time within `ONE_FAULT_SECONDS` stands for so long at least;
-then for that long."""
+"""For how long another system's mark stands at least, the first and the second time within `ONE_FAULT_SECONDS`; from
+the third time on it stands for `ONE_FAULT_SECONDS`."""
 
 CLOCK_ERROR_SECONDS = 300
-"""A human's release that is dated further ahead waits for its time: it would cover what nobody has seen yet."""
+"""A human's release that is dated further ahead waits for its time: it would cover faults that were not seen yet."""
 
 CORDONED = "Cordoned"
 RELEASED = "Released"
@@ -309,7 +309,7 @@ def assess(
     human = health.spec.override
     released = _released(human, now)
     signs = [_steady(sign, known, now) for sign in signs]
-    # A human's release keeps nobody from taking the machine away.
+    # A human's release does not stop the removal of the machine.
     waivable = [s for s in signs if s.removal is None]
     waived = [s for s in waivable if released and _is_waived(s, known, released, before, now)]
     forgiven = {s.key for s in waived}

@@ -1,5 +1,4 @@
-"""What rulings and figures need to know of all nodes, kept up to date with each change instead of counted at each
-look."""
+"""Verdicts and facts about all nodes, for rulings and metrics; they are updated with each change of a node."""
 
 from collections import Counter
 from collections.abc import Sequence

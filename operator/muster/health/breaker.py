@@ -1,22 +1,22 @@
-"""How many of the sick nodes may be taken out: the guard against a rule, a driver or a monitor that calls everything
-sick.
+"""The circuit breaker of health: how many of the unhealthy nodes Muster takes out.
 
-A verdict alone takes no node away. Muster has jobs leave a node (and taints it, where the policy says so) only within
-budgets: of each pool of like nodes a share per window and a share at the same time, and a share of its nodes in each
-innermost domain; at least one node each. Of each budget a part is kept for what is certain, and no one cause may use up
-the rest, so that a false alarm of one keeps out of the way of the others (`muster.health.causes`). While a budget holds
-a node back, new pods of jobs come there only where no other node is left, or never where the fault is no alarm
-(`muster.health.effects`), and people are told.
+It guards against a rule, a driver or a monitor that calls every node unhealthy.
 
-When what a window has for a cause, or for all that is not certain, has been used up and there are more sick nodes, the
-breaker is open: it then tries one node at a time, after a pause that doubles with each. It closes by itself when no
-sick node waits any more. Nothing of this is kept anywhere: it follows from the incidents in NodeHealth (when each
-began, when and for which cause Muster acted on it) and from the taints that are on the nodes, so that a restart resets
-nothing. An action is written into its incident before it is done (`Verdict.taken`), and is not counted a second time
-when it is done again.
+A verdict alone takes no node out. Muster has jobs leave a node (and taints it, where the policy says so) only within
+budgets. Of each pool of like nodes these are a share per window and a share at the same time. In each innermost domain
+there is a share of the pool's nodes. At least one node may always be taken out. A part of each budget is kept for
+certain faults. No one cause may use up the rest, so that a false alarm leaves room for the others
+(`muster.health.causes`). While a budget holds a node back, new pods of jobs come there only where no other node is
+left. Where the fault is certain they never do (`muster.health.effects`). The status and an Event say so.
 
-What another system says that it repairs is left to it without a charge, but not the whole pool at once: one label on
-every node is more often a mistake than maintenance.
+The breaker opens when a window's budget, for a cause or for all uncertain faults, is used up and more nodes are
+unhealthy. It then tries one node at a time, after a pause that doubles with each. It closes by itself when no unhealthy
+node waits any more. No state of it is stored. It follows from the incidents in NodeHealth and from the taints on
+nodes, so that a restart resets nothing. An incident says when it began, and when and for which cause Muster acted. An
+action is written into its incident before it is done (`Verdict.taken`), and is not counted again when it is repeated.
+
+A node that another system says it repairs is left to that system without a charge, but not a whole pool at once. One
+label on every node is more often a mistake than maintenance.
 """
 
 from bisect import bisect_right, insort
@@ -489,7 +489,7 @@ class _Pool:
                 # How many that may be at once is bounded where it is concluded: `muster.health.silence`.
                 self.rulings[name] = untainted if name in self.tainted else used
             elif acted or verdict.cordoned or verdict.only_planned:
-                # Also when somebody else has taken the repair over since: a taint that comes and goes helps nobody.
+                # Also when another system has taken the repair over since: a taint should not come and go.
                 self.rulings[name] = taken
                 if acted and incident is not None:
                     self._put_out(name, _Charge(self.now, incident.certain, _cause(incident, verdict)))

@@ -68,7 +68,7 @@ def causes_of(standing: Iterable[Sign], reason: str) -> tuple[str, ...]:
     """
     found = (sign for sign in standing if sign.weighs >= WEIGHT[DEGRADED] and not sign.stays)
     weighing = [sign for sign in found if sign.source != MAINTENANCE]
-    # What somebody repairs anyway is the last thing to charge.
+    # A fault that another system repairs anyway is charged last.
     weighing.sort(key=lambda sign: sign.repairs)
     return tuple(dict.fromkeys(cause_of(sign.source, sign.reason) for sign in weighing)) or (f"muster/{reason}",)
 

@@ -1,4 +1,5 @@
-"""What a verdict and the breaker's ruling come to, under the policy's enforcement: avoid, leave, taint."""
+"""What Muster does about a node by its verdict and the breaker's ruling, under the policy's enforcement: avoid,
+evacuate, taint."""
 
 from typing import NamedTuple
 

@@ -17,12 +17,12 @@ from muster.world.views import NodeView
 
 FEWER_THAN_EQUALS = "FewerThanPeers"
 LASTS_SECONDS = 600.0
-"""For so long it has to lack something: longer than a machine takes to boot with all of its ports."""
+"""After this long a lack counts: longer than a machine takes to boot with all of its ports."""
 LEAST_OTHERS = 3
 LEAST_SHARE = 0.75
-"""So many others, and such a share of all of the kind, must have more."""
+"""This many machines, and this share of all machines of the kind, must have more."""
 KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
-"""What says that two machines were built alike; without either nothing is compared."""
+"""Labels that are equal for machines that were built alike; a node without either is compared with no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Outfit:
 
     gpus: int
     ports: int | None
-    """None: the agent is of a version that does not tell."""
+    """None: the agent's version does not report ports."""
 
 
 @dataclass(frozen=True, slots=True)

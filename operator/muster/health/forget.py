@@ -1,8 +1,7 @@
-"""When what is known of a machine that is gone can be forgotten, so that records do not pile up where nodes come and
-go.
+"""When the record of a node that is gone can be forgotten, so that records do not pile up where nodes come and go.
 
-A record is kept for as long as anything in it could still decide something if the node came back, or its machine under
-another name: the account of offences, the faults that came back, a human's cordon. Then nothing is lost with it.
+A record is kept for as long as anything in it could still decide something. That may be when the node comes back, or
+its machine under another name. It holds the account of offences, faults that came back, and a human's cordon.
 """
 
 from datetime import datetime, timedelta
@@ -16,8 +15,7 @@ GONE_SECONDS = 3600
 """A node that a reboot or a roll-out takes away is back by then."""
 
 NO_OFFENCE = Decimal("0.05")
-"""Less than that moves no quarantine: an incident weighs 1, and the limit lies half of one below a whole number of
-them."""
+"""A smaller score moves no quarantine: an incident weighs 1, and the limit lies half of one below a whole number."""
 
 
 def may_be_forgotten(health: NodeHealth, half_life_seconds: int, window_seconds: int, now: datetime) -> bool:

@@ -27,7 +27,7 @@ WITHIN = "InMaintenance"
 REASONS = frozenset({AHEAD, WITHIN})
 
 OLD_SECONDS = 3600.0
-"""A window that has been over for so long, and is still in the policy, is told of: its date may be a slip."""
+"""A window that has been over for this long and is still in the policy is reported: its date may be a mistake."""
 
 _NAMED = 4
 _RANK = {MaintenanceStage.IN_PROGRESS: 0, MaintenanceStage.EVACUATING: 1, MaintenanceStage.CLOSED: 2}

@@ -1,10 +1,10 @@
-"""What is remembered against a machine, whatever its node is called.
+"""The offences that are remembered against a machine, whatever its node is called.
 
 A node's name says nothing about its hardware: clouds give a new machine an old name, and an old machine a new one. So
-the memory is keyed to what cannot be renamed, the mainboard's UUID and the serial numbers of the GPUs. Neither alone
-will do: a virtual machine has a new UUID at each start, and a GPU that has fallen off the bus tells no serial number,
-which is just when the memory is needed. An identity is therefore a list of short digests, and two identities are the
-same machine when most of the GPUs are the same, or, where no GPU is known, the mainboard.
+the memory is keyed by what cannot be renamed: the mainboard's UUID and the serial numbers of the GPUs. Neither alone is
+enough. A virtual machine has a new UUID at each start. A GPU that has fallen off the bus reports no serial number, just
+when the memory is needed. So an identity is a list of short digests. Two identities are the same machine when most of
+the GPUs are the same, or, where no GPU is known, the mainboard.
 """
 
 import hashlib

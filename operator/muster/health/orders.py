@@ -1,5 +1,4 @@
-"""What has to be put into force for which nodes: one decision about all of them, from what is known at one moment.
-Pure."""
+"""The orders of health: what has to be put into force for which nodes, as one decision about all of them. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -87,7 +86,7 @@ def decide(view: View) -> tuple[list[Order], Breaker]:
 
 
 def _orders(view: View, rulings: Mapping[str, Ruling]) -> Iterator[Order]:
-    # A ruling can change without its node: the budget is everybody's.
+    # A ruling can change without its node, because all nodes of a pool share the budget.
     for name, ruling in rulings.items():
         wanted = _wanted(view, name, ruling)
         if name in view.judged or _is_news(view, name, ruling, wanted):

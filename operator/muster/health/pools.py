@@ -1,8 +1,8 @@
-"""Nodes of a kind: of these the breaker counts how many are sick.
+"""Pools of like nodes, within which the breaker counts how many are unhealthy.
 
 A share of all nodes says little where most have no accelerator: a tenth of a fleet can be all of its GPUs. So nodes are
-counted by accelerator and model. What makes a pool must not change when a node falls sick: a device plugin that finds
-nothing leaves the resource in `capacity` with 0, and the labels of feature discovery stay.
+counted by accelerator and model. The pool of a node must not change when the node becomes unhealthy. A device plugin
+that finds nothing leaves the resource in `capacity` with 0, and the labels of feature discovery stay.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ MODEL_LABELS = (
 WITHOUT = "no accelerator"
 OTHERS = "other accelerators"
 MAX_POOLS = 16
-"""More are not told apart: each may lose at least one node, which labels that differ on every node must not
-multiply."""
+"""More pools share one budget: each pool may lose at least one node, so labels that differ on every node must not make
+many pools."""
 
 
 def pool_of(node: NodeView, accelerator: str) -> str:

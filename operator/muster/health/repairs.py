@@ -1,9 +1,9 @@
-"""Repairs that others do: what a request means for its node, and which requests there have to be. Pure.
+"""Repairs by other systems: what a RepairRequest means for its node, and which requests have to exist. Pure.
 
-A node is held from before its request exists until after it has ended, so that no job is there when whoever repairs
-takes it on. Nobody has to be fast for that: the hold is on record in NodeHealth before the request is made, and a
-request that nobody has taken on is deleted only as it was read. Either the deletion wins or the one who repairs, and
-only after the deletion the node comes back.
+A node is held from before its request exists until after it has ended. So no job is on it when another system takes the
+repair on. No system has to be fast for that. The hold is on record in NodeHealth before the request is made. A request
+that no system has taken on is deleted only in the version that was read. Either the deletion wins or the system that
+repairs does, and the node comes back only after the deletion.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,11 +31,11 @@ UNPROVEN = "RepairNotVerified"
 NOT_EMPTY = "somebody uses the node"
 
 LOOK_SECONDS = 90.0
-"""An agent that is Ready so long after a repair has looked at everything since: its last complete look is at most 60 s
-old while it says that it is ready, and the kubelet takes two askings, ten seconds apart, to believe that it is not."""
+"""An agent that is Ready this long after a repair has looked at the whole node since. While it is ready its last
+complete scan is at most 60 s old, and the kubelet needs two failed probes, ten seconds apart, to call it not ready."""
 
 GONE_SECONDS = 86400.0
-"""For so long a node may be missing while it is repaired: machines that are installed anew come back under the old
+"""A node may be missing for this long while it is repaired: a machine that is installed again comes back under its old
 name."""
 
 
@@ -323,7 +323,7 @@ def plan(
         for name, case in cases.items()
         if case.asks(policy) and case.incident is not None and name not in requests and name not in resting
     ]
-    # Whoever is held already goes on being held, or the record would be written to and fro.
+    # A node that is held already comes first, or its record would be changed to and fro.
     wanting.sort(key=lambda case: (not case.held, case.incident, case.node))
     chosen = wanting[: max(0, room)]
     return Plan(

@@ -1,6 +1,7 @@
-"""A sign: one thing that speaks against a node now, whoever says it, and what it weighs.
+"""A sign: one thing that speaks against a node now, from whichever source, with its weight.
 
-Agent, other systems' marks on Node objects and jobs are all translated into signs; a verdict is made of nothing else.
+The agent's evidence, other systems' marks on Node objects and failures of jobs are all translated into signs. A verdict
+is made of nothing else.
 """
 
 from dataclasses import dataclass

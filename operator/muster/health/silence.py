@@ -1,10 +1,8 @@
-"""An agent that is silent: what follows for its node from how long, and from how many of its peers are silent, too.
-Pure.
+"""What follows for a node from the silence of its agent: for how long, and with how many silent peers. Pure.
 
-A node whose agent is dead or blind looks like one that is well. So an agent that has spoken and is not Ready any more
-counts against its node, after a while: it proves no fault, so that running jobs stay. Where many of a pool are silent
-at once it is no node's fault (a roll-out that went wrong, a DaemonSet that was deleted): nothing follows for the nodes
-that nothing followed for yet.
+A node whose agent is dead or blind looks like a healthy one. So an agent that has reported and is not Ready any more
+counts against its node, after a while. It proves no fault, so that running jobs stay. Where many agents of a pool are
+silent at once, no node is at fault (a bad roll-out, a deleted DaemonSet). Then nothing new follows for any node.
 """
 
 from collections import Counter
@@ -15,11 +13,11 @@ from muster.api.nodehealth import Severity
 
 AGENT_SILENT = "AgentSilent"
 AVOID_SECONDS = 600.0
-"""Longer than an image takes to be pulled."""
+"""After this silence a node takes no new jobs: longer than an image takes to be pulled."""
 _SUSPECT = 1 / 5
-"""Of that: longer than an agent takes to be replaced where its image is there."""
+"""After this share of it a node is Suspect: longer than the replacement of an agent takes where its image is there."""
 _COUNTS = 1 / 20
-"""Of that: from then on a silence counts for telling that many are silent at once."""
+"""After this share of it a silence counts towards many silent agents at once."""
 
 
 @dataclass(frozen=True, slots=True)

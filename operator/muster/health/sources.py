@@ -56,7 +56,7 @@ from muster.health.xids import (
 )
 
 UNHEALTHY_TAINT = "muster.dev/unhealthy"
-"""The only mark that Muster puts on nodes by itself, but for a condition where the policy wants it."""
+"""The taint that Muster sets; a condition, where the policy wants it, is its only other mark on nodes."""
 
 REASON_LENGTH = 64
 _CAMEL_CASE = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
@@ -729,7 +729,7 @@ ROWS: tuple[Row, ...] = (
 )
 
 CORDONING_SOURCES = frozenset({_S.EKS, _S.AKS, _S.NEBIUS, _S.NVSENTINEL, _S.HYPERPOD, _S.SOPERATOR})
-"""Systems that cordon a node before they repair it: with their word against it, a cordon says that they have begun."""
+"""Systems that cordon a node before they repair it: with a mark of theirs, a cordon shows that they have begun."""
 
 _NVSENTINEL_ACTION = re.compile(r"Recommended\s?Action\s*[:=]\s*([A-Z_]+)")
 _NVSENTINEL_ACTIONS = {

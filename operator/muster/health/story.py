@@ -19,7 +19,7 @@ from muster.world.fleet import Evacuate
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
 LAST_CHOICE = "given work only where no other node is left"
-"""With this the effect on a node begins that is held back and may be used."""
+"""The beginning of `status.effect` for a node that is held back and may still be used."""
 _MAX_OTHERS = 4
 
 _TO_DO = {

@@ -1,12 +1,11 @@
-"""What jobs' failures say of nodes, and for how long. Pure.
+"""What failures of jobs say about nodes, and for how long. Pure.
 
-Jobs' word is weak: a tenant decides what his ranks do, and one person may have many jobs, or several namespaces. So a
-word never takes a node out of use. Failures of one owner that keep coming back to a node make it Suspect; failures of
-two owners ask for a check, and only what Muster's own checkers measure then condemns it.
+A job's failure is weak evidence: a tenant decides what ranks do, and one person may have many jobs or namespaces. So it
+never takes a node out of use. Failures of one owner that keep coming back to a node make it Suspect. Failures of two
+owners request a test, and only the results of Muster's own checkers then count against the node.
 
-A failure weighs 1, half of that as long as the program was not seen to get beyond the failing step, and half as much
-again after each half-life. An owner whose failures keep coming back to many nodes has a program that fails: he is not
-heard at all.
+A failure weighs 1, and half of that as long as the program was not seen to pass the failing step. The weight halves
+after each half-life. An owner whose jobs fail on many nodes is ignored, because the program is the likelier cause.
 """
 
 import math
@@ -19,19 +18,20 @@ from itertools import islice
 from muster.world.jobwords import JobWord
 
 HALF_LIFE_SECONDS = 86400
-"""In this time a failure loses half of its weight."""
+"""The time in which a failure loses half of its weight."""
 FOLLOWED = 1.5
-"""With so much of one owner a node is Suspect: two failures within a day, if the program went on after them."""
+"""The weight of one owner's failures that makes a node Suspect: two within a day, if the program went on after them."""
 COUNTS = 0.25
-"""With so much an owner counts as one of two: one failure counts for two days if the program went on, else for one."""
+"""The weight with which an owner counts as one of two: one failure does for two days if the program went on, else for
+one."""
 LASTS = timedelta(seconds=4 * HALF_LIFE_SECONDS)
-"""After that long a failure is forgotten."""
+"""The age at which a failure is forgotten."""
 MAX_NODES, MAX_SHARE = 3, 0.01
-"""On so many nodes, or this share of the fleet where that is more, one owner is heard."""
+"""An owner whose failures follow more nodes than this number and this share of the fleet is ignored."""
 MAX_RECORDS = 4
-"""So many records of jobs of one name are remembered: each time that a user creates it again it has another one."""
+"""The number of records that are kept for a job's name: each time a user creates the job again it has another one."""
 MAX_SERVED = 4096
-"""So many owners' turns are remembered; of the one whose turn was longest ago nothing is known then."""
+"""The number of owners whose last test is remembered; the one that was tested longest ago is forgotten first."""
 SHOWN = 4
 _LATER = timedelta(seconds=1)
 

@@ -1,9 +1,9 @@
 """What the driver's error numbers mean for a node: XIDs of GPUs, SXids of NVSwitches.
 
-The table follows NVIDIA's catalogue of XIDs and what others do with them (`source`); where they disagree, the lighter
-reading is taken, because a healthy node taken out costs more than a sick one noticed by its next sign: XID 45, which
-every crashing program leaves behind, once had 77 healthy nodes flagged elsewhere. A number that is not in the table
-warns and does no more. XID 154 is the driver's own word about what to do, and is followed.
+The table follows NVIDIA's catalogue of XIDs and what other systems do with them (`source`). Where they disagree, the
+lighter meaning is taken: a healthy node taken out costs more than an unhealthy one noticed by its next sign. XID 45,
+which every crashing program leaves behind, once had 77 healthy nodes flagged elsewhere. A number that is not in the
+table warns and does no more. XID 154 is the driver's own advice, and is followed.
 """
 
 import re

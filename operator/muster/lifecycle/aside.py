@@ -1,8 +1,8 @@
-"""Having torn checkpoints moved aside before a start, where the job asks for it. Pure.
+"""Moves incomplete checkpoints out of the way before a start, where the job asks for it. Pure.
 
-It is put on record once nothing but the go is missing: then no rank of before can be alive, and none starts before the
-go. One worker does it, and the go waits until that one says that it is done, so that nothing is ever moved under ranks,
-whoever leads.
+The order goes on record once only the opening of the start barrier is missing. Then no former rank can be alive, and
+none starts before the barrier opens. One worker moves them, and the barrier waits for its report. So nothing is moved
+under ranks, under any leader.
 """
 
 from muster.api.gang import GangSpec

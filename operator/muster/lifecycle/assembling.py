@@ -1,4 +1,4 @@
-"""From nodes to the go: pods, bindings, the barrier, the go itself. Pure."""
+"""From nodes to the start of the ranks: pods, bindings, and the start barrier. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ NODE_CLOSED = "NodeNotUsable"
 CREATE_RETRY_SECONDS = 10.0
 # A start that takes longer names what it waits for.
 WORTH_TELLING_SECONDS = 60.0
-# A pod is bound within moments of its creation; whoever is not looks again at his node.
+# A pod is bound within moments of its creation; after this long its node is checked again.
 SHUT_OUT_SECONDS = 5.0
 MAX_FAILS_IN_NOTE = 4
 # While something is under way that no watch announces (ages, deadlines), look again this often.
@@ -107,7 +107,7 @@ def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
     ]
 
 
-# The barrier and the go.
+# The start barrier, and the start.
 
 
 def _started(world: JobWorld, gang: Gang) -> Plan:

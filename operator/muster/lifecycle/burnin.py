@@ -1,13 +1,13 @@
-"""The burn-in of a gang: who is tested with whom, what came of it, and who has to go. Pure.
+"""The burn-in of a gang: which nodes are tested together, what the tests show, and which nodes have to leave. Pure.
 
-Nothing of it is stored while it lasts. What the checkers tell is all there is: a pass that still holds, and the answers
-to the orders of this attempt, which they keep for as long as the orders stand in their directives. A new leader hears
-the same and makes the same of it. Only a failure is written down (record.burned_out), and at the go what was left
-untested and what the whole gang has reached (record.burned_in).
+Nothing of it is stored while it lasts. It follows from the checkers' reports alone. They hold a pass that still counts,
+and the answers to this attempt's orders, which checkers keep while the orders stand in their directives. A new leader
+hears the same and concludes the same. Only a failure is recorded (record.burned_out). At the start the record gets the
+untested nodes and the result of the whole gang (record.burned_in).
 
-Whoever has trained in his pod since the last fault is proven by that, unless the training has found itself wrong since:
-then all are tested. The others are tested: first each node by itself, then in pairs (muster.preflight.rounds), beside
-those who are proven, and where nothing speaks against anybody all together.
+A node on which a worker has trained in its present pod since the last fault is proven by that. After wrong results no
+training proves anything, and all nodes are tested. Other nodes are tested by themselves first. Then they are tested in
+pairs (muster.preflight.rounds) beside proven ones, and where no node is suspect all together.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,13 +44,13 @@ from muster.world.job import JobWorld, WorkerView
 BURNING_IN = "BurningIn"
 CHECKERS_MISSING = "CheckersMissing"
 INCONCLUSIVE = "BurnInInconclusive"
-# Whoever has a checker's ear asks at least as often; until then a new leader says nothing.
+# Checkers report at least this often; until then a new leader orders nothing.
 NEW_LEADER_SECONDS = 15.0
-# Beyond that those who have passed are not waited for to say that they know.
+# After this long the gang no longer waits for the checkers of passed nodes to confirm the pass.
 ECHO_SECONDS = 60.0
-# Where the gang has to wait until something is mended, what could not be tested is tried again so often.
+# Where the gang has to wait for a repair, tests that gave no answer are repeated after this long.
 AGAIN_SECONDS = 120.0
-# So long beyond what two tests of a node may take; then the gang waits no more.
+# After this long, beyond what two tests of a node may take, the gang waits no more.
 INCONCLUSIVE_SECONDS = 1800.0
 # Nodes that repeat the tests beside those that were slow, late or hung.
 BESIDE = 2
@@ -121,7 +121,7 @@ def examined(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple
         ended: whether the job has ended, so that no start follows.
     """
     members = world.gang.spec.members if world.gang else []
-    # Where somebody has left and was not proved to give wrong results, those who stay cannot clear all.
+    # Where a node has left that was not proved to give wrong results, those that stay cannot clear all.
     record = corruption.examined(record, _shown(look(world), is_whole=not any(each.is_replacement for each in members)))
     assert record.corruption is not None
     note = f"{record.corruption.message}; {what_tests_show(record.corruption, ended=ended)}"
@@ -165,7 +165,7 @@ def _look(world: JobWorld) -> Look | None:
     if gang is None or profile is Profile.DISABLED or not all(member.node for member in gang.spec.members):
         return None
     if _asked(world) is Profile.DISABLED and not world.checkers:
-        # Only because results were found wrong; it may be that nobody has ever installed checkers.
+        # Only because results were found wrong; checkers may never have been installed.
         young = world.leader_age_seconds < NEW_LEADER_SECONDS
         return Look(Missing(BURNING_IN, "burn-in: hearing the checkers")) if young else None
     return _BurnIn(world, gang, profile).look()
@@ -179,8 +179,8 @@ class _BurnIn:
             for worker_view in world.worker_views
             if (view := world.checkers.get(worker_view.member.node)) is not None and view.is_fresh
         }
-        # Of another profile it is another burn-in. While failed nodes are replaced one after the other it goes on: who
-        # has passed in an earlier attempt of it stands, however fresh a pass has to be.
+        # With another profile it is another burn-in. While failed nodes are replaced one after the other it goes on: a
+        # pass of an earlier attempt of it stands, however fresh a pass has to be.
         first = (gang.spec.burn_in.since_attempt if gang.spec.burn_in and tries(gang.spec) else 0) or gang.spec.attempt
         self.keys = [
             f"{world.uid}.{str(profile)[0].lower()}/{attempt}" for attempt in range(first, gang.spec.attempt + 1)
@@ -197,14 +197,14 @@ class _BurnIn:
         # Left out is the worker that started so; its successor on the node is tested like any other.
         untested = self.record.burn_in.untested if self.record.burn_in else ()
         self.left_out = frozenset(untested) & {member.node for member in self.record.members if member.pod_uid}
-        self.proven: list[WorkerView] = []  # who serve as partners
+        self.proven: list[WorkerView] = []  # workers whose nodes serve as partners
         self.subjects: list[WorkerView] = []
-        self.not_owed: list[WorkerView] = []  # of whom a job without GPUs may ask for no test
+        self.not_owed: list[WorkerView] = []  # workers whose nodes a job without GPUs may not test
         for worker_view in world.worker_views:
             if self._is_kept_for_gpus(worker_view):
                 self.not_owed.append(worker_view)
                 continue
-            # Whoever has passed in this very burn-in stays what he was in it, or its plan would be another one.
+            # A node that has passed in this very burn-in stays a subject, or the plan of pairs would be another one.
             if (
                 self._has_passed(worker_view)
                 and self.orders.answer(worker_view.member.node, self.orders.node_id) is not None
@@ -244,7 +244,7 @@ class _BurnIn:
         absent, waiting = self._without_checker()
         orders = self._node_orders(absent)
         found = self._timed(local.compared(list(self._local(absent)), self.world.checkers))
-        # Who cannot meet others is told after what it has found by itself.
+        # That a node cannot be paired is reported after what its own probes have found.
         subjects = {worker_view.member.node for worker_view in self.subjects}
         found += [each for node, each in sorted(self.unlike.items()) if node in subjects]
         told = self._told_of_pairs()
@@ -252,7 +252,7 @@ class _BurnIn:
             return Look(Missing(CHECKERS_MISSING, waiting), self._told(self._together(orders, told)))
         missing = self._missing_of_nodes(absent, orders)
         if missing is not None:
-            # Where somebody has to be tested by itself again, the gang begins anew after that.
+            # Where a node has to be tested by itself again, the gang begins again after that.
             return Look(missing, self._told(self.orders.with_pairs(orders, told)))
         limits, found = local.limited(found, self.checkers, self.world.standards)
         everybody = self._members(())
@@ -266,7 +266,7 @@ class _BurnIn:
             text = f"burn-in {self.profile}: nodes in pairs, round {number}"
             return Look(Missing(BURNING_IN, text), self._told(together))
         verdict = self._verdict(outcomes, found, limits)
-        # Partners whose word alone would condemn a node, and who shares its way.
+        # Partners by which alone a node would fail, and nodes that share its way.
         evidence = self._evidence(fit, outcomes)
         asked = [Pair(CONTROL_ROUND, *ends, turn) for ends in controls(verdict, evidence)]
         unheard = [pair for pair in asked if not told.get(pair)]
@@ -350,7 +350,7 @@ class _BurnIn:
         held = next((worker_view for worker_view in here if worker_view.member.node not in orders), None)
         return None if held is None else Missing(BURNING_IN, _held_words(held))
 
-    # Who takes part
+    # The nodes that take part
 
     def _unlike(self) -> dict[str, LocalOutcome]:
         """Return, by node, the outcome for nodes that cannot be tested with most others, through no fault of theirs.
@@ -383,7 +383,7 @@ class _BurnIn:
         if doubt is not None and doubt.wants_check and doubt.followed is not None and not worker_view.member.pod_uid:
             since.append((self.world.now - doubt.followed).total_seconds())
         doubted = self.record.open_corruption
-        if doubted is not None:  # nobody's training proves anything, and no pass of before
+        if doubted is not None:  # then neither training nor an earlier pass proves anything
             since.append((self.world.now - doubted.time).total_seconds())
         return min(since, default=None)
 
@@ -436,7 +436,7 @@ class _BurnIn:
             return False
         launcher = worker_view.launcher
         if launcher is None:
-            return not worker_view.member.pod_uid  # of one that has trained here nobody knows
+            return not worker_view.member.pod_uid  # a pod that has trained here may have living ranks
         return launcher.attempt == 0 or (launcher.state, launcher.attempt) == (IDLE, self.record.attempt)
 
     def _is_unheard(self) -> bool:
@@ -455,8 +455,7 @@ class _BurnIn:
         waiting = ""
         for worker_view in self.subjects:
             node, view = worker_view.member.node, self.checkers.get(worker_view.member.node)
-            # What it has answered stands, whatever has become of the checker since; who hung may have to import torch
-            # anew.
+            # An answer stands, whatever has become of the checker since; after a hang it has to import torch again.
             is_awaited = self._is_owed(node) and view is not None and view.report.state == STARTING
             has_answered = view is not None and view.answer(self.orders.node_id) is not None and not is_awaited
             if view is not None and (view.report.state == READY or has_answered):
@@ -545,7 +544,7 @@ class _BurnIn:
             is_able = node not in absent and self._is_able(worker_view)
             if self._answered(node) is None and not (is_able and self._is_free(worker_view)):
                 continue
-            # Until it is free again nobody condemns it for the first time; what is not listed is forgotten.
+            # Until the node is free again its first answer does not count against it; orders not listed are forgotten.
             if is_able and self._is_owed(node) and not self._is_free(worker_view):
                 continue
             found[node] = self._of_node(node) if is_able or not self._is_owed(node) else [self.orders.of_node()]

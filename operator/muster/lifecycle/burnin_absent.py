@@ -1,9 +1,9 @@
-"""Checkers that cannot test: why, in words, and for how long that is waited for. Pure."""
+"""Checkers that cannot test: why, as text, and for how long the burn-in waits for them. Pure."""
 
 from muster.protocol.checks import STARTING
 from muster.world.checks import CheckerView
 
-# A checker that is not heard for so long, or cannot test, is waited for no more.
+# The burn-in waits no more for a checker that is silent this long, or cannot test.
 CHECKER_SECONDS = 60.0
 # torch is imported in 4 to 30 s, on a busy node in minutes.
 STARTING_SECONDS = 300.0

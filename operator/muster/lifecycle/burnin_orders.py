@@ -19,10 +19,10 @@ from muster.world.checks import CheckerView
 
 # Beyond a test's own deadline: the checker has to end it, and to tell.
 ANSWER_SECONDS = 30.0
-# Partners whose word would condemn a node are tested with each other after all rounds.
+# Partners by which a node would fail are tested with each other after all rounds.
 CONTROL_ROUND = MOST_ROUNDS + 1
 PORTS = range(21000, 29000)
-# Where pairs are tried again from the first round on, that is another turn: its orders are new ones to everybody.
+# Where pairs are tested again from the first round on, that is another pass: its orders are new to every checker.
 _TURN = 10
 _PAIR_ID = re.compile(r"(?P<round>\d{1,9})/(?P<a>\d{1,4})\+(?P<b>\d{1,4})", re.ASCII)
 
@@ -98,8 +98,7 @@ class Orders:
         if kind == NODE:
             return profile.limit_seconds
         deadline = profile.deadline_seconds[_device(view)]
-        # Orders wait for each other on a node: the partner of this one may still be at his last. A gang begins
-        # together.
+        # Orders wait for each other on a node: the partner may still run an earlier one. A gang begins together.
         return deadline if kind == GANG else 2 * deadline
 
     def device_on(self, node: str) -> str:
@@ -139,7 +138,7 @@ class Orders:
             view = self._checkers[node]
             for order_id in {*view.given, *(answer.order for answer in view.report.answers)}:
                 pair = read[order_id] if order_id in read else read.setdefault(order_id, self._pair_of(order_id))
-                # Nobody speaks for a pair that he is not in.
+                # A node's report about a pair counts only if the node is in it.
                 if pair is not None and node in (pair.a, pair.b) and {pair.a, pair.b} <= known:
                     pairs.add(pair)
         newest = turn_of(pairs)

@@ -1,8 +1,8 @@
-"""How saving goes: what each save was like, and what people should look at before it becomes dear. Pure.
+"""How saving goes: what each save was like, and what users should look at before it becomes expensive. Pure.
 
-Facts come from launchers: those who judge checkpoints list their files anyway, and those of them whose ranks tell steps
-see what a save costs. The last few saves stand in the job's status, because trainers delete the old ones. Nothing here
-decides anything: a concern is told, and that is all.
+Facts come from launchers. Verifiers list the files of checkpoints anyway, and those whose ranks report steps see what a
+save costs. The last few saves stand in the job's status, because trainers delete the old ones. Nothing here decides
+anything: a concern is only reported.
 """
 
 import statistics
@@ -150,7 +150,7 @@ def _concerns(
     ):
         old = standing.get(reason)
         if message is None or (not message and old is not None and world.now < old.since + _STANDS):
-            found += [old] if old is not None else []  # nobody can tell now, or it may come again at once
+            found += [old] if old is not None else []  # not known now, or it may come again at once
         elif message:
             words = old.message if old is not None and same else message
             found.append(CheckpointConcern(reason=reason, message=words, since=old.since if old else world.now))

@@ -1,4 +1,4 @@
-"""What several phases do: commit the record, delete what is left over. Pure."""
+"""What several phases do: commit the record, and delete pods that are left over. Pure."""
 
 import json
 

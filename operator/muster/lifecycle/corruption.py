@@ -1,7 +1,6 @@
-"""What the record keeps of results that were found wrong: the trainer's word, what tests have shown, the start that
-follows. Pure.
+"""What the record keeps of wrong results: the ranks' reports, what tests have shown, and the start that follows. Pure.
 
-The word makes checkpoints suspect and has nodes tested; only tests say whether a node is to blame
+A report makes checkpoints suspect and has nodes tested; only tests say whether a node is to blame
 (docs/decisions/0019).
 """
 

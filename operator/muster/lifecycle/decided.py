@@ -1,5 +1,4 @@
-"""A decision with all that it was made of, as plain JSON: it can be made again and compared with what was decided
-then."""
+"""A decision with all of its inputs, as plain JSON: it can be made again and compared with the first result."""
 
 import json
 from collections.abc import Iterator

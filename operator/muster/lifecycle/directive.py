@@ -1,4 +1,4 @@
-"""What a launcher shall do, from the committed record alone. Pure; asked on every poll."""
+"""What a launcher has to do, from the committed record alone. Pure; computed on every poll."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from muster.world.names import pod_name
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
 REPORTS_PER_SECOND = 512
-# Of whom one is asked to write the fence file: where none of so many can, the storage is at fault.
+# One of this many members is asked to write the fence file: where none of them can, the storage is at fault.
 CLAIMANTS = 8
 
 
@@ -81,7 +81,7 @@ def directive_for(
     pace = max(POLL_SECONDS, max(len(record.members), crowd) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
     wish = resume.asked(job, record)
-    # Whoever is asked to go on from elsewhere may have to find what the history of before does not count.
+    # A requested resume may name a checkpoint that does not count in the present branch.
     branch = None if wish else record.branch
     either: dict[str, Any] = {
         "attempt": record.attempt,

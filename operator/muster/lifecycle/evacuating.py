@@ -22,18 +22,18 @@ from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS
 
 MAINTENANCE_STARTS = "MaintenanceStarts"
-"""Of an evacuation whose nodes have to be empty, without other nodes for their workers."""
+"""The reason of an evacuation whose nodes have to be empty while no other nodes are free for their workers."""
 NODE_TAKEN_AWAY = "NodeRemoved"
-"""Of an evacuation whose nodes are taken away, without other nodes for their workers."""
+"""The reason of an evacuation whose nodes are taken away while no other nodes are free for their workers."""
 STOPS = frozenset({MAINTENANCE_STARTS, NODE_TAKEN_AWAY})
-"""Of leaves after which the job waits in the queue."""
+"""The reasons of evacuations after which the job waits in the queue."""
 
 
 # Nodes that have to be empty at some moment are so a little earlier: ranks take their time to stop.
 STOP_SECONDS = 60.0
 # The same for a machine that is taken away: less is lost by a save that is cut off than by one that is not waited for.
 REMOVED_SECONDS = 15.0
-# Who is told only when it is late, or too late, that they have to be empty waits no longer than this for a checkpoint.
+# A job that learns late, or too late, that its nodes have to be empty waits no longer than this for a checkpoint.
 LATE_SAVE_SECONDS = 300.0
 
 
@@ -65,7 +65,7 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
     if spec.evacuation is None or (spec.evacuation.reason, spec.evacuation.nodes) != (reason, sorted(why)):
         heard = len(world.views) == len(spec.members)
         if spec.evacuation is None and world.leader_age_seconds < FRESH_SECONDS and not heard:
-            return None  # what counts as a NEW checkpoint is known once everybody has told which ones there are
+            return None  # which checkpoint is NEW is known once every worker has listed those that exist
         return Due(Step.BEGUN, why, reason, _saves_until(world, world.now, why))
     # A time may be said only now, or be of another window.
     deadline = min([spec.evacuation.deadline, *_stops(world, spec.evacuation.since, why)])
@@ -230,7 +230,7 @@ def _is_last_call(world: JobWorld, node: str) -> bool:
     if exclusion is None:
         return False
     if exclusion.gone_by is None:
-        return removal is not None and removal.final  # whoever takes it away waits for this job, and for nothing else
+        return removal is not None and removal.final  # the removal waits for this job, and for nothing else
     stops = STOP_SECONDS if removal is None else REMOVED_SECONDS
     needs = timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds + stops)
     return world.now >= exclusion.gone_by - needs

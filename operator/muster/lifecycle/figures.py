@@ -1,4 +1,4 @@
-"""What only people are told: a defect in it must not keep a job from being decided."""
+"""Figures for people alone: a defect in them must not keep a job from being decided."""
 
 import logging
 from collections.abc import Callable

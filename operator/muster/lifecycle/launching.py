@@ -1,4 +1,4 @@
-"""What Muster makes of how a job's program is started: what of the template it sets itself, and who starts processes.
+"""What Muster says about how a job's program is started: what it overrides in the template, and who starts processes.
 Pure."""
 
 import re

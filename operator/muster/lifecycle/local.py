@@ -1,9 +1,8 @@
-"""Going on from the nodes' own disks: from a checkpoint there that is newer than any shared one, and of which every
-node has its share.
+"""Resuming from the nodes' own disks, from a checkpoint that is newer than any shared one and complete on all nodes.
 
-Such a checkpoint is lost with any of its nodes, so it never holds a start: where one node has not its whole share of
-the very same save, the newest shared one is gone on from, and people are told what that costs. Who saved it, and as
-which part of the gang, launchers tell by what they wrote beside it (muster.node.checkpoint.local). Pure.
+Such a checkpoint is lost with any of its nodes, so it never holds a start. Where one node lacks its whole share of the
+very same save, the newest shared checkpoint is resumed, and a warning says what that costs. Launchers know which
+attempt saved it, as which part of the gang, by what they wrote beside it (muster.node.checkpoint.local). Pure.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Who is a member, and where: the nodes to ask for, and the members of the next record. Pure."""
+"""The members of a gang and their nodes: which nodes to request, and the members of the next record. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The two ways to run ranks, and what a job's life owes to the difference. Pure.
+"""The two ways to run ranks, and how the life of a job differs between them. Pure.
 
 How it is proved that ranks have ended differs, too: see `muster.fencing.survivors`.
 """

@@ -1,4 +1,4 @@
-"""Reads lists of a pod template, of which nothing is known before the API server has judged it. Pure."""
+"""Reads lists of a pod template, which may have any shape before the API server has checked it. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""A job without nodes: checks, suspension, its turn. Pure."""
+"""A job without nodes: checks of its template, suspension, and its place in the queue. Pure."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""In which phase of its life a job is: chosen once for each step, from the facts alone."""
+"""The phase of a job's life: chosen once for each step, from the facts alone."""
 
 from enum import StrEnum
 

@@ -1,8 +1,8 @@
-"""Where a job saves, so that two of one place are told of each other: neither could tell its own checkpoints. Pure.
+"""Where a job saves, so that two jobs of one place are reported: neither could tell its own checkpoints. Pure.
 
-Two jobs that save to one directory go on from each other's checkpoints, and may write over them. Whether they do can be
-seen by the URL, or by the volume that is mounted where spec.checkpoint.directory lies, as far as a volume says which
-storage it is: claims belong to a namespace, and what a driver or a path of the node leads to, nobody knows.
+Two jobs that save to one directory resume from each other's checkpoints, and may overwrite them. Whether they do is
+seen by the URL, or by the volume mounted where spec.checkpoint.directory lies, as far as it names its storage. Claims
+belong to a namespace. What a driver or a path of the node leads to is not known.
 """
 
 from collections.abc import Mapping, Sequence

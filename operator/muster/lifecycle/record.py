@@ -1,7 +1,7 @@
-"""Writes the next Gang record: every way in which an attempt begins, leaves or gets its go. Pure.
+"""Writes the next Gang record: every way in which an attempt begins, starts its ranks, or ends. Pure.
 
 Each function returns a whole new spec, to be committed by one guarded update. Members never change within an attempt:
-whatever changes them also takes the next number.
+any change of them also takes the next number.
 """
 
 from collections import Counter
@@ -42,18 +42,18 @@ from muster.world.turn import NotPlaced, Placed
 from muster.world.views import FRESH_SECONDS
 
 MAX_INCIDENTS = 256
-# Of the newest ones people read every word; of older ones the budgets need numbers.
+# The newest incidents keep their whole messages; of older ones the budgets need numbers.
 TOLD_WHOLE = 16
 MAX_OTHERS = 4096
 SHORT_MESSAGE_CHARACTERS = 160
-# A number in the fence file that is so far beyond the attempt is nobody's.
+# A number in the fence file that is this far beyond the attempt is of no attempt of this job.
 FENCE_FILE_REACH = 10_000
 MASTER_PORTS = range(20000, 30000)
 _HEAR = "if that lasts, look at its log and at network policies between it and the Service muster-coordinator"
 
-# A gang that could not be assembled waits so long before its next try, twice as long each time.
+# A gang that could not be assembled waits this long before its next try, twice as long each time.
 FIRST_RELEASE_SECONDS = 60.0
-# What has one cause (a rack, a network, a bad image) reaches the workers, and us, within this time.
+# Failures of one cause (a rack, a network, a bad image) are all seen within this time.
 TOGETHER_SECONDS = 10.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
 GAVE_WAY = "NodesYielded"
@@ -163,7 +163,7 @@ def _mended(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> tupl
     }
     first = blame.culprit(found).index
     moved |= members.with_room(world, record, moved, sorted(hoped.keys() - moved, key=lambda i: (i != first, i)))
-    # Who has to stay on a sick node may have a new pod there.
+    # A member that has to stay on an unhealthy node may have a new pod there.
     stay = {node for index, node in hoped.items() if index not in moved}
     avoided = {node: until for node, until in record.excluded_nodes.items() if node not in stay}
     record = record.model_copy(update={"excluded_nodes": avoided})
@@ -466,7 +466,7 @@ def evacuating(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[s
         nodes: to leave; empty: all.
         deadline: after which the gang waits for no checkpoint.
     """
-    if record.evacuation and record.evacuation.reason == reason:  # more nodes to leave: nobody waits longer for that
+    if record.evacuation and record.evacuation.reason == reason:  # more nodes to leave: the deadline stays
         return record.model_copy(update={"evacuation": record.evacuation.model_copy(update={"nodes": sorted(nodes)})})
     newest = resume.newest(world, record)
     # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
@@ -533,7 +533,7 @@ def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident
     late = exits.late(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
     culprits = [failure for failure in late if not failure.victim]
     if late and not culprits and (cut_off := exits.fenced(world, incident.attempt)) is not None:
-        # Whoever lost a fellow was heard before those who had ended their own ranks.
+        # Workers that lost a peer were heard before those that had ended their own ranks.
         words = f"{incident.message} (worker {cut_off.index} had lost contact with Muster and ended its ranks before)"
         return incident.model_copy(update={"fault_class": FaultClass.INFRASTRUCTURE, "message": words[:2048]})
     if not culprits or (cause := blame.culprit(culprits)).rank == incident.rank:

@@ -1,8 +1,8 @@
-"""Where to resume: never behind the newest complete checkpoint that anybody has seen, and never from scratch, unasked.
+"""Where to resume: never behind the newest complete checkpoint that was seen, and never from scratch unless requested.
 
-Each worker tells which checkpoints it sees, a few judge which of them are complete, and the record remembers the
-newest. A start waits until everybody sees that one. Only a person says otherwise, by `spec.checkpoint.resumeFrom`; from
-then on what was there beyond the step asked for is another history and does not count. Pure.
+Each worker reports which checkpoints it sees, a few verify them, and the record remembers the newest. A start waits
+until every worker sees that one. Only a user decides otherwise, by `spec.checkpoint.resumeFrom`. From then on what lies
+beyond the requested step is another branch and does not count. Pure.
 """
 
 import posixpath
@@ -318,13 +318,13 @@ def _unasked(world: JobWorld, record: GangSpec, branch: Branch | None) -> Start 
     blind = next((world.by_index[index] for index, keys in listings.items() if not _may_see(keys, wanted)), None)
     older = max(everywhere, default=None)
     patient = listed_seconds(world, record) < NOT_VISIBLE_SECONDS
-    if blind is None:  # whoever judges has not dropped it
+    if blind is None:  # no verifier calls it incomplete
         return _not_judged(wanted)
     seeing = next((world.by_index[index] for index, keys in listings.items() if wanted in keys), None)
     if seeing is not None and not _is_torn(world, record, wanted):
-        # Complete, or not gone at least: it may be that those who judge do not see it.
+        # Complete, or not gone at least: the verifiers may not see it.
         return _not_visible(record, best, blind, f"{seeing.where} does", older, patient)
-    # The record knows it, and nobody finds it complete any more.
+    # The record holds it, and no verifier finds it complete any more.
     if older is None or patient:
         others = "nor does any other worker as a complete one"
         return _not_visible(record, best, blind, others, older, patient)
@@ -494,7 +494,7 @@ def _of_another(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -
     found = next((key for key in seen if fork.step in (None, key[0])), None)
     if found is not None:
         return _elsewhere(world, record, wish, Resume(step=found[0], path=found[1]))
-    # Judged where it is seen, or not there at all for somebody.
+    # It is verified where it is seen, or some worker does not see it at all.
     why = _unseen_elsewhere(world)
     if is_url(other.directory):
         remedy = f"Credentials and endpoint of this job's worker container have to show {fork.job}'s directory"

@@ -1,6 +1,6 @@
-"""How a start tells the program where to go on: by which preset, and what people read of it. Pure.
+"""How a start tells the program where to resume: by which preset, and what users read about it. Pure.
 
-The preset is chosen once, with the go, and stands in the record: all nodes add the same words, under any leader.
+The preset is chosen once, with the start, and stands in the record: all nodes add the same words, under any leader.
 """
 
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ def _trap_from_scratch(world: JobWorld) -> str:
     A preset corrects that file to name a checkpoint, and here there is none.
     """
     seen = (one for view in world.views.values() for one in view.checkpoints)
-    # Workers that only look tell of what nobody has judged.
+    # Workers that are no verifiers list checkpoints that were never verified.
     if world.job.spec.checkpoint.resume_preset is Named.OFF or any(one.verified and not one.incomplete for one in seen):
         return ""
     trap = _told_trap(world)

@@ -1,9 +1,9 @@
 """Whether a trainer's /dev/shm is its own, so that what its ranks have left there may be removed. Pure.
 
-What lies there does not say who made it, and names a process at best by a number that means another one elsewhere. By
-what a pod is known before it starts, it is told from the memory of its neighbours: of the node, and of the same pod,
-whose containers share one /dev/shm unless they mount something there. Where the pod has the node's PID namespace, the
-number in a name may be that of any process of the node. Source: Kubernetes API, PodSpec.hostIPC and hostPID;
+A file there does not say which program made it. It names a process at best by a number, which is another process
+elsewhere. What is known of a pod before it starts shows whether others share the memory: the node, or containers of the
+same pod. The latter share one /dev/shm unless they mount something there. Where the pod has the node's PID namespace,
+the number in a name may be that of any process of the node. Source: Kubernetes API, PodSpec.hostIPC and hostPID;
 containerd, CRI sandboxes.
 """
 

@@ -1,9 +1,9 @@
-"""The one step of a job's life: look at the world, return a plan. Pure, so that operator, simulator and tests share it.
+"""The one step of a job's life: from the state of the world to a plan. Pure, so that operator, simulator and tests
+share it.
 
-What matters is derived once (`derive`), the phase is chosen once (`phase`), that phase plans by itself, and at the end
-people are told once. A step either commits the Gang (one guarded update, nothing else) or brings pods into line with
-what is committed, never both: whatever a crash interrupts, the next step finds in a state that some step before has
-left on purpose.
+The facts are derived once (`derive`), the phase is chosen once (`phase`), that phase plans, and at the end the status
+is made. A step either commits the Gang (one guarded update, nothing else) or brings pods into line with the record,
+never both. So after a crash the next step finds a state that an earlier step has left on purpose.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The ranks have their go, and nothing is wrong: tell how it goes. Pure."""
+"""The ranks run without a failure: report how training goes. Pure."""
 
 from muster.api.trainingjob import LaunchMode
 from muster.lifecycle import record, resume

@@ -1,4 +1,4 @@
-"""Words that Events and the status share."""
+"""Message texts that Events and the status share."""
 
 from collections.abc import Mapping, Sequence
 

@@ -171,7 +171,7 @@ def worker_manifest(
     place = next((place for place, c in enumerate(containers) if c.get("name") == name), None)
     if place is not None:
         worker = containers[place] = asking(containers[place], settings.accelerator_resource, job.spec.gpus_per_node)
-        for field in ("restartPolicy", "restartPolicyRules"):  # the gang's attempts are Muster's, and nobody else's
+        for field in ("restartPolicy", "restartPolicyRules"):  # only Muster restarts the gang
             worker.pop(field, None)
         if job.spec.launch.mode is LaunchMode.MANAGED:
             _wrap(spec, worker, job, index, settings)

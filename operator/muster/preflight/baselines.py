@@ -1,11 +1,10 @@
-"""What a healthy figure is: the fleet's own history, and floors below which nothing is healthy.
+"""What a healthy figure is: by the fleet's own history, and by floors below which no figure is healthy.
 
 A history is kept for each key, because figures of another library or probe are not comparable. Only figures that
-Muster's own checkers measured enter it: what runs in a tenant's pod could be made to lie. And nobody can bend it by
-being tested often: each node counts once, by its own median, and a namespace has a bounded share of the nodes that
-count. A tenant may have many namespaces: where enough nodes were tested for nobody, these are more than those of all
-namespaces together, so that the middle is a figure of theirs, or lies between healthy ones. How samples are stored is
-not said here.
+Muster's own checkers measured enter it: a program in a tenant's pod could be made to lie. Frequent tests cannot bend
+it: each node counts once, by its own median, and a namespace has a bounded share of the nodes. A tenant may have many
+namespaces. So where enough nodes were tested without a job, they outnumber those of all namespaces together. The middle
+is then one of their figures, or lies between healthy ones. How samples are stored is not decided here.
 """
 
 import math

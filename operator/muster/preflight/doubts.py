@@ -1,5 +1,5 @@
-"""What of a verdict stands: whether those who speak against a node are well themselves, and whether it is the nodes at
-all. Pure."""
+"""Which failures of a verdict stand: whether the partners that show them are healthy, and whether the nodes are to
+blame at all. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from muster.preflight.verdict import (
 )
 
 MOST_CONTROLS = 4
-"""So many partners of one node are tested with each other at most."""
+"""The largest number of a node's partners that are tested with each other."""
 
 
 def controls(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
@@ -101,10 +101,10 @@ def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> di
     others.sort(key=lambda one: (one not in speaking, one))
     for level in fail.levels:
         around = [one for one in others if level_of(node, one) >= level]
-        # Those who share most of its way; at the innermost level that is everybody who is there.
+        # The nodes that share most of its way; at the innermost level that is all nodes there.
         nearest = max((level_of(node, one) for one in around), default=level)
         near = [one for one in around if level_of(node, one) == nearest]
-        # Where all who speak against it are of one domain, what leads there may be the cause.
+        # Where all its failed partners are of one domain, what leads there may be the cause.
         theirs = {evidence.places[one][: level + 1] for one in speaking if level_of(node, one) == level}
         if any(
             other != node and at == level and (len(theirs) > 1 or evidence.places[other][: level + 1] in theirs)

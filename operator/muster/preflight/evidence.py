@@ -1,8 +1,9 @@
-"""What all tests so far say together: of each node at each level, of levels, and of the noise between healthy nodes.
+"""What all tests so far say together: about each node at each level, about levels, and about noise between healthy
+nodes.
 
-A level is how many domains a pair shares from the outside in: 0 for two nodes with nothing in common, the number of
-levels for two nodes of one innermost domain. A test at a level says something of every link up to it, and each level
-has a yardstick of its own: NVLink is ten times as fast as a network port.
+A level is how many domains a pair shares from the outside in. It is 0 for two nodes with nothing in common, and the
+number of levels for two nodes of one innermost domain. A test at a level says something about every link up to it. Each
+level has a yardstick of its own: NVLink is ten times as fast as a network port.
 """
 
 import math
@@ -21,7 +22,7 @@ PASS = 8.0
 MISSES_PER_PASS = 6
 # The same partner says the same twice at most: what misses again and again may lie between the two.
 OFTEN = 2
-# Nobody is blamed by fewer misses, witnesses and rounds, however surprising each is.
+# No node is blamed for fewer misses, partners and rounds than these, however surprising each miss is.
 LEAST_MISSES, LEAST_WITNESSES, LEAST_ROUNDS = 3, 2, 2
 # Where one domain outnumbers all others by more than this, its members are not all tested across.
 SPREAD = 2
@@ -30,7 +31,7 @@ SPREAD = 2
 OWN_YARDSTICK = 8
 FIRST_ROUNDS = 2
 # Before that, and without a history, the best of a few tests is all there is: more than a healthy pair reaches, and
-# nobody knows by how much they vary. A gang of three that varies by 20 % would blame a healthy node once in ten times.
+# their spread is not known. A gang of three that varies by 20 % would blame a healthy node once in ten times.
 FEW_RATIO = 0.5
 RETRANSMITS_PER_THOUSAND = 3.0
 # A healthy pair that gives no result at all, or wrong sums, is rarer than one that is slow.
@@ -38,8 +39,8 @@ _SILENT_SHARE = 0.001
 # How many tests the history counts for beside the gang's own, and the gang beside a domain's own.
 _HISTORY_WEIGHT, _GANG_WEIGHT = 20, 8
 _MOST_NOISE = 0.3
-# Of two ends that tell different things. Who could not test explains why the other waited in vain; who hung explains
-# why the other was left.
+# Which of two different reports of a pair counts. An end that could not test explains why the other waited in vain; an
+# end that hung explains why the other was left.
 _STRENGTH = {
     how: rank
     for rank, how in enumerate(
@@ -112,11 +113,11 @@ class Ground:
         self.members = sorted(members, key=lambda member: member.name)
         self.number = {member.name: place for place, member in enumerate(self.members)}
         self.depth = max((len(member.domains) for member in self.members), default=0)
-        # Who has no domain at a level shares none.
+        # A member without a domain at a level shares none.
         self.places: list[Prefix] = [
             member.domains + (f"\0{member.name}",) * (self.depth - len(member.domains)) for member in self.members
         ]
-        self.lone: dict[int, set[int]] = defaultdict(set)  # who has one partner at a level, and no other
+        self.lone: dict[int, set[int]] = defaultdict(set)  # level -> members with one partner there, and no other
         self.levels = self._levels()
 
     def level_of(self, a: int, b: int) -> int:
@@ -375,7 +376,7 @@ class Evidence:
         if len(figures) < OWN_YARDSTICK:
             if middle is not None or not figures:
                 return middle
-            # Whoever stands closer together reaches no less: a bad one's only pair would be its own yardstick.
+            # Nodes that are closer together reach no less: a bad node's only pair would be its own yardstick.
             return max([*figures, *(self.reference[outer] or 0.0 for outer in range(level))])
         own = figures[len(figures) * 3 // 4]
         return own if middle is None else min(middle, own)

@@ -1,4 +1,4 @@
-"""What the fleet's owner says that figures have to reach, where history and floors shall not say it. Pure."""
+"""The figures that the FleetPolicy requires, in place of the fleet's history and published floors. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

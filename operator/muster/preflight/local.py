@@ -1,4 +1,4 @@
-"""What checkers told, as outcomes to be judged: of a node's own probes under which names, and by which limits. Pure."""
+"""Checkers' reports as outcomes to be judged: a node's own probes, their names, and their limits. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,12 +9,11 @@ from muster.protocol.checks import READY, CheckAnswer
 from muster.world.checks import CheckerView, Standard
 
 CHECKER = "checker"
-"""The name under which it is told that nothing could be tested."""
+"""The name of the outcome that nothing could be tested."""
 PROFILE = "profile"
-"""The name under which it is told that a node's probes together have not ended in time."""
+"""The name of the outcome that a node's probes together have not ended in time."""
 SHARED = frozenset({"storage", "storage-read"})
-"""Probes of what many nodes have in common: an outage fails one node after the other, or all that look at it in that
-moment."""
+"""Probes of services that many nodes share: an outage fails one node after the other, or all that are tested then."""
 LEAST_VOTES = 2
 """Nodes that have to agree before another one is wrong."""
 MAX_NAMED = 4
@@ -161,7 +160,7 @@ def limited(
         checkers: by node.
         standards: of the fleet.
     """
-    # Of several transports the one that asks for most: whoever has fallen back to a slower one must not be its own
+    # Of several transports the one that asks for most: a node that has fallen back to a slower one must not be its own
     # yardstick.
     by_key: dict[tuple[str, str, str, str], Standard] = {}
     for each in standards:

@@ -1,4 +1,4 @@
-"""What the burn-in knows: the members with their places in the fabric, and what each test told. Plain data."""
+"""What the burn-in knows: the members with their places in the fabric, and the report of each test. Plain data."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +25,7 @@ class Member:
 
 
 NVLINK = "NVLink"
-"""As a transport: no network."""
+"""The transport between GPUs that share a node or rack, without a network."""
 
 
 class How(StrEnum):
@@ -34,10 +34,10 @@ class How(StrEnum):
     RESULT = "Result"
     NO_RESULT = "NoResult"  # not within the deadline
     COULD_NOT_CONNECT = "CouldNotConnect"
-    OTHER_ENDED = "OtherEnded"  # who says so is a victim: his partner has gone
+    OTHER_ENDED = "OtherEnded"  # the partner has gone, and the node that reports it is a victim
     ENVIRONMENT = "Environment"  # the test itself could not run: no image, no memory, GPUs in use by others
     LATE = "Late"  # not within the profile's time, although no probe has reached its own deadline
-    UNHEARD = "Unheard"  # nobody has told: the coordinator's own word after its deadline
+    UNHEARD = "Unheard"  # no end has reported: the operator says so after the deadline
 
 
 # What says nothing of the hardware between two nodes.

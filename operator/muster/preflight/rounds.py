@@ -1,9 +1,9 @@
 """Which pairs are tested next. A pure function of the members, a seed and all outcomes so far.
 
-Nothing of a round is stored: members send their outcomes again to a new leader, which computes the round that its
-predecessor was in. Round 1 tests every node inside its innermost domain, round 2 once at each level further out, so
-that leaf and spine links are both tested; whoever missed meets a proven partner there. Rounds 3 to 5 test again what is
-open, several times in one round, with proven partners only. How many rounds there are does not depend on the size.
+Nothing of a round is stored: members send their outcomes again to a new leader, which computes the same round. Round 1
+tests every node inside its innermost domain. Round 2 tests it once at each level further out, so that leaf and spine
+links are both tested; a node that missed meets a proven partner there. Rounds 3 to 5 test again what is open, several
+times in one round, with proven partners only. The number of rounds does not depend on the gang's size.
 """
 
 import math
@@ -148,7 +148,7 @@ class _Desk:
     def pairs(self, number: int) -> list[_Due]:
         """Return the pairs of the round of this number, as (subject, partner, whether the partner is a subject,
         too)."""
-        # Those at which somebody is to be judged: a replacement may have a domain to itself.
+        # The levels at which a node is to be judged: a replacement may have a domain to itself.
         levels = sorted(
             level for level, here in self.evidence.levels.items() if any(not self._stands(node) for node in here)
         )
@@ -194,7 +194,7 @@ class _Desk:
     def _cover(self, level: int) -> None:
         """Draw one test for every node at a level: clean nodes with each other, suspects with proven ones."""
         here = [node for node in self.order if node in self.evidence.levels[level] and not self._stands(node)]
-        # Before anybody is proven all are alike.
+        # Before any node is proven all are alike.
         trusted = [node for node in here if node in self.clean] if self.clean else here
         suspects = [node for node in here if node not in self.clean] if self.clean else []
         if any(self._stands(node) for node in self.clean) and len(here) <= SERVES * len(self.clean):

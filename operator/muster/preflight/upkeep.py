@@ -1,13 +1,14 @@
-"""Which nodes that no gang has are tested, and what came of it. Pure.
+"""Which nodes that no gang holds are tested, and the results. Pure.
 
-Somebody wishes it, or the node has no pass that holds (it is new, was booted, or something of it was changed), or jobs
-of several owners have failed there since it was last tested in depth, or its last pass is old. A gang's orders go
-before these: the checker gives way at once. As with a gang nothing is stored while a test lasts; the answer stays with
-the checker for as long as the order stands.
+A node is tested when a user requests it, or it has no pass that holds (it is new, was booted, or was changed). It is
+also tested when jobs of several owners have failed there since its last deep test, or when its last pass is old. A
+gang's orders come first: the checker stops a test of an idle node at once. Nothing is stored while a test lasts. The
+answer stays with the checker for as long as the order stands.
 
-How soon a pass is old, and what is tested then, follows the node's risk (SuperBench, USENIX ATC 2024, selects tests by
-the expected time to the next incident): a pass counts as so many times older as the machine's account of offences says,
-and a machine with a recent incident is tested more deeply. The account fades, so the rule needs no other memory.
+How soon a pass is old, and what is tested then, follows the node's risk. Source: SuperBench, USENIX ATC 2024, which
+selects tests by the expected time to the next incident. The machine's account of offences makes a pass count as
+several times older. A machine with a recent incident is tested more deeply. The account fades, so the rule needs no
+other memory.
 """
 
 import math
@@ -27,13 +28,13 @@ from muster.protocol.checks import NODE, READY, UNFIT, CheckGrant, CheckOrder, P
 from muster.world.checks import CheckerView, NodeChecks, Standard
 
 OF_ITSELF = ("new/", "wish/", "idle/", "doubt/")
-"""How the ids of these orders begin, and of the passes that are granted for them: the links were not tested."""
+"""How the IDs of orders for single nodes begin, and of the passes granted for them: links were not tested."""
 AGAIN_SECONDS = 600.0
-"""What could not be tested is tried again so often."""
+"""After this long a test that could not run is tried again."""
 AT_ONCE = 0.05
-"""Of the fleet's checkers at most this share is busy with nodes whose last pass is only old; one always may."""
+"""At most this share of the fleet's checkers tests nodes whose last pass is only old; one always may."""
 RECENT_OFFENCES = 0.5
-"""What is left of one incident after the policy's half-life: with that much a machine is tested one profile deeper."""
+"""The score from which a machine is tested one profile deeper: one incident after the policy's half-life."""
 _ONCE_MORE = "/again"
 _MAX_PROBES = 32
 
@@ -144,7 +145,7 @@ def look(sites: Sequence[Site], policy: PreflightPolicy, standards: Sequence[Sta
             continue
         checks[site.node] = _found(site, order, standards, findings, passed)
     room = max(1, int(AT_ONCE * len(sites)))
-    # Whoever has begun goes on; then the oldest passes first.
+    # A test that has begun goes on; then the oldest passes come first.
     for _, _, site, order in sorted(old, key=lambda each: (each[3].id not in each[2].view.given, each[0], each[1])):
         checks_of_it = _found(site, order, standards, findings, passed)
         if room > 0 or site.view.answer(order.id) is not None:
@@ -182,7 +183,7 @@ def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]
 def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float | None]:
     """Return the test that is due for a node, None: none; and the age in seconds that its last pass counts for.
 
-    The age is None unless an old pass, or failures of jobs, are the only reason for the test.
+    The age is None where a user or a missing pass requires the test, and infinite where failures of jobs request it.
     """
     report = site.view.report
     if site.wish is not None:

@@ -1,7 +1,7 @@
-"""Whom the outcomes blame: nodes by proven partners, links and shared parts of the fabric by name, nobody where it is
-open.
+"""What the outcomes of a burn-in blame: nodes, by proven partners; links and shared parts of the fabric, by name; or
+nothing.
 
-In this order: what is wrong everywhere, then what a domain's members have in common, then nodes. A node is blamed only
+The order is: what is wrong everywhere, then what a domain's members have in common, then nodes. A node is blamed only
 for what neither explains.
 """
 
@@ -141,7 +141,7 @@ def judge(
     """
     everybody, told = list(members), list(local)
     own, broken = judge_local(everybody, told, limits or {})
-    # Whose failure is his own is nobody's partner, and nobody is open because he would have been.
+    # A node with a failure of its own is no partner, and no other stays open for lack of it.
     out = unfit(everybody, own, broken, told)
     ground = Ground(member for member in everybody if member.name not in out)
     evidence = Evidence(ground, merged(outcomes), yardsticks, transport)
@@ -231,7 +231,7 @@ def _common(own: Sequence[Fail], broken: Collection[str], count: int) -> dict[st
     found = {}
     for probe, fails in sorted(by_probe.items()):
         nodes = {fail.node for fail in fails}
-        # In the smallest gangs: nobody is left who could show that it is not what they have in common.
+        # In the smallest gangs no node is left that could show that the cause is not shared.
         left = count - len(nodes.union(broken))
         all_alike = len(fails) > 1 and left <= 0 and not any(fail.wrong for fail in fails)
         if all_alike or _are_too_many([fail.figure or 0.0 for fail in fails], len(fails), count):
@@ -396,7 +396,7 @@ class _Bench:
         for level, figures in stuck.items():
             usual = median(figures.values())
             for node in nodes:
-                # Who is far worse than its mates has a fault of its own.
+                # A node that is far worse than its mates has a fault of its own.
                 if figures.get(node, usual) >= OWN_SHARE * usual:
                     self.excused[node].add(level)
         part, level = (Part.DOMAIN, depth) if inside else (Part.UPLINKS, max(leaving))
@@ -420,14 +420,14 @@ class _Bench:
                 free += 1
                 continue
             misses = evidence.counted(node, level)
-            if level == depth and evidence.missed(node, level):  # nobody inside may be proven
+            if level == depth and evidence.missed(node, level):  # no node inside may be proven
                 misses = evidence.tallies[node][level].misses
             if misses:
                 figures[node] = _best_of(test for _, test in misses)
         total = len(figures) + free
         if len(figures) < max(DOMAIN_LEAST, DOMAIN_SHARE * total) or (total <= DOMAIN_LEAST and total < len(nodes)):
             return {}
-        # Who is far worse than its mates has a fault of its own, and says nothing of what they have in common.
+        # A node that is far worse than its mates has a fault of its own, and says nothing about what they share.
         least = OWN_SHARE * median(figures.values())
         mates = [figure for figure in figures.values() if figure >= least]
         return figures if len(mates) >= DOMAIN_LEAST and alike(mates, ALIKE) else {}

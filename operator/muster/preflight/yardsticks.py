@@ -1,5 +1,5 @@
-"""What the pairs of a gang are measured by: the fleet's history, its owner's limits and published floors, by transport.
-Pure."""
+"""The yardsticks by which a gang's pairs are judged: the fleet's history, the FleetPolicy's limits and published
+floors. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable

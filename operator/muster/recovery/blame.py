@@ -1,4 +1,4 @@
-"""Who caused it: the class of a set of failures, the culprit among them, and what late evidence changes."""
+"""The cause of a set of failures: their class, the culprit among them, and what late evidence changes."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ from muster.api.gang import FaultClass, GangIncident
 from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind
 from muster.recovery.last_lines import is_killed
 
-# For so long a victim's exit waits for its culprit to be seen.
+# How long a victim's exit waits for its culprit to be seen, and until the blame is final.
 GATHER_SECONDS = 1.0
 SETTLE_SECONDS = 5.0
 
 CLASSES = {
-    # A tenant's word. What the tests of his nodes prove makes it Hardware, and gives it back to his budget.
+    # A tenant's report. If tests prove a fault of a node it becomes Hardware, and the job is not charged.
     Kind.CORRUPTION: FaultClass.APPLICATION,
     Kind.HANG: FaultClass.UNKNOWN,
     Kind.START_HANG: FaultClass.UNKNOWN,
@@ -37,8 +37,8 @@ CLASSES = {
     Kind.NODE_LOST: FaultClass.INFRASTRUCTURE,
     Kind.NODE_UNHEALTHY: FaultClass.HARDWARE,
 }
-# What a sick node does to a program that is well. Other kinds name their cause: memory that is used up, a command that
-# is not in the image, or what is no doing of the job's anyway.
+# What an unhealthy node does to a sound program. Other kinds name their cause: used-up memory, a command that is not in
+# the image, or a cause outside of the job.
 OF_A_SICK_NODE = frozenset(
     {Kind.RANK_FAILED, Kind.CORRUPTION, Kind.POD_ENDED, Kind.HANG, Kind.START_HANG, Kind.RECLAIM_SLOW}
 )

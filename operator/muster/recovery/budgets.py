@@ -1,7 +1,7 @@
 """How many restarts a job has left, and how long to wait before the next one. Derived from the record alone.
 
 A complete checkpoint beyond the failing step refills both budgets. On 2,000 nodes some forty fail on an ordinary day: a
-job that saves between two failures is well, however many there are.
+job that saves between two failures is fine, however many there are.
 """
 
 from collections.abc import Collection

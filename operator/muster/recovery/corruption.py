@@ -1,8 +1,7 @@
-"""What ranks say of their own results: that they are wrong, from which step on, and how far back checkpoints are
-suspect.
+"""Reports of ranks that their own results are wrong, and beyond which step checkpoints are suspect. Pure.
 
-A rank tells it by a line in its progress file, or by its exit code. It is a tenant's word: it ends his own attempt, is
-charged to him, and sends his job back. Whether a node is bad nobody but Muster's own tests says. Pure.
+A rank reports it by a line in its progress file, or by its exit code. The report ends the tenant's attempt, is charged
+to the job, and sends the job back to an earlier checkpoint. Only Muster's own tests say whether a node is bad.
 """
 
 from collections.abc import Iterator

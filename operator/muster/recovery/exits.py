@@ -1,4 +1,4 @@
-"""What has ended, and how: pods, and the ranks of which launchers tell. Pure."""
+"""Which pods and ranks have ended, and how, as pods and launchers report it. Pure."""
 
 import re
 import signal
@@ -12,7 +12,7 @@ from muster.world.redact import without_secrets
 from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
 
 LAST_LINES_FOLLOW = "; its last lines: "
-"""In a message, between what was seen and what the rank or container printed last."""
+"""The text in a message between what was seen and what the rank or container printed last."""
 BETWEEN_LINES = " | "
 LAST_LINES = 5
 LAST_LINES_CHARS = 600
@@ -50,7 +50,7 @@ def pod_ended(worker_view: WorkerView, *, managed: bool) -> Failure | None:
         return None
     if KUBELET_REJECTIONS.match(pod.reason):
         message = f"the kubelet of {worker_view.member.node} rejected pod {pod.name}: {pod.reason}: {pod.message}"
-        # Whom Muster has bound itself it has bound on its own account of the node, and somebody else was faster.
+        # Muster bound the pod by its own count of the node's resources, and another pod was faster.
         kind = Kind.NODE_CONFLICT if pod.scheduler == SCHEDULER_NAME else Kind.POD_REJECTED
         return failure_of(worker_view, kind, Level.REPLACE, message)
     if pod.reason in ("Evicted", "Preempting", "PreemptionByScheduler"):

@@ -1,4 +1,4 @@
-"""What can be wrong with one member of a gang, as it is seen; blames nobody yet. Pure."""
+"""The failures that one member of a gang can show. They say what was seen and blame nothing yet. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum

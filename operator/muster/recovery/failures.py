@@ -1,4 +1,4 @@
-"""Finds what is wrong with the current attempt, member by member. Says what is seen; blames nobody yet. Pure."""
+"""Finds the failures of the current attempt, member by member. They say what was seen and blame nothing yet. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -59,8 +59,8 @@ def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Fai
 def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
     """Return the failure as one of its node where that node is known to be unhealthy (Degraded or worse).
 
-    Such a worker moves if another node is free, also where the breaker or another system keeps the node in use. A
-    worker on a node that failures of jobs have followed moves, too, but its job pays for the failure.
+    Such a worker moves if another node is free, also where the breaker holds the node back or another system repairs
+    it. A worker on a node that failures of jobs have followed moves, too, but its job pays for the failure.
     """
     node_fault, doubt = world.fleet.node_fault(failure.node), world.fleet.doubt_of(failure.node)
     if failure.node_fault or failure.kind not in OF_A_SICK_NODE:

@@ -1,11 +1,9 @@
-"""Which node a job's failures have followed, as its own record tells. Pure.
+"""The node that a job's failures have followed, by the job's own record. Pure.
 
-A record blames one node at most, and often none. What is explained is no node's doing: hardware that was seen to be
-sick (the node's agent has said so already), planned evacuations, memory that is used up, whoever was ended from
-outside. A defect of the program shows on many nodes: where others failed by themselves at the same time the failure is
-left out, and where not more than half of what is left happened on one node, nobody is blamed. Failures in a row at the
-same step, on the same node, are one, the first of them: a program that crashes in place again and again says nothing
-more by it.
+A record blames one node at most, and often none. A failure with an explanation is left out. Such are hardware that was
+seen to be unhealthy, planned evacuations, used-up memory, and signals from outside. A defect of the program shows on
+many nodes. So a failure is left out where others failed by themselves at the same time. Where no more than half of the
+rest happened on one node, no node is blamed. Failures in a row at the same step on the same node count as one.
 """
 
 from collections import Counter
@@ -20,7 +18,7 @@ from muster.world.jobwords import JobWord
 from muster.world.names import job_name
 
 TOGETHER = timedelta(days=4)
-"""What is so much older than the newest failure of the job is another story."""
+"""A failure that is this much older than the job's newest one is unrelated."""
 MAX_WORDS = 8
 
 KINDS = frozenset(

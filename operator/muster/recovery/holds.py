@@ -1,7 +1,7 @@
 """For how long a start is held back. Pure.
 
-The record tells it by the clock of whoever led then, and clocks step: whatever it says, nobody waits longer than the
-longest hold from when this leader has first seen the attempt.
+The record holds the time by the clock of an earlier leader, and clocks step. So no start waits longer than the longest
+hold, counted from when this leader first saw the attempt.
 """
 
 from datetime import datetime, timedelta

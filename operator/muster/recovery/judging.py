@@ -1,7 +1,6 @@
-"""Who looks whether checkpoints are complete, when others are asked to, and after how long a start is for people to
-mend.
+"""Which workers verify checkpoints, when other verifiers are chosen, and when a waiting start is reported as Stalled.
 
-To judge one means many small reads of shared storage, so that a few of a gang do it. Pure.
+To verify a checkpoint means many small reads of shared storage, so that a few of a gang do it. Pure.
 """
 
 from muster.api.gang import GangSpec
@@ -9,9 +8,9 @@ from muster.recovery.holds import free_seconds
 from muster.world.job import JobWorld, WorkerView
 
 JUDGES = 3
-# Without a verdict from any of those who judge; the newest checkpoint of a large job takes some 10 s.
+# Without a verdict from any verifier; the newest checkpoint of a large job takes some 10 s.
 JUDGES_SECONDS = 180.0
-# From then on a start that only waits is told as Stalled; what it waits for may come nevertheless.
+# After this long a start that only waits is reported as Stalled; what it waits for may come nevertheless.
 STALLED_SECONDS = 600.0
 
 NOT_LISTED = "CheckpointsNotListed"
@@ -61,7 +60,7 @@ def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | 
     if len(record.members) <= JUDGES or is_overdue(world, record, reason):
         return None
     if reason == NOT_LISTED:
-        # One of them has: who does not is the exception. Nobody at all: that is the storage.
+        # One verifier has listed: the others may just be slow. No worker has: that is the storage.
         if not world.listed or any(worker_view.index in world.listed for worker_view in judges(world, record)):
             return None
     elif reason != NOT_JUDGED:

@@ -1,9 +1,9 @@
-"""Reads from the last lines of a rank why it ended: by itself, since it lost its peers, or because it was killed. Pure.
+"""Reads from the last lines of a rank why it ended: by its own fault, a lost peer, or a signal from outside. Pure.
 
-A lost peer takes all others along within moments, and each prints what its library says of that. Such an exit is never
-the cause while there is another one. The tables are what libraries and launchers print, as
+A lost peer takes all other ranks along within moments, and each prints what its library says about that. Such an exit
+is never the cause while there is another one. The tables are what libraries and launchers print, as
 tests/data/reports/last_lines has it with its sources. A connection to a service (a hub, an object store, a tracker) is
-none to a peer.
+no connection to a peer.
 """
 
 import re
@@ -99,7 +99,7 @@ _OWN_DEVICE = re.compile(
 _UCX_CONCLUDES = re.compile(r"UCX +(?:ERROR|DIAG) .*\b(?:was not|will not be) handled\b|Failed to resolve UCX endpoint")
 _NO_TRANSPORT = r"UCX +ERROR +no [\w ]{1,40}transport to "
 _UCX_REASON = re.compile(rf"\(synd 0x[0-9a-f]|{_NO_TRANSPORT}")
-# What every program says of a connection, to whomever it was.
+# What every program prints about a connection, to a peer or not.
 _WORDS = (
     r"[Cc]onnection (?:was )?(?:closed|reset|refused|abort(?:ed)?|timed out)\b|closed by remote host|\b[Bb]roken pipe\b"
     r"|Software caused connection abort|No route to host|Transport endpoint is not connected(?!: ['\"])"
@@ -121,7 +121,7 @@ _OF_A_LIBRARY = re.compile(
 )
 _OF_DATA = re.compile(r"\b(?:bucket|shard|dataset|download|upload|S3|GCS|NFS)(?:s|ed|ing)?\b", re.IGNORECASE)
 _RETRIES = re.compile(r"\bretr(?:y|ies|ying)\b", re.IGNORECASE)
-# Of such a line: whom it was connected to is no peer.
+# Marks of a connection to a service, which is no peer.
 _SERVICE = re.compile(
     r"https?://|HTTPS?Connection|\b(?:requests|urllib3|urllib|httpx|httpcore|aiohttp|botocore|google\.api_core|azure)\."
     r"|huggingface|wandb|mlflow|libcurl|\bredis\b|EndpointConnectionError|\bslurmstepd: "

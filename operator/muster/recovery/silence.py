@@ -1,4 +1,4 @@
-"""Who is not heard any more, or never was, and what else speaks against him. Pure."""
+"""Workers that are not heard any more, or never were, and the other signs against them. Pure."""
 
 import math
 
@@ -10,7 +10,7 @@ from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
 from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 
-# While nobody trains one witness is enough, once the node's own signs have had time to show.
+# While no rank trains one sign is enough, once the node's own signs have had time to show.
 UNHEARD_SECONDS = 60.0
 # Another witness than the launcher's own silence must agree; a peer's word counts once it has missed this share.
 PEER_SHARE_OF_TIMEOUT = 0.5
@@ -28,8 +28,8 @@ def unreachable(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodVi
     timeout = float(world.job.spec.recovery.unreachable_timeout_seconds)
     launcher = worker_view.launcher
     if launcher is None and not worker_view.member.pod_uid:
-        # Nobody has been heard in it who could be silent now: a control plane that is overloaded by the start itself
-        # delays first words and heartbeats alike. It trains nothing yet, so that its node alone is asked.
+        # No launcher was heard in this pod that could be silent now: a control plane that is overloaded by the start
+        # delays first reports and heartbeats alike. The pod trains nothing yet, so that its node alone counts.
         return silent_node(world, worker_view, timeout)
     timeout = max(timeout, world.derived(_patience_seconds))
     if not _silent(world, launcher, timeout):
@@ -49,7 +49,7 @@ def silent_for_good(world: JobWorld, worker_view: WorkerView, pod: PodView) -> F
     """
     if pod.uid in world.lost:
         return _said_to_be_lost(worker_view)
-    if pod.phase == "Pending":  # nobody has seen its ranks begin, and its successor waits for proof all the same
+    if pod.phase == "Pending":  # no rank of it was seen to begin, and its successor waits for proof all the same
         return silent_node(world, worker_view, float(world.job.spec.recovery.unreachable_timeout_seconds))
     limit = unproved_seconds(world)
     return None if limit is None else silent_node(world, worker_view, limit)

@@ -1,4 +1,4 @@
-"""Who keeps the others waiting for a start, though his node is there. Pure."""
+"""Workers that keep the gang waiting for a start though their nodes are there. Pure."""
 
 import math
 from collections.abc import Collection
@@ -18,7 +18,7 @@ POD_STUCK_SECONDS = 30.0
 POD_START_SECONDS = 900.0
 # Its threads speak on when the supervisor itself is stuck, say in a call to a stalled file system.
 STUCK_SECONDS = 45.0
-# From the go, or from the moment at which others have listed theirs.
+# From the start of the ranks, or from the moment at which others have listed their checkpoints.
 LAGGING_SECONDS = 120.0
 # A listing that does not fail, and does not come to an end either, is compared with the slowest of the others: so many
 # times as long it may take, within these bounds.
@@ -108,7 +108,7 @@ def _listing_failure(
     if min(waited, _judging_seconds(world, gang)) < longest:
         return None
     if not _like_it(world, gang, worker_view):
-        return None  # nobody can: that is the storage, and another node would do no better
+        return None  # no worker can: that is the storage, and another node would do no better
     message = f"worker {worker_view.index} cannot list the checkpoints, others can: {error or _no_end(longest)}"
     return failure_of(worker_view, Kind.LISTING_STUCK, next_level(gang, worker_view, Kind.LISTING_STUCK), message)
 

@@ -1,4 +1,4 @@
-"""What has been tried since the last start, and what comes next. Pure."""
+"""What was tried since the last start of the ranks, and what to try next. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,8 +8,8 @@ from muster.api.gang import Gang, GangIncident, Level
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.world.job import WorkerView
 
-# A gang of one has nobody to compare its worker with: what lasts for so long may be its node's doing. Where it is not
-# (storage that is down, a network policy) another node does no better, so there are not many tries.
+# A gang of one has no other worker to compare with: a failure that lasts this long may be its node's fault. Where it is
+# not (storage that is down, a network policy) another node does no better, so there are not many tries.
 LONE_SECONDS = 300.0
 LONE_TRIES = 4
 _OF_ONE_CAUSE = frozenset({Kind.LAUNCHER_SILENT, Kind.LAUNCHER_STUCK, Kind.LISTING_STUCK})
