@@ -1,1 +1,1 @@
-"""The only room that talks to launchers: who they are, what they say, what they are told."""
+"""The only room that talks to launchers: who calls, what was reported, and which directive goes out."""

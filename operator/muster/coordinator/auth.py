@@ -28,7 +28,8 @@ _ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512"]
 
 
 class AuthError(Exception):
-    """The caller is not who it would have to be; says what to do. status is 401, or 503 while keys are missing."""
+    """A caller's token was refused; the message says what to do. `status` is 401, or 503 while signing keys are
+    missing."""
 
     def __init__(self, message: str, status: int = 401) -> None:
         super().__init__(message)
@@ -75,7 +76,8 @@ class TokenVerifier:
         self._verified: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()  # token hash -> caller, expiry
 
     def known(self, authorization: str) -> Caller | None:
-        """The caller behind an `Authorization` header that was verified before and has not expired; else None."""
+        """The caller of an `Authorization` header that was verified before and has not expired; None for any other
+        header."""
         fingerprint = _fingerprint(_token(authorization))
         caller, expiry = self._verified.get(fingerprint, _NOBODY)
         if caller is None or self._wall_clock() >= expiry:
@@ -84,10 +86,10 @@ class TokenVerifier:
         return caller
 
     async def verify(self, authorization: str) -> Caller:
-        """The caller behind an `Authorization` header.
+        """Verify an `Authorization` header, and return the pod that its token was issued to.
 
         Raises:
-            AuthError: no, a wrong, an expired or an unbound token; or the keys could not be had.
+            AuthError: the token is missing, wrong, expired, or bound to no pod; or the signing keys could not be read.
         """
         token = _token(authorization)
         if not token:
@@ -158,7 +160,10 @@ class TokenVerifier:
 
 
 def claimed(authorization: str) -> Caller | None:
-    """The pod that a token names, verified or not; None where it names none. It proves nothing."""
+    """The pod that a token claims to be issued to, whether the token is good or not; None where it names no pod.
+
+    The claim proves nothing.
+    """
     try:
         claims = _claims.decode(base64url_decode(_token(authorization).split(".")[1]))
     except (IndexError, ValueError, msgspec.MsgspecError):
@@ -177,7 +182,7 @@ _NOBODY: tuple[None, float] = (None, 0.0)
 
 
 def _token(authorization: str) -> str:
-    """What stands in an `Authorization` header; "" where it has no bearer token."""
+    """The bearer token in an `Authorization` header; "" where the header has none."""
     scheme, _, token = authorization.partition(" ")
     return token if scheme.lower() == "bearer" else ""
 
@@ -212,7 +217,8 @@ _claims = msgspec.json.Decoder(_Claims)
 
 
 def _key_id(token: str) -> str:
-    """Which key the token says it is signed with; the rest is read once, by those who verify it."""
+    """The id of the key with which a token claims to be signed. The rest of the token is read only when it is
+    verified."""
     try:
         return _headers.decode(base64url_decode(token.partition(".")[0])).kid
     except (ValueError, msgspec.MsgspecError) as error:

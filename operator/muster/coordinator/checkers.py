@@ -1,7 +1,7 @@
-"""What the checkers last said, and what they shall do: in memory only, by node.
+"""What the checkers last reported, and what they shall do: in memory only, by node.
 
-A new leader starts empty. It hears every answer again, because a checker keeps the answers to all orders that stand in
-its directive; and until it knows what stands there, it says so instead of giving orders (`CheckDirective.known`).
+A new leader starts empty. A checker keeps the answers to all orders in its directive, so the new leader hears each
+answer again. Until the leader knows which orders a node has, it says so and gives none (`CheckDirective.known`).
 """
 
 import itertools
@@ -33,12 +33,12 @@ Subscriber = Callable[[str], None]
 
 @dataclass(slots=True)
 class _Pod:
-    """A checker's process.
+    """The state of one checker's pod, by the hub's monotonic clock.
 
     Attributes:
-        came_at: when it was first heard.
-        state_at: when it came to be in its state.
-        behind: the newest report that came after a newer one; None where none has since.
+        came_at: when the pod was first heard.
+        state_at: when the pod came to be in its present state.
+        behind: the sequence number of the newest report that came late, after a newer one; None where none did.
     """
 
     report: CheckReport
@@ -50,7 +50,7 @@ class _Pod:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A report with when it was heard, by the hub's clock."""
+    """A checker's last report, with the time by the hub's monotonic clock at which it was heard."""
 
     node: str
     report: CheckReport
@@ -58,7 +58,7 @@ class Heard:
 
 
 class CheckerHub:
-    """Reports and orders by node. Only the event loop's thread may touch it."""
+    """The reports of checkers and the orders for them, by node. Only the event loop's thread may touch it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, max_nodes: int = MAX_NODES) -> None:
         self._clock = clock
@@ -87,37 +87,44 @@ class CheckerHub:
         self._meeting_subscribers: list[Callable[[Iterable[str]], None]] = []
 
     def start_serving(self) -> None:
-        """From now on checkers can reach us (this process has become the leader)."""
+        """Note that checkers can reach this process from now on: it has become the leader."""
         self._serving_since = self._clock()
 
     def decided(self) -> None:
-        """Everything was decided once: a node of which nobody wants anything is free of orders."""
+        """Note that every job was decided once. A node without claims has no orders from then on, instead of unknown
+        ones."""
         self._all_decided = True
 
     def subscribe(self, callback: Subscriber) -> None:
-        """Call back with the node's name on news worth a decision: all that a checker says but ages, figures and which
-        order it runs."""
+        """Call `callback` with a node's name whenever its checker reports something that a decision may depend on.
+
+        Ages, figures and which order is running are no such news.
+        """
         self._subscribers.append(callback)
 
     def subscribe_done(self, callback: Subscriber) -> None:
-        """Call back with an owner when the last of his orders is answered, and every node knows of its pass."""
+        """Call `callback` with an owner's name when its last order is answered and every node has confirmed its
+        grants."""
         self._done_subscribers.append(callback)
 
     def awaited(self, node: str) -> int:
-        """How many nodes the owner of a node's orders still waits for."""
+        """The number of nodes whose answer is outstanding for the owner of this node's orders; 0 where the node has no
+        owner."""
         owner = self._owner(node)
         return len(self._awaited.get(owner, ())) if owner is not None else 0
 
     def subscribe_figures(self, callback: Callable[[], None]) -> None:
-        """Call back when a checker's figures have changed."""
+        """Call `callback` when the measured figures of any checker have changed."""
         self._figures_subscribers.append(callback)
 
     def subscribe_meetings(self, callback: Callable[[Iterable[str]], None]) -> None:
-        """Call back with the nodes for whose checkers another one has put something."""
+        """Call `callback` with the nodes whose checkers have to read what another node's checker put into their
+        meeting."""
         self._meeting_subscribers.append(callback)
 
     def record(self, caller: Caller, report: CheckReport) -> bool:
-        """Take in a report; False when it is older than one already heard."""
+        """Take in a checker's report. Returns False for a report that is older than one already heard from the same
+        process."""
         node, now = caller.node_name, self._clock()
         pods = self._heard.setdefault(node, {})
         before = self._speaker(node)
@@ -155,7 +162,7 @@ class CheckerHub:
         return True
 
     def forget(self, node: str) -> None:
-        """The node is gone."""
+        """Drop the reports of a node that is gone."""
         speaker = self._speaker(node)
         pods = self._heard.pop(node, None)
         if pods and speaker is not None:
@@ -164,16 +171,16 @@ class CheckerHub:
         self._count_orders(node)
 
     def pods_on(self, nodes: Iterable[str]) -> list[str]:
-        """Uids of the checkers that were heard on these nodes."""
+        """The pod uids of the checkers that were heard on these nodes."""
         return list(itertools.chain.from_iterable(self._heard.get(node, ()) for node in nodes))
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes whose checkers were heard."""
+        """The names of the nodes whose checkers were heard."""
         return list(self._heard)
 
     def heard(self) -> list[Heard]:
-        """The last report of every node, as it came."""
+        """The last report of the checker that counts on each node, unchanged."""
         found = []
         for node, pods in self._heard.items():
             speaker = self._speaker(node)
@@ -182,7 +189,8 @@ class CheckerHub:
         return found
 
     def views_of(self, nodes: Iterable[str]) -> dict[str, CheckerView]:
-        """The views of those that have been heard, by node, all as of one moment."""
+        """The views of the nodes' checkers, by node name, with all ages as of now. Nodes that were never heard are left
+        out."""
         now = self._clock()
         found = {}
         for node in nodes:
@@ -193,13 +201,14 @@ class CheckerHub:
         return found
 
     def give(self, owner: str, wanted: Mapping[str, NodeChecks] | None, *, job: bool = True) -> list[str]:
-        """What an owner wants done from now on, all of it; None for nothing. Returns the nodes whose directive has
-        changed.
+        """Replace all that an owner wants done on nodes, and return the names of the nodes whose directive has changed.
 
-        A node does what one owner wants at a time: jobs go before others, and who asked first before who asked later.
+        A node obeys one owner at a time: jobs go before other owners, then the one that asked first.
 
         Args:
             owner: uid of a job, or any other name.
+            wanted: orders and grants by node name; None = the owner wants nothing any more.
+            job: whether the owner is a job.
         """
         wanted = wanted or {}
         before = self._nodes_of.pop(owner, frozenset())
@@ -221,13 +230,13 @@ class CheckerHub:
         return changed
 
     def directive_for(self, node: str, pod_uid: str = "") -> CheckDirective:
-        """What the checker of a node shall do.
+        """The directive for a checker of this node: its orders, grants, and what other nodes put into its meeting.
 
-        Two checkers must not use the same GPUs: one that was replaced gives up, and one that is to replace another
-            waits.
+        Two checkers must not use the same GPUs. So a replaced checker is given no orders, and one that is to replace
+        another is told that its orders are not known yet.
 
         Args:
-            pod_uid: who asks; "" for whoever speaks for the node.
+            pod_uid: the checker's pod; "" = the checker that counts on the node.
         """
         told = self._told.get(node)
         if told is None:
@@ -243,9 +252,10 @@ class CheckerHub:
         return CheckDirective(orders=told.orders, grants=told.grants, meeting=meeting, puts=puts)
 
     def _met(self, node: str) -> tuple[str, tuple[Put, ...]]:
-        """The order whose processes on a node look for others, and what those have put.
+        """The id of the order in whose meeting a node's processes look for others, and what the other nodes have put
+        there.
 
-        Nobody reads, or adds to, a meeting that is none of an order in his own node's directive.
+        Returns ("", ()) for a meeting that belongs to no order in the node's own directive.
         """
         speaker = self._speaker(node)
         meeting = self._heard[node][speaker].report.meeting if speaker is not None else ""
@@ -262,13 +272,15 @@ class CheckerHub:
         )
 
     def _node_rank(self, node: str, meeting: str) -> int:
-        """The place of a node in an order of its directive: it speaks for its own processes alone."""
+        """The rank of a node among the nodes of a meeting's order. A node may put values for its own processes
+        alone."""
         return next(order.node_rank for order in self._told[node].orders if order.id == meeting)
 
     def _processes_on_a_node(self, nodes: Collection[str], meeting: str) -> int:
-        """How many processes of an order each node has: one for each GPU that it has, and one on a CPU.
+        """The number of processes that an order has on each node: one for each GPU of the node, or one on a CPU.
 
-        The first node's count holds. The order's GPUs are the least that the job needs; a test runs on all of them.
+        The count of the node with the lowest rank holds for all. An order names the least number of GPUs that the job
+        needs, while its test runs on all GPUs of the node.
         """
         first = min(nodes, key=lambda node: self._node_rank(node, meeting))
         speaker = self._speaker(first)
@@ -278,8 +290,8 @@ class CheckerHub:
         return max(report.gpus, 1)
 
     def _puts(self, node: str, meeting: str) -> tuple[Put, ...] | None:
-        """What a node has put into a meeting; None: it has not come yet. More than a checker puts is handed to
-        nobody."""
+        """What a node has put into a meeting; None while it has not come there; () where it put more than is
+        allowed."""
         speaker = self._speaker(node)
         report = self._heard[node][speaker].report if speaker is not None else None
         if report is None or report.meeting != meeting:
@@ -287,7 +299,7 @@ class CheckerHub:
         return report.puts if can_be_put(report.puts) else ()
 
     def _tell_meeting(self, node: str, meeting: str) -> None:
-        """A node has put something: the others are told as soon as all are there, for nobody can begin before."""
+        """Notify the other nodes of a meeting once all of them are there. No process can begin before that."""
         nodes = self._meetings.get(meeting, set())
         if node not in nodes or any(self._puts(other, meeting) is None for other in nodes):
             return
@@ -302,8 +314,10 @@ class CheckerHub:
         return self._serving_since is not None and self._clock() - self._serving_since >= SILENT_SECONDS
 
     def _speaker(self, node: str) -> str | None:
-        """Which of a node's checkers counts: of those heard lately and ready the one that came last, else whoever there
-        is."""
+        """The pod uid of the checker that counts on a node; None where none was heard.
+
+        Of the checkers that were heard lately and are ready, the one that came last counts; else the one heard last.
+        """
         pods = self._heard.get(node)
         if not pods:
             return None
@@ -319,12 +333,12 @@ class CheckerHub:
         return max(pods, key=worth)
 
     def _owner(self, node: str) -> str | None:
-        """Whose orders stand in a node's directive."""
+        """The owner whose orders are in a node's directive; None where no owner wants anything of the node."""
         claims = self._claims.get(node, {})
         return next((owner for owner, claim in claims.items() if claim.job), next(iter(claims), None))
 
     def _tell(self, node: str) -> bool:
-        """Make the directive of a node what its claims want; whether that changed it."""
+        """Set a node's directive to what its owner wants. Returns whether the directive has changed."""
         owner = self._owner(node)
         before, after = self._told.get(node), None if owner is None else self._claims[node][owner].wanted
         if before == after:
@@ -343,7 +357,12 @@ class CheckerHub:
         return True
 
     def _keep_meetings(self, node: str, before: NodeChecks | None, after: NodeChecks | None) -> None:
-        """A node has other orders now."""
+        """Update which nodes take part in each order of several nodes, after a node's orders have changed.
+
+        Args:
+            before: the orders that the node had; None = none.
+            after: the orders that the node has now; None = none.
+        """
         for order in before.orders if before else ():
             nodes = self._meetings.get(order.id)
             if nodes is not None:
@@ -411,21 +430,26 @@ _said = operator.attrgetter(
 
 
 def _news(report: CheckReport) -> tuple[object, ...]:
-    """What of a report a decision may depend on."""
+    """The part of a checker's report that a decision may depend on, for comparison with the report before."""
     return (*_said(report), [(one.profile, one.granted) for one in report.passes])
 
 
 def _figures(report: CheckReport) -> tuple[object, ...]:
-    """What of a report the fleet's history is made of."""
+    """The part of a checker's report that goes into the fleet's history, for comparison with the report before."""
     figures = [(one.probe, one.figure, one.unit, one.transport, one.namespace) for one in report.figures]
     return report.model, report.library, report.version, figures
 
 
 def _took_in(pods: dict[str, _Pod], uid: str, report: CheckReport, now: float) -> bool:
-    """Whether a report is the newest of its process; then it is kept.
+    """Keep a report in `pods` if it is the newest of its process. Returns whether it was kept.
 
-    Numbers begin anew in each process, and a container is started again in the same pod. So one report behind the
-    newest is late; if the next one counts on from there, it is another process that speaks.
+    Sequence numbers begin anew in each process, and a container may start again in the same pod. So a single lower
+    number is a late report. If the next one counts on from the lower number, it comes from a new process.
+
+    Args:
+        pods: the node's checkers by pod uid; changed in place.
+        uid: pod uid of the sender.
+        now: seconds of the hub's monotonic clock.
     """
     pod = pods.get(uid)
     if pod is None:

@@ -1,5 +1,7 @@
-"""What is taken at the door, by path: launchers' reports at one desk, checkers' at another. All else they share
-(`server`)."""
+"""What the coordinator does with a request, by path: launchers' reports at one desk, checkers' at another.
+
+All else they share (`server`).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,16 +21,17 @@ R = TypeVar("R", Report, CheckReport)
 
 @dataclass(frozen=True, slots=True)
 class Desk(Generic[R]):
-    """One path.
+    """How the requests to one path of the coordinator are taken in and answered.
 
     Attributes:
-        name: of those who come here, for people.
+        name: what the callers of this path are called in messages.
         is_known: whether this caller's reports are taken. Asked before a body is let in, and before it is read.
-        stranger: what those are told whose reports are not.
-        decode: a body; raises ProtocolError.
-        take: a report of a known caller.
-        directive_for: what a caller shall do, None where nobody knows him any more. Asked for each report, for each
-            answer that was held to the end, and once per pod and `notify`, so it should be cheap.
+        stranger: the message for a caller whose reports are not taken.
+        decode: parses a body; raises ProtocolError.
+        take: takes in a report of a known caller.
+        directive_for: what a caller shall do; None where it is not known any more. Asked for each report, for each
+            answer
+        that was held to the end, and once per pod and `notify`, so it should be cheap.
     """
 
     path: str
@@ -43,15 +46,15 @@ class Desk(Generic[R]):
 def launchers(
     hub: Hub, directive_for: Callable[[Caller], Directive | None], is_worker: Callable[[Caller], bool]
 ) -> Desk[Report]:
-    """The desk of the workers of jobs."""
+    """The desk at which the launchers of jobs' workers report."""
     return Desk(REPORT_PATH, "launcher", is_worker, _no_worker, decode_report, hub.record, directive_for)
 
 
 def checkers(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) -> Desk[CheckReport]:
-    """The desk of Muster's own process on each node, which is known by its service account alone.
+    """The desk at which Muster's own checker on each node reports; a checker is known by its service account alone.
 
     Args:
-        namespace: where the checkers run; empty: there are none, and no pod is taken for one.
+        namespace: where the checkers run; "" = there are none, and no pod is taken for one.
         is_node: whether there is a node of this name.
     """
 

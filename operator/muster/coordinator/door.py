@@ -49,7 +49,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many connections of strangers there may be."""
+    """How many unauthenticated connections there may be, in all and of one address, inside and waiting."""
 
     strangers: int = 512
     of_address: int = 64
@@ -61,18 +61,19 @@ class Limits:
 
 @dataclass(slots=True)
 class _Queue:
-    """Connections of one address that wait."""
+    """The connections of one address that wait to be let in."""
 
     lane: int
     visitors: deque[socket.socket] = field(default_factory=deque)
 
 
 class Door:
-    """Takes connections from a listening socket.
+    """Accepts connections from a listening socket, and lets them in as far as the limits allow.
 
     Args:
-        enter: what a stranger that is let in goes through; it calls `done` with his address once he is none any more.
-        per_second: how many handshakes without a good token there may be.
+        enter: begins the handshake of a connection that is let in. Its owner calls `done` with the address once the
+        connection is authenticated or gone.
+        per_second: how many handshakes that lead to no good token there may be in a second.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Door:
         self._next: asyncio.TimerHandle | None = None  # lets in when the budget has room again
 
     async def serve(self, listener: socket.socket) -> None:
-        """Let in until cancelled; then whoever waits is cut off."""
+        """Accept and let in connections until this is cancelled; then close those that still wait."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -125,10 +126,14 @@ class Door:
                 lane.clear()
 
     def arrive(self, visitor: socket.socket, host: str) -> None:
-        """Somebody has come: he is let in, or waits.
+        """Queue a new connection, and let in those whose turn it is.
 
-        Where too many wait, one goes: the newcomer, if its address has more than an equal share of what waits, else the
-        last of the address with the most. So a flood costs no search among those that wait.
+        Where too many wait, one is closed: the new one, if its address has more than an equal share of the queue.
+        Otherwise the last one of the address with the most is closed. So a flood costs no search among those that wait.
+
+        Args:
+            visitor: the accepted socket, before its handshake.
+            host: the IPv4 address, or the IPv6 network of 64 bits, that it comes from.
         """
         if host not in self._waiting:
             self._begin_waiting(host, _Queue(0))
@@ -143,10 +148,11 @@ class Door:
             self._send_away(host if own > share else max(self._waiting, key=self._length))
 
     def done(self, host: str, *, is_known: bool = False) -> None:
-        """One from this address is gone, or no stranger any more.
+        """Note that a connection of this address is authenticated or closed, and let in others in its place.
 
         Args:
-            is_known: its token was good: the budget has its handshake back.
+            host: the address or network that was handed to `enter`.
+            is_known: whether its token was good. Then the handshake does not count against the budget.
         """
         self._strangers -= 1
         self._inside[host] -= 1
@@ -161,8 +167,10 @@ class Door:
         self._let_in()
 
     def too_many_of(self) -> str | None:
-        """The address that has more than a few places and others of its own that wait; or, while all places are taken
-        and an address waits that has none, the one that has the most.
+        """The address that should give up unauthenticated connections to let others in; None while there is no need.
+
+        It is an address at its limit of which more connections wait. Otherwise, while all places are taken and an
+        address waits without any, it is the address with the most places. That one is spared while it has only a few.
         """
         full = (host for host, places in self._inside.items() if places >= self._limits.of_address)
         crowded = next((host for host in full if host in self._waiting), None)
@@ -172,7 +180,7 @@ class Door:
         return host if places > self._limits.few_of_address else None
 
     def keeps_others_out(self) -> bool:
-        """Whether all places are taken, and an address waits that has none."""
+        """Whether all places for unauthenticated connections are taken while an address without any place waits."""
         return self._strangers >= self._limits.strangers and any(not self._inside[host] for host in self._waiting)
 
     def _let_in(self) -> None:
@@ -190,7 +198,10 @@ class Door:
             self._take(host)
 
     def _first(self) -> str | None:
-        """The address whose turn it is: of those that have wasted the least one without a place, where there is one."""
+        """The address that is let in next; None where no address that waits may have another place.
+
+        Addresses that wasted the fewest handshakes go first, and among them those without a place.
+        """
         for lane in self._lanes:
             host = next((host for host in lane if not self._inside[host]), None)
             host = host or next((host for host in lane if self._inside[host] < self._limits.of_address), None)
@@ -203,7 +214,8 @@ class Door:
         self._let_in()
 
     def _count(self, now: float) -> None:
-        """Add to the budget what has come since the last time, and forget what was wasted long ago."""
+        """Add to the handshake budget what the time since the last call is worth, and halve old counts of wasted
+        handshakes."""
         if now - self._forgot_at >= FORGETTING_SECONDS:
             self._forgot_at = now
             self._wasted = Counter({host: wasted // 2 for host, wasted in self._wasted.items() if wasted > 1})
@@ -213,13 +225,14 @@ class Door:
         self._budget, self._counted_at = min(self._budget + gained, self._limits.handshakes), now
 
     def _begin_waiting(self, host: str, queue: _Queue) -> None:
-        """The address is the last of its lane."""
+        """Put an address at the end of its lane. The lane follows from the number of handshakes that the address has
+        wasted."""
         queue.lane = min(self._wasted[host].bit_length(), LANES - 1)
         self._waiting[host] = queue
         self._lanes[queue.lane][host] = None
 
     def _requeue(self, host: str) -> None:
-        """What the address has wasted has changed."""
+        """Move a waiting address to the lane that fits its changed number of wasted handshakes."""
         queue = self._waiting[host]
         self._end_waiting(host)
         self._begin_waiting(host, queue)
@@ -237,7 +250,7 @@ class Door:
             self._end_waiting(host)
 
     def _take(self, host: str) -> None:
-        """Let in the oldest of an address that has not hung up."""
+        """Let in the oldest waiting connection of an address whose client has not hung up."""
         queue = self._waiting[host]
         self._end_waiting(host)
         while queue.visitors:
@@ -263,7 +276,8 @@ def _has_hung_up(visitor: socket.socket) -> bool:
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """A socket that listens on a host's address; on all addresses, of both kinds where there are two, for "".
+    """Return a socket that listens on a host's address. For "" it listens on all addresses, IPv6 and IPv4 where both
+    exist.
 
     Raises:
         OSError: the port is taken, or there is no such address.

@@ -1,7 +1,7 @@
-"""What probes take and reach, as histograms: each answer counts once, in the process that gave the order for it.
+"""Histograms of how long probes take and what they reach: the process that gave an order counts its answer once.
 
-What a label holds comes from checkers. They are Muster's own, and still it is bounded: a fleet has few models, and
-there are few probes.
+Labels come from checkers. They are Muster's own, and still they are bounded: a fleet has few models, and there are few
+probes.
 """
 
 from collections.abc import Collection, Iterator
@@ -47,7 +47,13 @@ class Figures:
         self._counted: dict[str, set[str]] = {}  # node -> orders whose answers are counted, or are not ours
 
     def given(self, node: str, orders: Collection[str], answered: Collection[str]) -> None:
-        """What stands in a node's directive now; what was answered before it was given here is not ours to count."""
+        """Note which orders are in a node's directive now. Answers to orders of an earlier leader are not counted here.
+
+        Args:
+            node: the node's name.
+            orders: ids of the orders in the directive.
+            answered: ids of orders that the node had answered before this process gave them.
+        """
         before = self._counted.get(node, set())
         kept = {order for order in orders if order in before or order in answered}
         if orders:
@@ -56,7 +62,11 @@ class Figures:
             self._counted.pop(node, None)
 
     def heard(self, node: str, orders: Collection[str], report: CheckReport) -> None:
-        """A node's report; `orders` are those in its directive."""
+        """Count the new answers in a node's report.
+
+        Args:
+            orders: ids of the orders in the node's directive; answers to others do not count.
+        """
         counted = self._counted.get(node, set())
         for answer in report.answers:
             if answer.order in orders and answer.order not in counted:
@@ -85,7 +95,7 @@ def _bounded(name: str, known: set[str], most: int) -> str:
 
 
 def _told(answer: CheckAnswer) -> Iterator[_Told]:
-    """The probes of an answer that were run."""
+    """The results of the probes that were run for an answer."""
     if answer.kind == NODE:
         for probe in answer.probes:
             if probe.outcome != How.ENVIRONMENT:

@@ -30,7 +30,7 @@ _LATER = float("inf")
 
 
 class BadRequestError(Exception):
-    """Not a request that is served here; says why, with the status of the answer."""
+    """The bytes received are no request that is served here. The message says why; `status` is that of the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a request says before its body."""
+    """The request line and the headers that matter, parsed before the body comes."""
 
     method: str
     path: str
@@ -49,10 +49,13 @@ class Head:
 
 
 def parsed_head(data: bytes) -> Head:
-    """The head of a request, without the empty line that ends it.
+    """Parse the head of a request.
+
+    Args:
+        data: the head's bytes without the empty line that ends it.
 
     Raises:
-        BadRequestError: it is none, or it does not say how long the body is.
+        BadRequestError: the bytes are no head, or it does not say how long the body is.
     """
     try:
         request_line, *lines = data.decode("latin-1").split("\r\n")
@@ -87,32 +90,32 @@ def parsed_head(data: bytes) -> Head:
 
 
 class Site(Protocol):
-    """Where connections lead to."""
+    """The server that handles the requests of its connections."""
 
     connections: "set[Connection]"  # the open ones
 
     def admit(self, head: Head) -> None:
-        """Raise BadRequestError for a head whose body is not wanted, whoever sends it."""
+        """Raise BadRequestError for a head whose body is not wanted from any sender."""
 
     def identify(self, connection: "Connection", head: Head) -> None:
-        """Find out who sends it; then call `welcome` or `refuse`, now or later."""
+        """Find out who sent the head; then call the connection's `welcome` or `refuse`, now or later."""
 
     def serve(self, connection: "Connection", head: Head, body: bytes) -> None:
-        """Take over a complete request of a known caller: call `answer` once, now or later."""
+        """Take over a complete request of a known caller; then call the connection's `answer` once, now or later."""
 
     def lost(self, connection: "Connection") -> None:
-        """It is closed, by whomever."""
+        """Note that a connection is closed, by the client or by this server."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection.
+    """One client's connection, which is kept open from request to request.
 
     Args:
-        site: where it leads to.
+        site: the server that its requests go to.
 
     Attributes:
-        caller: who sent the request that was last identified; None before any was.
-        is_open: False once nobody can be answered any more.
+        caller: the pod that sent the request that was last identified; None before any was.
+        is_open: False once no answer can be sent any more.
         on_lost: called when the caller hangs up; reset it when that no longer matters.
     """
 
@@ -145,16 +148,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def receiving(self) -> bool:
-        """Whether the body of a request is coming in."""
+        """Whether the body of a request is coming in on this connection."""
         return self._state is _READING and self._head is not None
 
     @property
     def is_asked_about(self) -> bool:
-        """Whether it is being found out who sends the request: until then the sender can do nothing but wait."""
+        """Whether the server is verifying who sent the current request. Until then the sender can only wait."""
         return self._state is _IDENTIFYING
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The TLS handshake is done."""
+        """Begin to serve the connection: its TLS handshake is done."""
         assert isinstance(transport, asyncio.Transport)
         limit_read_ahead = getattr(transport, "set_read_buffer_limits", None)  # one without TLS has none to limit
         if limit_read_ahead is not None:
@@ -164,7 +167,7 @@ class Connection(asyncio.Protocol):
         self._site.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed, by whomever."""
+        """Clean up after the connection was closed, by the client or by this server."""
         self._site.connections.discard(self)
         self._transport, self.is_open, self._received = None, False, b""
         self._site.lost(self)
@@ -172,7 +175,7 @@ class Connection(asyncio.Protocol):
             self.on_lost()
 
     def data_received(self, data: bytes) -> None:
-        """A part of a request."""
+        """Take in bytes of a request."""
         if self._state is _REFUSED:
             return
         if not self._received and self._head is None and self._state is _READING:
@@ -184,19 +187,19 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
-        """The caller does not read: nothing more is served to it until it does."""
+        """Serve no more requests on this connection while its client does not read answers."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Serve requests on this connection again: its client reads answers."""
         self._writable = True
         if self._state is _READING:
             self._read()
 
     def answer(self, status: int, body: bytes) -> None:
-        """Send the answer to the request handed over; does nothing when the caller has hung up.
+        """Send the answer to the request that was handed over; does nothing when the caller has hung up.
 
-        Whoever is refused is let go: a launcher then asks anew, and others have no reason to stay.
+        After a refusal the connection is closed: a launcher then asks anew, and other clients have no reason to stay.
         """
         self.on_lost = None
         transport, head = self._transport, self._head
@@ -214,7 +217,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._read)
 
     def welcome(self, caller: Caller) -> None:
-        """The sender of the request that is coming in is known: its body may come."""
+        """Let the body of the current request come in: its sender is known now."""
         if self._state is not _IDENTIFYING or self._transport is None:
             return
         self.caller, self._state = caller, _READING
@@ -222,7 +225,10 @@ class Connection(asyncio.Protocol):
         self._read()
 
     def refuse(self, status: int, body: bytes) -> None:
-        """Say why and end. What still comes is thrown away: to close at once would take the answer from the caller."""
+        """Send a refusal and end the connection.
+
+        Bytes that still come are thrown away. Closing at once would discard the refusal before the client has read it.
+        """
         if self._transport is None or self._state in (_SERVING, _REFUSED):
             return
         self._transport.write(_answer(status, body, keep=False))
@@ -231,7 +237,11 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def expire(self, now: float) -> None:
-        """End the connection if it has been idle, or a request has been coming in, for too long."""
+        """End the connection if it has been idle, or a request has been coming in, for too long.
+
+        Args:
+            now: seconds of the event loop's clock.
+        """
         if now < self._deadline or self._transport is None:
             return
         if self._state is _READING and (self._received or self._head is not None):
@@ -242,17 +252,17 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def abort(self) -> None:
-        """Cut it off."""
+        """Close the connection at once, without sending what was written."""
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Close it; what was written still goes out."""
+        """Close the connection after sending what was written."""
         if self._transport is not None:
             self._transport.close()
 
     def _read(self) -> None:
-        """Ask who sends the next request once its head is there; hand it over once it is complete."""
+        """Have the sender identified once the head of a request is there; hand the request over once it is complete."""
         if self._state is not _READING or not self._writable or not (self._received or self._head):
             return
         try:
@@ -283,7 +293,10 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _begin_request(self) -> None:
-        """A request has its time from its first byte; until one was good, so has the connection."""
+        """Note when the first byte of a request came, from which its time limit counts.
+
+        Before the first good request of a connection, the limit counts from the connection's start.
+        """
         if self.caller is not None:
             self._deadline = self._loop.time() + REQUEST_DEADLINE_SECONDS
 
@@ -292,7 +305,7 @@ _READING, _IDENTIFYING, _SERVING, _REFUSED = "reading", "identifying", "serving"
 
 
 def refusal(message: str) -> bytes:
-    """The body of an answer that is no directive."""
+    """The JSON body of an answer that refuses a request with this message."""
     return msgspec.json.encode({"error": message})
 
 

@@ -1,6 +1,6 @@
-"""What the launchers last said, in memory only: a new leader starts empty and hears everybody within a poll.
+"""What the launchers last reported, in memory only: a new leader starts empty and hears every launcher within a poll.
 
-Reports carry ages, not times; receipt is stamped here with one monotonic clock, and every age grows from there.
+Reports carry ages, not times. The hub stamps their receipt with one monotonic clock, and every age grows from there.
 """
 
 import dataclasses
@@ -52,10 +52,10 @@ class _Entry:
 
 
 class Hub:
-    """Reports by pod uid. Only the event loop's thread may touch it.
+    """The last reports of launchers, by pod uid. Only the event loop's thread may touch it.
 
     Attributes:
-        membership: asked of each caller whose reports are not known yet.
+        membership: says what a caller is to Muster's jobs; asked of each caller without a known report.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, max_launchers: int = MAX_LAUNCHERS) -> None:
@@ -73,19 +73,24 @@ class Hub:
         self._news_at: dict[str, float] = {}  # gang -> when one of its launchers last had news
 
     def start_serving(self) -> None:
-        """From now on launchers can reach us (this process has become the leader)."""
+        """Note that launchers can reach this process from now on: it has become the leader."""
         self._serving_since = self._clock()
 
     def serving_age_seconds(self) -> float:
-        """Since `start_serving`; 0 before it. Silence means nothing until this is long enough."""
+        """The seconds since `start_serving`; 0 before it. Silence of a launcher means nothing until this is long
+        enough."""
         return 0.0 if self._serving_since is None else self._clock() - self._serving_since
 
     def subscribe(self, callback: Subscriber) -> None:
-        """Call back on news worth a decision: state, attempt, ranks, checkpoints, peers; now and then a gang's step."""
+        """Call `callback` with the caller and its report when the report has news that a decision may depend on.
+
+        News are changes of state, attempt, ranks, checkpoints or peers, and now and then the step of a gang.
+        """
         self._subscribers.append(callback)
 
     def record(self, caller: Caller, report: Report) -> bool:
-        """Take in a report; False when it proves nothing: it is older than one already heard, or a stranger's."""
+        """Take in a launcher's report. Returns False for one that is older than one already heard, or from no job's
+        pod."""
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
@@ -129,41 +134,52 @@ class Hub:
         return True
 
     def forget(self, pod_uid: str) -> None:
-        """Its pod is gone for good."""
+        """Drop the report of a pod that is gone for good."""
         self.retire(pod_uid)
         self._entries.pop(pod_uid, None)
         _launchers.set(len(self._entries))
 
     def last(self, pod_uid: str, within_seconds: float = math.inf) -> Report | None:
-        """Its last report as it came, for what does not age; None when this process has not heard it for so long."""
+        """The last report of a pod's launcher, without its ages brought up to date.
+
+        Returns None when this process has not heard the launcher for `within_seconds`.
+        """
         entry = self._entries.get(pod_uid)
         return entry.report if entry and self._clock() - entry.heard_at <= within_seconds else None
 
     def views_of(self, pod_uids: Iterable[str]) -> dict[str, LauncherView]:
-        """The views of those that have been heard, by pod uid, all as of one moment."""
+        """The views of the pods' launchers, by pod uid, with all ages as of now. Pods that were never heard are left
+        out."""
         now = self._clock()
         return {uid: _view(entry, now) for uid in pod_uids if (entry := self._entries.get(uid))}
 
     def proved_dead(self, pod_uid: str) -> bool:
-        """Whether its last words were that it leaves with no rank alive: nothing of it can write any more."""
+        """Whether the last report of a pod's launcher said that it exits with no rank alive. Then none of its ranks can
+        write."""
         entry = self._entries.get(pod_uid)
         return entry is not None and _has_left(entry.report)
 
     def retire(self, pod_uid: str) -> None:
-        """Nothing is expected of it any more (replaced, or its pod has ended): its silence is no sign of anything."""
+        """Expect no more reports of a pod that was replaced or has ended, so that its silence counts for nothing."""
         if self._present.pop(pod_uid, None) is not None:
             self._present_in[self._entries[pod_uid].caller.namespace] -= 1
 
     def silence(self, timeout_seconds: float, namespace: str) -> Silence:
-        """How many launchers have said nothing for this long, of how many that are expected to talk: around this
-        namespace."""
+        """The counts of silent and of expected launchers, as seen by the jobs of a namespace (see `Silence.around`).
+
+        Args:
+            timeout_seconds: a launcher is silent when it has not reported for this long.
+        """
         now = self._clock()
         late = itertools.takewhile(lambda item: now - item[1] > timeout_seconds, self._present.items())
         silent = Counter(self._entries[uid].caller.namespace for uid, _ in late)
         return Silence.around(namespace, silent, self._present_in)
 
     def crowd(self) -> int:
-        """How many launchers are expected to talk, as a power of two: what depends on it rarely changes."""
+        """The number of launchers that are expected to report, rounded to a power of two with hysteresis.
+
+        What depends on this number then rarely changes.
+        """
         present = len(self._present)
         while self._crowd < present:
             self._crowd *= 2
@@ -173,7 +189,8 @@ class Hub:
 
 
 def _gang_of(caller: Caller) -> str:
-    """The gang of a worker, by its pod's name (muster.world.names); steps of one worker are those of all."""
+    """The name of the gang of a worker, by its pod's name (muster.world.names). One worker's steps stand for the
+    gang's."""
     return f"{caller.namespace}/{caller.pod_name.rsplit('-', 2)[0]}"
 
 
@@ -228,7 +245,8 @@ assert (_FIRST, _LAST_BUT_ONE, _LAST) == ("heard_age_seconds", "attempt_age_seco
 
 
 def _view(entry: _Entry, now: float) -> LauncherView:
-    """A report as of now: a field of the view is the report's of that name, and an age has grown since."""
+    """The view of a report as of `now` (seconds of the hub's clock): the same fields, with the ages grown since
+    receipt."""
     since = now - entry.heard_at
     values = _aged(_shown_of(entry.report), _AGES, since)
     for position, ranks in zip(_RANKS, entry.ranks.views(since), strict=True):
@@ -244,15 +262,14 @@ _Views = tuple[RankView, ...]
 
 @dataclass(slots=True)
 class _Ranks:
-    """The ranks of a launcher, which stay the same from one report to the next for as long as they run.
+    """The views of a launcher's ranks, which rarely change from one report to the next.
 
-    A decision about a gang of thousands looks at all of them at once: what it would make of them then is made here,
-    when they are reported.
+    A decision about a gang of thousands reads all of them at once. So they are made when the ranks are reported.
 
     Attributes:
-        reported: those of `ranks` and of `previous_ranks`.
-        shown: how they are seen as of the report.
-        grow: whether any of them is older at each look.
+        reported: the fields `ranks` and `previous_ranks` of the report.
+        shown: the views of both, with ages as of the report.
+        grow: whether any view has an age, so that it has to be made again for each decision.
     """
 
     reported: tuple[_Several, _Several]

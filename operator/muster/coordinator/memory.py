@@ -20,7 +20,7 @@ def give_back(*, garbage: bool) -> bool:
     """Return freed memory to the system, in some milliseconds; False where the C library cannot (it is not glibc).
 
     Args:
-        garbage: look for circles of dead objects first: about 50 ms with 2,048 nodes and their workers.
+        garbage: whether to collect cycles of dead objects first: about 50 ms with 2,048 nodes and their workers.
     """
     if garbage:
         gc.collect()
@@ -29,11 +29,11 @@ def give_back(*, garbage: bool) -> bool:
 
 
 class Crowds:
-    """Notices when a crowd of connections has come or gone, and gives memory back.
+    """Notices when very many connections were opened or lost within a short time, and gives their memory back.
 
     Args:
-        now: seconds of the clock that `look` is told.
-        forget: drops what is kept of those that have gone.
+        now: seconds of the clock whose times `look` is given.
+        forget: drops what is cached for connections that are gone.
     """
 
     def __init__(self, now: float, forget: Callable[[], None]) -> None:
@@ -42,7 +42,13 @@ class Crowds:
         self._again_at: float | None = now + AFTERMATH_SECONDS
 
     def look(self, opened: int, lost: int, now: float) -> None:
-        """Called about every second with how many connections were opened and lost so far."""
+        """Give memory back after a burst of opened or lost connections; to be called about every second.
+
+        Args:
+            opened: the number of connections opened since the process began.
+            lost: the number of those that are closed.
+            now: seconds of the clock that the constructor was given.
+        """
         counts = (opened, lost)
         has_come, has_gone = (count - before >= CROWD for count, before in zip(counts, self._settled, strict=True))
         if (has_come or has_gone) and counts == self._seen:  # the last ones have come, or gone

@@ -25,12 +25,12 @@ class _Written:
 
 
 class Beat:
-    """What the event loop last said of its process.
+    """The health of the event loop's process as the loop last wrote it, for a server in another thread.
 
     Args:
-        not_healthy: why the process should be restarted, "" when all is well; called by the loop.
-        not_ready: why it cannot serve now, "" when it can; likewise.
-        clock: monotonic.
+        not_healthy: says why the process should be restarted, "" when all is well; called by the loop.
+        not_ready: says why the process cannot serve now, "" when it can; called by the loop.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Beat:
         self._last = self._now()
 
     def write(self) -> None:
-        """The loop turns."""
+        """Write the health and the time from the event loop, as proof that the loop runs."""
         self._last = self._now()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write it every half second meanwhile."""
+        """Write the beat every half second for as long as this context is open."""
         task = asyncio.create_task(self._run(), name="beat")
         try:
             yield
@@ -58,15 +58,17 @@ class Beat:
             task.cancel()
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """/healthz and /readyz, for any thread."""
+        """The handlers of /healthz and /readyz, by path; they may be called from any thread."""
         return {"/healthz": probe(self.not_healthy), "/readyz": probe(self.not_ready)}
 
     def not_healthy(self) -> str:
-        """As the loop said, or that it stands still."""
+        """Why the process should be restarted, as the loop last wrote it, or because the loop stands still; "" = all is
+        well."""
         return self._stands_still() or self._last.not_healthy
 
     def not_ready(self) -> str:
-        """As the loop said, or that it stands still."""
+        """Why the process cannot serve now, as the loop last wrote it, or because the loop stands still; "" = it
+        can."""
         return self._stands_still() or self._last.not_ready
 
     def _now(self) -> _Written:

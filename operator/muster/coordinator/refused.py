@@ -31,24 +31,29 @@ class _Refusals:
 
 
 class RefusedWorkers:
-    """Counts the workers that are refused. Times are of one monotonic clock."""
+    """Counts the workers whose tokens are refused. Times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._by_pod: dict[str, _Refusals] = {}  # by uid
         self._logged_at = float("-inf")
 
     def refuse(self, worker: Caller, problem: str, now: float) -> None:
-        """A token with the claims of this worker was refused. The caller has looked that there is such a worker."""
+        """Note that a token with the claims of this worker was refused.
+
+        Args:
+            worker: the pod that the token claims to be issued to. The caller has made sure that there is such a worker.
+            problem: why the token was refused.
+        """
         kept = self._by_pod.get(worker.pod_uid)
         pod = f"{worker.namespace}/{worker.pod_name}"
         self._by_pod[worker.pod_uid] = _Refusals(pod, problem, now if kept is None else kept.first, now)
 
     def accept(self, pod_uid: str) -> None:
-        """A token of this pod was accepted."""
+        """Note that a token of this pod was accepted: its worker does not count as refused any more."""
         self._by_pod.pop(pod_uid, None)
 
     def count(self, now: float) -> int:
-        """How many workers are refused; the gauge is set, and the log names one of them."""
+        """The number of workers that are refused. Sets the gauge to this number, and logs the name of one of them."""
         self._by_pod = {uid: each for uid, each in self._by_pod.items() if now - each.last < FORGOTTEN_SECONDS}
         refused = [each for each in self._by_pod.values() if each.last - each.first >= REFUSED_SECONDS]
         _refused.set(len(refused))

@@ -37,7 +37,8 @@ def decode_report(data: bytes) -> Report:
 
 
 def _with_error_kinds(report: Report) -> Report:
-    """The report with the kinds of its store's errors: a launcher of 8a74c8e begins the text with it instead."""
+    """The report with the kinds of its store's errors filled in: launchers of commit 8a74c8e put the kind into the
+    text."""
     kind = report.checkpoint_error_kind or kind_in_text(report.checkpoint_error)
     elsewhere = report.other_directory_error_kind or kind_in_text(report.other_directory_error)
     if (kind, elsewhere) == (report.checkpoint_error_kind, report.other_directory_error_kind):
@@ -55,14 +56,20 @@ def decode_check_report(data: bytes) -> CheckReport:
 
 
 class _Decoder(Generic[T]):
-    """Of one kind of message."""
+    """Decodes one kind of message with msgspec."""
 
     def __init__(self, kind: type[T]) -> None:
         struct, self._make = _schema(kind)
         self._decoder = msgspec.json.Decoder(struct)
 
     def decode(self, data: bytes, slowly: Callable[[bytes], T]) -> T:
-        """The message; `slowly` is asked for what is none, or may be none, to say why."""
+        """The decoded message.
+
+        Args:
+            slowly: the protocol's own decoder. It is asked for bytes that msgspec refuses or may have misread, and
+                names what
+            is wrong.
+        """
         if b"\\ud" in data or b"\\uD" in data:  # perhaps half a pair, which msgspec lets pass and no object may have
             return slowly(data)
         try:
@@ -74,7 +81,7 @@ class _Decoder(Generic[T]):
 
 
 def _schema(kind: Any) -> tuple[Any, _Make]:
-    """What msgspec is to decode for a message or a part of one, and how the message is made of it."""
+    """The type that msgspec decodes for a message or a part of one, and the function that makes the dataclass of it."""
     limits, hints = messages.limits(kind), get_type_hints(kind)
     fields: list[Any] = []
     parts: list[tuple[int, _Make]] = []
@@ -89,7 +96,8 @@ def _schema(kind: Any) -> tuple[Any, _Make]:
 
 
 def _field(hint: Any, limit: Limit | None) -> tuple[Any, _Make | None]:
-    """A field's type with its limit, and how each of its parts is made, if it has any."""
+    """The type with its limit that msgspec decodes for a field, and the function that makes its value; None =
+    unchanged."""
     if get_origin(hint) is Union:  # Optional
         inner, make = _field(get_args(hint)[0], limit)
         return inner | None, make

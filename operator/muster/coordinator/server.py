@@ -1,9 +1,9 @@
-"""The one door for launchers and checkers: a report comes in over HTTPS, the directive goes out, held back while
-nothing is new.
+"""The HTTPS endpoint for launchers and checkers: a report comes in, and the directive goes out, held back while nothing
+is new.
 
-A held answer is a long poll: it goes out the moment `notify` says that the pod's directive may have changed, so a
-decision reaches thousands of them at once while each asks only every few seconds. It is an entry in a table, not a task
-that waits. Whose reports are taken and what they are told is a matter of the path (`desks`).
+A held answer is a long poll. It goes out the moment `notify` says that the pod's directive may have changed. So a
+decision reaches thousands of pods at once, while each asks only every few seconds. A held answer is an entry in a
+table, not a task that waits. `desks` says whose reports are taken on which path, and what is answered.
 """
 
 import asyncio
@@ -61,31 +61,35 @@ Answer = tuple[int, bytes]
 
 
 class Verifier(Protocol):
-    """Knows callers by what they send as Authorization."""
+    """Identifies callers by their `Authorization` headers."""
 
     def known(self, authorization: str) -> Caller | None:
-        """The caller, where it was verified before and still holds."""
+        """The caller of a header that was verified before and still holds; None for any other header."""
 
     async def verify(self, authorization: str) -> Caller:
-        """The caller; raises AuthError."""
+        """Verify a header and return its caller.
+
+        Raises:
+            AuthError: the token is not good, or could not be verified.
+        """
 
 
 class Asking(Protocol):
-    """Who waits for an answer."""
+    """A connection, or a stand-in for one, that waits for an answer."""
 
     on_lost: Callable[[], None] | None
 
     @property
     def is_open(self) -> bool:
-        """False once nobody can be answered any more."""
+        """False once no answer can be sent any more."""
 
     def answer(self, status: int, body: bytes) -> None:
-        """Give the answer, once."""
+        """Send the answer; to be called once."""
 
 
 @dataclass(slots=True, eq=False)
 class _Hold:
-    """An answer that is held back."""
+    """A request whose answer is held back until its directive changes or its time is up."""
 
     desk: Desk[Any]
     connection: Asking
@@ -96,7 +100,7 @@ class _Hold:
 
 @dataclass(frozen=True, slots=True)
 class _Stranger:
-    """Somebody who has not said who he is."""
+    """A connection that has not authenticated yet."""
 
     host: str
     since: float  # by the loop's clock
@@ -104,16 +108,16 @@ class _Stranger:
 
 
 class CoordinatorServer:
-    """Serves launchers, and checkers at a desk of their own.
+    """The HTTPS server for launchers and checkers.
 
     Args:
-        verifier: tells the caller behind an Authorization header (TokenVerifier).
-        directive_for: what this pod shall do, or None when it is not a worker of any job.
-        is_worker: whether there is one.
-        not_ready: "" when directives may be served, else why not.
+        verifier: identifies the caller of an `Authorization` header (TokenVerifier).
+        directive_for: the directive of this pod; None when it is not a worker of any job.
+        is_worker: whether this pod is a worker of any job.
+        not_ready: says why no directives may be served; "" when they may.
         leader: None when this replica leads, else the address of the one that does; "" where that is not known.
         cpu_clock: seconds that the thread has computed so far.
-        checkers: where these come to; None: nowhere.
+        checkers: the desk for checkers; None = the server has none.
     """
 
     def __init__(
@@ -149,7 +153,7 @@ class CoordinatorServer:
         self._tls = server_context()
 
     async def start(self, host: str, port: int, certificate_pem: bytes, key_pem: bytes) -> int:
-        """Listen; returns the port (which matters when asked for port 0)."""
+        """Listen with this certificate; returns the port, which the system chooses for port 0."""
         self.load_certificate(certificate_pem, key_pem)
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
@@ -160,7 +164,7 @@ class CoordinatorServer:
         return bound
 
     async def stop(self) -> None:
-        """Answer what is held, then close."""
+        """Answer the requests whose answers are held, then close all connections."""
         self._stopping = True
         self.notify(list(self._waiting))
         if self._listener is None:
@@ -174,21 +178,22 @@ class CoordinatorServer:
             await asyncio.sleep(0.01)
 
     def load_certificate(self, certificate_pem: bytes, key_pem: bytes) -> None:
-        """Use this certificate for connections from now on; open ones stay."""
+        """Use this certificate and key for connections from now on; open connections keep the old pair."""
         load_pair(self._tls, certificate_pem, key_pem)
 
     def notify(self, pod_uids: Iterable[str]) -> None:
-        """The directives of these pods may have changed: look again, and answer those whose has."""
+        """Check the directives of these pods again, and answer the held requests of those whose directive has
+        changed."""
         for uid in pod_uids:
             hold = self._waiting.get(uid)
             if hold is not None:
                 self._look_again(hold)
 
     def admit(self, head: Head) -> None:
-        """Refuse a head whose body is not wanted, whoever sends it.
+        """Refuse a head whose body is not wanted from any sender.
 
         Raises:
-            BadRequestError: says why.
+            BadRequestError: the message says why.
         """
         if head.path not in self._desks:
             raise BadRequestError(404, f"reports go to {' or '.join(self._desks)}")
@@ -198,7 +203,7 @@ class CoordinatorServer:
             raise BadRequestError(413, f"a report may have {MAX_REPORT_BYTES} bytes")
 
     def identify(self, connection: Connection, head: Head) -> None:
-        """Let the body of a request come once its token is known to be good."""
+        """Let the body of a request come once its token is known to be good; refuse the request otherwise."""
         answer = self._unready()
         if answer is not None:  # whoever asks: to be told who leads no token is needed, nor a key to check it with
             _refuse(connection, answer)
@@ -221,7 +226,7 @@ class CoordinatorServer:
             _refuse(connection, _FAILED)
 
     def _note_refused(self, head: Head, error: AuthError) -> None:
-        """Count a worker whose token is refused. Checkers do not count: who claims to be one needs no secret."""
+        """Count a worker whose token is refused. Checkers are not counted, since claiming to be one needs no secret."""
         if error.status != 401 or head.path != REPORT_PATH:
             return
         caller = claimed(head.authorization)
@@ -229,8 +234,10 @@ class CoordinatorServer:
             self._refused.refuse(caller, str(error), asyncio.get_running_loop().time())
 
     def _receive(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
-        """Let the body come, of one request for each pod at a time: a launcher's are small and come with their
-        heads."""
+        """Let the body of a known caller's request come, or refuse the request.
+
+        Only one body of each pod comes in at a time: a launcher's bodies are small and come with their heads.
+        """
         answer = self._unready()
         if answer is None and not desk.is_known(caller):  # any pod can have a good token
             answer = _stranger(desk, caller)
@@ -254,7 +261,7 @@ class CoordinatorServer:
             self._rests[caller.pod_uid] = loop.time() + BODY_SECONDS
 
     def _let_in(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
-        """Receive what is known to come from this caller, unless he has hung up."""
+        """Let the body of a request come after its pod's pause, unless the caller has hung up."""
         if not connection.is_open:
             return
         try:
@@ -264,7 +271,7 @@ class CoordinatorServer:
             _refuse(connection, _FAILED)
 
     def serve(self, connection: Connection, head: Head, body: bytes) -> None:
-        """Take in a report; its answer goes out now or is held."""
+        """Take in the report of a complete request, and send its answer now or hold it back."""
         caller, begun = connection.caller, self._cpu_clock()
         assert caller is not None
         try:
@@ -278,7 +285,7 @@ class CoordinatorServer:
         self._rests[caller.pod_uid] = asyncio.get_running_loop().time() + cost / SHARE_OF_POD
 
     def lost(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Drop a closed connection from the tables of connections."""
         self._no_stranger(connection)
         pod_uid = self._owners.pop(connection, "")
         of_pod = self._by_pod.get(pod_uid)
@@ -306,8 +313,11 @@ class CoordinatorServer:
             self._no_stranger(connection)
 
     def _make_room(self, now: float) -> None:
-        """Cut off those of an address with many that have not said who they are for long, while others cannot come
-        in."""
+        """Close slow unauthenticated connections of addresses that have many, while they keep other addresses out.
+
+        Args:
+            now: seconds of the event loop's clock.
+        """
         slow = [
             (one, of)
             for one, of in self._strangers.items()
@@ -328,7 +338,7 @@ class CoordinatorServer:
             self._door.done(stranger.host, is_known=is_known)
 
     def _may_connect(self, pod_uid: str) -> bool:
-        """Count a new connection of this pod; False where it has had more than its share lately."""
+        """Count a new connection of this pod; False where the pod has opened more than its share lately."""
         now = asyncio.get_running_loop().time()
         until = max(self._paid.get(pod_uid, now), now) + CONNECTION_SECONDS
         if until - now > MAX_CONNECTIONS_OF_POD * CONNECTION_SECONDS:
@@ -340,7 +350,8 @@ class CoordinatorServer:
         return HANDSHAKES_PER_SECOND if self._unready() is None else UNREADY_HANDSHAKES_PER_SECOND
 
     def _own(self, connection: Connection, pod_uid: str) -> None:
-        """A connection's first good token was this pod's; of too many the oldest goes."""
+        """Note that a connection belongs to this pod, by its first good token. Of too many the pod's oldest one is
+        closed."""
         of_pod = self._by_pod.setdefault(pod_uid, [])
         of_pod.append(connection)
         self._owners[connection] = pod_uid
@@ -348,13 +359,14 @@ class CoordinatorServer:
             of_pod[0].abort()
 
     def _answer(self, desk: Desk[Any], connection: Connection, caller: Caller, body: bytes) -> Answer | None:
-        """The answer, or None when it is held back."""
+        """The status and body that answer a request, or None when the answer is held back."""
         return self._heard(desk, connection, caller, lambda: desk.decode(body))
 
     def heard(
         self, connection: Asking, caller: Caller, report: Report | CheckReport, path: str = REPORT_PATH
     ) -> Answer | None:
-        """The answer to a report of a known caller; None when it is held back: the connection is given it later."""
+        """The status and body that answer a known caller's report, or None when the connection is given the answer
+        later."""
         return self._heard(self._desks[path], connection, caller, lambda: report)
 
     def _heard(
@@ -392,7 +404,7 @@ class CoordinatorServer:
         hold.connection.on_lost = functools.partial(self._drop, hold)
 
     def _drop(self, hold: _Hold) -> None:
-        """It is held no longer."""
+        """Remove a held request from the table, and cancel its timer."""
         if self._waiting.get(hold.caller.pod_uid) is hold:
             del self._waiting[hold.caller.pod_uid]
             _held.dec()
@@ -400,11 +412,12 @@ class CoordinatorServer:
             hold.timer.cancel()
 
     def _end(self, hold: _Hold) -> None:
-        """Answer now, whatever the directive is."""
+        """Answer a held request now, even where its directive has not changed."""
         self._look_again(hold, at_once=True)
 
     def _release_older(self, pod_uid: str) -> None:
-        """A newer request of the same pod waits from now on: nobody may be reading the older one's answer."""
+        """Answer the held request of this pod now, because a newer one waits. The connection of the older one may be
+        dead."""
         older = self._waiting.get(pod_uid)
         if older is not None:
             self._end(older)
@@ -430,7 +443,7 @@ class CoordinatorServer:
         return (200, encoded) if at_once or digest != hold.seen else None
 
     def _unready(self) -> Answer | None:
-        """What whoever asks is told while this replica serves no directives; None when it does."""
+        """The answer to every request while this replica serves no directives; None when it serves them."""
         if self._stopping:
             return 503, refusal("this replica is stopping: ask again")
         leader = self._leader()
@@ -455,7 +468,7 @@ class CoordinatorServer:
 
 
 def server_context() -> ssl.SSLContext:
-    """For a server of TLS 1.2 or later; `load_pair` gives it a certificate."""
+    """A TLS context for servers, for TLS 1.2 or later; `load_pair` gives it a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Clients do not resume sessions: with elliptic curves that would save next to nothing.
@@ -466,7 +479,7 @@ def server_context() -> ssl.SSLContext:
 
 
 def load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
-    """Use this certificate for connections from now on."""
+    """Use this certificate and key, both as PEM, for new connections of the context."""
     # The ssl module reads files only; the key must not reach a disk.
     descriptor = os.memfd_create("muster-tls")
     try:
@@ -477,10 +490,10 @@ def load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -
 
 
 def _encoded(directive: Any) -> tuple[str, bytes]:
-    """Digest and bytes.
+    """The digest and the encoded bytes of a directive, from a cache where possible.
 
-    Workers that wait are told the same, those that run are told each their own again and again. What checkers put into
-    a meeting is told once, and large.
+    Workers that wait have equal directives, and those that run get the same one again and again. Directives with what
+    checkers put into a meeting are large and sent once, so they are not cached.
     """
     return _encoded_anew(directive) if getattr(directive, "puts", ()) else _kept(directive)
 

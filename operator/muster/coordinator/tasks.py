@@ -1,4 +1,4 @@
-"""What a server does in the background."""
+"""The background tasks of a server."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,20 +6,20 @@ from typing import Any
 
 
 class Tasks:
-    """Tasks that end with their server."""
+    """Background tasks that end with their server."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()  # asyncio itself refers to a task only weakly
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task."""
+        """Start a task and keep it until it ends or is cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
     async def cancel(self) -> None:
-        """Cancel all of them, and wait until they have ended."""
+        """Cancel all tasks, and wait until they have ended."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

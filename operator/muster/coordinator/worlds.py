@@ -20,11 +20,12 @@ _UNKNOWN = (
 
 
 async def serve_worlds(port: int, kept: Callable[[tuple[str, str]], Sequence[Decided]]) -> web.AppRunner:
-    """Serve `GET /worlds/NAMESPACE/JOB`: a line of JSON for each decision that is kept of a job, the newest last.
+    """Serve `GET /worlds/NAMESPACE/JOB` on the loopback address: one line of JSON for each kept decision, the newest
+    last.
 
     Args:
-        port: 0 for any; `runner.addresses` then tells.
-        kept: the decisions about the job of this namespace and name.
+        port: 0 for any; `runner.addresses` then has the one chosen.
+        kept: returns the decisions about the job of this (namespace, name).
 
     Raises:
         OSError: the port cannot be had.
