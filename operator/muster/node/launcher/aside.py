@@ -16,12 +16,14 @@ DEADLINE_SECONDS = 60.0  # without a sign of life
 
 
 class Aside:
-    """Follows the order, and never waits. Used from the supervisor's thread only.
+    """Has a child move checkpoints aside by the coordinator's order, without ever waiting for the child.
+
+    Used from the supervisor's thread only.
 
     Attributes:
-        attempt: the newest for which all was done, or given up; 0 = none yet.
-        words: what was moved for it, "" = nothing.
-        error: why not all could be, "" = it was.
+        attempt: the newest attempt for which the move was finished or given up; 0 = none yet.
+        words: what was moved for that attempt, for people; "" = nothing.
+        error: why not everything could be moved; "" = everything was.
     """
 
     def __init__(self, directory: str, converse: Callable[..., Child] = converse) -> None:
@@ -32,20 +34,21 @@ class Aside:
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """The child, which is no rank's."""
+        """The pid of the child process, which belongs to no rank; empty while there is none."""
         return self._errand.pids
 
     @property
     def descriptor(self) -> Optional[int]:
-        """What to wait on."""
+        """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._errand.descriptor
 
     def turn(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
-        """Begin what is ordered, take in what is said, and give up a child that gives no sign of life.
+        """Start the child that the directive asks for, read its answer, and kill it when it gives no sign of life.
 
         Args:
-            ended: children that were reaped.
-            directive: that counts now; None: none.
+            now: seconds of the monotonic clock.
+            ended: exit statuses of reaped child processes, by pid.
+            directive: the directive that counts now; None: there is none, or old ranks are alive.
         """
         if not self._errand.turn(now, ended, _ordered(directive)):
             return
@@ -59,7 +62,7 @@ class Aside:
         self.attempt = self._errand.done[0] if self._errand.done else 0
 
     def stop(self) -> None:
-        """The launcher leaves."""
+        """End the child, because the launcher exits."""
         self._errand.stop()
 
 

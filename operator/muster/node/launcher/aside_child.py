@@ -24,10 +24,14 @@ def move_on_request(
     now: Callable[[], float] = time.monotonic,
     pattern: str = "",
 ) -> None:
-    """Do what the first line asks for; nothing where it is closed before.
+    """Move checkpoint directories aside as the first line of JSON asks, and print what was moved.
+
+    Does nothing where the requests end before a line has come.
 
     Args:
-        pattern: of the job's own checkpoints; "" = any format that is known.
+        requests: standard input.
+        say: prints one line.
+        pattern: of the names of the job's own checkpoints; "" = any format that is known.
     """
     finder_of = functools.partial(Finder, formats=formats_by(pattern))
 

@@ -19,12 +19,13 @@ _BOOT_IN_IMAGE = (
 
 
 def own_command(*arguments: str) -> List[str]:
-    """What runs this launcher's code with these arguments, whatever the user's environment says of Python."""
+    """The command that runs this launcher's code with these arguments, whatever Python settings the user's environment
+    has."""
     return [sys.executable or "python3", "-I", "-S", "-c", _BOOT, ROOT, *arguments]
 
 
 def command_in_image(*arguments: str) -> List[str]:
-    """The same with the packages of the image, as its own programs see them."""
+    """The command that runs this launcher's code with these arguments and sees the packages installed in the image."""
     return [sys.executable or "python3", "-c", _BOOT_IN_IMAGE, ROOT, *arguments]
 
 
@@ -42,41 +43,42 @@ class Child:
 
     @property
     def descriptor(self) -> int:
-        """What to wait on for what it says."""
+        """The file descriptor that becomes readable when the child has printed something."""
         return self._stdout.fileno()
 
     def write(self, data: bytes) -> int:
-        """Say something; returns how much of it.
+        """Write to the child's standard input; returns how many bytes were taken.
 
         Raises:
-            OSError: it has ended; BlockingIOError: it has to read first.
+            BlockingIOError: the pipe is full: the child has to read first.
+            OSError: the child has ended.
         """
         return os.write(self._stdin.fileno(), data)
 
     def read(self, limit: int) -> bytes:
-        """What it has said, b"" once it has closed its end.
+        """The next bytes that the child has printed, at most `limit`; b"" once the child has closed its end.
 
         Raises:
-            BlockingIOError: nothing yet.
+            BlockingIOError: the child has printed nothing yet.
         """
         return os.read(self._stdout.fileno(), limit)
 
     def kill(self) -> None:
-        """End it. It may have ended by itself, and have been reaped before what it said last was read."""
+        """Kill the child. It may have ended by itself, and have been reaped before its last output was read."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
     def hang_up(self) -> None:
-        """Close the pipes once it has ended."""
+        """Close the pipes of a child that has ended."""
         self._stdin.close()
         self._stdout.close()
 
 
 def start(*arguments: str, command: Callable[..., List[str]] = own_command) -> "subprocess.Popen[bytes]":
-    """Start this launcher's code with these arguments, with pipes to talk through; the supervisor reaps it.
+    """Start this launcher's code with these arguments, with pipes to its input and output; the supervisor reaps it.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
     process = subprocess.Popen(
         command(*arguments),
@@ -90,18 +92,18 @@ def start(*arguments: str, command: Callable[..., List[str]] = own_command) -> "
 
 
 def converse(*arguments: str) -> Child:
-    """The same, to talk with it without ever waiting.
+    """Start this launcher's code with these arguments, to be asked and answer through pipes that never block.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
     return Child(start(*arguments))
 
 
 def converse_in_image(*arguments: str) -> Child:
-    """The same with a process that sees the packages of the image.
+    """Start this launcher's code like `converse`, in a process that sees the packages installed in the image.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
     return Child(start(*arguments, command=command_in_image))

@@ -1,8 +1,8 @@
-"""Which library of collectives the ranks of this worker have loaded (NCCL, RCCL), and in which version: it is in no
-image's digest alone.
+"""Finds which library of collectives the ranks of this worker have loaded (NCCL, RCCL), and in which version.
 
-Looked for once in each attempt, when its first step is finished, by a child that may hang; what it does not tell is not
-known, and nothing waits for it. A worker without an accelerator has no such child.
+The image's digest alone does not say so. A child, which may hang, looks once in each attempt, when its first step is
+finished. Without its answer the version is not known, and nothing waits for it. A worker without an accelerator has no
+such child.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ def has_accelerators() -> bool:
 
 
 class Collectives:
-    """Keeps what the child has found in the attempt that runs; never waits. Used from the supervisor's thread only.
+    """Keeps the version that the child has found in the current attempt; never waits. Used from the supervisor's thread
+    only.
 
     Attributes:
-        version: of the library, "" while it is not known.
-        attempt: the one that was looked at last.
+        version: name and version of the library, such as `NCCL 2.21.5+cuda12.4`; "" while it is not known.
+        attempt: the attempt for which the child was started last; None = none yet.
     """
 
     def __init__(
@@ -45,15 +46,16 @@ class Collectives:
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """The child, which is no rank's."""
+        """The pid of the child process, which belongs to no rank; empty while there is none."""
         return frozenset([self._child.pid]) if self._child is not None else frozenset()
 
     def turn(self, now: float, ended: Dict[int, int], attempt: Optional[int]) -> None:
-        """Take in the answer, or look.
+        """Read the child's answer, or start the child for an attempt that has none yet.
 
         Args:
-            ended: children that were reaped.
-            attempt: whose ranks have finished a step; None: none have.
+            now: seconds of the monotonic clock.
+            ended: exit statuses of reaped child processes, by pid.
+            attempt: the attempt whose ranks have finished a step; None = no ranks have.
         """
         if self._child is not None:
             self._hear(self._child)
@@ -73,7 +75,7 @@ class Collectives:
         self._until = now + DEADLINE_SECONDS
 
     def stop(self) -> None:
-        """The launcher leaves: end the child, and do not wait for it."""
+        """End the child without waiting for it, because the launcher exits."""
         if self._child is not None:
             self._child.kill()
 

@@ -1,8 +1,8 @@
-"""Looks which library of collectives the processes below a launcher have mapped, and reads its version out of the file:
-by a child.
+"""Finds which library of collectives the processes below a launcher have mapped, and reads its version out of the file.
 
-Memory maps of a process that is stuck in the kernel may hang, and so may the file's storage. NCCL and RCCL name their
-version in their constants ("NCCL version 2.21.5+cuda12.4"); PyTorch may have them in a file of its own.
+This runs in a child. Memory maps of a process that is stuck in the kernel may hang, and so may the file's storage. NCCL
+and RCCL name their version in their constants ("NCCL version 2.21.5+cuda12.4"); PyTorch may have them in a file of its
+own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,13 @@ _PROGBITS, _WRITE, _ALLOC, _EXECUTE = 1, 1, 2, 4
 
 
 def version_below(launcher: int, proc: str = "/proc") -> str:
-    """The name and version of the library that a process below this one has loaded, e.g. `NCCL 2.21.5+cuda12.4`; "" =
-    none."""
+    """The name and version of the library that a descendant of the launcher has loaded, e.g. `NCCL 2.21.5+cuda12.4`; ""
+    = none.
+
+    Args:
+        launcher: pid of the launcher.
+        proc: where the proc file system is mounted.
+    """
     paths = set()
     for pid in _below(launcher, proc):
         paths.update(_mapped(os.path.join(proc, str(pid), "maps")))
@@ -38,7 +43,7 @@ def version_below(launcher: int, proc: str = "/proc") -> str:
 
 
 def version_in(path: str) -> str:
-    """The version that a library names in its constants; "" = none, or it cannot be read."""
+    """The version that a library file names in its constants; "" where there is none, or the file cannot be read."""
     try:
         with open(path, "rb") as file:
             for begin, size in _constants(file):
@@ -78,7 +83,7 @@ def _mapped(maps: str) -> List[str]:
 
 
 def _constants(file: BinaryIO) -> Iterator[Tuple[int, int]]:
-    """Where the constants of an ELF file are: its sections that are loaded, and neither written nor executed."""
+    """The offset and length of each section of an ELF file that is loaded, and neither written nor executed."""
     head = file.read(64)
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":  # of 64 bits, little-endian
         return

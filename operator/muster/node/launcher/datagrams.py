@@ -10,7 +10,7 @@ _MAX_BYTES = 256
 
 
 class Datagrams:
-    """One socket on a free port."""
+    """A non-blocking UDP socket on a free port."""
 
     def __init__(self, pod_ip: str) -> None:
         family = socket.AF_INET6 if ":" in pod_ip else socket.AF_INET
@@ -21,7 +21,7 @@ class Datagrams:
         self.descriptor = self._socket.fileno()
 
     def receive(self) -> Optional[Tuple[bytes, Address]]:
-        """The next packet and who sent it; None if there is none, or an ICMP error for an earlier one."""
+        """The next packet and its sender's address; None if there is none, or an ICMP error for an earlier packet."""
         try:
             data, sender = self._socket.recvfrom(_MAX_BYTES)
         except OSError:
@@ -29,7 +29,7 @@ class Datagrams:
         return data, (str(sender[0]), int(sender[1]))
 
     def send(self, data: bytes, target: Address) -> None:
-        """Send a packet to an IP address; a name would be looked up, and that can hang, so it is lost."""
+        """Send a packet to an IP address. A packet to a host name is dropped, because looking the name up can hang."""
         if not _is_address(target[0]):
             return
         try:

@@ -1,7 +1,7 @@
-"""How much energy the accelerators of this worker have used while its ranks ran, as the driver's own counters tell.
+"""Keeps how much energy the accelerators of this worker have used while its ranks ran, by the driver's own counters.
 
-Asked now and then by a child that may hang; what it does not tell is not known, and nothing waits for it. A worker
-without an NVIDIA driver has no such child.
+A child, which may hang, is asked now and then. Without its answer the energy is not known, and nothing waits for it. A
+worker without an NVIDIA driver has no such child.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def has_driver() -> bool:
 
 
 class Energy:
-    """Keeps what the child tells of the attempt that runs; never waits. Used from the supervisor's thread only.
+    """Keeps the energy that the current attempt has used; never waits. Used from the supervisor's thread only.
 
     Attributes:
-        joules: that all accelerators have used in it together; None: not known.
-        gpu_milliseconds: the time in which they did, times how many they are.
+        joules: the energy that all accelerators together have used in the attempt; None = not known.
+        gpu_milliseconds: the time in which they used it, times the number of accelerators.
     """
 
     def __init__(self, converse: Callable[..., Child] = converse, is_there: Callable[[], bool] = has_driver) -> None:
@@ -49,20 +49,21 @@ class Energy:
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """The child, which is no rank's."""
+        """The pid of the child process, which belongs to no rank; empty while there is none."""
         return frozenset([self._child.pid]) if self._child is not None else frozenset()
 
     @property
     def descriptor(self) -> Optional[int]:
-        """What to wait on for the answer."""
+        """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._child.descriptor if self._child is not None and self._asked_at is not None else None
 
     def turn(self, now: float, ended: Dict[int, int], attempt: Optional[int]) -> None:
-        """Take in an answer, and ask on.
+        """Read the child's answer, and ask it again when it is time.
 
         Args:
-            ended: children that were reaped.
-            attempt: whose ranks run now; None: none do.
+            now: seconds of the monotonic clock.
+            ended: exit statuses of reaped child processes, by pid.
+            attempt: the attempt whose ranks run now; None = no ranks run.
         """
         if self._child is not None:
             self._hear(self._child, now)
@@ -82,7 +83,7 @@ class Energy:
             self._ask(now)
 
     def stop(self) -> None:
-        """The launcher leaves: end the child, and do not wait for it."""
+        """End the child without waiting for it, because the launcher exits."""
         if self._child is not None:
             self._child.kill()
 

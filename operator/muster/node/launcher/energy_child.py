@@ -14,11 +14,11 @@ _LIBRARY = "libnvidia-ml.so.1"
 
 
 class NotToldError(Exception):
-    """The driver does not tell; says why."""
+    """The NVIDIA driver does not say how much energy was used; the message says why."""
 
 
 def answer_on_request(requests: BinaryIO, say: Callable[[str], None]) -> None:
-    """Answer each line with all accelerators' counters together, or with why there is none."""
+    """Answer each line of the requests with the sum of all accelerators' energy counters, or with why there is none."""
     try:
         nvml = ctypes.CDLL(_LIBRARY)
         _checked(nvml, "nvmlInit_v2")

@@ -1,4 +1,4 @@
-"""What the pod tells the launcher, and what the launcher tells the ranks. Pure functions of environments."""
+"""What the pod's environment configures for the launcher, and the environment of the ranks: pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ OWN_SHARED_MEMORY = "MUSTER_OWN_SHARED_MEMORY"  # set where nobody else sees the
 
 
 class SettingsError(ValueError):
-    """The environment of the launcher lacks something; says what and who sets it."""
+    """A variable is missing from the launcher's environment or malformed; the message says which one, and who sets
+    it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +47,16 @@ class Settings:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The coordinator's."""
+        """The address of the coordinator, with what is needed to connect to it."""
         return Endpoint(self.host, self.port, self.server_name, self.token_file, self.ca_file)
 
 
 def settings_from(environment: Mapping[str, str], default_directory: str) -> Settings:
-    """Read the settings.
+    """Read the launcher's settings from its environment.
+
+    Args:
+        environment: the container's variables.
+        default_directory: the directory for the launcher's own files, where the environment names none.
 
     Raises:
         SettingsError: a variable is missing or malformed.
@@ -115,7 +120,7 @@ def _number(environment: Mapping[str, str], name: str, default: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class RankFiles:
-    """The files of one rank in one attempt."""
+    """The paths of the files of one rank in one attempt."""
 
     progress: str
     error: str
@@ -123,7 +128,7 @@ class RankFiles:
 
     @classmethod
     def within(cls, attempt_directory: str, local_rank: int) -> "RankFiles":
-        """Their places in the directory of an attempt."""
+        """The paths of a rank's files below the directory of an attempt."""
         return cls(
             progress=os.path.join(attempt_directory, "progress-%d.jsonl" % local_rank),
             error=os.path.join(attempt_directory, "error-%d.json" % local_rank),
@@ -134,10 +139,16 @@ class RankFiles:
 def rank_environment(
     inherited: Mapping[str, str], directive: Directive, local_rank: int, files: RankFiles, command: Sequence[str] = ()
 ) -> Dict[str, str]:
-    """The environment of one rank: what the container has, torchrun's and JAX's variables, and the trainer contract.
+    """The environment of one rank: the container's variables, those of torchrun and JAX, and Muster's trainer contract.
 
-    Muster's are the rank, the nodes, the master and the contract (muster.protocol.contract). What else it sets gives
-    way to the container's own: PET_NPROC_PER_NODE above all, which tells a torchrun how many processes to start.
+    Muster sets the rank, the nodes, the master and the contract (muster.protocol.contract). Its other variables give
+    way to the container's own. The most important one is PET_NPROC_PER_NODE: it tells a torchrun how many processes to
+    start.
+
+    Args:
+        inherited: the container's variables.
+        local_rank: the number of the rank on this worker, from 0.
+        command: the command of the ranks, by which their launcher is known.
     """
     per_node = directive.processes_per_node
     rank = directive.node_rank * per_node + local_rank
@@ -183,7 +194,7 @@ def rank_environment(
 
 
 def _of_composer(command: Sequence[str], inherited: Mapping[str, str], node_count: int) -> Dict[str, str]:
-    """What Composer's launcher reads for the processes that it is to start, where torchrun's only writes."""
+    """The variables that Composer's launcher reads for the processes that it starts; torchrun only writes them."""
     chosen = option(command, "-n", "--nproc") or inherited.get(_GPUS) or "1"
     if not chosen.isdigit():
         return {}
@@ -191,10 +202,13 @@ def _of_composer(command: Sequence[str], inherited: Mapping[str, str], node_coun
 
 
 def _unless_set(per_node: int, gpus: str, files: RankFiles) -> Dict[str, str]:
-    """What the container may decide otherwise.
+    """The variables that hold only where the container does not set them.
 
     Args:
-        gpus: of the node, where Muster asked for them: one process that starts others starts one for each.
+        per_node: number of ranks that Muster starts on the node.
+        gpus: number of GPUs of the node, where Muster asked for them; "" otherwise. One process that starts others
+            starts
+        one for each GPU.
     """
     defaults = {
         "PET_NPROC_PER_NODE": gpus if per_node == 1 and gpus else str(per_node),

@@ -1,6 +1,7 @@
-"""One question to a child that ends with its answer, by the coordinator's order: for storage, which may hang for ever.
+"""Puts one question to a child that ends with its answer, by the coordinator's order: for storage, which may hang for
+ever.
 
-The order says what is asked and by which number; it is told as done only once no child is left that could still do
+The order has the question and a number. The order counts as done only once no child is left that could still do
 anything.
 """
 
@@ -17,24 +18,26 @@ _MAX_ANSWER_BYTES = 64 * 1024
 
 
 class Order(NamedTuple):
-    """What is asked: later orders have a greater number."""
+    """A question for the child; a later order has a greater number."""
 
     number: Tuple[int, ...]
     request: Dict[str, Any]
 
 
 class Errand:
-    """Follows the order, and never waits. Used from the supervisor's thread only.
+    """Carries out the newest order in a child, without ever waiting for it. Used from the supervisor's thread only.
 
     Args:
-        mode: of the child, and the directory that it is about (muster.node.launcher.__main__).
-        deadline_seconds: without a sign of life.
+        mode: the option that selects the child's work (muster.node.launcher.__main__).
+        directory: the directory that the work is about.
+        converse: starts the child.
+        deadline_seconds: the child is killed after this long without a sign of life.
 
     Attributes:
-        done: the number of the newest order that was carried out, or given up; () = none yet.
-        answer: of the newest child; None: it gave none.
-        error: why no child could be started, "" = one could.
-        is_overdue: the child has given no sign of life for too long, and is not gone yet.
+        done: the number of the newest order that was carried out or given up; () = none yet.
+        answer: the answer of the newest child; None = it gave none.
+        error: why no child could be started; "" = one could.
+        is_overdue: whether the child has given no sign of life for too long, and is not gone yet.
     """
 
     def __init__(self, mode: str, directory: str, converse: Callable[..., Child], deadline_seconds: float) -> None:
@@ -55,24 +58,26 @@ class Errand:
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """The child, which is no rank's."""
+        """The pid of the child process, which belongs to no rank; empty while there is none."""
         return frozenset([self._child.pid]) if self._child is not None else frozenset()
 
     @property
     def descriptor(self) -> Optional[int]:
-        """What to wait on."""
+        """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._child.descriptor if self._child is not None and self.answer is None else None
 
     def turn(self, now: float, ended: Dict[int, int], order: Optional[Order]) -> bool:
-        """Begin what is ordered, take in what is said, and give up a child that gives no sign of life.
+        """Start a child for a newer order, read its answer, and kill it when it gives no sign of life.
 
         Args:
-            ended: children that were reaped.
-            order: that counts now; None: none.
+            now: seconds of the monotonic clock.
+            ended: exit statuses of reaped child processes, by pid.
+            order: the order that counts now; None = there is none.
 
         Returns:
-            Whether a child has answered or failed to, or could not be started. One that was ended because something
-            else is asked now has not failed.
+            Whether a child has answered or failed to, or could not be started. A child that was killed because the
+            order has
+            changed has not failed.
         """
         has_ended = False
         if self._child is not None:
@@ -94,7 +99,7 @@ class Errand:
             self._is_dying = True
 
     def _begin(self, order: Order, now: float) -> bool:
-        """Returns whether no child could be started."""
+        """Start a child for this order. Returns whether no child could be started."""
         if order.number != self._number:
             self._number, self._tries = order.number, 0
         self._tries, self.answer, self.error, self._said, self._is_dying = self._tries + 1, None, "", b"", False
@@ -128,7 +133,7 @@ class Errand:
             self.stop()
 
     def _end(self, now: float, is_asked: bool) -> bool:
-        """The child is gone: nothing of it does anything any more. Returns whether it has answered, or failed to."""
+        """Note that the child was reaped. Returns whether it has answered the order that counts, or failed to."""
         assert self._child is not None
         if self.answer is None:
             self._hear(self._child, now)

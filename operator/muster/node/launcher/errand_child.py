@@ -16,7 +16,15 @@ Work = Callable[[Dict[str, Any], Callable[[], None]], Dict[str, Any]]
 def answer_once(
     requests: BinaryIO, say: Callable[[str], None], work: Work, now: Callable[[], float] = time.monotonic
 ) -> None:
-    """Do what the first line asks for; nothing where it is closed before."""
+    """Do the work that the first line of JSON asks for, print signs of life meanwhile, and print the answer last.
+
+    Does nothing where the requests end before a line has come.
+
+    Args:
+        requests: standard input.
+        say: prints one line.
+        work: makes the answer of the request.
+    """
     line = requests.readline()
     if not line:
         return

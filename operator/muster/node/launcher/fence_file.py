@@ -1,16 +1,17 @@
 """The fence file: a small file in the shared checkpoint directory that names the newest attempt that may save there.
 
-A gang that is cut off as a whole misses nobody, so no fence ends it. But it needs the directory to do harm, and there
-its successor says that it comes: it writes its attempt before it starts, and waits. Whoever trains without his
-coordinator reads the fence file, and ends his ranks when a later attempt stands there, or when it cannot be read.
+Where a whole gang is cut off, each launcher still hears its neighbours, so no fence ends the ranks. But the ranks need
+the directory to do harm. There the next attempt writes its number before it starts, and waits. A launcher whose ranks
+train without the coordinator reads the fence file. It ends its ranks when the file names a later attempt, or when the
+file cannot be read.
 
 That is proof only where both see the same directory, and a volume that is missing in one pod looks like an empty
-directory. So whoever writes the first fence file gives it an identity, a random name, which all who write later ones
-keep. Each launcher tells the identity that it has read: where it is the same the directory is. Every attempt is
-written, whether or not it has anything to wait for, so that its launchers have something to read.
+directory. So the launcher that writes the first fence file gives it an identity, a random name, and later writers keep
+the identity. Each launcher reports the identity that it has read: where it is the same, the directory is the same.
+Every attempt is written, whether or not it has anything to wait for, so that its launchers have something to read.
 
-Storage may hang for ever, so a small process looks, asked by a thread, and is killed when it has not answered after a
-time. One in the D state cannot be killed; no second one is sent after it.
+Storage may hang for ever. So a thread asks a small process to read or write, and the process is killed when it has not
+answered after a time. A process in the D state cannot be killed; no second one is sent after it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _MAX_ANSWER_BYTES = 64 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """What one look has found: the attempt that stands there (0 = none), the fence file's identity, why it failed."""
+    """What was found in the fence file: the attempt (0 = none), the file's identity, and why reading or writing
+    failed."""
 
     attempt: int = 0
     identity: str = ""
@@ -47,8 +49,9 @@ class Standing:
 
 
 class Storage:
-    """The file behind a thin port: one look at a time, by a process that is kept, since to start one takes seconds
-    where processors are busy.
+    """Reads and writes the fence file through a child process, one request at a time.
+
+    The process is kept, since to start one takes seconds where processors are busy.
     """
 
     def __init__(self, path: str, wake: Callable[[], None]) -> None:
@@ -60,25 +63,25 @@ class Storage:
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """The process that looks, which is no rank's."""
+        """The pid of the child process, which belongs to no rank; empty while there is none."""
         process = self._look.process if self._look is not None else self._process
         return frozenset([process.pid]) if process is not None else frozenset()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a look is under way, be it one that was killed."""
+        """Whether a request is under way, even one whose process was killed and is not gone yet."""
         return self._look is not None
 
     def read(self) -> None:
-        """Begin to read; the directory is made before it was ever read."""
+        """Begin to read the fence file. Its directory is created if the file was never read before."""
         self._begin({"makes": not self._is_open})
 
     def claim(self, attempt: int) -> None:
-        """Begin to write the attempt, unless a later one stands there."""
+        """Begin to write this attempt into the fence file, unless it has a later one."""
         self._begin({"claim": attempt})
 
     def take(self) -> Optional[Standing]:
-        """What was found, once."""
+        """The answer to the last request, handed out once; None while there is none."""
         if self._look is None or not self._look.is_over:
             return None
         look, self._look = self._look, None
@@ -87,13 +90,13 @@ class Storage:
         return look.standing
 
     def kill(self) -> None:
-        """Give the look up, and the process with it; it is busy until that is gone."""
+        """Give up the request under way and kill its process. The storage is busy until that process is gone."""
         if self._look is not None and self._look.process is not None and not self._look.is_over:
             with contextlib.suppress(OSError):  # gone meanwhile
                 os.kill(self._look.process.pid, signal.SIGKILL)
 
     def note_ended(self, pids: Collection[int]) -> None:
-        """These have ended: their numbers may be others' from now on."""
+        """Note that these processes have ended: their pids may belong to other processes from now on."""
         if self._process is not None and self._process.pid in pids:
             self._process = None
         if self._look is not None:
@@ -104,10 +107,10 @@ class Storage:
 
 
 class _Look:
-    """One question and its answer, in a thread.
+    """One request to the child and its answer, in a thread.
 
     Attributes:
-        process: that was asked; None before there is one, and once it has ended.
+        process: the process that was asked; None before there is one, and once it has ended.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class _Look:
         threading.Thread(target=self._run, name="fence_file", daemon=True).start()
 
     def note_ended(self, pids: Collection[int]) -> None:
-        """See Storage."""
+        """Note that these processes have ended: their pids may belong to other processes from now on."""
         if self.process is not None and self.process.pid in pids:
             self.process = None
 
@@ -144,7 +147,7 @@ class _Look:
 
 
 def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Optional[Standing]:
-    """The answer; None from a process that has ended, or does soon."""
+    """Send a request to the process and wait for the answer; None where the process has ended or ends soon."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -159,7 +162,7 @@ def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Op
 
 
 def path_of(directory: str, gang: str) -> str:
-    """Where the fence file of a gang stands, "" where there can be none: a store is not written to."""
+    """The path of a gang's fence file in a checkpoint directory; "" for an object store, where there is none."""
     return os.path.join(directory, ".muster-" + gang) if directory and gang and not is_url(directory) else ""
 
 
@@ -167,10 +170,12 @@ class FenceFile:
     """What this launcher knows of the fence file. Used from the supervisor's thread only.
 
     Attributes:
-        standing: what the last look has found.
-        claimed_at: since when the claimed attempt has stood there; None while none is claimed, or another is found.
-        has_looked: whether a look has come to an end, or there is nothing to look at.
-        is_readable: whether it has ever been read: only then this launcher may be told to obey it.
+        standing: the content of the fence file as it was last read or written.
+        claimed_at: since when the claimed attempt has been in the file; None while none is claimed, or another is
+            found.
+        has_looked: whether a first read or write has ended, or there is no fence file.
+        is_readable: whether the file has ever been read. Only then the coordinator may rely on this launcher to obey
+            it.
     """
 
     def __init__(self, storage: Optional[Storage]) -> None:
@@ -190,29 +195,32 @@ class FenceFile:
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """Processes that are no rank's."""
+        """The pids of child processes, which belong to no rank."""
         return self._storage.pids if self._storage is not None else frozenset()
 
     def note_ended(self, pids: Collection[int]) -> None:
-        """These have been reaped."""
+        """Note that the processes of these pids were reaped."""
         if self._storage is not None:
             self._storage.note_ended(pids)
 
     def unread_seconds(self, now: float, since: float) -> float:
-        """For how long nobody knows what stands there, counted from `since` at the earliest."""
+        """The seconds for which the content of the fence file has been unknown, counted from `since` at the
+        earliest."""
         return now - max(since, self._read_at)
 
     def next_at(self) -> Optional[float]:
-        """When a look under way is given up."""
+        """The time at which the request under way is given up; None where there is no request."""
         return self._asked_at + DEADLINE_SECONDS if self._asked_at is not None else None
 
     def turn(self, now: float, claim: int, reads: bool, attempt: int = 0) -> None:
-        """Take in what was found, and look again when it is time.
+        """Take in the answer of the child, and read or write the fence file again when it is time.
 
         Args:
-            claim: the attempt that is to stand there by order, 0 = none.
-            reads: whether to read it otherwise.
-            attempt: the one that is to start or runs here, to be looked for now and then until it is seen; 0 = none.
+            now: seconds of the monotonic clock.
+            claim: the attempt to write into the file by the coordinator's order; 0 = none.
+            reads: whether to read the file where there is nothing to claim.
+            attempt: the attempt that is to start or runs here; it is looked for now and then until it is seen. 0 =
+                none.
         """
         if self._storage is None:
             return
@@ -233,7 +241,7 @@ class FenceFile:
                 self._storage.read()
 
     def stop(self) -> None:
-        """The launcher leaves: end the look, and do not wait for it."""
+        """End the request under way without waiting for it, because the launcher exits."""
         if self._storage is not None:
             self._storage.kill()
 

@@ -1,5 +1,7 @@
-"""The other end of `fence_file.py`: reads or writes the fence file for each line of JSON, and prints what stands there
-as another."""
+"""The other end of `fence_file.py`: reads or writes the fence file for each request, a line of JSON.
+
+Prints the content of the file as a line of JSON.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _IDENTITY_BYTES = 8
 
 
 def answer_on_request(path: str, requests: BinaryIO) -> None:
-    """Answer each request, `{"makes"}` to read or `{"claim": attempt}` to write, until they are closed."""
+    """Answer each request, `{"makes"}` to read or `{"claim": attempt}` to write, until standard input is closed."""
     for line in requests:
         request = json.loads(line)
         claim = int(request.get("claim", 0))
@@ -28,11 +30,14 @@ def answer_on_request(path: str, requests: BinaryIO) -> None:
 
 
 def read_fence_file(path: str, makes: bool = False) -> str:
-    """`{"attempt", "id", "error"}`; attempt 0 and identity "" where no fence file is.
+    """The content of the fence file as JSON: `{"attempt", "id", "error"}`; attempt 0 and identity "" where there is no
+    file.
 
     Args:
-        makes: the directory, if it is not there: before its first checkpoint a job may have none, and its first attempt
-            has to be told like any other. Later that would hide that a file system is gone.
+        path: of the fence file.
+        makes: whether to create a missing directory. Before its first checkpoint a job may have none, and its first
+            attempt
+        has to be written like any other. Later this would hide that a file system is gone.
     """
     try:
         if makes:
@@ -43,7 +48,10 @@ def read_fence_file(path: str, makes: bool = False) -> str:
 
 
 def claim_fence_file(path: str, attempt: int) -> str:
-    """The same, once the attempt or a later one stands there: a number is never lowered, and an identity is kept."""
+    """Write an attempt into the fence file, and return the file's content as `read_fence_file` does.
+
+    The number in the file is never lowered, and its identity is kept.
+    """
     try:
         found, identity = _standing(path)
         if found == 0 and not identity:
@@ -61,12 +69,11 @@ def _answer(attempt: int, identity: str, error: str = "") -> str:
 
 
 def _standing(path: str) -> Tuple[int, str]:
-    """The attempt in the fence file, 0 if there is none, and its identity, "" in one that a launcher of old has
-    written.
+    """The attempt in the fence file, 0 if there is no file, and its identity; "" in a file that has none.
 
     Raises:
         OSError: the directory is not there or cannot be read.
-        ValueError: something else than a fence file is there.
+        ValueError: the path is something else than a fence file.
     """
     os.stat(os.path.dirname(path))
     try:
@@ -82,9 +89,10 @@ def _standing(path: str) -> Tuple[int, str]:
 
 
 def _put_first(temporary: str, path: str) -> None:
-    """Put it there unless there is one: of two who come first at once, one names the identity.
+    """Move the temporary file to the fence file's path unless there is a fence file.
 
-    Where the file system cannot do that, the last one does, and whoever has read another one is not counted on.
+    So of two launchers that write first at once, only one gives the file its identity. Where the file system cannot do
+    that, the last writer does, and a launcher that has read another identity is not relied on.
     """
     try:
         os.link(temporary, path)

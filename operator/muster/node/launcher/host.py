@@ -23,7 +23,7 @@ _KEPT_ATTEMPTS = 3  # directories of attempts, with the traces that ranks dumped
 
 
 class Wakeup:
-    """A pipe that ends the supervisor's wait; signals write into it, and so do other threads."""
+    """A pipe that ends the supervisor's wait; signal handlers write into it, and so do other threads."""
 
     def __init__(self) -> None:
         self.descriptor, self._write = os.pipe()
@@ -31,20 +31,24 @@ class Wakeup:
         os.set_blocking(self._write, False)
 
     def take_signals(self, handlers: Mapping[int, Callable[[], None]]) -> None:
-        """From now on these signals wake the loop; call from the main thread."""
+        """Have these signals wake the loop from now on; to be called from the main thread.
+
+        Args:
+            handlers: what to call upon each signal, by signal number.
+        """
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number, handler in handlers.items():
             signal.signal(number, lambda _number, _frame, handler=handler: handler())  # type: ignore[misc]
 
     def __call__(self) -> None:
-        """Wake the loop."""
+        """End the supervisor's wait."""
         try:
             os.write(self._write, b"\0")
         except BlockingIOError:  # full: it will wake anyway
             return
 
     def clear(self) -> None:
-        """Forget the wake-ups so far."""
+        """Discard the wake-ups so far."""
         try:
             while os.read(self.descriptor, 4096):
                 pass
@@ -53,12 +57,13 @@ class Wakeup:
 
 
 def user_name(inherited: Mapping[str, str], uid: int, users: str) -> Dict[str, str]:
-    """A name for a uid that the image does not know, as OpenShift gives to each namespace.
+    """The variables that give a name to a uid that the image does not know, as OpenShift has one for each namespace.
 
-    Without one getpass.getuser raises, which torch.compile asks for the name of its cache.
+    Without a name getpass.getuser raises, which torch.compile calls for the name of its cache.
 
     Args:
-        users: path of the image's passwd file; no service of names is asked, which may hang.
+        inherited: the container's variables.
+        users: path of the image's passwd file. No name service is asked, because that may hang.
     """
     if any(inherited.get(name) for name in _NAMES):
         return {}
@@ -94,12 +99,17 @@ class Host:
         self.wake = wake
 
     def now(self) -> float:
-        """Seconds by a clock that only goes on."""
+        """The seconds of a monotonic clock."""
         return time.monotonic()
 
     def wait(self, descriptors: Sequence[Optional[int]], timeout_seconds: float) -> Set[int]:
-        """Until one of the descriptors can be read, somebody calls `wake`, a signal comes, or so long; returns which
-        woke it."""
+        """Wait until a descriptor is readable, `wake` is called, a signal comes, or the time is over.
+
+        Returns the descriptors that are readable.
+
+        Args:
+            descriptors: file descriptors; None among them are skipped.
+        """
         poller = select.poll()
         for descriptor in (self.wake.descriptor, *descriptors):
             if descriptor is not None:
@@ -109,18 +119,19 @@ class Host:
         return ready
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, whatever happens."""
+        """Sleep for this many seconds, whatever happens."""
         time.sleep(seconds)
 
     def reap(self) -> Dict[int, int]:
-        """Children that have ended: wait status by pid."""
+        """Reap the children that have ended: their wait statuses by pid."""
         return reap()
 
     def start_ranks(self, directive: Directive, keeps_lines: bool) -> Starting:
         """Begin to start the local ranks of an attempt.
 
         Args:
-            keeps_lines: what they print, for somebody who looks for steps in it.
+            directive: the directive to run the attempt.
+            keeps_lines: whether to keep what the ranks print, because steps are looked for in it.
         """
         old = self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS)
         threading.Thread(target=shutil.rmtree, args=(old, True), name="tidy", daemon=True).start()
@@ -130,21 +141,21 @@ class Host:
         return Starting(starts, self.wake)
 
     def _resuming(self, directive: Directive) -> List[str]:
-        """What ends the command of an attempt and tells it where to go on."""
+        """The arguments, at the end of an attempt's command, that name the checkpoint to resume from."""
         name, path = directive.resume_preset or "", directive.resume_path
         by_preset = added(name, self._command, path, self._inherited.get(CHECKPOINT_DIRECTORY, "")).words
         return [*(self._resume_argument if path else ()), *by_preset]
 
     def reclaim(self) -> Reclaim:
-        """Begin to end everything that the ranks have left."""
+        """Begin to end all processes that the ranks have left."""
         return Reclaim(self._mark, self._subreaper)
 
     def shared_memory(self) -> FrozenSet[Leftover]:
-        """What lies in shared memory now, where that is the container's own."""
+        """The files in /dev/shm now; empty where it is not the container's own."""
         return shared_memory() if self._owns_shared_memory else frozenset()
 
     def remove_shared_memory(self, before: FrozenSet[Leftover]) -> None:
-        """Remove what was not there before, unless somebody else may have put it there."""
+        """Remove the files in /dev/shm that were not in `before`, unless another process may have made them."""
         if self._owns_shared_memory:
             remove_shared_memory(before)
 

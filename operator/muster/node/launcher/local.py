@@ -14,11 +14,12 @@ from muster.protocol.messages import MAX_NUMBER, MAX_PATH_CHARS, WAIT, Directive
 
 
 class Local:
-    """Follows the directive, and never waits. Used from the supervisor's thread only.
+    """Has a child list the checkpoints on this node's own disk, without ever waiting. Used from the supervisor's thread
+    only.
 
     Attributes:
-        scanned_for: attempt and listing for which it was looked; (0, 0) = none yet.
-        found: what this node holds whole of its share.
+        scanned_for: the attempt and the number of the listing that the last answer was for; (0, 0) = none yet.
+        found: the checkpoints of which this node holds its whole share.
     """
 
     def __init__(
@@ -34,17 +35,18 @@ class Local:
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """The child, which is no rank's."""
+        """The pid of the child process, which belongs to no rank; empty while there is none."""
         return self._errand.pids
 
     @property
     def descriptor(self) -> Optional[int]:
-        """What to wait on."""
+        """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._errand.descriptor
 
     @property
     def error(self) -> str:
-        """Why nothing there counts, "" if it may; told also while a child that hangs cannot be ended."""
+        """Why no local checkpoint counts; "" if they may count. It is set also while a child that hangs cannot be
+        ended."""
         return "no answer from %s" % self._directory if self._errand.is_overdue else self._error
 
     def turn(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
@@ -71,7 +73,7 @@ class Local:
             self.scanned_for = attempt, listing
 
     def stop(self) -> None:
-        """The launcher leaves."""
+        """End the child, because the launcher exits."""
         self._errand.stop()
 
     def _order(self, directive: Optional[Directive]) -> Optional[Order]:

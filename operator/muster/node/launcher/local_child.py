@@ -1,4 +1,4 @@
-"""The other end of `local.py`: looks at a node's own disk once, for the line of JSON on stdin, and tells what is there.
+"""The other end of `local.py`: lists the checkpoints on a node's own disk once, for the line of JSON on stdin.
 
 In: `{"gang", "attempt", "share"}`. Out, on lines: `{"sign": true}`, a sign of life; last `{"held": [[step, path,
 attempt, format]], "error"}`.
@@ -21,10 +21,14 @@ def look_on_request(
     now: Callable[[], float] = time.monotonic,
     pattern: str = "",
 ) -> None:
-    """Do what the first line asks for; nothing where it is closed before.
+    """List the local checkpoints that the first line of JSON asks for, and print them.
+
+    Does nothing where the requests end before a line has come.
 
     Args:
-        pattern: of the job's own checkpoints; "" = any format that is known.
+        requests: standard input.
+        say: prints one line.
+        pattern: of the names of the job's own checkpoints; "" = any format that is known.
     """
     formats = formats_by(pattern)
 

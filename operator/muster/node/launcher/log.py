@@ -17,7 +17,8 @@ _MAX_QUEUED_LINES = 1000
 
 
 def write_whole(descriptor: int, data: bytes) -> None:
-    """Write all of it, not interleaved with what other threads of the launcher write; give up when nobody can read."""
+    """Write all the data, not interleaved with the output of other threads; give up when nothing can read the
+    descriptor."""
     with _LOCKS[descriptor]:
         while data:
             try:
@@ -29,21 +30,21 @@ def write_whole(descriptor: int, data: bytes) -> None:
 
 
 class Log:
-    """Prefixes lines with `muster: ` and writes them from a thread."""
+    """Writes the launcher's log lines, prefixed with `muster: `, from a thread."""
 
     def __init__(self) -> None:
         self._lines: "queue.Queue[str]" = queue.Queue(_MAX_QUEUED_LINES)
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def __call__(self, message: str) -> None:
-        """Queue one line."""
+        """Queue one line; it is dropped where the queue is full."""
         try:
             self._lines.put_nowait(message)
         except queue.Full:
             return
 
     def flush(self, timeout_seconds: float) -> None:
-        """Wait until the queued lines are written, at most for so long."""
+        """Wait until the queued lines are written, but no longer than `timeout_seconds`."""
         waiter = threading.Thread(target=self._lines.join, daemon=True)
         waiter.start()
         waiter.join(timeout_seconds)

@@ -29,7 +29,14 @@ _Read = Callable[[int, bytes, int], Optional[Found]]
 
 
 def match_on_request(pattern: str, lines: BinaryIO) -> None:
-    """Look for steps by a pattern in what comes, until it is closed. Ended by SIGPROF when one line takes too long."""
+    """Print the steps that a pattern finds in each batch of lines, until `lines` is closed.
+
+    SIGPROF ends the process when one line takes too long.
+
+    Args:
+        pattern: a regular expression with a group for the step.
+        lines: standard input, in the form that the module describes.
+    """
 
     def start() -> "Tuple[_Read, Callable[[], str]]":
         compiled = compile_pattern(pattern)
@@ -45,7 +52,7 @@ def match_on_request(pattern: str, lines: BinaryIO) -> None:
 
 
 def read_on_request(preset: str, lines: BinaryIO) -> None:
-    """The same by a preset (muster.protocol.presets)."""
+    """Print the steps that a preset (muster.protocol.presets) finds in each batch of lines, until `lines` is closed."""
 
     def start() -> "Tuple[_Read, Callable[[], str]]":
         reader = Reader(preset)

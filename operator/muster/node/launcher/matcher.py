@@ -31,11 +31,10 @@ _MAX_ANSWER_BYTES = 64 * 1024
 
 
 class Printed:
-    """What a rank has printed and nobody has looked through yet, and the steps in what was. Filled by output
-    threads."""
+    """The output of a rank that was not searched yet, and the steps found in the rest. Output threads fill it."""
 
     def __init__(self, resumed_step: int = 0) -> None:
-        """Of a rank that went on from the checkpoint of this step, 0 = from none."""
+        """Begin for a rank that resumed from the checkpoint of this step; 0 = from none."""
         self.resumed_step = resumed_step
         self.preset = ""  # by which its steps were found; "" where by a pattern, or none was
         self.loss = ""  # beside the newest of them that has one
@@ -49,7 +48,7 @@ class Printed:
         self._bytes = 0
 
     def put(self, lines: Sequence[bytes]) -> None:
-        """Add these lines; the oldest go where it is too much."""
+        """Add lines of output; the oldest are dropped where they are too many."""
         with self._lock:
             for line in lines:
                 self._lines.append(line[:MAX_MATCHED_BYTES])
@@ -58,7 +57,7 @@ class Printed:
                     self._bytes -= len(self._lines.popleft()) + 1
 
     def take_lines(self, least_bytes: int) -> List[bytes]:
-        """The oldest lines, until they have this length together."""
+        """Remove and return the oldest lines, until they have this many bytes together or none is left."""
         taken: List[bytes] = []
         length = 0
         with self._lock:
@@ -71,11 +70,11 @@ class Printed:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there are lines of which it is not known yet what is in them."""
+        """Whether there are lines that the child has not searched yet."""
         return self._is_taken or bool(self._lines)
 
     def note_answer(self) -> None:
-        """What was taken has been looked through, or is lost."""
+        """Note that the lines handed out last have been searched, or are lost."""
         self._is_taken = False
 
     def note_steps(
@@ -86,8 +85,17 @@ class Printed:
         figures: Mapping[str, float],
         seconds: Mapping[str, float],
     ) -> None:
-        """These were found in lines that were taken. Of seconds before its first step only the names count: that time
-        is part of the start."""
+        """Add steps and figures that were found in lines that had been handed out.
+
+        Args:
+            steps: numbers of finished steps, in the order of the lines.
+            preset: the preset whose lines they were; "" = a pattern's.
+            loss: the loss printed last; "" = none.
+            figures: the last value of each figure, by name.
+            seconds: the time that did not go into computing, by name. What comes before the first step is part of the
+                start:
+            then only the names count.
+        """
         self._has_steps |= bool(steps)
         for name, more in seconds.items():
             so_far = self.seconds.get(name, 0.0) + (more if self._has_steps else 0.0)
@@ -98,21 +106,23 @@ class Printed:
         self.figures.update(figures)
 
     def take_steps(self) -> List[int]:
-        """The steps that were found since the last call."""
+        """Remove and return the steps that were found since the last call."""
         steps, self._steps = self._steps, []
         return steps
 
 
 class Matcher:
-    """Passes lines to the child and takes in what it has found; never waits. Used from the supervisor's thread only.
+    """Passes the ranks' output to the child and takes in the steps that it finds; never waits.
+
+    Used from the supervisor's thread only.
 
     Attributes:
-        error: why steps in the output are not counted any more, "" while they are.
-        looks_like: a preset that does not count unless people name it, and whose lines have come; "" = none.
+        error: why steps in the output are not counted any more; "" while they are.
+        looks_like: a preset that counts only where the job names it, and whose lines were seen; "" = none.
     """
 
     def __init__(self, pattern: str, log: Callable[[str], None], preset: str = "") -> None:
-        """Look by a pattern, else by a preset (muster.protocol.presets), else not at all."""
+        """Search output by a pattern if there is one, else by a preset (muster.protocol.presets) if there is one."""
         self.error = ""
         self.looks_like = ""
         self._asked_by = ("--match-steps", pattern) if pattern else ("--match-preset", preset)
@@ -129,25 +139,31 @@ class Matcher:
 
     @property
     def is_on(self) -> bool:
-        """Whether output is looked through at all."""
+        """Whether output is searched for steps at all."""
         return bool(self._asked_by[1]) and not self.error
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """The child, which is no rank's."""
+        """The pid of the child process, which belongs to no rank; empty while there is none."""
         return frozenset([self._child.pid]) if self._child is not None else frozenset()
 
     @property
     def descriptor(self) -> Optional[int]:
-        """What to wait on for the answer."""
+        """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._child.descriptor if self._child is not None and self._asked else None
 
     def next_at(self) -> Optional[float]:
-        """When `turn` has something to do, as far as the clock is concerned; new output it is told of by nobody."""
+        """The time at which `turn` next has something to do; None = no such time. New output does not change it."""
         return self._next_at if self._has_more and not self._asked else None
 
     def turn(self, now: float, ended: Dict[int, int], printed: Sequence[Printed]) -> None:
-        """Take in an answer, and ask on."""
+        """Read the child's answer, and pass the next lines of output to it.
+
+        Args:
+            now: seconds of the monotonic clock.
+            ended: exit statuses of reaped child processes, by pid.
+            printed: the output of each rank.
+        """
         self._take()
         if self._child is not None and self._child.pid in ended:
             self._note_end(now, ended[self._child.pid])
@@ -156,7 +172,7 @@ class Matcher:
         self._send()
 
     def stop(self) -> None:
-        """The launcher leaves: end the child, and do not wait for it."""
+        """End the child without waiting for it, because the launcher exits."""
         if self._child is not None:
             self._child.kill()
 

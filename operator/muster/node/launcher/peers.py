@@ -55,7 +55,7 @@ class Peers:
         self.broken_at: Optional[float] = None  # when somebody last found the gang of this attempt broken
 
     def know(self, attempt: int) -> None:
-        """The coordinator has named this attempt: told in each answer from now on."""
+        """Take in an attempt that the coordinator has named; each later answer to a neighbour names it."""
         if attempt > max(self._known, self.newest_heard):
             self._spread()
         self._known = max(self._known, attempt)
@@ -63,11 +63,16 @@ class Peers:
     def begin(
         self, attempt: int, peers: Tuple[Peer, ...], count: int, now: float, told_at: Optional[float] = None
     ) -> None:
-        """The ranks of an attempt start here, or with 0 there are none any more: forget old silence and news.
+        """Forget old silence and news, because the ranks of an attempt start here, or none run any more.
 
         Args:
-            told_at: when the report was sent that was answered with the go; whoever never answers counts as silent
-                since.
+            attempt: the attempt that starts; 0 = no ranks run.
+            peers: the neighbours to ping.
+            count: how many neighbours there are in all; 0 = not known.
+            now: seconds of the monotonic clock.
+            told_at: when the report was sent whose answer opened the start barrier; None = now. The silence of a
+                neighbour that
+            never answers counts from then.
         """
         self._running = attempt
         self.broken_at = None
@@ -80,14 +85,15 @@ class Peers:
         self.watch(peers, count, now)
 
     def watch(self, peers: Tuple[Peer, ...], count: int, now: float) -> None:
-        """Ping these from now on.
+        """Ping these neighbours from now on, besides those named earlier in the attempt.
 
-        Within an attempt none is forgotten: a coordinator that is new knows fewer, and silence must go on counting, be
-            it
-        at another address.
+        Within an attempt no neighbour is forgotten. A new coordinator may know fewer of them, and their silence has to
+        go on counting, also after a change of their address.
 
         Args:
-            count: how many neighbours there are in all, 0 = not told.
+            peers: the neighbours to ping.
+            count: how many neighbours there are in all; 0 = not known.
+            now: seconds of the monotonic clock.
         """
         self._count = max(self._count, count)
         if peers == self._asked_for:
@@ -104,21 +110,22 @@ class Peers:
         self._next_ping_at = now
 
     def silent_seconds(self, now: float) -> List[float]:
-        """For how long each neighbour cannot be said to answer; one that never did, or of whom nobody has told, since
-        the go.
+        """The seconds for which each neighbour has been silent. A neighbour without any answer counts from the start
+        barrier.
 
-        A coordinator that is new cannot tell of one that is cut off from it. It gets no answer here either, and whoever
-        judges by its complaint counts on it that silence between two is noticed by both.
+        So does one entry for neighbours whose address is not known yet. A new coordinator cannot name a neighbour that
+        is cut off from it. That neighbour gets no answer from here either: the rule needs both sides to notice their
+        silence.
         """
         found = [now - (at if at > self._began_at else self._told_at) for at in self._heard_at.values()]
         return [*found, now - self._told_at] if len(found) < self._count else found
 
     def heard(self) -> Tuple[Tuple[int, float], ...]:
-        """For each neighbour: index and since when it can be said to answer."""
+        """The index of each neighbour, and the time since when it is known to answer."""
         return tuple((peer.index, self._heard_at[peer.index]) for peer in self._peers)
 
     def found_broken(self, moment: float) -> None:
-        """Somebody found the gang of this attempt broken at this moment."""
+        """Note that a launcher has found the gang of this attempt broken at `moment`, and pass the news on."""
         before = self.broken_at
         if before is None or moment > before:
             self.broken_at = moment
@@ -126,7 +133,7 @@ class Peers:
                 self._spread()
 
     def turn(self, now: float) -> bool:
-        """Answer what came in, and ping when it is time; returns whether there is news of the gang."""
+        """Answer the packets that came in, and ping when it is time. Returns whether there is news of the gang."""
         before = self.newest_heard, self.broken_at
         for _ in range(_PACKETS_PER_TURN):
             packet = self._datagrams.receive()
@@ -142,7 +149,7 @@ class Peers:
         return before != (self.newest_heard, self.broken_at)
 
     def next_at(self) -> Optional[float]:
-        """When `turn` has something to send."""
+        """The time at which `turn` next has to send a ping; None where there are no neighbours."""
         return self._next_ping_at if self._peers else None
 
     def _spread(self) -> None:
@@ -179,7 +186,14 @@ class Peers:
                 self._learn(_numbers(rest), sent_at)
 
     def _learn(self, numbers: Tuple[int, ...], sent_at: float) -> None:
-        """What an answer says. Its age counts from when it was asked for: news never gets younger by being told."""
+        """Take in the numbers of a neighbour's answer.
+
+        The age of the news counts from when the answer was asked for, so that news never gets younger on its way.
+
+        Args:
+            numbers: newest attempt, and for news also the broken attempt and its age in milliseconds.
+            sent_at: when the ping was sent.
+        """
         if numbers and numbers[0] > self.newest_heard:
             self.newest_heard = numbers[0]
             if self.newest_heard > self._known:
@@ -198,7 +212,7 @@ class Peers:
 
 
 def _numbers(text: bytes) -> Tuple[int, ...]:
-    """The numbers at the beginning of an answer, up to the first word that is none."""
+    """The numbers at the beginning of an answer, up to the first word that is no number."""
     found = []
     for word in text.split():
         if not word.isdigit() or len(word) > _MAX_DIGITS:

@@ -26,14 +26,14 @@ _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
 
 
 class Found(NamedTuple):
-    """A finished step, or what steps have spent otherwise than computing.
+    """A step that a line of output reports as finished, or time that it reports as not spent on computing.
 
     Attributes:
-        step: over the whole training; None: the line finishes none.
-        preset: whose line it is.
-        loss: of it, as it is printed; "" = not there.
-        figures: the numbers that the line prints besides, by TOKENS, STEP_SECONDS, TFLOPS and MFU.
-        seconds: that went elsewhere, by INPUT_WAIT and COMMUNICATION of muster.protocol.messages.
+        step: number of the finished step over the whole training; None = the line finishes none.
+        preset: the preset that the line belongs to.
+        loss: the step's loss as it is printed; "" = not there.
+        figures: the other numbers in the line, by TOKENS, STEP_SECONDS, TFLOPS and MFU.
+        seconds: the time not spent on computing, by INPUT_WAIT and COMMUNICATION of muster.protocol.messages.
     """
 
     step: Optional[int]
@@ -68,7 +68,7 @@ class _Compiled(NamedTuple):
 
 
 class _Rank:
-    """Which of its bars counts, where that has to be confirmed, and where it went on."""
+    """The state of one rank's output: which of its progress bars counts, and from which step the rank resumed."""
 
     def __init__(self) -> None:
         self.bar: Optional[Tuple[int, int]] = None  # step and total of the newest bar
@@ -78,7 +78,10 @@ class _Rank:
         self.told: Dict[str, Tuple[int, int]] = {}  # by preset: the newest step, and how many its line has told
 
     def note(self, preset: str, step: int) -> None:
-        """A line tells of all steps since the one before; of the first one nobody knows how many these are."""
+        """Note a finished step; its line stands for all steps since the line before.
+
+        For the first line the number of steps that it stands for is not known.
+        """
         newest, count = self.told.get(preset, (step, 0))
         if step != newest:
             count = max(step - newest, 0)
@@ -86,17 +89,17 @@ class _Rank:
 
 
 class Reader:
-    """Looks for steps in lines of several ranks.
+    """Finds steps in the output of several ranks by presets.
 
     Attributes:
-        looks_like: a preset that is not distinct, and whose lines came; "" = none.
+        looks_like: a preset that is not distinct, and whose lines were seen; "" = none.
     """
 
     def __init__(self, name: str) -> None:
         """Read by the preset of this name, or by any that is distinct (AUTO).
 
         Raises:
-            ValueError: there is none.
+            ValueError: no preset has this name.
         """
         chosen = [preset for preset in PRESETS if name in (AUTO, preset.name)]
         if not chosen:
@@ -107,10 +110,12 @@ class Reader:
         self._ranks: Dict[int, _Rank] = {}
 
     def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[Found]:
-        """What this line of a rank tells, None if nothing.
+        """What a line of a rank's output reports; None if the line reports nothing.
 
         Args:
-            resumed_step: of the checkpoint that the rank went on from, 0 = none.
+            place: number of the rank on this worker.
+            line: the line, without its end.
+            resumed_step: step of the checkpoint that the rank resumed from; 0 = none.
         """
         text = _COLOURS.sub("", line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
         rank = self._ranks.setdefault(place, _Rank())
@@ -154,7 +159,7 @@ def _value(pattern: Optional[Pattern[str]], text: str) -> str:
 
 
 def _figures(one: _Compiled, text: str) -> Dict[str, float]:
-    """The numbers in a line, in units of one second; what is no quantity is left out."""
+    """The figures in a line, by name, with times in seconds; values that are no quantity are left out."""
     read: Dict[str, float] = {}
     for name, pattern in one.figures:
         found = pattern.search(text)
@@ -174,8 +179,10 @@ def _figures(one: _Compiled, text: str) -> Dict[str, float]:
 
 
 def _seconds(one: _Compiled, rank: _Rank, text: str) -> Dict[str, float]:
-    """What the steps have spent otherwise than computing that this line tells of; 0 of those up to the first line: that
-    is start."""
+    """The seconds not spent on computing that a line reports, by name.
+
+    The values are 0 up to the first step's line: that time is part of the start.
+    """
     seconds: Dict[str, float] = {}
     for timer, pattern in one.timers:
         found = pattern.search(text) if timer.holds in text else None
@@ -214,11 +221,11 @@ def _number(found: Match[str], rank: _Rank) -> Optional[int]:
 
 
 def _before_the_epoch(rank: _Rank, batch: int) -> Optional[int]:
-    """Steps before the epoch in whose middle the rank went on, from the first batch that it prints; None: nobody knows.
+    """The number of steps before the epoch in whose middle the rank resumed; None where it is not known.
 
-    In the first epoch batches are steps. A later one is not longer than the steps before it, and the first batch that
-    is printed is the next step, or one of the next where not every one is printed: then steps are told too low until
-    the epoch ends.
+    It follows from the first batch that the rank prints. In the first epoch batches are steps. A later epoch is no
+    longer than the steps before it. The first printed batch is taken for the next step. Where not every batch is
+    printed, steps are reported too low until the epoch ends.
     """
     if rank.before is None and rank.resumed_step and batch:
         rank.before = 0 if batch > rank.resumed_step else rank.resumed_step + 1 - batch
@@ -226,5 +233,10 @@ def _before_the_epoch(rank: _Rank, batch: int) -> Optional[int]:
 
 
 def _finished(step: int, before: int = 0) -> Optional[int]:
-    """The step over the whole training. Bars begin with 0, also those that go on from 300: nothing is finished then."""
+    """The step over the whole training that a bar reports as finished; None for the 0 with which each bar begins.
+
+    Args:
+        step: what the bar shows.
+        before: steps before the epoch of the bar.
+    """
     return before + step if step and before + step <= MAX_NUMBER else None

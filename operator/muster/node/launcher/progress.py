@@ -1,4 +1,4 @@
-"""Which steps a rank tells: in its MUSTER_PROGRESS file, or in a line of its output."""
+"""Reads which steps a rank has finished: from its MUSTER_PROGRESS file, or from a line of its output."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _SECONDS = (INPUT_WAIT, COMMUNICATION, CHECKPOINT_STALL)
 
 
 class Corruption(NamedTuple):
-    """What a rank says that it has found wrong with its own results.
+    """A fault that a rank has reported in its own results.
 
     Attributes:
         reason: one of muster.protocol.messages.CORRUPTIONS.
-        found_at: the step at which it was found, None where it does not say.
-        last_good: the last step of which it is sure, likewise.
+        found_at: the step at which the fault was found; None where the rank does not say.
+        last_good: the last step whose results are certainly right; None where the rank does not say.
     """
 
     reason: str
@@ -61,11 +61,11 @@ class ProgressFile:
 
     @property
     def position(self) -> int:
-        """How much of it has been read, in bytes."""
+        """The number of bytes of the file that were read."""
         return self._offset
 
     def read_rest(self) -> List[int]:
-        """The steps to the end, of a rank that writes no more."""
+        """The steps in the rest of the file, of a rank that writes no more."""
         found: List[int] = []
         for _ in range(_MOST_READS):
             before = self._offset
@@ -124,7 +124,10 @@ class ProgressFile:
         return found
 
     def _note_seconds(self, document: Dict[str, Any]) -> None:
-        """Add up what a line says. Of the first step's line only the names count: that time is part of the start."""
+        """Add up the times that a line reports as not spent on computing.
+
+        The time before the first step is part of the start, so of its line only the names count.
+        """
         for name in _SECONDS:
             seconds: Any = document.get(name)
             if _is_duration(seconds):
@@ -153,7 +156,7 @@ class ProgressFile:
 
 
 def _reach(found: Corruption) -> Tuple[bool, int]:
-    """Orders words, those first that reach further back; last who says no step."""
+    """The sort key of a reported fault: those that reach further back come first, and those without a step last."""
     beyond = last_unsuspected(found.found_at, found.last_good)
     return beyond is None, beyond or 0
 
@@ -163,18 +166,18 @@ def _is_step(number: Any) -> bool:
 
 
 def _is_duration(seconds: Any) -> bool:
-    """Whether this is a number of seconds that something can have taken; JSON as Python reads it has NaN and
-    Infinity."""
+    """Whether a JSON value is a finite number of seconds that something can have taken (Python's JSON has NaN and
+    Infinity)."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return False
     return 0 <= seconds <= LONGEST_SECONDS and math.isfinite(seconds)
 
 
 def compile_pattern(pattern: str) -> Pattern[str]:
-    """The step pattern.
+    """Compile a job's step pattern.
 
     Raises:
-        ValueError: not a regular expression, or without a group.
+        ValueError: it is no regular expression, or has no group.
     """
     try:
         compiled = re.compile(pattern)
@@ -186,7 +189,7 @@ def compile_pattern(pattern: str) -> Pattern[str]:
 
 
 def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
-    """The step that a line of output tells, None if it tells none."""
+    """The step that the pattern finds in a line of output; None if it finds none."""
     match = pattern.search(line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
     if match is None:
         return None

@@ -31,10 +31,10 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell reports them
 
 
 class Output:
-    """Passes one stream of a rank through, whole lines at a time, and keeps the rank's tail and step.
+    """Passes one output stream of a rank through, whole lines at a time, and keeps the rank's last lines and steps.
 
-    It reads only as fast as it can write: when nobody reads the container's log the rank blocks, as it would without a
-    launcher, and no memory is used.
+    The thread reads only as fast as it can write. When nothing reads the container's log, the rank blocks, as it would
+    without a launcher, and no memory is used.
     """
 
     def __init__(self, source: int, target: int, rank: "Rank") -> None:
@@ -50,7 +50,7 @@ class Output:
         return not self._thread.is_alive()
 
     def join(self, timeout_seconds: float) -> None:
-        """Wait for the end of the stream."""
+        """Wait for the end of the stream, but no longer than `timeout_seconds`."""
         self._thread.join(max(0.0, timeout_seconds))
 
     def _pump(self) -> None:
@@ -89,7 +89,7 @@ def _readable(descriptor: int, timeout_seconds: float) -> bool:
 
 
 class Rank:
-    """One rank process."""
+    """One rank process, with its output and progress."""
 
     def __init__(
         self,
@@ -152,7 +152,12 @@ class Rank:
         self._tail = ("muster: cannot start %r: %s" % (command[0], error)).encode("utf-8", "replace")
 
     def note_output(self, data: bytes, lines: Sequence[bytes]) -> None:
-        """Called by the output threads: what was printed, and the lines that this completed."""
+        """Take in what the rank has printed; called by the output threads.
+
+        Args:
+            data: the bytes that were printed.
+            lines: the lines that these bytes completed.
+        """
         self.heard_at = self._now()
         with self._lock:
             self._tail = (self._tail + data[-2 * MAX_TAIL_CHARS :])[-2 * MAX_TAIL_CHARS :]
@@ -160,7 +165,12 @@ class Rank:
             self.printed.put(lines)
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
-        """The process was reaped with this wait status."""
+        """Note that the process was reaped.
+
+        Args:
+            status: its wait status.
+            by_launcher: whether the launcher had ended it.
+        """
         self._ended_at = self._now()
         self._note_steps(self._progress.read_rest())
         if os.WIFSIGNALED(status):
@@ -170,7 +180,7 @@ class Rank:
             self._exit_code = os.WEXITSTATUS(status)
 
     def update_progress(self) -> None:
-        """Read the progress file and what was found in the output."""
+        """Take in new lines of the progress file and the steps found in the output."""
         before = self._progress.position
         printed, written = self.printed.take_steps(), self._progress.read()
         if self._progress.position != before:
@@ -185,32 +195,33 @@ class Rank:
 
     @property
     def corruption(self) -> Optional[Corruption]:
-        """What it says that it has found wrong with its own results."""
+        """The fault that the rank has reported in its own results; None = none."""
         return self._progress.corruption
 
     @property
     def told_seconds(self) -> Mapping[str, float]:
-        """What of its steps went elsewhere than into computing, as it says, else as it prints."""
+        """The seconds of steps that did not go into computing, by name: as the progress file has them, else as
+        printed."""
         return dict(self.printed.seconds, **self._progress.seconds)
 
     @property
     def progress_problem(self) -> str:
-        """What people should know of what it wrote into its progress file, "" if nothing."""
+        """What is wrong with the lines in the rank's progress file, for people; "" if nothing is."""
         return self._progress.problem
 
     @property
     def preset(self) -> str:
-        """By which its steps are read from its output, "" where in another way."""
+        """The preset by which steps are read from the rank's output; "" where they are read in another way."""
         return "" if self.has_progress_file else self.printed.preset
 
     @property
     def has_progress_file(self) -> bool:
-        """Whether it tells its steps in its progress file."""
+        """Whether the rank writes its steps into its progress file."""
         return self._progress.tells_steps
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process was reaped, and its last output had time to arrive and to be looked through."""
+        """Whether the process was reaped, and its last output had time to arrive and to be searched."""
         if self._ended_at is None:
             return False
         if self._now() - self._ended_at > _DRAIN_SECONDS:
@@ -218,21 +229,21 @@ class Rank:
         return all(output.is_drained() for output in self._outputs) and not self.printed.is_waiting
 
     def drain(self, until: float) -> None:
-        """Wait for the rest of the output, at most until this moment."""
+        """Wait for the rest of the output, until this moment of the monotonic clock at most."""
         for output in self._outputs:
             output.join(until - self._now())
 
     @property
     def is_reaped(self) -> bool:
-        """Whether the process is gone, its output perhaps not yet read."""
+        """Whether the process was reaped; its last output may not have been read yet."""
         return self._ended_at is not None
 
     def view(self) -> RankView:
-        """What to report of a rank that may be alive."""
+        """The state to report of a rank that may be alive."""
         return self._view(alive=not self.has_ended)
 
     def last_view(self) -> RankView:
-        """What to report of a rank that was reclaimed."""
+        """The state to report of a rank whose processes were all ended."""
         return self._view(alive=not self.is_reaped)
 
     def _view(self, *, alive: bool) -> RankView:
@@ -260,11 +271,11 @@ def _readable_tail(data: bytes) -> str:
 
 
 class Starting:
-    """Starts ranks one after the other in a thread: a program on stalled storage then holds up nothing else.
+    """Starts ranks one after the other in a thread, so that a program on stalled storage holds up nothing else.
 
     Attributes:
-        ranks: those that are up, or that cannot be started; in order.
-        is_over: whether none will come any more.
+        ranks: the ranks that are up, or that cannot be started; in order.
+        is_over: whether no more ranks will come up.
     """
 
     def __init__(self, starts: Iterable[Callable[[], Rank]], wake: Callable[[], None]) -> None:
@@ -276,7 +287,7 @@ class Starting:
         threading.Thread(target=self._run, name="start", daemon=True).start()
 
     def stop(self) -> None:
-        """Start no more; the one that is being started may still come."""
+        """Start no more ranks; the one that is being started may still come up."""
         self._is_stopped = True
 
     def _run(self) -> None:
@@ -300,10 +311,15 @@ def rank_starts(
     keeps_lines: bool,
     clock: Callable[[], float],
 ) -> Iterator[Callable[[], Rank]]:
-    """What starts each local rank of an attempt; one that cannot be started counts as ended.
+    """The functions that each start one local rank of an attempt; a rank that cannot be started counts as ended.
 
     Args:
-        resuming: words that end the command.
+        command: the command of the ranks.
+        resuming: arguments that are added at the command's end.
+        inherited: the container's variables.
+        attempt_directory: where the ranks' files go.
+        keeps_lines: whether to keep the ranks' output, because steps are looked for in it.
+        clock: monotonic seconds.
     """
     for local_rank in range(directive.processes_per_node):
         yield functools.partial(
@@ -332,10 +348,11 @@ def _start(
 
 
 def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSError]:
-    """Let the framework's own file name the checkpoint, where it goes by that or would end by it; what stands in the
-    way of it.
+    """Have the framework's own pointer file name the checkpoint to resume from. Returns the error that prevented it, or
+    None.
 
-    Each node does so before its ranks start, so that none reads what was there before: all write the same.
+    It is done where the framework follows such a file, or would fail by an old one. Each node does so before its ranks
+    start, so that no rank reads the old content. All nodes write the same.
     """
     directory = inherited.get(CHECKPOINT_DIRECTORY, "")
     name = directive.resume_preset or ""
@@ -357,7 +374,7 @@ def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSErr
 
 
 def _aside(path: str, node_rank: int) -> str:
-    """A name that no scanner takes for a checkpoint, and that no other node uses."""
+    """A temporary path beside `path` that no scanner takes for a checkpoint, and that no other node uses."""
     return os.path.join(os.path.dirname(path), ".muster-%s-%d" % (os.path.basename(path), node_rank))
 
 
@@ -381,7 +398,7 @@ def _lead(path: str, to: str, node_rank: int) -> None:
 
 
 def _leads_to(path: str) -> Optional[str]:
-    """Where a link leads; None: there is none, or something that is no link."""
+    """The target of a symbolic link; None where nothing, or something that is no link, is at the path."""
     with contextlib.suppress(FileNotFoundError):
         if os.path.islink(path):
             return os.readlink(path)
@@ -389,7 +406,7 @@ def _leads_to(path: str) -> Optional[str]:
 
 
 def _said(path: str) -> Optional[str]:
-    """What is in such a file, without what is around it; None: there is none; "": it is no regular file, and is
+    """The text of a pointer file, stripped; None where there is no file; "" for what is no regular file and is
     replaced."""
     try:
         return THIS_MACHINE.part(path, 0, _MAX_POINTER_BYTES).decode("utf-8", "replace").strip()
@@ -400,7 +417,8 @@ def _said(path: str) -> Optional[str]:
 
 
 def _create(path: str) -> Optional[OSError]:
-    """An empty file, whatever a rank of before has put there; what stands in the way of it."""
+    """Create an empty file in place of whatever an earlier rank has left there. Returns the error that prevented it, or
+    None."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with contextlib.suppress(FileNotFoundError):

@@ -24,7 +24,8 @@ _TORCH_OWNER = re.compile(r"torch_(\d+)_")
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """A process, told from a later one with the same pid by its start time in clock ticks."""
+    """A process, identified by its pid and its start time in clock ticks, so that a later one with the same pid
+    differs."""
 
     pid: int
     parent: int
@@ -44,7 +45,7 @@ def become_subreaper() -> bool:
 
 
 def reap() -> Dict[int, int]:
-    """Collect every child that has ended, orphans too: wait status by pid."""
+    """Reap every child that has ended, adopted orphans too; their wait statuses by pid."""
     ended: Dict[int, int] = {}
     while True:
         try:
@@ -66,7 +67,7 @@ def is_childless() -> bool:
 
 
 def descendants(root: int) -> List[Process]:
-    """Every process below `root`, zombies included, itself excluded."""
+    """Every process below the process `root` in the process tree: zombies included, `root` excluded."""
     children: Dict[int, List[Process]] = {}
     for process in _processes():
         children.setdefault(process.parent, []).append(process)
@@ -83,7 +84,7 @@ def descendants(root: int) -> List[Process]:
 
 
 def marked(mark: str) -> List[Process]:
-    """Every process whose environment carries the mark, this one excluded."""
+    """Every process whose environment contains the mark, this process excluded."""
     wanted = ("%s=%s" % (MARK, mark)).encode()
     found = []
     for process in _processes():
@@ -117,7 +118,7 @@ def _process(pid: int) -> "Process | None":
 
 
 def kill(process: Process) -> None:
-    """Send SIGKILL, unless the pid belongs to another process by now."""
+    """Send SIGKILL to a process, unless its pid belongs to another process by now."""
     try:
         descriptor = os.pidfd_open(process.pid)  # type: ignore[attr-defined,unused-ignore]
     except (AttributeError, OSError):
@@ -138,7 +139,7 @@ def kill(process: Process) -> None:
 
 
 def kill_groups(processes: Iterable[Process]) -> None:
-    """Send SIGKILL to the process groups of these, in one go each: no member can escape by forking meanwhile.
+    """Send SIGKILL to each process group of these processes at once, so that no member can escape by forking meanwhile.
 
     Ranks are started in sessions of their own, so a group outside the launcher's session has descendants only.
     """
@@ -151,7 +152,10 @@ def kill_groups(processes: Iterable[Process]) -> None:
 
 
 class Reclaim:
-    """Kills in rounds until two walks in a row find nothing: one walk may miss a process that is forked meanwhile."""
+    """Kills the ranks' processes in rounds, until two walks of the process tree in a row find nothing.
+
+    One walk may miss a process that is forked meanwhile.
+    """
 
     def __init__(self, mark: str, subreaper: bool) -> None:
         self._mark = mark
@@ -159,7 +163,8 @@ class Reclaim:
         self._empty_walks = 0
 
     def step(self, spared: FrozenSet[int]) -> bool:
-        """One round; True when nothing is left but the `spared` pids, which are children of the launcher's own."""
+        """Kill in one round what is left. Returns True when only the `spared` pids are left, children of the launcher's
+        own."""
         if self._subreaper and is_childless():
             return True
         left = [process for process in self._candidates() if process.pid not in spared]
@@ -178,7 +183,7 @@ Leftover = Tuple[str, int]  # name and inode
 
 
 def shared_memory() -> FrozenSet[Leftover]:
-    """Files in /dev/shm that are ours and look like those of torch, NCCL or POSIX semaphores."""
+    """The files in /dev/shm that belong to this user and look like those of torch, NCCL or POSIX semaphores."""
     found = set()
     try:
         with os.scandir(_SHARED_MEMORY) as entries:
@@ -193,9 +198,10 @@ def shared_memory() -> FrozenSet[Leftover]:
 
 
 def remove_shared_memory(before: FrozenSet[Leftover]) -> int:
-    """Remove what was not there before the ranks started, unless a live process outside made it; returns how many.
+    """Remove the files in /dev/shm that were not in `before`, unless a live process outside made them. Returns how
+    many.
 
-    Only for a /dev/shm that nobody else sees: whoever made a file there is not known.
+    Only for a /dev/shm that no other container sees, because the maker of a file there is not known.
     """
     removed = 0
     for name, _inode in shared_memory() - before:

@@ -17,7 +17,7 @@ _LAST_PAUSE_SECONDS = 0.1
 
 
 class Reporter:
-    """Drives the core by two threads, so that DNS, TLS or a dropped packet never hold up supervision."""
+    """Talks to the coordinator by two threads, so that DNS, TLS or a dropped packet never hold up supervision."""
 
     def __init__(
         self,
@@ -38,23 +38,24 @@ class Reporter:
             threading.Thread(target=self._drive, args=(name,), name=name, daemon=True).start()
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Take over a new state; news is sent at once. Never blocks on the network."""
+        """Take over a new state of the launcher. News is sent at once. Never blocks on the network."""
         with self._changed:
             if self._core.publish(snapshot):
                 self._changed.notify_all()
 
     def directive(self) -> Optional[Directive]:
-        """The newest directive."""
+        """The newest directive of the coordinator; None before the first answer."""
         with self._changed:
             return self._core.directive
 
     def contact(self) -> Optional[Contact]:
-        """The last answered report."""
+        """The last report that the coordinator has answered; None before the first answer."""
         with self._changed:
             return self._core.contact
 
     def send_last(self, snapshot: Snapshot, deadline_seconds: float) -> None:
-        """One final report on a connection of its own, waited for at most so long."""
+        """Send one final report on a connection of its own, and wait for the answer no longer than
+        `deadline_seconds`."""
         with self._changed:
             self._core.publish(snapshot)
         done = threading.Thread(target=self._send_last, args=(deadline_seconds,), name="last", daemon=True)

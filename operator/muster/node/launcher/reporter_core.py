@@ -39,9 +39,13 @@ _ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
 
 
 def supersedes(new: Directive, old: Optional[Directive]) -> bool:
-    """Whether a directive that arrives now is not older than the one in force.
+    """Whether a directive that arrives now may replace the one in force, since it is not older.
 
     Two connections may deliver answers out of order. Attempts only grow, and within one it goes Wait, Run, Exit.
+
+    Args:
+        new: the directive that arrives.
+        old: the directive in force; None = none.
     """
     if new.kind not in _ORDER:
         return False
@@ -53,10 +57,12 @@ def supersedes(new: Directive, old: Optional[Directive]) -> bool:
 
 
 def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> bool:
-    """Whether there is nothing to report soon that the coordinator waits for.
+    """Whether this launcher has nothing to report soon that the coordinator waits for.
 
     Args:
-        scans: whether this launcher looks for checkpoints, whose list belongs to being ready for an attempt.
+        directive: the directive in force; None = none.
+        snapshot: the state of the launcher.
+        scans: whether this launcher scans for checkpoints. Then it is ready for an attempt only with their list.
     """
     if directive is None:
         return True
@@ -82,12 +88,13 @@ def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> 
 
 @dataclasses.dataclass(frozen=True)
 class Contact:
-    """The last report that was answered.
+    """The last report that was answered. Times are of the monotonic clock.
 
     Attributes:
-        sent_at: when it was sent: the coordinator has not heard this launcher earlier than then.
-        fence_seconds: the length of the fence that it told.
-        next_due_at: when, by the coordinator's pace, the next answer is there at the latest; silence begins then.
+        sent_at: when the report was sent: the coordinator has not heard this launcher earlier than then.
+        fence_seconds: the length of the fence in that report.
+        next_due_at: by when, at the coordinator's pace, the next answer has to come; the coordinator's silence begins
+            then.
     """
 
     sent_at: float
@@ -97,7 +104,7 @@ class Contact:
 
 @dataclasses.dataclass(frozen=True)
 class Send:
-    """Send this report, and wait so long for the answer."""
+    """The action to send a report, and to wait for the answer for the given seconds."""
 
     report: Report
     target: Target
@@ -107,7 +114,7 @@ class Send:
 
 @dataclasses.dataclass(frozen=True)
 class Pause:
-    """Say nothing for so long, or until something changes; None: until something changes."""
+    """The action to send nothing for the given seconds, or until something changes; None = until something changes."""
 
     seconds: Optional[float]
 
@@ -120,7 +127,7 @@ class _Line:
 
 
 class ReporterCore:
-    """What the reporter knows. Times are readings of one monotonic clock, handed in."""
+    """The state of the reporter. Times are readings of one monotonic clock, handed in."""
 
     def __init__(
         self, identity: Report, scans: bool, now: float, log: Callable[[str], None], chance: Callable[[], float]
@@ -147,14 +154,14 @@ class ReporterCore:
         self._reasons: Set[str] = set()  # why there has been no answer since the last one
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """Take over a new state; returns whether it is news, which is sent at once."""
+        """Take over a new state of the launcher. Returns whether it is news, which is sent at once."""
         is_news = snapshot.is_news(self._snapshot)
         self._urgent = self._urgent or is_news
         self._snapshot = snapshot
         return is_news
 
     def next_action(self, name: str, now: float) -> Union[Send, Pause]:
-        """What this line is to do now."""
+        """What the line of this name has to do now: send a report, or pause."""
         line = self._lines[name]
         if name == POLL:
             self._settle(now)
@@ -173,7 +180,7 @@ class ReporterCore:
         return self.send(now, hold_seconds, hold_seconds + _ANSWER_SECONDS)
 
     def send(self, now: float, hold_seconds: float, timeout_seconds: float) -> Send:
-        """The next report, with all the news."""
+        """The action to send the next report, with all the news."""
         self._sequence += 1
         self._sent_at = now
         self._urgent = False
@@ -190,9 +197,16 @@ class ReporterCore:
         return Send(report, self.leader, timeout_seconds, now)
 
     def on_answer(self, name: str, sent: Send, directive: Directive, seen: str, now: float) -> bool:
-        """A report was answered with a directive, `seen` being its digest; whether there is anything to do now.
+        """Take in the directive that answered a report. Returns whether any line has something to do now.
 
-        There is not where it says the same in time: most answers do.
+        Most answers repeat the directive in time, and then no line has.
+
+        Args:
+            name: of the line.
+            sent: the report that was answered.
+            directive: the answer.
+            seen: digest of the directive.
+            now: seconds of the monotonic clock.
         """
         line = self._lines[name]
         line.failures = line.redirections = 0
@@ -215,7 +229,7 @@ class ReporterCore:
         return is_awaited or self.directive != before
 
     def on_error(self, name: str, sent: Send, why: str, now: float) -> None:
-        """No usable answer."""
+        """Note that a line got no usable answer; `why` says what went wrong."""
         line = self._lines[name]
         line.failures += 1
         line.redirections = 0
@@ -229,7 +243,8 @@ class ReporterCore:
             self._log("no answer from the coordinator (%s); carrying on and trying again" % why)
 
     def on_redirection(self, name: str, sent: Send, leader: Tuple[str, int], now: float) -> None:
-        """The one that was asked does not lead, and names the one that does."""
+        """Note that the replica that was asked does not lead, and follow the host and port of the leader that it
+        named."""
         line = self._lines[name]
         line.redirections += 1
         if self._is_avoided(name, leader, now) or leader == sent.target or line.redirections > _MAX_REDIRECTIONS:
@@ -247,7 +262,8 @@ class ReporterCore:
             self._poll_speaks_next, self._poll_speaks_at = False, 0.0
 
     def _settle(self, now: float) -> None:
-        """Let the supervisor do what the directive says, for a moment: the next poll then tells the outcome."""
+        """Delay the next poll for a moment, until the supervisor has done what the directive says: the poll then
+        reports that."""
         if self._settling is None:
             return
         sent, is_new, until = self._settling
@@ -263,12 +279,12 @@ class ReporterCore:
             self._pause_polls(now + _BETWEEN_POLLS_SECONDS)
 
     def _pause_polls(self, until: float) -> None:
-        """Poll later; what happens until then the other line tells."""
+        """Delay the next poll; news until then goes out on the other line."""
         self._poll_speaks_next = False
         self._lines[POLL].not_before = until
 
     def _until_due(self, now: float) -> Optional[float]:
-        """Seconds until there is to be a report even without news and even if no poll gets through; None: never."""
+        """The seconds until a report is due even without news and if no poll gets through; None = never."""
         if self._snapshot.state not in (RUNNING, RECLAIMING):
             return None
         due_at = self._sent_at + max(_SHORTEST_PACE_SECONDS, self._pace.poll_seconds)

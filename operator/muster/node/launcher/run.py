@@ -28,7 +28,7 @@ _FLUSH_SECONDS = 0.1
 
 
 def run(command: List[str]) -> NoReturn:
-    """Supervise `command` until told to leave, then end this process."""
+    """Supervise `command` until the launcher is told to exit, then end this process."""
     # With vfork a program that hangs in exec, on stalled storage, would stop every thread of this process.
     vars(subprocess)["_USE_VFORK"] = False
     log = Log()
@@ -73,7 +73,7 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
 
 
 def _writable_directory() -> str:
-    """Beside the archive, where the operator mounts a volume; the root file system may be read-only."""
+    """The directory of the archive, where the operator mounts a volume. The root file system may be read-only."""
     beside = os.path.dirname(ROOT)
     if os.path.isfile(ROOT) and os.access(beside, os.W_OK):
         return beside

@@ -1,5 +1,4 @@
-"""What saving costs the training of these ranks: how long a checkpoint holds up its steps, and when it is there to go
-on from.
+"""Measures what saving costs the training: how long a checkpoint holds up the steps, and when it is durable.
 
 Trainers number checkpoints by their steps, mostly. Where they count saves or epochs instead, nothing is known: the
 steps have gone on by more than one interval between checkpoints then.
@@ -22,13 +21,13 @@ _Cost = Tuple[Optional[float], Optional[float]]  # stall and durable, in seconds
 
 
 class Saves:
-    """Puts steps and checkpoints of one attempt beside each other. Times are readings of one monotonic clock."""
+    """Relates the steps and the checkpoints of one attempt. Times are readings of one monotonic clock."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Another attempt: its steps are others, and what is there already was not saved by it."""
+        """Forget all steps and checkpoints, because another attempt begins."""
         self._steps: List[int] = []
         self._times: List[float] = []
         self._left: List[int] = []  # the furthest step each time when the program went back
@@ -37,7 +36,7 @@ class Saves:
         self.count = 0  # of these
 
     def stepped(self, step: int, at: float) -> None:
-        """The newest step that is finished. One before the furthest so far: the program has gone back by itself."""
+        """Take in the newest finished step. A lower step than before means that the program has gone back by itself."""
         if self._steps and step <= self._steps[-1]:
             if step < self._steps[-1] and self._steps[-1] not in self._left[-1:]:
                 self._left = [*self._left[1 - _MAX_SAVES :], self._steps[-1]]
@@ -51,11 +50,12 @@ class Saves:
     def told(
         self, checkpoints: Sequence[CheckpointReport], now: float, step_seconds: Optional[float]
     ) -> Tuple[CheckpointReport, ...]:
-        """The checkpoints, those of this attempt with what they cost.
+        """The checkpoints, those that this attempt has saved with their stall and the time until they were durable.
 
         Args:
-            now: when they were seen.
-            step_seconds: what a step takes usually.
+            checkpoints: all that a scan has found; only verified ones get figures.
+            now: when the scan has found them.
+            step_seconds: the usual seconds of a step; None = not known.
         """
         return tuple(
             self._with_cost(one, checkpoints, now, step_seconds) if one.verified else one for one in checkpoints
@@ -80,7 +80,8 @@ class Saves:
     def _durable_seconds(
         self, one: CheckpointReport, others: Sequence[CheckpointReport], now: float
     ) -> Optional[float]:
-        """From the end of its step until now, when it is seen first; None where that says nothing."""
+        """The seconds from the end of a checkpoint's step until now, when a scan sees it first; None where that says
+        nothing."""
         before = max((other.step for other in others if other.verified and other.step < one.step), default=None)
         finished_at = self._finished_at(one.step)
         if before is None or finished_at is None or self._steps[-1] > one.step + (one.step - before):
@@ -88,7 +89,8 @@ class Saves:
         return round(now - finished_at, 3)
 
     def _finished_at(self, step: int) -> Optional[float]:
-        """When it was finished, between those that were seen; None where it was none of this attempt's."""
+        """The time at which a step was finished, interpolated between the steps that were seen; None for other
+        attempts' steps."""
         place = bisect.bisect_left(self._steps, step)
         if place == len(self._steps):
             return None
@@ -101,9 +103,9 @@ class Saves:
         return self._times[place - 1] + share * (self._times[place] - self._times[place - 1])
 
     def _stall_seconds(self, step: int, step_seconds: float) -> Optional[float]:
-        """By how much the steps before and after the save took longer than usual.
+        """The seconds by which the steps before and after a save took longer than usual.
 
-        None until the next one is finished, and where steps were made again in between.
+        None until the step after the save is finished, and where steps were made again in between.
         """
         begin, end = bisect.bisect_left(self._steps, step) - 1, bisect.bisect_right(self._steps, step)
         if begin < 0 or end == len(self._steps) or self._is_retraced(begin, end):
@@ -113,13 +115,17 @@ class Saves:
         return round(max(0.0, took - (self._steps[end] - self._steps[begin]) * usual), 3)
 
     def _usual_before(self, place: int, otherwise: float) -> float:
-        """What a step took just before: training gets slower and faster, and that is no stall."""
+        """The usual seconds of a step just before a place in the list; `otherwise` where too few steps are known.
+
+        Training gets slower and faster with time, and that is no stall.
+        """
         ends = [i for i in range(max(1, place - _NEAR + 1), place + 1) if not self._is_retraced(i - 1, i)]
         took = [(self._times[i] - self._times[i - 1]) / (self._steps[i] - self._steps[i - 1]) for i in ends]
         return statistics.median(took) if len(took) == _NEAR else otherwise
 
     def _is_retraced(self, begin: int, end: int) -> bool:
-        """Whether the program went back between these two steps, so that others lie between them in time."""
+        """Whether the program went back between these two places in the list of steps, so that other steps lie between
+        them."""
         return any(self._steps[begin] <= furthest < self._steps[end] for furthest in self._left)
 
 

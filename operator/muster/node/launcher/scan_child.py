@@ -34,20 +34,20 @@ _INPUT = 0
 
 
 def finder_of(directory: str, pattern: str = "") -> Finder:
-    """What looks into a directory, or below a URL.
+    """The finder of checkpoints in a directory, or below a URL.
 
     Args:
-        pattern: of the job's own checkpoints; "" = any format that is known.
+        directory: path, or URL of an object store.
+        pattern: of the names of the job's own checkpoints; "" = any format that is known.
 
     Raises:
-        ValueError: it is no pattern.
+        ValueError: the pattern is invalid.
     """
     return Finder(directory, files=files_at(directory), formats=formats_by(pattern))
 
 
 def files_at(directory: str) -> Files:
-    """What sees a directory, or what is below a URL. Only a URL needs more than the standard library, and more time to
-    begin."""
+    """The access to the files of a directory, or below a URL. Only a URL needs more than the standard library."""
     if not is_url(directory):
         return THIS_MACHINE
     from muster.node.checkpoint.store import Store
@@ -56,7 +56,7 @@ def files_at(directory: str) -> Files:
 
 
 def scan_once(finder: Finder) -> str:
-    """`{"checkpoints": [{"step", "path"}], "error": ""}`, newest first."""
+    """The checkpoints that a finder sees as JSON, newest first: `{"checkpoints": [{"step", "path"}], "error": ""}`."""
     try:
         found = finder.find()
     except (OSError, ValueError) as error:
@@ -65,10 +65,10 @@ def scan_once(finder: Finder) -> str:
 
 
 def tree_once(files: Files, directory: str) -> str:
-    """The files below a directory by size, what was written first in front, as a file of tests/data/reports/trees.
+    """The files below a directory with their sizes, oldest first, in the form of tests/data/reports/trees.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the directory cannot be read.
     """
     listing = files.listing(directory)
     written = sorted(listing.files.items(), key=lambda each: (each[1].modified_ns, each[0]))
@@ -77,10 +77,10 @@ def tree_once(files: Files, directory: str) -> str:
 
 
 def scan_on_request(directory: str, pattern: str) -> None:
-    """Scan as often as it is asked for on stdin, until that is closed.
+    """Answer the requests for scans on standard input, until that is closed.
 
     Raises:
-        ValueError: that is no pattern.
+        ValueError: the pattern is invalid.
     """
     asked = _Asked()
     collect_seldom()
@@ -94,16 +94,15 @@ def scan_on_request(directory: str, pattern: str) -> None:
 
 
 def collect_seldom() -> None:
-    """A look at many files makes as many objects that stay: Python's search for cycles would go through all of them
-    again and again."""
+    """Have Python search for cycles seldom: a scan of many files makes as many objects that stay."""
     gc.set_threshold(100_000, 20, 20)
 
 
 class _Room:
-    """What is free. A file system may never tell, and nothing waits for that: each scan has what was known before it.
+    """The free space of a directory. A file system may never answer, so each scan has what was known before it.
 
     Attributes:
-        free_bytes: as it was found last; None: not yet, or nobody knows.
+        free_bytes: as it was found last; None = not yet, or it cannot be known.
     """
 
     def __init__(self, ask: Callable[[], Optional[int]], aside: Callable[[Callable[[], None]], None]) -> None:
@@ -113,7 +112,7 @@ class _Room:
         self.free_bytes: Optional[int] = None
 
     def look(self) -> None:
-        """Have it looked up, unless that is still under way."""
+        """Look up the free space in a thread, unless an earlier look-up is still under way."""
         if self._is_under_way:
             return
         self._is_under_way = True
@@ -130,25 +129,27 @@ class _Room:
 
 
 def in_a_thread(call: Callable[[], None]) -> None:
-    """Call it, and do not wait for its end.
+    """Call a function in a thread, and do not wait for its end.
 
     Raises:
-        RuntimeError: no thread is to be had.
+        RuntimeError: no thread can be started.
     """
     threading.Thread(target=call, name="aside", daemon=True).start()
 
 
 class Looks:
-    """Scans as it is asked to, and says nothing but whole lines.
+    """Scans for checkpoints as requests ask for it, and prints whole lines only.
 
     Args:
-        say: takes one line.
-        is_asked_again: whether somebody has said something that was not heard yet.
-        now: seconds by a clock that only goes on.
-        files_at: what sees the directory, or another one that is asked for.
+        directory: path, or URL of an object store.
+        say: prints one line.
+        is_asked_again: whether a new request waits.
+        now: monotonic seconds.
+        files_at: the access to the files of the directory, or of another one that a request names.
         aside: calls what may never end.
-        pattern: of the job's own checkpoints. Another directory may be another job's: there it counts beside all that
-            are known.
+        pattern: of the names of the job's own checkpoints. Another directory may be another job's: there the pattern
+            counts
+        beside all known formats.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class Looks:
         self._room = _Room(self._finder.free_bytes, aside)
 
     def hear(self, lines: Iterable[bytes]) -> None:
-        """Do what these lines ask for; of several scans only the last is still wanted."""
+        """Do what these requests ask for; of several scans only the last is done."""
         request = None
         for item in map(json.loads, lines):
             if "verdicts" in item:
@@ -212,7 +213,7 @@ class Looks:
             self._write(answer)
 
     def _look_elsewhere(self, directory: str, request: Mapping[str, Any]) -> Dict[str, Any]:
-        """The newest in another directory, and the one that was asked for."""
+        """The newest checkpoint in another directory and the requested one there, as fields of the answer."""
         known, finder = self._elsewhere
         if finder is None or known != directory:
             files, formats = self._files_at(directory), self._formats_elsewhere
@@ -242,10 +243,10 @@ class Looks:
 
 
 class _Asked:
-    """What comes on stdin, by lines.
+    """The requests on standard input, by lines.
 
     Attributes:
-        closed: nothing will come any more.
+        closed: whether standard input has ended.
     """
 
     def __init__(self) -> None:
@@ -253,11 +254,11 @@ class _Asked:
         self._buffer = b""
 
     def is_waiting(self) -> bool:
-        """Whether something is there."""
+        """Whether a request can be read now."""
         return bool(select.select([_INPUT], [], [], 0)[0])
 
     def lines(self) -> List[bytes]:
-        """The lines that are there, once there is one."""
+        """Wait for a request, and return all lines that are there."""
         while b"\n" not in self._buffer and not self.closed:
             data = os.read(_INPUT, 65536)
             self.closed = not data
@@ -268,7 +269,7 @@ class _Asked:
 
 
 def _keep_output_to_itself() -> None:
-    """What the user's packages print is no answer."""
+    """Redirect the output of the user's packages, so that it does not mix with answers."""
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     sys.stdout = os.fdopen(answers, "w")

@@ -50,18 +50,19 @@ class ScanResult:
     """The outcome of a scan, or what is known of it so far.
 
     Attributes:
-        attempt: the attempt for which nothing ran when it began; 0 = something may have run, or the newest complete
-            checkpoint is not known yet.
-        error: why nothing, or not all, could be seen; with an attempt the rest counts nevertheless.
-        error_kind: what of `muster.protocol.checkpoints.ERROR_KINDS` it is; "" = none of them.
-        done: nothing is left to judge.
-        stamps: of all that are there (muster.protocol.checkpoints); None where that was not looked for.
-        doubt: why what is there may not be what people think (muster.node.checkpoint.find.Found).
-        trap: why a framework that follows its own pointer would not go on, or from what is torn (likewise).
-        elsewhere: what was asked for, in another directory, and the newest there.
+        attempt: the attempt before whose start the scan began, while no rank ran. 0 = ranks may have run, or the newest
+        complete checkpoint is not known yet.
+        error: why nothing, or not all, could be seen. If `attempt` is set, the rest counts nevertheless.
+        error_kind: the error's kind, of `muster.protocol.checkpoints.ERROR_KINDS`; "" = none of them.
+        done: whether no checkpoint is left to verify.
+        stamps: of all checkpoints that are there (muster.protocol.checkpoints); None where they were not asked for.
+        doubt: why the checkpoints may not be what people think (muster.node.checkpoint.find.Found).
+        trap: why a framework that follows its own pointer would not resume, or from an incomplete checkpoint
+            (likewise).
+        elsewhere: the requested checkpoint in another directory, and the newest there.
         elsewhere_error: why that directory cannot be seen.
-        elsewhere_error_kind: likewise.
-        free_bytes: what may still be written into the directory; None: not known, or not yet.
+        elsewhere_error_kind: the kind of that error, like `error_kind`.
+        free_bytes: what may still be written into the directory; None = not known, or not yet.
     """
 
     attempt: int
@@ -82,14 +83,14 @@ class Scanner:
     """Asks the child for a scan when it is time, and never waits for it. Used from the supervisor's thread only.
 
     Args:
-        converse: begins to talk with a child.
-        converse_in_image: the same with one that sees the packages of the image.
+        converse: starts a child.
+        converse_in_image: starts a child that sees the packages of the image.
         clock: the wall clock, for people.
 
     Attributes:
-        scans: that were begun.
-        looks: at files and directories, in scans that have told.
-        scanned_at: when the first scan that counts for the attempt of `scan_for` had found the newest checkpoint.
+        scans: the number of scans that were begun.
+        looks: the number of files and directories that finished scans looked at.
+        scanned_at: when the first scan for the attempt of `scan_for` had found the newest checkpoint.
     """
 
     def __init__(
@@ -133,16 +134,19 @@ class Scanner:
 
     @property
     def pids(self) -> FrozenSet[int]:
-        """The child, which is no rank's."""
+        """The pid of the child process, which belongs to no rank; empty while there is none."""
         return frozenset([self._child.pid]) if self._child is not None else frozenset()
 
     @property
     def descriptor(self) -> Optional[int]:
-        """What to wait on for the answer."""
+        """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._child.descriptor if self._child is not None and self._heard_at is not None else None
 
     def follow(self, directive: Directive) -> None:
-        """Take over who judges, which history counts and what is asked for; that is looked for at once."""
+        """Take over a directive: whether this worker verifies, which branch counts, which checkpoint is requested.
+
+        If any of them has changed, the next scan begins at once.
+        """
         step, branch = directive.branch_step, None
         if step is not None:
             branch = (step, directive.excluded_checkpoints or "", bool(directive.branch_frozen))
@@ -155,7 +159,10 @@ class Scanner:
             self._kill()
 
     def scan_for(self, attempt: int) -> Optional[ScanResult]:
-        """No rank is alive: scans that begin from now on count for the attempt. Without a directory that is at once."""
+        """Have the scans from now on count for an attempt, because no rank is alive.
+
+        Returns an empty result at once where there is no directory, else None.
+        """
         if not self._directory:
             return ScanResult(attempt, ())
         self._asked_for = 0  # one under way counts no more, whichever it was for
@@ -163,8 +170,10 @@ class Scanner:
         return None
 
     def scan_last(self) -> int:
-        """The ranks have ended well: scan once more, thoroughly; returns the scan's number, 0 where this worker scans
-        nothing."""
+        """Begin one more thorough scan, because the ranks have ended well.
+
+        Returns the scan's number; 0 where this worker scans nothing.
+        """
         if not self._directory or not self._judges:
             return 0
         self._wanted = True
@@ -175,11 +184,11 @@ class Scanner:
         return self.scans > scan or (self.scans == scan and self._heard_at is None) or not scan
 
     def ranks_start(self) -> None:
-        """Ranks are about to run: a scan that begins later counts for no attempt."""
+        """Note that ranks are about to run: a scan that begins later counts for no attempt."""
         self._idle_attempt = 0
 
     def next_at(self) -> Optional[float]:
-        """When `turn` has something to do, as far as the clock is concerned."""
+        """The time at which `turn` next has something to do; None = no such time."""
         if not self._directory:
             return None
         if self._wanted and not self._dying:
@@ -189,7 +198,7 @@ class Scanner:
         return None if self._dying or not self._scans_again else self._next_at
 
     def turn(self, now: float, ended: Dict[int, int]) -> Optional[ScanResult]:
-        """Begin, take in or give up a scan; returns the newest that is known of it, if there is something new."""
+        """Begin a scan, read its answer, or give it up. Returns its newest result; None if there is nothing new."""
         if not self._directory:
             return None
         result = self._take(now)
@@ -210,26 +219,26 @@ class Scanner:
 
     @property
     def period_seconds(self) -> float:
-        """Between two scans, at least."""
+        """The shortest time between two scans."""
         return max(self._period_seconds, _STORE_PERIOD_SECONDS) if self._asks_store else self._period_seconds
 
     @property
     def deadline_seconds(self) -> float:
-        """After which a child that gives no sign of life is killed."""
+        """The time without a sign of life after which a child is killed."""
         return max(self._deadline_seconds, _STORE_DEADLINE_SECONDS) if self._asks_store else self._deadline_seconds
 
     def stop(self) -> None:
-        """The launcher leaves: end the child, and do not wait for it."""
+        """End the child without waiting for it, because the launcher exits."""
         self._kill()
 
     @property
     def _scans_again(self) -> bool:
-        """Whether there is another scan without being asked."""
+        """Whether the next scan follows without being requested."""
         return self._judges or self._idle_attempt != 0
 
     @property
     def _asks_store(self) -> bool:
-        """Whether a store is looked into: the job's own directory, or the one that is asked for besides."""
+        """Whether an object store is scanned: the job's own directory, or the requested one."""
         return self._is_store or is_url(self._wish_directory)
 
     def _ask(self, now: float) -> Optional[ScanResult]:
@@ -258,7 +267,8 @@ class Scanner:
         return None
 
     def _handed_on(self) -> bytes:
-        """What earlier children judged, the oldest left out where it is too much."""
+        """The verdicts of earlier children for the next one, as a line; the oldest are left out where they are too
+        long."""
         verdicts = list(self._verdicts.values())
         while len(_line({"verdicts": verdicts})) > _MAX_HANDED_ON_BYTES:
             del verdicts[0]
@@ -272,7 +282,7 @@ class Scanner:
         return child
 
     def _take(self, now: float) -> Optional[ScanResult]:
-        """What the child has said."""
+        """Read what the child has printed; the newest result, or None if there is nothing new."""
         if self._child is None or self._heard_at is None or self._dying:
             return None
         try:

@@ -1,4 +1,4 @@
-"""What the launcher does at a moment, with the moments as monotonic readings; turned into a Report when it is sent."""
+"""The state of the launcher at a moment, with times as monotonic readings; it becomes a Report when it is sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_TAILS_CHARS = 32 * 1024  # of one report, which must stay below MAX_REPORT_
 
 @dataclasses.dataclass(frozen=True)
 class RankView:
-    """One rank; `exited_at` is a monotonic reading."""
+    """The state of one rank; `exited_at` is a monotonic reading."""
 
     rank: int
     local_rank: int
@@ -28,7 +28,12 @@ class RankView:
     last_good: Optional[int] = None
 
     def report(self, now: float, tail_chars: int) -> RankReport:
-        """The wire form."""
+        """The rank's part of a report.
+
+        Args:
+            now: seconds of the monotonic clock, from which ages are counted back.
+            tail_chars: the most characters of the rank's last output.
+        """
         return RankReport(
             rank=self.rank,
             local_rank=self.local_rank,
@@ -117,14 +122,15 @@ class Snapshot:
     local_error: str = ""
 
     def is_news(self, before: "Snapshot") -> bool:
-        """Whether something happened that cannot wait for the next periodic report."""
+        """Whether this state differs from the one before in something that cannot wait for the next periodic report."""
         return _news(self) != _news(before)
 
     def report(self, now: float, sequence: int, **sender: Any) -> Report:
-        """The wire form, ages counted back from `now`.
+        """The report to the coordinator, with ages counted back from `now`.
 
         Args:
-            sender: the fields that whoever sends it knows.
+            sequence: number of the report.
+            sender: the fields of the report that the reporter knows.
         """
         failed = sum(1 for rank in self.ranks + self.previous_ranks if rank.tail)
         tail_chars = _MAX_TAILS_CHARS // max(failed, 1)

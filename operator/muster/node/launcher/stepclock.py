@@ -1,10 +1,9 @@
-"""How far one rank has come, from the steps that it tells one after the other: some of them may be wrong, and a program
-may go back.
+"""Follows how far one rank has come, by the steps that it reports: some may be wrong, and a program may go back.
 
-A number that does not go on from those before is believed once those that follow bear it out: then it was a leap, or
-the program has gone back by itself, as trainers do after a spike of the loss, and what it had made beyond is lost. A
-single stray number changes nothing. What begins with 1 again is another count (of an epoch, of an evaluation) and no
-step of the training.
+A number that does not go on from those before is believed once those that follow confirm it. Then it was a leap, or the
+program has gone back by itself, as trainers do after a spike of the loss. What it had made beyond is lost. A single
+stray number changes nothing. What begins with 1 again is another count (of an epoch, of an evaluation) and no step of
+the training.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _MOST_POINTS = 512  # remembered; beyond that every second one is forgotten
 
 
 class _Point(NamedTuple):
-    """A step, and when it was finished, by a clock that stands still in time that is lost."""
+    """A step and the time when it was finished, by a clock that stands still in time that is lost."""
 
     step: int
     at: float
 
 
 class _Before(NamedTuple):
-    """What was believed before the program was taken to have gone back."""
+    """The state before the program was taken to have gone back."""
 
     trail: List[_Point]
     lost_steps: int
@@ -44,17 +43,16 @@ class _Before(NamedTuple):
 
 
 class StepClock:
-    """The newest step of one rank, when it was seen, the usual time of a step, and what the rank has taken back by
-    itself.
+    """The newest step of one rank, the usual time of a step, and the work that the program has undone by itself.
 
     Attributes:
-        step: the newest that is believed.
-        finished_at: when the newest line came that may tell of progress.
-        first_step: the first that it told, 0 is none.
+        step: the newest step that is believed; None = none yet.
+        finished_at: when the newest line came that may report progress.
+        first_step: the first step that the rank reported, 0 not counted.
         first_step_at: when that was.
-        lost_steps: that it has made and taken back, without having been started anew.
-        lost_seconds: what those took, going back included.
-        back_to: the lowest step from which it went on so; None: it never went back.
+        lost_steps: steps that the program has made and undone without being started anew.
+        lost_seconds: the time of those steps and of going back.
+        back_to: the lowest step from which the program went on after going back; None = it never went back.
     """
 
     def __init__(self) -> None:
@@ -78,7 +76,7 @@ class StepClock:
         self._p90: Optional[float] = None
 
     def note(self, step: int, now: float) -> None:
-        """A line said that this step was finished. Lines that were read together have one time."""
+        """Take in a line that reports a step as finished. Lines that were read together have one time."""
         if step == self.step and not self._doubtful:
             return
         if self._before is not None and self._was_another_count(step):
@@ -97,23 +95,23 @@ class StepClock:
             del self._doubtful[2]
 
     def step_seconds(self) -> Optional[float]:
-        """Median over the last steps."""
+        """The median of the seconds per step over the last steps; None while no step's time is known."""
         if self._median is None and self._intervals:
             self._median = statistics.median(self._intervals)
         return self._median
 
     def step_p90_seconds(self) -> Optional[float]:
-        """The 90th percentile over the last steps; None while there are too few to say."""
+        """The 90th percentile of the seconds per step over the last steps; None while there are too few."""
         if self._p90 is None and len(self._intervals) >= _LEAST_FOR_P90:
             self._p90 = sorted(self._intervals)[math.ceil(0.9 * len(self._intervals)) - 1]
         return self._p90
 
     def stride(self) -> Optional[int]:
-        """Steps from one line to the next, as most of the last ones are apart; None: there was only one."""
+        """The usual number of steps from one line to the next, by the last lines; None where there was only one."""
         return statistics.median_low(self._strides) if self._strides else None
 
     def _most(self, seconds: float) -> float:
-        """So many steps may lie between two lines that are so long apart."""
+        """The largest number of steps that may lie between two lines that came `seconds` apart."""
         pace = self.step_seconds()
         return _FEW_STEPS + _SHORTER * seconds / pace if pace else _MOST_STEPS
 
@@ -146,8 +144,10 @@ class StepClock:
         self._median = self._p90 = None
 
     def _decide(self) -> None:
-        """The doubtful lines bear each other out: what was believed was a leap too short, stray, or is taken back
-        now."""
+        """Decide what the suspect lines mean, since they confirm each other, and believe them.
+
+        What was believed before was a leap too short, stray, or is undone now.
+        """
         first = self._doubtful[0]
         if first.step < (self.step or 0):
             stray = self._stray(first.step)
@@ -160,8 +160,8 @@ class StepClock:
             self._believe(*line)
 
     def _stray(self, step: int) -> int:
-        """How many of the lines that were believed last are nowhere near this one, which goes on from those before
-        them."""
+        """The number of lines, believed last, that are far from `step` while `step` goes on from those before them; 0 =
+        none."""
         for count in range(1, 1 + min(_MOST_STRAY, len(self._trail))):
             place = len(self._trail) - count
             before = self._trail[place - 1].step if place else None
@@ -182,7 +182,10 @@ class StepClock:
             self.first_step = self.first_step_at = None
 
     def _goes_back(self) -> bool:
-        """Take back what was made beyond the doubtful lines, if they are steps of the training that are made again."""
+        """Count the work beyond the suspect lines as lost, if they are steps of the training that are made again.
+
+        Returns whether they are.
+        """
         first, newest = self._doubtful[0], self._doubtful[-1]
         base = first.step - (self._doubtful[1].step - first.step)
         seconds, pace = newest.at - first.at, self.step_seconds()
@@ -200,7 +203,8 @@ class StepClock:
         return True
 
     def _at(self, step: int) -> float:
-        """When it was finished, between those that were told; of one before all of them when the first was."""
+        """The time at which a step was finished, interpolated between reported steps. Before the first of them, the
+        first's time."""
         place = bisect.bisect_left(self._trail, _Point(step, -math.inf))
         if place in (0, len(self._trail)):
             return self._trail[min(place, len(self._trail) - 1)].at
@@ -208,8 +212,8 @@ class StepClock:
         return begin.at + (end.at - begin.at) * (step - begin.step) / (end.step - begin.step)
 
     def _was_another_count(self, step: int) -> bool:
-        """Whether this goes on from where the program was before it was taken to have gone back, and not from where it
-        is."""
+        """Whether `step` goes on from where the program was before it was taken to have gone back, and not from where
+        it is."""
         top = self._before.trail[-1].step if self._before is not None else 0
         return 0 < step - top <= _FEW_STEPS < step - (self.step or 0)
 
@@ -219,6 +223,9 @@ class StepClock:
 
 
 def lowest(clocks: List[StepClock]) -> Optional[StepClock]:
-    """The clock of the rank that is furthest behind, among those that report; of equals the one that came last."""
+    """The clock of the rank that is furthest behind, among those that report; of equals the one that came last.
+
+    Returns None where no rank has reported a step.
+    """
     reporting = [clock for clock in clocks if clock.step is not None]
     return min(reporting, key=lambda clock: (clock.step or 0, -(clock.finished_at or 0.0))) if reporting else None

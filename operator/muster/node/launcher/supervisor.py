@@ -1,4 +1,4 @@
-"""The loop that never blocks: it watches the ranks, reports, and converges to the directive."""
+"""The loop that never blocks: it watches the ranks, reports, and does what the directive says."""
 
 from __future__ import annotations
 
@@ -61,14 +61,16 @@ class LocalGang:
     """The ranks of one attempt on this worker.
 
     Attributes:
-        count: of ranks.
-        told_at: when the report was sent whose answer was the go. The coordinator may have heard nothing later, so from
-            here on the fence counts, however long the answer took.
-        obeys_fence_file: the coordinator may count on it, since it was told that the fence file is read here.
-        served_fence_seconds: as the coordinator has told it for this attempt; 0 = it has not.
+        count: the number of ranks.
+        told_at: when the report was sent whose answer opened the start barrier. The coordinator may have heard nothing
+        later, so the fence counts from here, however long the answer took.
+        obeys_fence_file: whether the coordinator may rely on the fence file, since it knows that this launcher reads
+            it.
+        served_fence_seconds: the fence that the coordinator has set for this attempt; 0 = none.
         last_scan: number of the scan that was begun once all ranks had ended well, 0 = there is none; None: they have
-            not ended.
-        ended_at: when they had.
+            not
+        ended.
+        ended_at: when all ranks had ended.
     """
 
     attempt: int
@@ -85,7 +87,7 @@ class LocalGang:
 
     @property
     def ranks(self) -> Tuple[Rank, ...]:
-        """Those that are up."""
+        """The ranks that are up."""
         return self.starting.ranks
 
     @property
@@ -95,7 +97,7 @@ class LocalGang:
 
 
 class Supervisor:
-    """Owns all processes. Everything here runs in the main thread."""
+    """Owns all child processes of the launcher, and does all its work in the main thread."""
 
     def __init__(
         self,
@@ -151,11 +153,11 @@ class Supervisor:
         self._standstills: Deque[Tuple[float, float]] = collections.deque(maxlen=64)  # when one ended, and its seconds
 
     def leave(self) -> None:
-        """SIGTERM: the loop ends the ranks and returns soon."""
+        """Have the loop end the ranks and return soon, upon SIGTERM."""
         self._told_to_leave = True
 
     def run(self) -> int:
-        """Supervise until told to leave; returns the exit code."""
+        """Supervise until the launcher is told to exit; returns the exit code."""
         turn_at = self._now()
         while True:
             descriptors = (
@@ -171,17 +173,17 @@ class Supervisor:
             turn_at = self._now() + self.timeout_seconds()
 
     def hears_at(self) -> float:
-        """When to hear the neighbours although they have sent nothing: they are to be asked then."""
+        """The time at which `hear` has to be called although no neighbour has sent anything: then it has to ping
+        them."""
         moment = self._peers.next_at()
         return math.inf if moment is None else moment
 
     def hear(self) -> bool:
-        """Answer the neighbours, and ask them: where nothing else has happened that is all; returns whether a turn is
-        due."""
+        """Answer the neighbours' packets and ping them when it is time. Returns whether `turn` has to follow."""
         return self._peers.turn(self._now())
 
     def turn(self) -> Optional[int]:
-        """Look, act and report once; returns the exit code when that was the last time."""
+        """Look, act and report once. Returns the exit code when that was the last time, else None."""
         if self._told_to_leave:
             return self._leave()
         self._turn(self._now())
@@ -192,7 +194,7 @@ class Supervisor:
         return None
 
     def timeout_seconds(self) -> float:
-        """After how long to turn again although nothing happens."""
+        """The seconds after which `turn` has to be called although nothing happens."""
         if self._reclaim is not None:
             return _SHORT_TICK_SECONDS
         tick = _IDLE_TICK_SECONDS
@@ -233,7 +235,7 @@ class Supervisor:
         self._collectives.turn(now, ended, self._gang.attempt if self._gang is not None and trains else None)
 
     def _begin_last_scan(self, now: float) -> None:
-        """Once the ranks have ended well, see what they have saved last: the job may be over by it."""
+        """Begin to scan for the last checkpoint once the ranks have ended well: the job may be complete by it."""
         gang = self._gang
         if gang is None or gang.last_scan is not None or self._reclaim is not None or not gang.has_ended:
             return
@@ -241,7 +243,7 @@ class Supervisor:
         gang.last_scan, gang.ended_at = self._scanner.scan_last() if well else 0, now
 
     def _lists_last(self, gang: LocalGang) -> bool:
-        """Whether the scan that shows what the ranks have saved last is under way."""
+        """Whether the scan for the last checkpoint of the ranks is under way."""
         if gang.last_scan is None or self._scanner.is_over(gang.last_scan):
             return False
         return self._now() < gang.ended_at + _LAST_SCAN_SECONDS
@@ -265,7 +267,8 @@ class Supervisor:
             self._saves.stepped(last.step, last.finished_at)
 
     def _log_words(self, rank: Rank) -> None:
-        """Once for each attempt: what a rank says of its own results, and what it meant to say."""
+        """Log, once for each attempt, what a rank reports of its own results, and what is wrong with its progress
+        file."""
         found = rank.corruption
         words = [rank.progress_problem] if rank.progress_problem else []
         if found is not None:
@@ -277,7 +280,8 @@ class Supervisor:
                 self._log("attempt %d: rank %d: %s" % (self._gang.attempt, rank.rank, text))
 
     def _note_ended(self, ended: Dict[int, int]) -> None:
-        """Tell the ranks of children that have ended; one that is not up yet is told later."""
+        """Hand the exit statuses of reaped children to their ranks. The status of a rank that is not up yet is kept for
+        later."""
         self._fence_file.note_ended(ended)
         self._ended.update(ended)
         gang, none_comes = self._gang, self._gang is None or self._gang.starting.is_over
@@ -385,7 +389,10 @@ class Supervisor:
         self._host.wake()
 
     def _is_reclaimed(self, reclaim: Reclaim) -> bool:
-        """One round; what comes up later, because its start was under way, takes rounds of its own."""
+        """Kill the ranks' processes in one round; returns whether none is left.
+
+        Processes that come up later, because their start was under way, take rounds of their own.
+        """
         none_comes = self._gang is None or self._gang.starting.is_over
         clean = reclaim.step(
             self._scanner.pids
@@ -417,7 +424,8 @@ class Supervisor:
         self._peers.begin(0, (), 0, self._now())
 
     def _look_for_missing(self, now: float) -> None:
-        """Find out by one's own eyes whether the gang is broken, and let the neighbours know."""
+        """Find out by this launcher's own pings whether a member of the gang is missing, and pass that on to the
+        neighbours."""
         gang = self._gang
         if gang is None:
             return
@@ -437,21 +445,22 @@ class Supervisor:
             gang.obeys_fence_file = True
 
     def _answered_at(self) -> float:
-        """When the last report was sent that the coordinator has answered; the start if none was."""
+        """The time at which the last report was sent that the coordinator has answered; the launcher's start if there
+        was none."""
         contact = self._reporter.contact()
         return contact.sent_at if contact is not None else self._started_at
 
     def _overdue_seconds(self, now: float) -> float:
-        """For how long the coordinator has been silent that was to answer; negative while it need not have."""
+        """The seconds by which the coordinator's answer is late; negative while it need not have come."""
         contact = self._reporter.contact()
         return now - (contact.next_due_at if contact is not None else self._started_at)
 
     def _is_alone(self, now: float) -> bool:
-        """Whether the coordinator is overdue and has not been heard for long enough to ask the fence file instead."""
+        """Whether the coordinator is overdue and has been silent for long enough to read the fence file instead."""
         return now - self._answered_at() >= SILENT_SECONDS and self._overdue_seconds(now) >= OVERDUE_SECONDS
 
     def _why_to_fence(self, now: float) -> str:
-        """Why the ranks must end although nobody says so, "" if they need not."""
+        """Why the launcher has to end the ranks without a directive; "" if it need not."""
         gang = self._gang
         if gang is None or gang.fenced or gang.has_ended:
             return ""
@@ -532,7 +541,7 @@ class Supervisor:
         return Snapshot(**told) if gang is None else Snapshot(**dict(told, **self._of_gang(gang)))
 
     def _of_gang(self, gang: LocalGang) -> Dict[str, Any]:
-        """What there is to tell besides while there are ranks."""
+        """The fields of the snapshot that are known only while there are ranks."""
         views = tuple(rank.view() for rank in gang.ranks)
         uncounted = self._uncounted(gang)
         clocks = [rank.clock for rank in gang.ranks]
@@ -581,19 +590,20 @@ class Supervisor:
         return sum(seconds for ended_at, seconds in self._standstills if ended_at > moment)
 
     def _telling(self, gang: LocalGang) -> Tuple[Rank, ...]:
-        """The ranks whose steps count: once output is no longer looked through, those that write to their file."""
+        """The ranks whose steps count. Once output is no longer searched, they are those that write to their progress
+        file."""
         writing = tuple(rank for rank in gang.ranks if rank.has_progress_file) if self._matcher.error else ()
         return writing or gang.ranks
 
     def _uncounted(self, gang: LocalGang) -> str:
-        """Why nobody knows any more which step is finished, "" while it is known."""
+        """Why finished steps are not known any more; "" while they are."""
         return "" if any(rank.has_progress_file for rank in gang.ranks) else self._matcher.error
 
     def _fence_seconds(self, gang: LocalGang) -> float:
         return gang.served_fence_seconds or fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
 
     def _told_fence_seconds(self, gang: LocalGang) -> float:
-        """The length that the coordinator knows of: what it has served, else what it was last told."""
+        """The length of the fence that the coordinator knows of: what it has set, else what was last reported to it."""
         contact = self._reporter.contact()
         if gang.served_fence_seconds or contact is None:
             return self._fence_seconds(gang)
@@ -612,7 +622,7 @@ class Supervisor:
     # Ending
 
     def _leave(self) -> int:
-        """Told to terminate: no grace for the ranks, one last report, and out within a second."""
+        """End the ranks without grace upon SIGTERM, send one last report, and return the exit code within a second."""
         began = self._now()
         self._scanner.stop()
         self._fence_file.stop()
@@ -654,7 +664,8 @@ class Supervisor:
 
 
 def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
-    """What of the steps went elsewhere than into computing: as the rank tells or prints that says most of it."""
+    """The seconds of steps that did not go into computing, as fields of the snapshot, by the rank that reports most of
+    them."""
     told = max((rank.told_seconds for rank in gang.ranks), key=lambda seconds: sum(seconds.values()), default={})
     return {
         "input_wait_seconds": told.get(INPUT_WAIT),
@@ -664,7 +675,8 @@ def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
 
 
 def _taken_back(clock: Optional[StepClock]) -> Dict[str, Any]:
-    """What the rank that is furthest behind has made and taken back by itself, and how far its lines lie apart."""
+    """The work that the rank furthest behind has undone by itself, and the steps between its lines, as fields of the
+    snapshot."""
     if clock is None:
         return {}
     return {
