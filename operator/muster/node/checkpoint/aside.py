@@ -1,11 +1,11 @@
-"""Moves directories out of the way that a trainer could take for its newest checkpoint, and that are none.
+"""Moves directories out of the way that a trainer could take for its newest checkpoint though they are none.
 
-What a save that was cut short has left has a higher number than the checkpoint that a start goes on from. A trainer
-that looks for its newest itself takes that one. Where the job asks for it such directories are moved, never deleted,
-into one directory beside them whose name begins with a dot, so that neither scanners nor frameworks look into it.
+A save that was cut short leaves a directory with a higher number than the checkpoint that a start resumes from. A
+trainer that looks for its newest checkpoint by itself takes that directory. Where the job asks for it, such directories
+are moved, never deleted, into one directory beside them. Its name begins with a dot, so that neither scanners nor
+frameworks look into it.
 
-Nothing may write into the directory meanwhile: whoever calls has to know that no rank is alive, and that none will
-start.
+Nothing may write into the directory meanwhile. The caller has to know that no rank is alive, and that none will start.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _NUMBER = re.compile(r"[0-9]+")
 
 @dataclasses.dataclass(frozen=True)
 class Moved:
-    """What was done.
+    """The outcome of moving directories aside.
 
     Attributes:
         names: of the directories that were moved.
-        error: why not all was done that should have been, "" = all was.
+        error: why some directories could not be moved; "" = all were.
     """
 
     names: Tuple[str, ...]
@@ -46,7 +46,7 @@ class Moved:
 
     @property
     def words(self) -> str:
-        """For people, "" where nothing was moved."""
+        """A sentence for people about what was moved; "" where nothing was."""
         if not self.names:
             return ""
         more = len(self.names) - _MAX_NAMES
@@ -55,11 +55,12 @@ class Moved:
 
 
 def misleading(names: List[str], chosen: str) -> List[str]:
-    """Of these names those that are called as the chosen checkpoint is, with a higher step; the highest first.
+    """The names that look like the chosen checkpoint's name but have a higher step; the highest first.
 
     Args:
-        chosen: the name of the checkpoint that is gone on from. Numbers may differ, and nothing else: what lies beside
-            the checkpoints (logs, exports) is called otherwise.
+        names: of the directories beside the chosen checkpoint.
+        chosen: the name of the checkpoint to resume from. Only numbers may differ from it: what else lies beside
+        checkpoints (logs, exports) has names of another form.
     """
     step = step_in_name(chosen)
     if step is None:
@@ -69,7 +70,7 @@ def misleading(names: List[str], chosen: str) -> List[str]:
 
 
 def _shape(name: str) -> str:
-    """The same for names that differ by numbers only."""
+    """The name with its numbers replaced, so that names that differ in numbers only become equal."""
     return _NUMBER.sub("0", name)
 
 
@@ -80,15 +81,16 @@ def move_aside(
     sign: Callable[[], None] = no_sign,
     finder_of: Callable[..., Finder] = Finder,
 ) -> Moved:
-    """Move what is not complete, or of a history that does not count, and has a higher step than the checkpoint at
-    `path`.
+    """Move directories with a higher step than the checkpoint at `path` aside, if incomplete or excluded from the
+    branch.
 
-    What cannot be seen whole, and weights without an optimizer, stay. Done again it moves what is left: each directory
+    What cannot be seen whole, and weights without an optimizer, stay. A second call moves what is left: each directory
     is moved by one rename, within one file system.
 
     Args:
         directory: spec.checkpoint.directory.
-        branch: which history counts; None: all do.
+        path: the checkpoint to resume from.
+        branch: the branch whose checkpoints count; None = all count.
         sign: called now and then, as a sign of life.
     """
     if above(absolute(path)) != absolute(directory):
@@ -111,7 +113,7 @@ def move_aside(
 
 
 def _directories(here: int, sign: Callable[[], None]) -> List[str]:
-    """Names of the directories there, links left out."""
+    """The names of the directories in an open directory, links left out."""
     found = []
     with os.scandir(here) as entries:
         for entry in entries:
@@ -122,7 +124,7 @@ def _directories(here: int, sign: Callable[[], None]) -> List[str]:
 
 
 def _parts(path: str, sign: Callable[[], None]) -> List[str]:
-    """Names of the directories in a checkpoint, which are parts of it."""
+    """The names of the directories inside a checkpoint, which are its parts."""
     try:
         here = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except NotADirectoryError:  # a single file
@@ -136,11 +138,14 @@ def _parts(path: str, sign: Callable[[], None]) -> List[str]:
 def _is_misleading(
     path: str, parts: Set[str], branch: Optional[Branch], sign: Callable[[], None], finder_of: Callable[..., Finder]
 ) -> bool:
-    """Whether no complete checkpoint is in it.
+    """Whether a directory contains no complete checkpoint that counts.
 
     Args:
-        parts: what the checkpoint that is gone on from has in it is called: the same in this one is a part, whole or
-            not, and no checkpoint by itself.
+        path: of the directory.
+        parts: names of the directories inside the checkpoint to resume from. A directory of such a name is a part here,
+        too, and no checkpoint by itself.
+        branch: the branch whose checkpoints count; None = all count.
+        sign: called now and then, as a sign of life.
     """
 
     def counts(one: str) -> bool:
@@ -164,10 +169,10 @@ def _is_misleading(
 
 
 def _move(here: int, name: str) -> bool:
-    """By one rename, to a name that is free. False: it is gone, or no directory any more.
+    """Rename a directory to a free name in the directory for moved ones. False: it is gone, or no directory any more.
 
     Raises:
-        OSError: it cannot be moved.
+        OSError: the directory cannot be moved.
     """
     try:
         if not stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode):
@@ -188,7 +193,7 @@ def _move(here: int, name: str) -> bool:
 
 
 def _free_name(there: int, name: str) -> str:
-    """A rename onto an empty directory would replace it."""
+    """A name that nothing has in the directory `there`: a rename onto an empty directory would replace that."""
     for suffix in ("", *(".%d" % number for number in range(1, _MAX_SUFFIX))):
         if _is_free(there, name + suffix):
             return name + suffix

@@ -1,4 +1,5 @@
-"""What may be a checkpoint, as the rules of the formats see it: its files by name, size and time, and small reads."""
+"""A directory or file that may be a checkpoint, as the formats' rules see it: its files by name, size and time, and
+small reads."""
 
 from __future__ import annotations
 
@@ -20,12 +21,13 @@ T = TypeVar("T")
 
 
 def ask_rule(rule: Callable[[], T]) -> T:
-    """What a rule of a format says of files that a tenant wrote, whatever these hold.
+    """The result of a format's rule about files that a tenant wrote, whatever these contain.
 
     Raises:
         OSError: a file cannot be read.
         ValueError: a file is not what it should be. Any other error of a rule becomes one: a single file must not end
-            the listing of all others.
+            the
+        listing of all others.
     """
     try:
         return rule()
@@ -36,8 +38,7 @@ def ask_rule(rule: Callable[[], T]) -> T:
 
 
 class Reading:
-    """Reads files for candidates, and remembers what was found in them for as long as their size and time stay the
-    same."""
+    """Reads files for candidates, and caches what was found in each while its size and time stay the same."""
 
     def __init__(self, files: Files, sign: Callable[[], None]) -> None:
         self.files = files
@@ -45,8 +46,14 @@ class Reading:
         self._found: Dict[Tuple[str, object], Tuple[File, Union[object, ValueError]]] = {}
 
     def remembered(self, path: str, file: File, compute: Callable[[], T], what: object) -> T:
-        """What `compute` finds in a file, or the ValueError that it raised; asked again only where the file has
-        changed."""
+        """The result of `compute` about a file, or the ValueError that it raised; computed again only when the file has
+        changed.
+
+        Args:
+            path: of the file.
+            file: its size and time.
+            what: tells apart several results about one file.
+        """
         known = self._found.get((path, what))
         if known is None or known[0] != file:
             if len(self._found) > _MAX_REMEMBERED:
@@ -62,13 +69,13 @@ class Reading:
 
 
 class Candidate:
-    """One directory, or one file, that may be a checkpoint.
+    """A directory, or a single file, that may be a checkpoint.
 
     Attributes:
-        path: absolute; of the directory, also where the checkpoint is a single file in it.
+        path: absolute path of the directory, also where the checkpoint is a single file in it.
         name: of the checkpoint.
-        files: by path relative to the directory, `../` for one beside it that belongs to it; before it was listed only
-            those that made it a candidate.
+        files: by path relative to the directory, `../` for a file beside it that belongs to it. Before the directory is
+        listed, only the files that made it a candidate.
     """
 
     def __init__(self, path: str, name: str, files: Mapping[str, File], reading: Reading) -> None:
@@ -78,56 +85,57 @@ class Candidate:
         self._reading = reading
 
     def below(self, directory: str) -> "Candidate":
-        """What is in one directory of it."""
+        """The candidate that consists of one directory inside this one."""
         prefix = directory + "/"
         inner = {name[len(prefix) :]: file for name, file in self.files.items() if name.startswith(prefix)}
         return Candidate(os.path.join(self.path, directory), directory, inner, self._reading)
 
     @property
     def in_store(self) -> bool:
-        """Whether it lies in an object store, where a directory is renamed file by file."""
+        """Whether the candidate lies in an object store, where a directory is renamed file by file."""
         return self._reading.files.is_store
 
     def content(self, name: str) -> bytes:
-        """All of a file of moderate size.
+        """All bytes of a file of moderate size.
 
         Raises:
-            OSError: it cannot be read, or is too large.
+            OSError: the file cannot be read, or is too large.
         """
         return self._reading.files.content(joined(self.path, name), self._reading.sign)
 
     def document(self, name: str) -> bytes:
-        """All of a file that is to be parsed as JSON.
+        """All bytes of a file that is to be parsed as JSON.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is larger than such a file can be.
+            OSError: the file cannot be read.
+            ValueError: the file is larger than such a file can be.
         """
         if self.files[name].size_bytes > MAX_BYTES:
             raise ValueError("%s is larger than %d bytes" % (name, MAX_BYTES))
         return self.content(name)
 
     def text(self, name: str) -> str:
-        """What a file of one line says, without space around it.
+        """The text of a file of one line, stripped.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         return self.part(name, 0, MAX_TEXT_BYTES).decode("utf-8", "replace").strip()
 
     def part(self, name: str, start: int, length: int) -> bytes:
-        """So many bytes of a file, or what of them is there.
+        """At most `length` bytes of a file from `start` on; fewer where the file ends before.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         return self._reading.files.part(joined(self.path, name), start, length, self._reading.sign)
 
     def look_at(self, name: str) -> bool:
-        """Whether there is a file of this name, also before anything was listed; it is one of `files` then.
+        """Whether there is a file of this name, also before the directory was listed; if so, the file is added to
+        `files`.
 
         Raises:
-            OSError: it cannot be looked at.
+            OSError: the path cannot be looked at.
         """
         status = self._reading.files.status(joined(self.path, name))
         if status is not None:
@@ -135,11 +143,11 @@ class Candidate:
         return status is not None
 
     def remembered(self, name: str, compute: Callable[["Candidate", str], T]) -> T:
-        """What a function of this and the name of a file finds in that file, computed once for each version of it.
+        """The result of `compute` about this candidate and a file's name, computed once for each version of the file.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is not what it should be.
+            OSError: the file cannot be read.
+            ValueError: the file is not what it should be.
         """
         path = joined(self.path, name)
         return self._reading.remembered(path, self.files[name], lambda: compute(self, name), compute)
@@ -149,6 +157,6 @@ class Candidate:
         self._reading.sign()
 
     def later_than(self, marker: str) -> List[str]:
-        """The files that were written after the marker by more than clocks differ."""
+        """The names of the files that were written later than the marker by more than clocks differ."""
         newest_ns = self.files[marker].modified_ns + CLOCKS_DIFFER_NS
         return [name for name, file in self.files.items() if file.modified_ns > newest_ns]

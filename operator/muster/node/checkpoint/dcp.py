@@ -43,19 +43,20 @@ _OPCODES = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 
 
 class MetadataError(ValueError):
-    """The metadata cannot be read: torn, or not a pickle."""
+    """The metadata of a DCP checkpoint cannot be read: the file is incomplete, or no pickle."""
 
 
 def shard_sizes(metadata: bytes, sign: Callable[[], None] = lambda: None) -> Dict[str, int]:
-    """Bytes that each shard must have at least, by its name relative to the checkpoint.
+    """The least size in bytes of each shard, by the shard's name relative to the checkpoint.
 
     A shard that is only named, without an offset and a length that could be read, must have one byte.
 
     Args:
+        metadata: content of the `.metadata` file.
         sign: called now and then, as a sign of life.
 
     Raises:
-        MetadataError: not a whole pickle, or it names no shard.
+        MetadataError: the content is no whole pickle, or names no shard.
     """
     walk = _Walk(metadata)
     try:
@@ -74,7 +75,7 @@ def shard_sizes(metadata: bytes, sign: Callable[[], None] = lambda: None) -> Dic
 
 
 class _Walk:
-    """Where in the pickle the reading is, and what was found so far."""
+    """The position of the reading in the pickle, and the shards found so far."""
 
     def __init__(self, metadata: bytes) -> None:
         self.sizes: Dict[str, int] = {}
@@ -92,7 +93,7 @@ class _Walk:
         self._whole_piece: Optional[Pattern[bytes]] = None
 
     def turns(self, count: int) -> bool:
-        """Go on for a while; returns whether there is more."""
+        """Read at most `count` opcodes or matches further; returns whether there is more to read."""
         while count > 0:
             if not self._piece and self._key is None and self._last is None:
                 count = self._pass(count)
@@ -102,7 +103,8 @@ class _Walk:
         return True
 
     def _pass(self, count: int) -> int:
-        """Pass over what does not matter, and note whole pieces on the way; returns how many turns are left."""
+        """Skip opcodes that say nothing about shards, and note whole pieces on the way; returns how many turns are
+        left."""
         data, position, memoized = self._data, self._position, self._memoized
         passed, piece, gets, sizes = self._passed, self._whole_piece, self._gets, self.sizes
         while count > 0:
@@ -141,7 +143,7 @@ class _Walk:
         return count
 
     def _step(self) -> bool:
-        """One opcode; False: it was the last."""
+        """Read one opcode; returns False if it was the last."""
         opcode = _OPCODES[self._data[self._position]]
         start, argument = self._position, None
         self._position += 1
@@ -204,13 +206,14 @@ class _Walk:
 
 
 def _gets(place: int) -> List[bytes]:
-    """The opcodes that refer to what was memoized in this place, each with its argument."""
+    """The opcodes that refer to the string memoized at this place, each with its argument."""
     found = [b"j" + place.to_bytes(4, "little"), b"g%d\n" % place]
     return [b"h%c" % place, *found] if place < 256 else found
 
 
 def _passed(stops: Sequence[bytes]) -> Pattern[bytes]:
-    """Opcodes with arguments of a fixed length, except these; one group matches for each that memoizes."""
+    """A pattern of opcodes with arguments of a fixed length, except `stops`; one group matches for each that
+    memoizes."""
     by_length: Dict[int, bytes] = {}
     for opcode in pickletools.opcodes:
         length = 0 if opcode.arg is None else opcode.arg.n
@@ -228,13 +231,19 @@ def _except(stops: Sequence[bytes], code: bytes) -> bytes:
 
 
 def _up_to(count: int, pattern: bytes) -> bytes:
-    """So many times or less: nested, because the engine takes much longer over a repeat."""
+    """A pattern for at most `count` matches of `pattern`. It is nested, because the engine takes much longer over a
+    repeat."""
     return b"(?:%s%s|)" % (pattern, _up_to(count - 1, pattern)) if count else b""
 
 
 def _whole_piece(gets: Dict[bytes, str]) -> Optional[Pattern[bytes]]:
-    """The three fields one after the other, each name by reference, and the shard's likewise or spelled out and
-    memoized."""
+    """A pattern for the three fields of a tensor piece in a row; None while their names were not memoized.
+
+    Each field's name is a reference. The shard's name is a reference, or spelled out and memoized.
+
+    Args:
+        gets: memoized strings, by the opcode that refers to them.
+    """
     names = [[re.escape(get) for get, name in gets.items() if name == field] for field in _FIELDS]
     if not all(names):
         return None

@@ -1,8 +1,8 @@
-"""Looks into a checkpoint directory: reads as little as possible, remembers what it judged, and answers in parts.
+"""Looks into a checkpoint directory: reads as little as possible, remembers its verdicts, and answers in parts.
 
-A large checkpoint has a thousand files, and a metadata file of a hundred megabytes. Which checkpoints there are takes
-three or four looks at files for each; whether one is complete takes a look at every file, and for one that nobody has
-judged before the metadata. The newest is judged first, and the answer so far is there after each.
+A large checkpoint has a thousand files, and a metadata file of a hundred megabytes. To see which checkpoints there are
+takes three or four looks at files for each. To verify that one is complete takes a look at every file, and for one
+without an earlier verdict the metadata. The newest is verified first, and the answer so far is there after each.
 """
 
 from __future__ import annotations
@@ -100,15 +100,16 @@ _LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seem
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """How to look.
+    """The options of one look into a checkpoint directory.
 
     Attributes:
-        thorough: at every file, whatever was known before; else only where something seems to have changed.
-        judges: False: only which checkpoints there are.
-        branch: leave out what belongs to another history.
-        limit: so many checkpoints, the newest.
-        wish: a step or a path; what is there of it comes in addition.
-        stamps: tell of all that there are, too, those of other histories included.
+        thorough: whether to look at every file, whatever was known before; else only where something seems to have
+        changed.
+        judges: whether to verify checkpoints; False = only list which there are.
+        branch: leave out what belongs to another branch; None = nothing.
+        limit: the largest number of checkpoints in the answer, the newest.
+        wish: a requested step or path; its checkpoints come in addition.
+        stamps: whether to report the stamps of all checkpoints that are there, those of other branches included.
     """
 
     thorough: bool = True
@@ -119,26 +120,27 @@ class Look:
     wish: str = ""
 
     def wishes(self, checkpoint: Checkpoint) -> bool:
-        """Whether it is what was asked for."""
+        """Whether a checkpoint is the requested one."""
         return bool(self.wish) and self.wish in (str(checkpoint.step), checkpoint.path)
 
     def may_wish(self, path: str) -> bool:
-        """The same, by the name alone."""
+        """Whether a path may be the requested checkpoint, by its name alone."""
         return bool(self.wish) and self.wish in (str(step_in_name(os.path.basename(path))), path)
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The answer so far.
+    """The checkpoints that a look has found so far.
 
     Attributes:
-        checkpoints: newest step first, and after them older ones that were asked for.
-        torn: the newest of those that have their marker and of which not all is there.
-        done: nothing is left to judge.
+        checkpoints: newest step first, and after them older ones that were requested.
+        torn: the newest of those that have their marker but are incomplete.
+        done: whether nothing is left to verify.
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
-        stamps: of all that have their marker, MAX_STAMPS at most; None: not known (yet).
+        stamps: of all that have their marker, MAX_STAMPS at most; None = not known (yet).
         doubt: why what is there may not be what people think: newer ones stay incomplete, or a pointer leads elsewhere.
-        trap: why a framework that follows its pointer would not go on at all, or from what is torn; known once settled.
+        trap: why a framework that follows its pointer would not resume at all, or from an incomplete checkpoint; known
+        once `is_settled`.
     """
 
     checkpoints: Tuple[Checkpoint, ...]
@@ -151,16 +153,16 @@ class Found:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the newest complete checkpoint is known: what may come will be older."""
+        """Whether the newest complete checkpoint is known: what may still come is older."""
         return self.done or (bool(self.checkpoints) and self.checkpoints[0].judged)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """What has a marker, before anything else was looked at.
+    """A candidate whose marker was found, before its other files were looked at.
 
     Attributes:
-        directory: that its files are in: the checkpoint itself, unless that is a single file.
+        directory: where its files are: the checkpoint itself, unless that is a single file.
     """
 
     checkpoint: Checkpoint
@@ -173,18 +175,19 @@ class _Seen:
 
 @dataclasses.dataclass
 class _Search:
-    """One look, as far as it has come.
+    """The state of one look into a checkpoint directory.
 
     Attributes:
-        candidates: that are left: a directory, and whether it counts among the newest.
-        found: what may be complete, by path.
-        counted: of these, those that count.
-        examined: candidates with a step that may be of this history.
-        passed: names with a step that are no checkpoints.
-        stamps: of what has its marker.
+        candidates: the paths that are left, each with whether it counts among the newest.
+        found: candidates that may be complete, by path.
+        counted: those of `found` that count among the newest.
+        torn: incomplete checkpoints.
+        examined: the number of candidates with a step that may be of this branch.
+        passed: the number of names with a step that are no checkpoints.
+        stamps: of all candidates that have their marker.
         unrecognized: directories with a step that no format knows, the highest first.
-        blind: something could not be seen.
-        settling: by path, until when its files have to stay the same.
+        blind: whether something could not be seen.
+        settling: until when the files of a path have to stay the same, by path.
     """
 
     candidates: Iterator[Tuple[str, bool]]
@@ -203,12 +206,13 @@ class Finder:
     """Finds the newest complete checkpoints in one directory, again and again.
 
     Args:
-        settle_seconds: for so long what has no atomic marker has to stay the same, None: SETTLE_SECONDS; 0 where
-            nobody can be writing.
-        formats: that it may be of, in the order in which it is asked for them.
+        settle_seconds: how long a checkpoint without an atomic marker has to stay the same; None = SETTLE_SECONDS, 0
+            where
+        nothing can be writing.
+        formats: the known formats, in the order in which they are tried.
 
     Attributes:
-        looks: at single files and directories so far.
+        looks: the number of looks at single files and directories so far.
     """
 
     def __init__(
@@ -253,14 +257,14 @@ class Finder:
         self._misread = ""  # what is left out because a file in it is not what it should be
 
     def remember(self, verdicts: Iterable[Verdict]) -> None:
-        """Take over what another process judged."""
+        """Take over the verdicts of another process."""
         self._verdicts.update((verdict.path, verdict) for verdict in verdicts)
 
     def find(self, limit: int = MAX_LISTED) -> List[Checkpoint]:
         """The newest complete checkpoints among the directory itself and its children, newest step first.
 
         Raises:
-            OSError: the directory cannot be read; a missing one holds nothing.
+            OSError: the directory cannot be read. A missing directory is no error: it has no checkpoints.
         """
         found: Tuple[Checkpoint, ...] = ()
         for answer in self.look(Look(limit=limit)):
@@ -268,7 +272,7 @@ class Finder:
         return list(found)
 
     def look(self, how: Look) -> Iterator[Found]:
-        """The same in parts: the answer so far, whenever one more is judged.
+        """Look for checkpoints, and yield the answer so far whenever one more is verified.
 
         Raises:
             OSError: the directory cannot be read.
@@ -323,7 +327,7 @@ class Finder:
         return verdict is not None and verdict.problem == _STILL_WRITTEN and path in self._first_seen
 
     def free_bytes(self) -> Optional[int]:
-        """What may still be written into the directory; None: nobody knows."""
+        """The bytes that may still be written into the directory; None where that cannot be known."""
         return self._files.free_bytes(self._directory)
 
     def _doubt(
@@ -334,11 +338,18 @@ class Finder:
         unrecognized: str,
         thorough: bool,
     ) -> str:
-        """What has been doubtful for so long that no save under way explains it; "" = nothing.
+        """The message about what has looked wrong for so long that no save under way explains it; "" = nothing.
 
-        A start gets the message about what is of no format at once, because no save is under way then, and later
+        A start gets the message about unrecognized directories at once, because no save is under way then, and later
         listings repeat it. While ranks run, that message comes later than the others: the first save of a run may take
         long.
+
+        Args:
+            complete: the complete checkpoints, newest first.
+            torn: the incomplete ones.
+            pointed: what is wrong with a framework's pointer; None = nothing.
+            unrecognized: the message about directories of no known format; "" = none.
+            thorough: whether this look is thorough, as the one before a start is.
         """
         newest = complete[0].step if complete else -1
         newer = [one for one in torn if one.step > newest]
@@ -356,7 +367,8 @@ class Finder:
         return (text or deeper or unrecognized) if self._now() >= self._doubted[1] + after else ""
 
     def _unrecognized(self, paths: Sequence[str], complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> str:
-        """The message about what has a higher step than every checkpoint, and is of no format; "" = there is none.
+        """The message about directories of no known format with a higher step than every checkpoint; "" = there are
+        none.
 
         A single one beside a complete checkpoint is a save that a fault cut short: the next save will be whole.
         """
@@ -393,8 +405,10 @@ class Finder:
         return any(self._holds_weights(os.path.join(path, name), depth - 1) for name in inner.directories[:_MAX_DEEPER])
 
     def _deeper(self, thorough: bool) -> str:
-        """What lies in directories of this one, where nobody looks for checkpoints; "" = nothing. Looked for now and
-        then."""
+        """The message about checkpoints further below the directory, where no scan looks; "" = there are none.
+
+        They are looked for now and then.
+        """
         if self._now() < self._deeper_until and not thorough:
             return self._deeper_seen
         self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
@@ -410,7 +424,8 @@ class Finder:
         return self._deeper_seen
 
     def _stepped_below(self, directory: str, names: Sequence[str], levels: int) -> Iterator[str]:
-        """Directories with a step in their names, below these ones of a directory; those of each the highest first."""
+        """The paths of directories with a step in their names, below the named ones of a directory, the highest of each
+        first."""
         for name in names[:_MAX_DEEPER]:
             path = os.path.join(directory, name)
             try:
@@ -447,7 +462,7 @@ class Finder:
         return None
 
     def _said(self, pointer: Pointer) -> Optional[str]:
-        """What is in it, or where it leads; None: there is none."""
+        """The text in a framework's pointer file, or the target of its pointer link; None where there is none."""
         path = os.path.join(self._directory, pointer.name)
         self.looks += 1
         try:
@@ -462,8 +477,7 @@ class Finder:
             return ""
 
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
-        """Directories that may hold a checkpoint, and whether they are among those that are looked at from the newest
-        on."""
+        """The paths that may be a checkpoint, and whether each counts among the newest, from the newest on."""
         try:
             directories, files, strange = self._children(how)
         except FileNotFoundError:
@@ -490,9 +504,9 @@ class Finder:
             self._note = "%s has more than %d directories" % (self._directory, MAX_STEPPED)
 
     def _by_both(self, names: Sequence[str]) -> List[str]:
-        """From the highest number down and from the newest down in turn, as neither alone tells the highest step.
+        """The names in turn by highest number and by newest time, since neither alone shows the highest step.
 
-        Where all of them are looked into anyway their times are not asked for.
+        Where all of them are looked into anyway, their times are not looked up.
         """
         if len(names) <= MAX_UNORDERED:
             return list(names)
@@ -509,15 +523,17 @@ class Finder:
         return self._times[name]
 
     def _is_single(self, name: str) -> bool:
-        """Whether a file may be a checkpoint by itself."""
+        """Whether a file may be a checkpoint by itself, by its name."""
         for kind in self._singles:  # noqa: SIM110 - beside checkpoints a million files may lie, and this is the fastest
             if kind.claims(name):
                 return True
         return False
 
     def _is_single_or_stray(self, name: str) -> bool:
-        """Whether a file may be a checkpoint by itself. One of no format that has weights by its name is noted for the
-        message."""
+        """Whether a file may be a checkpoint by itself, by its name.
+
+        A file of weights in no known format is noted for the message about unrecognized files.
+        """
         if self._is_single(name):
             return True
         if (
@@ -530,7 +546,8 @@ class Finder:
         return False
 
     def _children(self, how: Look) -> Children:
-        """The names there. A light look does without a new one for a while, the longer it takes to read them."""
+        """The names in the directory. A light look uses those read before for a while, the longer it takes to read
+        them."""
         began = self._now()
         if how.thorough or began >= self._names_until:
             self._strays.clear()
@@ -566,7 +583,8 @@ class Finder:
                 with_step += 1
 
     def _stamps(self, search: _Search) -> Optional[Tuple[Stamp, ...]]:
-        """Of all that there are, those of the highest steps first; None where something could not be seen."""
+        """The stamps of all checkpoints that are there, those of the highest steps first; None where something could
+        not be seen."""
         note = self._note
         for path, _ in search.candidates:
             self._note_stamp(search, path)
@@ -586,7 +604,7 @@ class Finder:
         return seen
 
     def _see(self, path: str) -> Optional[_Seen]:
-        """Of which format it is, by the marker in it; None without one, or without a step."""
+        """The candidate at a path, recognized by its format's marker; None without a marker or a step."""
         name = os.path.basename(path)
         try:
             itself = self._stat(path)
@@ -603,8 +621,10 @@ class Finder:
         return None
 
     def _likely(self, path: str, name: str, itself: str) -> Iterator[Tuple[Format, str]]:
-        """Formats that it may be of, each with a marker: what it was before while no name in it has changed, then
-        all."""
+        """The formats that a path may have, each with a marker.
+
+        While no name in the directory has changed, the format found before comes first.
+        """
         known = self._kinds.get(path)
         if known is not None and known.directory_stamp == itself:
             yield known.format, known.marker
@@ -652,21 +672,21 @@ class Finder:
         return self._files.status(path)
 
     def _glance(self, seen: _Seen, probe: str) -> str:
-        """What changes first."""
+        """The stamps of what a save changes first, for comparison with those of the verdict."""
         names = filter(None, (probe, seen.format.beside(os.path.basename(seen.checkpoint.path))))
         there = [self._stat(joined(seen.directory, name)) for name in names]
         stamps = [stamp(status) if status else "-" for status in there] or ["-"]
         return " ".join([seen.marker_stamp, seen.directory_stamp, *stamps])
 
     def _known(self, seen: _Seen) -> _Seen:
-        """With the verdict of before, if nothing has changed since."""
+        """The candidate with its earlier verdict "complete", if nothing has changed since; else unchanged."""
         verdict = self._verdicts.get(seen.checkpoint.path)
         if verdict is None or verdict.problem or verdict.glance != self._glance(seen, verdict.probe):
             return seen
         return dataclasses.replace(seen, checkpoint=_complete(seen.checkpoint, verdict))
 
     def _is_known_bad(self, seen: _Seen) -> bool:
-        """Whether it was not complete a moment ago, and still looks the same."""
+        """Whether a candidate was found incomplete a moment ago, and still looks the same."""
         path = seen.checkpoint.path
         verdict = self._verdicts.get(path)
         if verdict is None or not verdict.problem or self._now() >= self._again.get(path, (0.0, 0.0))[0]:
@@ -687,7 +707,7 @@ class Finder:
         return not verdict.problem
 
     def _judge(self, seen: _Seen) -> Verdict:
-        """Look at every file, and at what the marker says unless all are the same as before."""
+        """Verify a candidate: look at every file, and at what the marker says unless all are the same as before."""
         path, name = seen.checkpoint.path, os.path.basename(seen.checkpoint.path)
         listing = self._listing(seen)
         self.looks += len(listing.files)
@@ -712,7 +732,7 @@ class Finder:
         )
 
     def _listing(self, seen: _Seen) -> Listing:
-        """All files of it, and the one beside it on which it depends."""
+        """All files of a candidate, and the one beside it on which it depends."""
         if seen.format.markers:
             listing = self._files.listing(seen.directory, self._sign, seen.format.depth)
         else:
@@ -726,7 +746,12 @@ class Finder:
         return dataclasses.replace(listing, files=files)
 
     def _is_settled(self, path: str, files: str) -> bool:
-        """Whether all files were the same for long enough."""
+        """Whether all files of a checkpoint have stayed the same for long enough.
+
+        Args:
+            path: of the checkpoint.
+            files: digest of its files.
+        """
         before, since = self._first_seen.get(path, ("", 0.0))
         if before != files:
             if len(self._first_seen) >= _MAX_REMEMBERED:
@@ -746,7 +771,7 @@ class Finder:
 
     @staticmethod
     def _problem(seen: _Seen, candidate: Candidate) -> str:
-        """Why it is not complete; "" = it is."""
+        """Why a candidate is not complete; "" = it is."""
         if seen.marker not in candidate.files:
             return "its marker vanished"
         try:
@@ -760,18 +785,18 @@ class Finder:
 
 
 def _complete(checkpoint: Checkpoint, verdict: Verdict) -> Checkpoint:
-    """As it is told of once it was found complete."""
+    """The checkpoint with the figures of its verdict, once it was found complete."""
     seconds = round(verdict.saving_ns / 1e9, 3)
     return dataclasses.replace(checkpoint, judged=True, size_bytes=verdict.size_bytes, save_seconds=seconds)
 
 
 def _in_words(problem: str) -> str:
-    """As it can be told, and passed on in one line: it may repeat what a torn file says."""
+    """A format's message cut to one line of readable characters: it may quote what an incomplete file contains."""
     return readable(problem[:_MAX_PROBLEM_CHARS])
 
 
 def _may_pass(problem: str) -> bool:
-    """Whether it may be gone although no file has changed."""
+    """Whether a problem may be gone although no file has changed."""
     return problem == _STILL_WRITTEN or problem.startswith(_UNREADABLE)
 
 

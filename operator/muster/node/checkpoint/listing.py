@@ -1,6 +1,6 @@
 """Reads a directory tree into plain data, bounded, so that the rules for completeness can be pure functions of it.
 
-`Files` is all that whoever looks for checkpoints asks of a file system. The simulator has one of its own.
+`Files` is all that the search for checkpoints needs of a file system. The simulator has one of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What a path leads to, a file or a directory."""
+    """The state of what a path leads to, a file or a directory."""
 
     inode: int
     size_bytes: int
@@ -44,7 +44,7 @@ class Status(NamedTuple):
 
     @property
     def file(self) -> File:
-        """What is told of it in a listing."""
+        """The size and time of the file, as listings have them."""
         return File(self.size_bytes, self.modified_ns, self.version)
 
 
@@ -58,11 +58,11 @@ class Listing:
 
 
 class Children(NamedTuple):
-    """Names in a directory.
+    """The names in a directory.
 
     Attributes:
-        directories: links that lead to a directory which is not there by its own name among them.
-        files: those that were asked for; of links the same.
+        directories: including links to directories that are not there under a name of their own.
+        files: those that were wanted, including links to such files.
         strange: links to another file system, which are not followed.
     """
 
@@ -72,7 +72,7 @@ class Children(NamedTuple):
 
 
 class StorageError(OSError):
-    """The storage as a whole tells nothing: what is there is not known. Says what to mend.
+    """The storage as a whole gives no answer, so its content is not known. The message says what to repair.
 
     Attributes:
         kind: one of `muster.protocol.checkpoints.ERROR_KINDS`.
@@ -84,28 +84,28 @@ class StorageError(OSError):
 
 
 def no_sign() -> None:
-    """Nobody waits for signs of life."""
+    """Do nothing; used where no caller needs signs of life."""
 
 
 class Files:
     """The file system of this machine.
 
     Attributes:
-        is_store: it is an object store: directories are renamed file by file.
-        settle_seconds: what has no atomic marker has to stay the same for so long, at least.
+        is_store: whether this is an object store, where directories are renamed file by file.
+        settle_seconds: the least time for which a checkpoint without an atomic marker has to stay the same.
     """
 
     is_store = False
     settle_seconds = 0.0
 
     def refresh(self) -> None:
-        """A look begins: what is remembered of an earlier one does not count."""
+        """Discard what is cached of the look before, because another one begins."""
 
     def free_bytes(self, directory: str) -> Optional[int]:
-        """What may still be written below it; None: nobody knows, as in a store.
+        """The bytes that may still be written below a directory; None where that cannot be known, as in a store.
 
-        A quota that the file system does not tell of does not count. Waits for as long as the file system does, so only
-        a thread of its own may ask.
+        A quota that the file system does not report does not count. The call waits for as long as the file system does,
+        so it needs a thread of its own.
         """
         try:
             found = os.statvfs(directory)
@@ -114,10 +114,10 @@ class Files:
         return min(found.f_bavail * found.f_frsize, MAX_NUMBER) if found.f_blocks else None
 
     def status(self, path: str) -> Optional[Status]:
-        """What is there; None: nothing.
+        """The state of what is at a path; None where nothing is.
 
         Raises:
-            OSError: it cannot be looked at.
+            OSError: the path cannot be looked at.
         """
         try:
             status = os.stat(path)
@@ -134,14 +134,14 @@ class Files:
     def children(
         self, directory: str, is_wanted: Callable[[str], bool], sign: Callable[[], None] = no_sign
     ) -> Children:
-        """Names of the directories in `directory`, and of some of the files.
+        """The names of the directories in `directory`, and of the wanted files.
 
         Args:
-            is_wanted: whether to tell of a file, by its name: there may be a million of others.
+            is_wanted: whether to return a file, by its name: there may be a million others.
             sign: called after some entries, as a sign of life.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the directory cannot be read.
         """
         directories: List[str] = []
         files: List[str] = []
@@ -164,11 +164,11 @@ class Files:
         return Children(directories[:MAX_CHILDREN], files[:MAX_CHILDREN], tuple(strange))
 
     def listing(self, directory: str, sign: Callable[[], None] = no_sign, max_depth: int = MAX_DEPTH) -> Listing:
-        """List the files, each looked at once; what vanishes meanwhile is left out.
+        """List the files below a directory, each looked at once; files that vanish meanwhile are left out.
 
         Args:
             sign: called after each file and directory, as a sign of life.
-            max_depth: of directories within one another, this one included.
+            max_depth: the levels of directories, this one included.
 
         Raises:
             OSError: a directory cannot be read for another reason than that it vanished.
@@ -211,8 +211,8 @@ class Files:
             sign: called after each part, as a sign of life.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is no regular file, or larger than MAX_CONTENT_BYTES.
+            OSError: the file cannot be read.
+            ValueError: the path is no regular file, or the file is larger than MAX_CONTENT_BYTES.
         """
         content = io.BytesIO()
         with open(path, "rb", buffering=0, opener=_open_regular) as stream:
@@ -225,14 +225,14 @@ class Files:
         raise ValueError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))
 
     def part(self, path: str, start: int, length: int, sign: Callable[[], None] = no_sign) -> bytes:
-        """So many bytes from `start` on, or what of them is there.
+        """At most `length` bytes of a file from `start` on; fewer where the file ends before.
 
         Args:
-            sign: called once it is read, as a sign of life.
+            sign: called once the part is read, as a sign of life.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is no regular file.
+            OSError: the file cannot be read.
+            ValueError: the path is no regular file.
         """
         with open(path, "rb", opener=_open_regular) as stream:
             stream.seek(start)
@@ -248,10 +248,10 @@ class Files:
         return os.path.commonpath((os.path.realpath(path), inside)) != inside
 
     def link(self, path: str) -> Optional[str]:
-        """Where a symbolic link leads; None: there is none.
+        """The target of a symbolic link; None where there is none.
 
         Raises:
-            OSError: it cannot be looked at, or is no link.
+            OSError: the path cannot be looked at, or is no link.
         """
         try:
             return os.readlink(path)
@@ -260,11 +260,13 @@ class Files:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Open a regular file. Pipes, devices and links that lead round are refused: to open a device may have effects.
+    """Open a regular file; returns its descriptor.
+
+    Pipes, devices and circular links are refused: to open a device may have effects.
 
     Raises:
-        OSError: it cannot be opened.
-        ValueError: something else lies there.
+        OSError: the file cannot be opened.
+        ValueError: the path is no regular file.
     """
     try:
         mode = os.stat(path).st_mode
@@ -278,15 +280,17 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 class _Followed(NamedTuple):
-    """Where a link leads: to a directory or a file, on the same file system or another."""
+    """The target of a link: a directory or a file, on the same file system or another."""
 
     is_directory: bool
     is_here: bool
 
 
 def _followed(directory: str, name: str, is_wanted: Callable[[str], bool]) -> Optional[_Followed]:
-    """The directory, or file that is wanted, at the end of a link; None: nothing, what is there by its own name, or
-    round."""
+    """The directory, or wanted file, at the end of a link; None where there is none to list.
+
+    Targets in the same directory, which are listed by their own names, and circular links are not listed.
+    """
     path = os.path.join(directory, name)
     try:
         status = os.stat(path)
@@ -302,7 +306,7 @@ def _followed(directory: str, name: str, is_wanted: Callable[[str], bool]) -> Op
 
 
 def _batches(entries: "Iterator[os.DirEntry[str]]") -> "Iterator[List[os.DirEntry[str]]]":
-    """So many at a time that nothing is done for each of a million beside what it costs to read its name."""
+    """The entries in lists of many, so that nothing is done for each of a million but to read its name."""
     while True:
         some = list(itertools.islice(entries, _AT_ONCE))
         if not some:

@@ -1,9 +1,9 @@
 """Checkpoints on a node's own disk: which of them this node holds whole, and which attempt has saved them.
 
-Such a checkpoint is worth something only where every node holds its share of the very same save, and a disk keeps what
-was there before: after going back the same step is saved anew, and a node may have had another rank. So each launcher
-keeps a small file beside them, `.muster-<gang>`, with a line for each attempt: since when, by this disk's own clock,
-and as which share of the gang. It is written while no rank is alive here, after the look; whatever lies there by then
+Such a checkpoint is worth something only where every node holds its share of the very same save. A disk keeps what was
+there before: after going back the same step is saved anew, and a node may have had another rank. So each launcher keeps
+a small file beside them, `.muster-<gang>`. It has a line for each attempt: since when, by this disk's own clock, and as
+which share of the gang. The line is written while no rank is alive here, after the look. Whatever lies there by then
 was saved earlier. Nothing of it is deleted.
 """
 
@@ -26,11 +26,11 @@ _MAX_FILE_BYTES = 64 * 1024
 
 
 class Era(NamedTuple):
-    """An attempt as this disk has seen it begin.
+    """The begin of an attempt on this disk.
 
     Attributes:
         share: which part of the gang its ranks here were, as the coordinator calls it.
-        began_ns: nothing of it was saved before, by the clock of the file system.
+        began_ns: nanoseconds by the file system's clock; the attempt has saved nothing before.
     """
 
     attempt: int
@@ -55,14 +55,18 @@ def held(
     sign: Callable[[], None] = no_sign,
     formats: Sequence[Format] = FORMATS,
 ) -> Tuple[List[Held], str]:
-    """What is there, the highest step first, and why the next attempt's saves will not be told from these ("" = they
-    will).
+    """The checkpoints of which this node holds its share, the highest step first, and why the next attempt is not
+    recorded.
 
-    No rank may be alive that writes there: nothing has to be looked at twice then.
+    The text is "" where it is. No rank that writes there may be alive: so nothing has to be looked at twice.
 
     Args:
-        attempt: that will begin next, as this share.
-        formats: that count there.
+        directory: on this node's own disk.
+        gang: name of the gang.
+        attempt: the attempt that begins next; it is written down with its share.
+        share: which part of the gang this node's ranks are, as the coordinator calls it.
+        sign: called now and then, as a sign of life.
+        formats: the formats that count there.
 
     Raises:
         OSError: the directory cannot be made or read.
@@ -86,13 +90,14 @@ def held(
 
 
 def _era_of(eras: Sequence[Era], written_ns: int) -> Optional[Era]:
-    """The attempt that had begun last when it was written; None: none that is known."""
+    """The attempt that had begun last when a checkpoint was written; None where no such attempt is known."""
     before = [era for era in eras if era.began_ns <= written_ns]
     return max(before, key=lambda era: (era.began_ns, era.attempt), default=None)
 
 
 def _eras(path: str) -> List[Era]:
-    """What is written down; nothing where it is torn or somebody else's: then nothing there counts."""
+    """The attempts in the file at `path`; empty where the file is missing or incomplete: then no checkpoint there
+    counts."""
     try:
         items = parse_json(THIS_MACHINE.part(path, 0, _MAX_FILE_BYTES))["eras"]
         return [Era(int(attempt), str(share), int(began_ns)) for attempt, share, began_ns in items]

@@ -12,7 +12,7 @@ MANIFEST_NAME = "muster-checkpoint.json"
 
 
 class ManifestError(ValueError):
-    """The manifest does not say what it must; names the field."""
+    """The manifest lacks something that it needs; the message names the field."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ def parse_manifest(data: bytes) -> Manifest:
     """Parse `{"step": 40, "files": [{"path": "model.bin", "bytes": 123}]}`; more keys are allowed.
 
     Raises:
-        ManifestError: torn, of another shape, or a path that leaves the checkpoint.
+        ManifestError: the data is incomplete, of another shape, or has a path that leaves the checkpoint.
     """
     try:
         document = parse_json(data)

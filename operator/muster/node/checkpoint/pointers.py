@@ -1,11 +1,14 @@
-"""Files that tell a framework which checkpoint is its newest, and what it would make of them: pure over what they say.
+"""Files by which a framework finds its newest checkpoint, and what it would do with them: pure functions of their text.
 
-Megatron-LM goes on from what `latest_checkpointed_iteration.txt` names. It writes that in place; where it finds it
-empty it ends with code 0, where there is none it begins anew, and where it says `release` with the weights that lie
-there (megatron/training/checkpointing.py, `read_metadata`). DeepSpeed does the same with `latest`, or
-`latest_universal` (deepspeed/runtime/engine.py, `load_checkpoint`), Composer with a link (`autoresume`), DLRover with a
-file of its own (full_ckpt_engine.py, `_load_from_storage`), verl (verl/utils/checkpoint/checkpoint_manager.py,
-`find_latest_ckpt_path`) and SkyRL (skyrl/train/trainer.py, `load_checkpoints`) with one of a number.
+Megatron-LM goes on from what `latest_checkpointed_iteration.txt` names, and writes that file in place. An empty file
+ends it with code 0, and without the file it begins anew. Where the file says `release`, it begins with the weights that
+lie there (megatron/training/checkpointing.py, `read_metadata`). Others work alike:
+
+- DeepSpeed by `latest`, or `latest_universal` (deepspeed/runtime/engine.py, `load_checkpoint`)
+- Composer by a link (`autoresume`)
+- DLRover by a file of its own (full_ckpt_engine.py, `_load_from_storage`)
+- verl (verl/utils/checkpoint/checkpoint_manager.py, `find_latest_ckpt_path`) and SkyRL (skyrl/train/trainer.py,
+  `load_checkpoints`) by a file with a number
 """
 
 from __future__ import annotations
@@ -30,19 +33,19 @@ _MAX_TOLD_CHARS = 64
 
 @dataclasses.dataclass(frozen=True)
 class Pointer:
-    """One kind of them.
+    """One kind of file or link that names a framework's newest checkpoint.
 
     Attributes:
-        framework: who follows it.
-        name: in the checkpoint directory.
+        framework: the framework that follows it.
+        name: the file's name in the checkpoint directory.
         formats: of the checkpoints that it names.
-        called: how these are called, where others write that format, too.
-        is_link: it names by where it leads; else by what is in it.
-        target: the name of a checkpoint by what is in it; "" = it is none.
-        text: what has to be in it, by the name of a checkpoint.
-        torn: what becomes of a start that finds nothing in it that names a checkpoint.
-        missing: the same where there is no such file; "" = that is a user's choice.
-        anew: the name of weights that it begins from at step 0; "" = there are none.
+        called: pattern of these checkpoints' names, where others write that format, too.
+        is_link: whether it names a checkpoint by where it leads; else by its text.
+        target: the name of a checkpoint by the pointer's text; "" = the text names none.
+        text: the text that names a checkpoint, by the checkpoint's name.
+        torn: what a start does that finds no checkpoint's name in it.
+        missing: what a start does that finds no such file; "" = that is a user's choice.
+        anew: the name of weights that a start begins from at step 0; "" = there are none.
     """
 
     framework: str
@@ -57,7 +60,7 @@ class Pointer:
     called: Pattern[str] = re.compile("")
 
     def is_for(self, checkpoint: Checkpoint) -> bool:
-        """Whether it may name this one."""
+        """Whether the pointer may name this checkpoint."""
         return checkpoint.format in self.formats and bool(self.called.search(os.path.basename(checkpoint.path)))
 
 
@@ -135,11 +138,13 @@ POINTERS: Tuple[Pointer, ...] = (
 
 
 class Problem(NamedTuple):
-    """What a framework that follows its pointer would do other than go on from the newest.
+    """The problem that a framework follows its pointer to something other than the newest checkpoint.
 
     Attributes:
-        words: that, and the remedy.
-        is_trap: it would begin from scratch, end, or load what is torn or gone; else it would go on, from an older one.
+        words: what the framework would do, and the remedy.
+        is_trap: whether it would begin from scratch, end, or load what is incomplete or gone; else it would resume from
+            an
+        older checkpoint.
     """
 
     words: str
@@ -155,15 +160,16 @@ def pointer_problem(
     *,
     is_own: bool = True,
 ) -> Optional[Problem]:
-    """What is wrong with a pointer; None: it names the newest, or a user's choice.
+    """The problem of a pointer; None where it names the newest checkpoint, or a user's choice.
 
     Args:
-        said: what is in the file, or where the link leads; None: there is none.
+        said: the text in the file, or the target of the link; None = there is none.
         complete: checkpoints that were found complete, the newest first.
-        is_whole: whether there is something of this name that is not known to be torn.
-        torn: checkpoints that were cut short; such a one is the first that was saved, where none is complete.
-        is_own: whether it lies in the directory. A link may lead to any file of the container: no message repeats what
-            is in it.
+        is_whole: whether there is something of this name that is not known to be incomplete.
+        torn: checkpoints that were cut short. Where none is complete, such a one was the first that was saved.
+        is_own: whether the pointer lies in the directory. A link may lead to any file of the container: no message
+            repeats
+        what is in it.
     """
     own = list(filter(pointer.is_for, complete))
     if not own:
@@ -197,8 +203,10 @@ def pointer_problem(
 
 
 def _of_a_first_save(pointer: Pointer, said: Optional[str], torn: Sequence[Checkpoint]) -> Optional[Problem]:
-    """The same where there is none to go on from: DeepSpeed's rank 0 may have written `latest` when the others were cut
-    short."""
+    """The problem of a pointer to an incomplete checkpoint where no complete one exists; None = there is no problem.
+
+    DeepSpeed's rank 0 may have written `latest` when the others were cut short.
+    """
     target = pointer.target((said or "").strip())
     names = {os.path.basename(one.path) for one in filter(pointer.is_for, torn)}
     if target not in names:

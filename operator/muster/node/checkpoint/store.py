@@ -1,11 +1,11 @@
 """Checkpoints in an object store, or wherever else a URL leads: seen through the fsspec of the user's own image.
 
 A store has no directories: what is listed is grouped by the slashes in the names, and an object that is there is there
-whole. What one look has listed is kept until the next one begins, so that a look costs one request for the directory,
-and one for each checkpoint and thousand objects in it. Times are the store's own; where one second holds two versions
-of an object, its ETag or generation tells them apart.
+whole. What one look has listed is kept until the next one begins. So a look costs one request for the directory, and
+one for each checkpoint and thousand objects in it. Times are the store's own. Where one second holds two versions of an
+object, its ETag or generation tells them apart.
 
-Whatever the user's packages raise becomes a StorageError that says what to mend: a listing that failed is never taken
+Whatever the user's packages raise becomes a StorageError that says what to repair. A listing that failed is never taken
 for an empty one.
 """
 
@@ -63,16 +63,16 @@ _Level = Dict[str, Optional[Status]]  # names directly in a directory; None: of 
 
 
 def open_url(url: str) -> Tuple[Any, str]:
-    """The file system of a URL, and the path in it, by the fsspec of this Python."""
+    """Open the file system of a URL by the fsspec of this Python. Returns the file system and the path in it."""
     return importlib.import_module("fsspec.core").url_to_fs(url)  # type: ignore[no-any-return]
 
 
 class Store(Files):
-    """What is below one URL.
+    """The files below one URL.
 
     Args:
-        open_file_system: as `open_url`.
-        now: seconds by a clock that only goes on.
+        open_file_system: opens a URL, as `open_url` does.
+        now: monotonic seconds.
     """
 
     is_store = True
@@ -92,15 +92,15 @@ class Store(Files):
         self._left_out: Dict[str, float] = {}  # names of directories that are not looked into, until when
 
     def refresh(self) -> None:
-        """See Files."""
+        """Discard what is cached of the look before. See Files."""
         self._levels.clear()
 
     def free_bytes(self, _directory: str) -> Optional[int]:
-        """See Files. A store does not fill."""
+        """None, since a store does not fill. See Files."""
         return None
 
     def status(self, path: str) -> Optional[Status]:
-        """See Files. That of a directory changes with whatever is directly in it."""
+        """The state of what is at a path. See Files. A directory's state changes with whatever is directly in it."""
         inner = self._inner(path)
         if inner is None:
             return None
@@ -118,7 +118,7 @@ class Store(Files):
     def children(
         self, directory: str, is_wanted: Callable[[str], bool], sign: Callable[[], None] = no_sign
     ) -> Children:
-        """See Files."""
+        """The names of the directories, and of the wanted files, in a directory. See Files."""
         level = self._level(self._inner(directory) or "")
         if level is None:
             raise FileNotFoundError(errno.ENOENT, "it does not exist", directory)
@@ -128,7 +128,7 @@ class Store(Files):
         return Children(directories[:MAX_CHILDREN], files[:MAX_CHILDREN])
 
     def listing(self, directory: str, sign: Callable[[], None] = no_sign, max_depth: int = MAX_DEPTH) -> Listing:
-        """See Files. It is asked for anew each time."""
+        """List the files below a directory, with a new request each time. See Files."""
         inner = self._inner(directory) or ""
         files: Dict[str, Status] = {}
         with contextlib.suppress(FileNotFoundError):
@@ -142,7 +142,7 @@ class Store(Files):
         )
 
     def content(self, path: str, sign: Callable[[], None] = no_sign) -> bytes:
-        """See Files."""
+        """The bytes of an object of moderate size. See Files."""
         size = self._file(path).size_bytes
         if size > MAX_CONTENT_BYTES:
             raise ValueError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))
@@ -155,7 +155,7 @@ class Store(Files):
         return content.getvalue()
 
     def part(self, path: str, start: int, length: int, sign: Callable[[], None] = no_sign) -> bytes:
-        """See Files."""
+        """At most `length` bytes of an object from `start` on. See Files."""
         end = min(start + min(length, MAX_CONTENT_BYTES), self._file(path).size_bytes)
         data = b""
         if start < end:
@@ -164,7 +164,8 @@ class Store(Files):
         return data
 
     def link(self, path: str) -> Optional[str]:
-        """What an object says that stands for a link: Composer's, which end in `.symlink`."""
+        """The text of an object that stands for a link (Composer's, which end in `.symlink`); None where there is
+        none."""
         try:
             return self.part(path + ".symlink", 0, _MAX_POINTER_BYTES).decode("utf-8", "replace")
         except FileNotFoundError:
@@ -182,13 +183,13 @@ class Store(Files):
         return status.file
 
     def _inner(self, path: str) -> Optional[str]:
-        """A path relative to the URL; None: outside of it, where nobody looks."""
+        """The path relative to the URL; None for a path outside of it, where nothing is looked for."""
         if path == self._url:
             return ""
         return path[len(self._url) + 1 :] if path.startswith(self._url + "/") else None
 
     def _level(self, inner: str) -> Optional[_Level]:
-        """What is directly in a directory; None: there is none."""
+        """The entries directly in a directory; None where there is no such directory."""
         if inner not in self._levels:
             parent, _, name = inner.rpartition("/")
             above = self._level(parent) if inner else {name: None}
@@ -216,7 +217,10 @@ class Store(Files):
         return {name: status for name, status in self._entries(inner, entries) if "/" not in name}
 
     def _entries(self, inner: str, infos: Any) -> Iterator[Tuple[str, Optional[Status]]]:
-        """Names relative to a directory; None: of a directory, which goes before a file of the same name."""
+        """The names relative to a directory, each with its state; None as state of a directory.
+
+        A directory takes the place of a file of the same name.
+        """
         prefix = self._path(inner) + "/"
         directories = []
         for info in infos:
@@ -235,7 +239,7 @@ class Store(Files):
         yield from ((name, None) for name in directories)
 
     def _remember(self, inner: str, files: Mapping[str, Status]) -> None:
-        """The levels of a directory, as they were found now."""
+        """Cache the levels of a directory, as they were found now."""
         for known in [
             known for known in self._levels if known == inner or known.startswith(inner + "/" if inner else "")
         ]:
@@ -265,11 +269,11 @@ class Store(Files):
         return self._opened
 
     def _ask(self, method: str, inner: str, **arguments: Any) -> Any:
-        """What the store answers, without what any cache of the user's packages holds.
+        """The answer of the store to a method of its file system, without what the user's packages have cached.
 
         Raises:
-            FileNotFoundError: it is not there.
-            StorageError: no answer.
+            FileNotFoundError: there is no such object.
+            StorageError: the store gave no answer.
         """
         file_system, path = self._file_system()[0], self._path(inner)
         try:
@@ -280,7 +284,8 @@ class Store(Files):
             raise failure(self._url, error) from error
 
     def _look_for_bucket(self) -> None:
-        """Tell a bucket that does not exist from one that has nothing there yet: to the packages both are the same."""
+        """Raise StorageError where the bucket does not exist. The packages report that like a bucket that is still
+        empty."""
         file_system, path = self._file_system()
         bucket = path.partition("/")[0]
         if self._url.partition("://")[0] not in _BUCKETS:
@@ -304,7 +309,7 @@ def _called(file_system: Any, method: str, path: str, arguments: Mapping[str, An
 
 
 def failure(url: str, error: BaseException) -> StorageError:
-    """What people are told: where, why, and what to mend."""
+    """The StorageError for an exception of the user's packages: its message says where, why, and what to repair."""
     code = _code(error)
     cause = ": ".join(filter(None, (code or type(error).__name__, str(error)[:_MAX_CAUSE_CHARS])))
     scheme = url.partition("://")[0]
@@ -339,7 +344,7 @@ def failure(url: str, error: BaseException) -> StorageError:
 
 
 def _code(error: Optional[BaseException]) -> str:
-    """What the store itself called it, as the packages of S3, Google and Azure keep it; "" = not known."""
+    """The error code of the store, as the packages of S3, Google and Azure keep it; "" = not known."""
     while error is not None:
         response = getattr(error, "response", None)
         told = response.get("Error") if isinstance(response, dict) else None
@@ -357,7 +362,7 @@ def _code(error: Optional[BaseException]) -> str:
 
 
 def _is_refused(error: BaseException, code: str) -> bool:
-    """Whether the store says no, in the words of S3 or by the status of HTTP, whatever words it has of its own."""
+    """Whether the store denies access, by a code of S3 or by the status of HTTP."""
     response = getattr(error.__cause__, "response", None)
     told = response.get("ResponseMetadata") if isinstance(response, dict) else None
     status = told.get("HTTPStatusCode") if isinstance(told, dict) else None
@@ -375,7 +380,7 @@ def _number(text: str) -> int:
 
 
 def _nanoseconds(moment: Any) -> int:
-    """Since 1970, however a package tells a time; 0 = it does not."""
+    """The nanoseconds since 1970 of a time in any package's form; 0 = the package gives none."""
     if isinstance(moment, str):
         try:
             moment = dt.datetime.fromisoformat(moment.replace("Z", "+00:00"))

@@ -15,10 +15,12 @@ _MAX_DIGITS = 32
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse a document.
+    """Parse a JSON document.
 
     Raises:
-        ValueError: too large, not UTF-8, not JSON, nested too deep, or with a number that no reader of JSON can hold.
+        ValueError: the document is too large, not UTF-8, not JSON, nested too deep, or has a number that no reader of
+            JSON
+        can hold.
     """
     if len(data) > MAX_BYTES:
         raise ValueError("larger than %d bytes" % MAX_BYTES)

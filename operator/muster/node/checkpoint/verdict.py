@@ -1,4 +1,4 @@
-"""What a look into one directory found, in a form that outlives the process that looked.
+"""The result of looking into one directory, in a form that outlives the process that looked.
 
 A verdict holds as long as the files are the same: names, sizes and times of all of them, or, for a cheap look, of those
 that change first.
@@ -17,16 +17,17 @@ _ONE_SAVE_NS = 600 * 1_000_000_000  # files of one save end closer together
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Whether a directory is a complete checkpoint.
+    """The answer whether a directory is a complete checkpoint.
 
     Attributes:
-        files: digest of the names, sizes and times of all files in it when it was judged.
-        glance: the directory, the marker and the probe when it was judged.
+        path: of the directory.
+        files: digest of the names, sizes and times of all files in it when it was verified.
+        glance: stamps of the directory, the marker and the probe when it was verified.
         probe: the file that a save over this checkpoint touches among the first, relative to the directory.
         problem: why it is not complete; "" = it is.
-        size_bytes: of all files in it; where some of those of an open format are gone, as it was before.
+        size_bytes: the size of all files in it; where some of those of an open format are gone, as it was before.
         newest_ns: when the last of them was written.
-        saving_ns: from the end of its first file to the end of its last one.
+        saving_ns: the nanoseconds from the end of its first file to the end of its last one.
     """
 
     path: str
@@ -39,12 +40,12 @@ class Verdict:
     newest_ns: int = 0
 
     def to_json(self) -> Dict[str, Any]:
-        """As plain data."""
+        """The verdict as plain data for JSON."""
         return dataclasses.asdict(self)
 
 
 def verdict_from(data: Mapping[str, Any]) -> Verdict:
-    """The verdict that was written down.
+    """The verdict from the plain data of `to_json`.
 
     Raises:
         KeyError: a field is missing.
@@ -56,7 +57,7 @@ def verdict_from(data: Mapping[str, Any]) -> Verdict:
 
 
 def digest(listing: Listing) -> str:
-    """The same for the same names, sizes and times."""
+    """The digest of a listing, which is equal for equal names, sizes and times."""
     names = sorted(listing.files)
     hashed = hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape"))
     for column in zip(*map(listing.files.__getitem__, names)):
@@ -65,7 +66,8 @@ def digest(listing: Listing) -> str:
 
 
 def saving_ns(listing: Listing) -> int:
-    """From the end of the first of its files to the end of the last one: what can be seen of a save when it is over.
+    """The nanoseconds from the end of the first of the files to the end of the last one: what can be seen of a past
+    save.
 
     A file that was copied with its time, such as a tokenizer's, is older than the save. So time counts back from the
     last file as long as no two lie further apart than files of one save do.
@@ -79,5 +81,5 @@ def saving_ns(listing: Listing) -> int:
 
 
 def stamp(status: Status) -> str:
-    """What changes with a file's content, or with the names in a directory."""
+    """A text that changes with a file's content, or with the names in a directory."""
     return "%d-%d-%d-%d" % status

@@ -35,10 +35,10 @@ _LIST = rb"\]%s((?:%s)a|\((?:%s)+e)" % (_MEMOIZED, _INTEGER, _INTEGER)
 
 
 def file_problem(candidate: Candidate, name: str) -> str:
-    """Why a file is not whole; "" = it is, or its form tells nothing of it.
+    """Why a file is not whole; "" = it is, or its form does not show it.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     if name.endswith(".safetensors"):
         return candidate.remembered(name, _safetensors_problem)
@@ -69,10 +69,10 @@ def _natural(value: object) -> int:
 
 
 def archive_problem(candidate: Candidate, name: str) -> str:
-    """Why what torch.save wrote is not whole, whatever it is called; "" = it is.
+    """Why what torch.save wrote is not whole, whatever the file is called; "" = it is.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     size = candidate.files[name].size_bytes
     start = candidate.part(name, 0, len(_LEGACY))
@@ -90,12 +90,12 @@ def archive_problem(candidate: Candidate, name: str) -> str:
 
 
 def own_file_problem(candidate: Candidate, name: str) -> str:
-    """Why a file is not whole of which only a program knows what wrote it; "" = nothing tells that it is not.
+    """Why a file that a program wrote in a form of its own is not whole; "" = nothing shows that it is not.
 
     A zip archive, as torch and numpy write them, has an end; what else is called `.pt` need not be one.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     if name.endswith(".safetensors"):
         return candidate.remembered(name, _safetensors_problem)
@@ -115,25 +115,25 @@ class Pickled:
         self._data = data
 
     def mentions(self, word: str) -> bool:
-        """Whether this text is in it anywhere."""
+        """Whether this text is in the pickle anywhere."""
         return word.encode() in self._data
 
     def number(self, key: str) -> Optional[int]:
-        """The whole number that is written right behind a key; None without one."""
+        """The whole number that is written right behind a key; None where there is none."""
         value = self._value(key)
         return integer_of(value) if value[1:] else None
 
     def numbers(self, key: str) -> Tuple[int, ...]:
-        """The whole numbers in the list that is written right behind a key; none without one."""
+        """The whole numbers in the list that is written right behind a key; empty where there is none."""
         found = re.search(_string(key) + _MEMOIZED + _LIST, self._data, re.DOTALL)
         return tuple(map(integer_of, re.findall(_INTEGER, found[1], re.DOTALL))) if found else ()
 
     def has(self, key: str) -> bool:
-        """Whether this whole text is in it, as a key or a value."""
+        """Whether this whole text is in the pickle, as a key or a value."""
         return re.search(_string(key), self._data) is not None
 
     def found(self, pattern: bytes) -> "Set[bytes]":
-        """The first group of a pattern wherever it matches from the beginning of a text on."""
+        """The first group of a pattern wherever the pattern matches from the beginning of a text on."""
         texts = re.finditer(rb"(?:X.{3}\x00|\x8c.)(?=%s)" % pattern, self._data, re.DOTALL)
         return {match[1] for match in texts}
 
@@ -151,18 +151,19 @@ class Pickled:
 
 
 def _string(key: str) -> bytes:
-    """The opcodes that put a text on the stack, as a pattern."""
+    """A pattern of the opcodes that put a text on the stack."""
     text = key.encode()
     lengths = re.escape(struct.pack("<I", len(text))), re.escape(struct.pack("<B", len(text)))
     return rb"(?:X%s|\x8c%s)%s" % (*lengths, re.escape(text))
 
 
 def pickled(candidate: Candidate, name: str) -> Pickled:
-    """What torch.save wrote, without the tensors. It may be long: whoever asks keeps what he has found, not this.
+    """The pickle that torch.save wrote, without the tensors. It may be long: callers keep what they have found, not
+    this.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is no archive of torch.save.
+        OSError: the file cannot be read.
+        ValueError: the file is no archive of torch.save.
     """
     try:
         with zipfile.ZipFile(_Stream(candidate, name)) as archive:
@@ -180,7 +181,7 @@ def pickled(candidate: Candidate, name: str) -> Pickled:
 
 
 class _Stream(io.RawIOBase):
-    """A file of a candidate, for zipfile: read in parts, where it asks for them."""
+    """A file of a candidate as zipfile needs it: read in the parts that are asked for."""
 
     def __init__(self, candidate: Candidate, name: str) -> None:
         super().__init__()

@@ -86,7 +86,7 @@ def _problem(candidate: Candidate) -> str:
 
 
 def _less_than_before(candidate: Candidate) -> str:
-    """What the save before this one has, and this one has not; "" = nothing.
+    """The file that the save before this one has and this one lacks; "" = none.
 
     A program prepares and registers the same for each save, and no file says how much that is.
     """
@@ -99,7 +99,7 @@ def _less_than_before(candidate: Candidate) -> str:
 
 
 def _missing(candidate: Candidate, first: str, others: str) -> str:
-    """The first file of a series that this save has not; "" = none: it is a series of one."""
+    """The first file of a numbered series that this save lacks; "" = none, also for a series of one."""
     number, name = 0, first
     while name in candidate.files:
         number += 1

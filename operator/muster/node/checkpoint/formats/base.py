@@ -1,4 +1,4 @@
-"""What every format tells: how it is recognized, which step it holds, and whether all of it is there."""
+"""What every format defines: how it is recognized, which step it holds, and whether all of it is there."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WEIGHTS_ONLY = "there are weights only: nobody can go on from them with the same
 
 
 def json_object(candidate: Candidate, name: str) -> "dict[str, Any]":
-    """What a small JSON file says.
+    """The object in a small JSON file.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is torn, or no object.
+        OSError: the file cannot be read.
+        ValueError: the file is incomplete, or contains no object.
     """
     try:
         document = parse_json(candidate.document(name))
@@ -31,12 +31,12 @@ def json_object(candidate: Candidate, name: str) -> "dict[str, Any]":
 
 
 class Words(NamedTuple):
-    """What people read of a format in docs/reference/checkpoints.md.
+    """The text about a format in docs/reference/checkpoints.md.
 
     Attributes:
-        written_by: the frameworks.
-        place: below the checkpoint directory.
-        step: where it is read.
+        written_by: the frameworks that write it.
+        place: the path below the checkpoint directory.
+        step: where the step is read.
         complete: what has to be there.
     """
 
@@ -50,27 +50,28 @@ class Words(NamedTuple):
 class Format:
     """One way in which checkpoints are written.
 
-    `step` and `problem` may raise ValueError: a file is not what it should be; it says what is wrong.
+    `step` and `problem` may raise ValueError: a file is not what it should be; the message says what is wrong.
 
     Attributes:
-        name: as people are told it.
-        markers: the first of these files that is there makes a directory one of these. Its time is when the checkpoint
-            was written, so it is one that is written late and once.
-        problem: why not all of it is there, or nobody can go on from it; "" = complete. Asked with all files listed.
-        step: that it holds, None: not known; asked before anything was listed but the marker.
+        name: for people.
+        markers: file names; the first that is there makes a directory a checkpoint of this format. The marker's time is
+        when the checkpoint was written, so it is a file that is written late and once.
+        problem: why not all of it is there, or no rank can resume from it; "" = complete. Asked with all files listed.
+        step: the step of the checkpoint; None = not known. Asked before anything was listed but the marker.
         claims: whether a directory of this name may be one; without markers: a file. Asked of every name, of which
-            there may be a million that are none: what is cheap to see comes first.
+        there may be a million that are none: what is cheap to see comes first.
         unless: names of files beside the marker that another framework writes: with one of them it is not of this
-            format.
-        beside: by the name, a file outside of it on which it depends (`../latest`); "" = none.
+        format.
+        beside: by the checkpoint's name, a file outside of it on which it depends (`../latest`); "" = none.
         hides_step: whether no number in a name of this kind orders it among others: its step is in the file alone.
-        made_of: the format of what people make such a one of: beside that one, of the same step, it does not count. ""
-            = none.
-        settles: it has no marker that is there whole or not at all: it is complete once two looks, SETTLE_SECONDS
-            apart, have found the same files.
-        is_open: nothing in it names all files that belong to it, or tells how many these are: it is not complete once
-            there is less of it than there was, and nothing newer.
-        depth: of directories within one another whose files belong to it, itself included.
+        made_of: the format from which people convert checkpoints into this one. Beside a checkpoint of that format with
+        the same step, this one does not count. "" = none.
+        settles: whether no marker appears atomically. Then a checkpoint is complete once two looks, SETTLE_SECONDS
+            apart,
+        have found the same files.
+        is_open: whether nothing in it names all files that belong to it, or tells how many these are. Then it is not
+        complete once there is less of it than there was, and nothing newer.
+        depth: the levels of directories whose files belong to it, itself included.
     """
 
     name: str

@@ -34,12 +34,12 @@ _PARAMETER = re.compile(r"zero/([^/]+)/([^/]+)\.pt\Z")
 
 
 class _Said(NamedTuple):
-    """What the model's states say of the save; None: nothing.
+    """The facts about the save in the model's states; None = the file does not say.
 
     Attributes:
-        has_optimizer: the state of an optimizer is in them, so that no file of its own is needed.
-        experts: how many each layer with experts has.
-        layers: of a PipelineModule those that the parameters of this rank are called by, where they are told.
+        has_optimizer: whether the optimizer's state is in that file, so that no file of its own is needed.
+        experts: the number of experts of each layer that has any.
+        layers: the layers of a PipelineModule after which the parameters of this rank are named.
     """
 
     step: Optional[int]
@@ -63,7 +63,7 @@ def _said(candidate: Candidate, name: str) -> _Said:
 
 
 def tag_problem(candidate: Candidate) -> str:
-    """Why a directory with the files of ranks is not complete; "" = it is."""
+    """Why a directory with the files of ranks is not a complete DeepSpeed checkpoint; "" = it is."""
     marker = next((name for name in MARKERS if name in candidate.files), None)
     if marker is None:
         return "%s does not exist" % MARKERS[0]
@@ -95,15 +95,16 @@ def tag_problem(candidate: Candidate) -> str:
 
 
 def _is_each(there: Set[int], ranks: int) -> bool:
-    """Whether all ranks are there, and no other: how many these are is what a file says, and may be any number."""
+    """Whether `there` is exactly the ranks 0 to `ranks` - 1. The number comes from a file, and may be any."""
     return len(there) == ranks and max(there, default=-1) == ranks - 1
 
 
 def _layers_problem(candidate: Candidate) -> str:
-    """Why not all layers of a PipelineModule are there; "" = they are, as far as anything tells, or it is none.
+    """Why not all layers of a PipelineModule are there; "" = they are, as far as anything tells, or there is no such
+    module.
 
-    A layer without a state has no file, so numbers may be missing. Each has one for all ranks of the other axes, and
-    each whose parameters are named has one.
+    A layer without a state has no file, so numbers may be missing. Each layer has a file for all ranks of the other
+    axes, and each whose parameters are named has one.
     """
     layers: Dict[int, Set[str]] = {}
     for match in filter(None, map(_LAYER.match, candidate.files)):
@@ -121,7 +122,8 @@ def _experts_problem(candidate: Candidate, told: Sequence[int], model_ranks: int
     """Why not all experts are there; "" = they are, or there are none.
 
     Args:
-        told: how many each layer has.
+        told: the number of experts of each layer that has any.
+        model_ranks: the number of model-parallel ranks.
     """
     there: Dict[int, Set[Tuple[int, int]]] = {}
     for match in filter(None, map(_EXPERT.match, candidate.files)):
@@ -142,10 +144,14 @@ def _experts_problem(candidate: Candidate, told: Sequence[int], model_ranks: int
 
 
 def _experts_optimizers_problem(candidate: Candidate, told: Sequence[int], model_ranks: int) -> str:
-    """The same of the optimizers, which without ZeRO each rank that has experts of its own writes.
+    """Why not all optimizer files of experts are there; "" = they are, or there are none.
 
-    How many ranks these are is not told, but that their number divides that of the experts of some layer, and how many
-    the save has that `latest` names.
+    Without ZeRO each rank with experts of its own writes one. Their number is not written anywhere. It divides the
+    number of experts of some layer, and the save that `latest` names has as many.
+
+    Args:
+        told: the number of experts of each layer that has any.
+        model_ranks: the number of model-parallel ranks.
     """
     found, before = _ranks(candidate, _EXPERTS_OPTIMIZER), _before(candidate)
     for model_rank in range(model_ranks):
@@ -167,7 +173,7 @@ def _before(candidate: Candidate) -> str:
 
 
 def _universal_problem(candidate: Candidate) -> str:
-    """Why not each parameter is there with all that an optimizer keeps for it; "" = it is."""
+    """Why not each parameter of a universal checkpoint has all that its optimizer keeps for it; "" = each has."""
     if MARKERS[0] not in candidate.files:  # those are copied last
         return "%s does not exist" % MARKERS[0]
     states = candidate.remembered(MARKERS[0], _said)
@@ -189,7 +195,7 @@ def _universal_problem(candidate: Candidate) -> str:
 
 
 def _ranks(candidate: Candidate, pattern: "re.Pattern[str]") -> Dict[int, Set[int]]:
-    """Data-parallel ranks with such a file, by model-parallel rank."""
+    """The data-parallel ranks that have a file matching the pattern, by model-parallel rank."""
     found: Dict[int, Set[int]] = {}
     for match in filter(None, map(pattern.match, candidate.files)):
         found.setdefault(int(match[2]), set()).add(int(match[1] or 0))
@@ -197,7 +203,7 @@ def _ranks(candidate: Candidate, pattern: "re.Pattern[str]") -> Dict[int, Set[in
 
 
 def _step(candidate: Candidate) -> Optional[int]:
-    """By the tag, where it says a step; else what DeepSpeed itself would read."""
+    """The step in the tag, where there is one; else the step that DeepSpeed itself would read; None = not known."""
     told = named_step(candidate.name)
     if told is not None:
         return told

@@ -22,7 +22,7 @@ _STEP = re.compile(r"\d{1,15}\Z")
 
 
 def is_step(name: str) -> bool:
-    """Whether DLRover calls a directory so."""
+    """Whether a directory name is a step as DLRover writes it."""
     return _STEP.match(name) is not None
 
 
@@ -32,7 +32,7 @@ def _tracked(candidate: Candidate, name: str) -> Optional[int]:
 
 
 def is_over(candidate: Candidate, step: int) -> bool:
-    """Whether the file beside it says that the save of this step, or a later one, is over."""
+    """Whether DLRover's file beside the checkpoint says that the save of this step, or a later one, is over."""
     tracked = candidate.remembered(FLASH_TRACKER, _tracked) if FLASH_TRACKER in candidate.files else None
     return tracked is not None and tracked >= step
 

@@ -69,7 +69,7 @@ def _deepspeed_problem(candidate: Candidate) -> str:
 
 
 def _parts_problem(candidate: Candidate) -> str:
-    """The same of weights and optimizer, each in one file or sharded."""
+    """Why weights or optimizer, each in one file or sharded, are not complete; "" = they are."""
     models, optimizers = directories(candidate, FSDP_MODEL), directories(candidate, FSDP_OPTIMIZER)
     state = _written_last(candidate)
     problem = dcp_parts_problem(candidate, models + optimizers, state)
@@ -91,7 +91,8 @@ def _parts_problem(candidate: Candidate) -> str:
 
 
 def _written_last(candidate: Candidate) -> str:
-    """The Trainer's state; with DLRover's trainer, which writes that first, what says that all has been written."""
+    """The file that is written last: the Trainer's state, or with DLRover's trainer the file that says that all is
+    written."""
     if not is_over(candidate, step_in_name(candidate.name) or 0):
         return STATE_NAME
     return max(STATE_NAME, FLASH_TRACKER, key=lambda name: candidate.files[name].modified_ns)

@@ -27,7 +27,10 @@ _STEP = re.compile(r"(?:\A|[^a-z])step=(\d{1,15})(?!\d)")
 
 
 def _hides_step(name: str) -> bool:
-    """An epoch, a metric or what a model is called is no step (`epoch=9-resnet50.ckpt`), and `last.ckpt` has none."""
+    """Whether a file name has no number that is certainly the step: an epoch, a metric or a model's name is none.
+
+    Examples are `epoch=9-resnet50.ckpt` and `last.ckpt`.
+    """
     return name.endswith(ENDING) and _STEP.search(name) is None
 
 
@@ -44,7 +47,7 @@ def _inside(candidate: Candidate, name: str) -> _Inside:
 
 
 def _step_of(candidate: Candidate, name: str) -> Optional[int]:
-    """By the name, where Lightning wrote a step there; else what it would read itself."""
+    """The step in the name, where Lightning wrote one; else the step that it would read itself; None = not known."""
     told = _STEP.search(candidate.name)
     if told is not None:
         return int(told[1])
@@ -72,12 +75,15 @@ def _directory_problem(candidate: Candidate) -> str:
 
 
 def _is_trainers(candidate: Candidate, name: str) -> bool:
-    """Whether Lightning's Trainer wrote it, which names the optimizers; with Fabric a program does."""
+    """Whether Lightning's Trainer wrote the file, which names the optimizers; with Fabric a program writes it."""
     return pickled(candidate, name).mentions(_TRAINERS)
 
 
 def _deepspeed_problem(candidate: Candidate) -> str:
-    """Lightning loads without a tag, so DeepSpeed goes by `latest` (lightning/pytorch/strategies/deepspeed.py)."""
+    """Why Lightning cannot load a DeepSpeed checkpoint; "" = it can.
+
+    Lightning loads without a tag, so DeepSpeed goes by `latest` (lightning/pytorch/strategies/deepspeed.py).
+    """
     problem = tag_problem(candidate.below(_TAG))
     if problem:
         return "%s: %s" % (_TAG, problem)

@@ -55,19 +55,20 @@ def distributed_problem(candidate: Candidate) -> str:
 
 
 def _tracked(candidate: Candidate) -> Optional[int]:
-    """The iteration that the tracker names; None where it is torn."""
+    """The iteration that the tracker names; None where the tracker is incomplete."""
     text = candidate.text(TRACKER)
     return int(text) if _NUMBER.match(text) else None
 
 
 class _Run(NamedTuple):
-    """What the first rank's file tells: megatron/training/checkpointing.py, generate_state_dict and save_checkpoint.
+    """The facts in the first rank's file (megatron/training/checkpointing.py, generate_state_dict and save_checkpoint).
 
     Attributes:
-        sizes: how many ranks there were in each direction that has more than one, the tensor's first, by which the
-            directories are named (get_checkpoint_name); nothing where it does not tell.
-        has_optimizer: what an optimizer keeps is in it, or in a file beside it.
-        is_distributed: it is in the file beside it.
+        sizes: the number of ranks in each direction that has more than one, the tensor's first; the directories are
+            named
+        by them (get_checkpoint_name). Empty where the file does not say.
+        has_optimizer: whether the optimizer's state is in the file, or in a file beside it.
+        is_distributed: whether the optimizer's state is in the file beside it.
     """
 
     sizes: Tuple[int, ...] = ()
@@ -86,7 +87,7 @@ def _run(candidate: Candidate, name: str) -> _Run:
 
 
 def _told(candidate: Candidate) -> _Run:
-    """The same of a whole checkpoint."""
+    """The facts in the first rank's file of a whole checkpoint."""
     name = next((name for name in _FIRST if name in candidate.files), "")
     return candidate.remembered(name, _run) if name else _Run()
 
@@ -161,7 +162,10 @@ def _legacy_problem(candidate: Candidate) -> str:
 
 
 def _nemo_unfinished(name: str) -> str:
-    """Beside a checkpoint: nemo/utils/callbacks/nemo_model_checkpoint.py, format_checkpoint_unfinished_marker_path."""
+    """The file that NeMo puts beside a checkpoint that is not finished.
+
+    See nemo/utils/callbacks/nemo_model_checkpoint.py, format_checkpoint_unfinished_marker_path.
+    """
     for ending in (".ckpt", "-EMA"):
         name = name[: -len(ending)] if name.endswith(ending) else name
     return "../%s-unfinished" % name
@@ -179,7 +183,8 @@ def _global_step(candidate: Candidate, name: str) -> Optional[int]:
 
 
 def _nemo_step(candidate: Candidate) -> Optional[int]:
-    """By the name, where it says a step; else what NeMo itself would read: an epoch or samples are no step."""
+    """The step in the name, where there is one; else the step that NeMo itself would read. An epoch or samples are no
+    step."""
     told = named_step(candidate.name)
     if told is not None:
         return told
@@ -190,7 +195,8 @@ def _nemo_step(candidate: Candidate) -> Optional[int]:
 
 
 def _swift_step(candidate: Candidate) -> Optional[int]:
-    """The iteration in it; None where the directory is what all iterations are saved in, and is called so by chance."""
+    """The iteration saved in the directory; None where the directory holds all iterations and is called so by
+    chance."""
     named, text = step_in_name(candidate.name), candidate.text(TRACKER[3:])
     return named if text == str(named) else None
 

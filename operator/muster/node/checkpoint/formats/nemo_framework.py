@@ -31,7 +31,7 @@ _NUMBERED = re.compile(r"((?:.+/)?(?:shard-\d{5}-)?model-)(\d{5})-of-(\d{5})\.sa
 
 
 def _parts_problem(candidate: Candidate) -> Tuple[str, bool]:
-    """Why not each part is whole, "" = they are; and whether any of them holds the state of an optimizer."""
+    """Why not each part is whole, "" = each is; and whether any of them holds the state of an optimizer."""
     has_optimizer = False
     places = {match[1] for pattern in (_SHARD, _MARK) for match in map(pattern.match, candidate.files) if match}
     for place in sorted(places):
@@ -50,7 +50,7 @@ def _parts_problem(candidate: Candidate) -> Tuple[str, bool]:
 
 
 def _numbered_problem(names: List[str]) -> str:
-    """The first file of weights that is missing of those whose names say how many there are; "" = none."""
+    """The first missing file of weights among files whose names say how many there are; "" = none."""
     for found in filter(None, map(_NUMBERED.match, names)):
         for number in range(1, min(int(found[3]), len(names) + 1) + 1):
             name = "%s%05d-of-%s.safetensors" % (found[1], number, found[3])
@@ -71,7 +71,7 @@ def _auto_problem(candidate: Candidate) -> str:
 
 
 def _problem_without(candidate: Candidate, prefix: str, name: str) -> str:
-    """What is wrong with the parts, or that no file begins with the prefix, for want of `name`."""
+    """The problem of the parts, or that no file begins with the prefix; used where the file `name` is missing."""
     problem, has_optimizer = _parts_problem(candidate)
     if problem:
         return problem

@@ -50,12 +50,15 @@ def _problem(candidate: Candidate) -> str:
 
 
 def _temporary(name: str) -> str:
-    """Beside a checkpoint: what it is renamed from (atomicity_types.py, TMP_DIR_SUFFIX)."""
+    """The temporary name from which Orbax renames a checkpoint (atomicity_types.py, TMP_DIR_SUFFIX)."""
     return "../%s.orbax-checkpoint-tmp" % name
 
 
 def _store_problem(candidate: Candidate) -> str:
-    """The same where a rename is a copy of one file after the other, the commit file among them."""
+    """Why a checkpoint in an object store is not complete; "" = it is.
+
+    There a rename is a copy of one file after the other, the commit file among them.
+    """
     if COMMITTED not in candidate.files:
         return "%s does not exist, and in a store no directory is renamed at once" % COMMITTED
     if _temporary(candidate.name) in candidate.files:
@@ -65,7 +68,7 @@ def _store_problem(candidate: Candidate) -> str:
 
 
 def _is_whole(candidate: Candidate, name: str) -> bool:
-    """Whether a manifest is as long as it says: a magic number, its length, and what it names."""
+    """Whether a manifest has the length that it gives: a magic number, its length, and what it names."""
     head = candidate.part(name, 0, _MANIFEST_HEAD.size)
     if len(head) < _MANIFEST_HEAD.size:
         return False
@@ -74,7 +77,7 @@ def _is_whole(candidate: Candidate, name: str) -> bool:
 
 
 def _arrays(candidate: Candidate) -> List[str]:
-    """Directories of arrays in OCDBT, each with a slash at its end; "" = the checkpoint itself."""
+    """The directories of arrays in OCDBT, each with a slash at its end; "" = the checkpoint itself."""
     found = {match[1] for match in map(_ARRAYS.match, candidate.files) if match}
     return sorted(
         prefix

@@ -1,5 +1,5 @@
-"""What a job itself says of its checkpoints (`spec.checkpoint.pattern`), for programs whose saves are of no known
-format.
+"""The format that a job describes for its own checkpoints (`spec.checkpoint.pattern`), for programs whose saves are of
+no known format.
 
 `state-{step}.npz` for a file each, `run_{step}/DONE` for a directory each, in which DONE is written last.
 """
@@ -23,7 +23,7 @@ def own(pattern: str) -> Format:
     """The format that a pattern describes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no pattern.
     """
     parts = _PATTERN.match(pattern)
     if parts is None:

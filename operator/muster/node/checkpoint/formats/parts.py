@@ -33,13 +33,13 @@ _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 
 def directories(candidate: Candidate, pattern: Pattern[str]) -> List[str]:
-    """The directories in it whose names match."""
+    """The directories in a candidate whose names match the pattern."""
     names = {name.partition("/")[0] for name in candidate.files if "/" in name}
     return sorted(name for name in names if pattern.match(name))
 
 
 def dcp_parts_problem(candidate: Candidate, parts: Iterable[str], marker: str) -> str:
-    """Why not each of these directories is a whole DCP that was there before the marker was written; "" = they are."""
+    """Why not each of these directories is a whole DCP that was there before the marker was written; "" = each is."""
     later = candidate.later_than(marker)
     for part in parts:
         metadata = "%s/%s" % (part, METADATA_NAME)
@@ -54,7 +54,7 @@ def dcp_parts_problem(candidate: Candidate, parts: Iterable[str], marker: str) -
 
 
 def files_problem(candidate: Candidate, names: Iterable[str]) -> str:
-    """Why not each of these files is whole; "" = they are."""
+    """Why not each of these files is whole; "" = each is."""
     return next(filter(None, (file_problem(candidate, name) for name in names)), "")
 
 
@@ -62,7 +62,8 @@ def weights(candidate: Candidate) -> List[str]:
     """The files that hold all weights; none where not all of them are there.
 
     Raises:
-        ValueError: an index of them is torn, or names a file that does not exist; an adapter has a configuration only.
+        ValueError: an index of them is incomplete, or names a file that does not exist; an adapter has a configuration
+        only.
     """
     found = [name for name in candidate.files if _WEIGHTS.match(name)]
     for config in filter(None, map(_CONFIG.match, candidate.files)):
@@ -75,15 +76,16 @@ def weights(candidate: Candidate) -> List[str]:
 
 
 def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Sequence[str]) -> List[str]:
-    """Files that may hold weights under names of a program's own, and those that an index of them names.
+    """The files that may hold weights under names that a program has chosen, and those that an index of them names.
 
     Args:
-        states: what the names of files with other things match.
+        states: patterns of the names of files with other content.
         parts: directories that have rules of their own.
 
     Raises:
-        ValueError: an index is torn, or names a file that does not exist; a file is one of several, and no index names
-            it.
+        ValueError: an index is incomplete, or names a file that does not exist; or a file is one of several, and no
+            index
+        names it.
     """
 
     def is_own(name: str) -> bool:
@@ -99,15 +101,17 @@ def own_weights(candidate: Candidate, states: Sequence[Pattern[str]], parts: Seq
 
 
 def own_problem(candidate: Candidate, names: Iterable[str]) -> str:
-    """Why not each of these files, whose names a program has chosen, is whole; "" = they are, as far as they tell."""
+    """Why not each of these files, whose names a program has chosen, is whole; "" = each is, as far as the files
+    tell."""
     return next(filter(None, (own_file_problem(candidate, name) for name in names)), "")
 
 
 def missing_rank(candidate: Candidate, random: Pattern[str]) -> str:
-    """The file that is missing of those that each rank saves for itself; "" = none.
+    """The missing file among those that each rank saves for itself; "" = none.
 
     Args:
-        random: what the random states of a rank are called, its number as the first group: each rank saves them later.
+        random: pattern of the names of random states, with the rank's number as the first group. Each rank saves them
+        later than its other files.
     """
     ranks: Dict[str, Set[int]] = {}
     for found in filter(None, map(_OF_RANK.match, candidate.files)):
@@ -127,7 +131,7 @@ def indexed(candidate: Candidate, index: str) -> List[str]:
     """The files that an index of weights names, which lie beside it.
 
     Raises:
-        ValueError: it is torn, or one of them does not exist.
+        ValueError: the index is incomplete, or one of the files does not exist.
     """
     shards = json_object(candidate, index).get("weight_map")
     place = index[: index.rfind("/") + 1]
@@ -139,15 +143,16 @@ def indexed(candidate: Candidate, index: str) -> List[str]:
 
 
 def named(candidate: Candidate, pattern: Pattern[str]) -> List[str]:
-    """The files in it whose names match; what a program keeps beside them is its own."""
+    """The files in a candidate whose names match the pattern; what a program keeps beside them is its own."""
     return [name for name in candidate.files if pattern.match(name)]
 
 
 def gap(names: Iterable[str], numbered: str) -> str:
-    """The first file that is missing of those that are numbered from 0 on; "" = none.
+    """The first missing file of those that are numbered from 0 on; "" = none.
 
     Args:
-        numbered: with %d for the number.
+        names: of the files that are there.
+        numbered: the name with %d for the number.
     """
     before, _, behind = numbered.partition("%d")
     pattern = re.compile(re.escape(before) + r"(\d{1,9})" + re.escape(behind) + r"\Z")

@@ -1,4 +1,4 @@
-"""All formats, in the order in which a directory is asked whether it is one of them: the first that it is, it is."""
+"""All formats, in the order in which a directory is tried; the first that matches counts."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ FORMATS: Tuple[Format, ...] = (
 
 
 def formats_by(pattern: str) -> Tuple[Format, ...]:
-    """Those that count in a job's own directories: what its pattern describes and nothing else, or all that are known.
+    """The formats that count in a job's own directories: the one that its pattern describes, or all that are known.
 
     Args:
         pattern: spec.checkpoint.pattern; "" = none.
 
     Raises:
-        ValueError: it is no pattern.
+        ValueError: the text is no pattern.
     """
     return (own(pattern),) if pattern else FORMATS

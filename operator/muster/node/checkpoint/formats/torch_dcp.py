@@ -18,15 +18,15 @@ _OF_AN_OPTIMIZER = (b"optim", b"exp_avg", b"param_groups")
 
 
 class Shards(NamedTuple):
-    """What `.metadata` tells.
+    """The facts in `.metadata`.
 
     Attributes:
-        sizes: bytes that each shard has at least, by its name.
-        has_optimizer: whether a tensor or a value in it is called something of an optimizer.
-        is_torchtitan: whether its tensors are called as TorchTitan calls those of a language model.
-        is_lightning: whether the optimizer is called as Lightning's trainer calls it.
-        is_megatron_core: whether what the ranks have in common is in it, which Megatron Core's torch_dist kept in a
-            file before.
+        sizes: the least size in bytes of each shard, by its name.
+        has_optimizer: whether a tensor or a value has a name that belongs to an optimizer.
+        is_torchtitan: whether its tensors are named as TorchTitan names those of a language model.
+        is_lightning: whether the optimizer is named as Lightning's trainer names it.
+        is_megatron_core: whether it has what the ranks have in common, which Megatron Core's torch_dist kept in a file
+        before.
     """
 
     sizes: Mapping[str, int]
@@ -37,11 +37,11 @@ class Shards(NamedTuple):
 
 
 def shards_of(candidate: Candidate) -> Shards:
-    """What `.metadata` tells.
+    """The facts in the candidate's `.metadata`.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is torn.
+        OSError: the file cannot be read.
+        ValueError: the file is incomplete.
     """
     return candidate.remembered(METADATA_NAME, _shards)
 
@@ -60,9 +60,9 @@ def _shards(candidate: Candidate, name: str) -> Shards:
 def dcp_problem(candidate: Candidate) -> str:
     """Why a directory with DCP's files is not complete; "" = it is.
 
-    A save over an older checkpoint writes its shards in place while the old `.metadata` still stands. Until a shard is
-    whole its size tells, afterwards only the time does: it is newer than `.metadata` by more than clocks differ, or
-    than what is written at the end of all where `.metadata` is not.
+    A save over an older checkpoint writes its shards in place while the old `.metadata` is still there. Until a shard
+    is whole its size shows that. Afterwards only its time does: the shard is newer than `.metadata`, or than the file
+    that is written last of all, by more than clocks differ.
     """
     if METADATA_NAME not in candidate.files:
         return "%s does not exist" % METADATA_NAME
@@ -78,7 +78,7 @@ def dcp_problem(candidate: Candidate) -> str:
 
 
 def _written_last(candidate: Candidate) -> str:
-    """The file that says that all is there.
+    """The name of the file that shows that all shards are there.
 
     DLRover's first agent writes `.metadata` before the others are done, and a file of its own then. Composer uploads
     `.metadata` first, and an object in place of a link once it has seen all shards in the store
@@ -113,12 +113,15 @@ def _problem(candidate: Candidate) -> str:
 
 
 def _beside(name: str) -> str:
-    """DLRover calls directories by the step alone, Composer by epoch and batch."""
+    """The file beside a directory of this name that belongs to it; "" = none.
+
+    DLRover calls directories by the step alone, Composer by epoch and batch.
+    """
     return FLASH_TRACKER if name.isdecimal() else COMPOSER_LINK if _COMPOSERS.match(name) else ""
 
 
 def _claims(name: str) -> bool:
-    """Not what Megatron-LM calls so: with it there is more to come after `.metadata`."""
+    """Whether a name may be a plain DCP. Names of Megatron-LM's are not: with it more is written after `.metadata`."""
     return not is_iteration(name)
 
 

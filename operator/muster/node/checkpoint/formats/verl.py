@@ -59,7 +59,7 @@ def _problem(tracker: str, candidate: Candidate) -> str:
 
 
 def _untracked(tracker: str, candidate: Candidate) -> str:
-    """Why the file beside it does not say that it was written; "" = it does."""
+    """Why the tracker file beside a checkpoint does not say that the checkpoint was written; "" = it does."""
     if tracker not in candidate.files:
         return "%s does not exist: it was not said to be written yet" % tracker[3:]
     text, step = candidate.text(tracker), named_step(candidate.name)
