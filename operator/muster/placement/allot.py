@@ -13,10 +13,10 @@ class Site:
 
     Attributes:
         path: of the innermost known domain.
-        nodes: free ones, in the order in which nodes are taken.
+        nodes: its free nodes, in the order in which they are taken.
         workers: whether workers may be there; spares may in any case.
         kept: whether nodes of the gang are there already.
-        spares: how many of them have been put there.
+        spares: the number of spares that have been put there.
     """
 
     path: Path
@@ -27,18 +27,26 @@ class Site:
 
     @property
     def loose(self) -> int:
-        """Nodes that hold no spare."""
+        """The number of nodes of the site that hold no spare."""
         return len(self.nodes) - self.spares
 
 
 def allot(sites: Iterable[Site], segments: int, segment_size: int, spares: int) -> tuple[list[str], list[str]]:
-    """Nodes for so many segments of workers and for the spares, out of sites that have the room.
+    """Choose the nodes of the workers and of the spares, out of sites that have the room.
 
     Spares go to distinct sites where that leaves the workers enough, first to those with workers. Workers take the
-    nodes of least reluctance; what is left over is left in the sites that keep, or have, most free nodes.
+    nodes of least reluctance. What is left over is left in the sites that keep, or have, most free nodes.
+
+    Args:
+        sites: the chosen domains.
+        segments: number of segments of workers.
+        segment_size: workers in a segment.
+        spares: number of spares.
 
     Returns:
-        The workers' nodes, in the order of the fabric, a segment in one piece; the spares' nodes in the same order.
+        The names of the workers' nodes, in the order of the fabric, a segment in one piece; then those of the spares'
+        nodes
+        in the same order.
     """
     ordered = sorted(sites, key=_by_fabric)
     _spread(ordered, segments, segment_size, spares)
@@ -72,7 +80,7 @@ def _named(entries: Sequence[Entry]) -> list[str]:
 
 
 def _spread(sites: Sequence[Site], segments: int, segment_size: int, spares: int) -> None:
-    """Put the spares on the sites, one after the other."""
+    """Distribute the spares over the sites, one at a time; sets `Site.spares`."""
     surplus = sum(site.loose // segment_size for site in sites if site.workers) - segments
     for _ in range(spares):
         able = [site for site in sites if site.loose and (surplus or not _breaks(site, segment_size))]
@@ -82,5 +90,5 @@ def _spread(sites: Sequence[Site], segments: int, segment_size: int, spares: int
 
 
 def _breaks(site: Site, segment_size: int) -> bool:
-    """Whether another spare there costs the workers a segment."""
+    """Whether another spare on this site takes a whole segment from the workers."""
     return site.workers and site.loose % segment_size == 0

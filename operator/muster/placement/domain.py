@@ -15,7 +15,7 @@ Path = tuple[str, ...]  # names from the outside in; shorter than there are leve
 
 
 class Entry(NamedTuple):
-    """A free node, in the order in which nodes are taken: least reluctance, then name."""
+    """A free node. Entries sort in the order in which nodes are taken: least reluctance, then name."""
 
     reluctance: int
     key: NaturalKey
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What becomes of one place in a domain: a node comes or goes, as a free one, as a suitable one, or both."""
+    """A node that comes to a domain or leaves it: as a free one, as a suitable one, or both."""
 
     path: Path
     come: Entry | None = None
@@ -36,13 +36,13 @@ class Domain:
 
     Attributes:
         depth: 0 is the fleet; a domain of the innermost level has as many as there are levels.
-        path: names from the outside in.
+        path: the names of the domains from the outside in.
         kids: the domains inside, by name.
-        nodes: free nodes of an innermost domain; of another one, those without the next level's label.
-        free: how many there are inside, all in all.
-        suitable: the same for nodes that could be used if nothing else ran.
-        here: suitable ones that `nodes` stands for.
-        kept: whether the job that asks has nodes here that it keeps.
+        nodes: the free nodes of an innermost domain; of another one, those without the next level's label.
+        free: the number of free nodes inside, all in all.
+        suitable: the number of nodes inside that could be used if nothing else ran.
+        here: the number of suitable nodes directly in this domain, of which `nodes` are the free ones.
+        kept: whether the job that asks keeps nodes here.
     """
 
     __slots__ = ("_rooms", "_signature", "depth", "free", "here", "kept", "kids", "nodes", "path", "suitable")
@@ -63,7 +63,7 @@ class Domain:
 
     @property
     def signature(self) -> int:
-        """Equal for domains that differ in names only. By hash: two that differ have the same once in 2**61 pairs."""
+        """A hash that is equal for domains that differ in names only. Two others collide once in 2**61 pairs."""
         if self._signature is None:
             kids = sorted([kid.signature for kid in self.kids.values() if kid.free or kid.kept])
             own = (self.depth, self.kept, len(self.nodes), *[entry.reluctance for entry in self.nodes])
@@ -71,7 +71,12 @@ class Domain:
         return self._signature
 
     def room(self, segment_size: int, levels: int) -> tuple[int, int]:
-        """Segments for which there are free nodes, and suitable nodes."""
+        """The number of segments for which there are free nodes, and that for which there are suitable nodes.
+
+        Args:
+            segment_size: nodes in a segment.
+            levels: number of levels of the topology.
+        """
         if segment_size == 1:
             return self.free, self.suitable
         if self.depth == levels:
@@ -84,14 +89,14 @@ class Domain:
         return found
 
     def at(self, path: Path) -> "Domain | None":
-        """The domain of this path, seen from this one."""
+        """The domain of this path, which begins at the fleet; None where no such domain is inside this one."""
         found: Domain | None = self
         for name in path[self.depth :]:
             found = found.kids.get(name) if found else None
         return found
 
     def level(self, depth: int) -> Iterator["Domain"]:
-        """The domains at a depth, by name."""
+        """The domains inside at a depth, in the natural order of their names."""
         if self.depth == depth:
             yield self
             return
@@ -99,7 +104,7 @@ class Domain:
             yield from self.kids[name].level(depth)
 
     def innermost(self, levels: int) -> Iterator["Domain"]:
-        """The innermost domains."""
+        """The innermost domains inside."""
         if self.depth == levels:
             yield self
         for kid in self.kids.values():
@@ -112,7 +117,7 @@ class Domain:
             yield from kid.entries()
 
     def changed(self, changes: Iterable[Change]) -> "Domain":
-        """This domain after some changes inside."""
+        """A copy of this domain with some changes made inside."""
         below: dict[str, list[Change]] = defaultdict(list)
         come, gone, here = [], set(), self.here
         for change in changes:
@@ -140,7 +145,10 @@ class Domain:
         return Domain(self.path, kids, nodes, here, self.kept)
 
     def keeping(self, paths: Iterable[Path]) -> "Domain":
-        """This domain, with those on the way to these paths marked as kept; made where there are none."""
+        """A copy of this domain in which the domains on the way to these paths are marked as kept.
+
+        Domains on the way that do not exist are made, without nodes.
+        """
         below: dict[str, list[Path]] = defaultdict(list)
         for path in paths:
             if len(path) > self.depth:

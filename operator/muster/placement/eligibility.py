@@ -27,18 +27,20 @@ _SICK = _SOFT_TAINT * 1024
 
 @dataclass(frozen=True)
 class Requirements:
-    """What one worker needs of its node.
+    """The needs of one worker of its node.
 
     Attributes:
         accelerators: whole count of `accelerator_resource` on a node to itself; 0 asks for none.
         template_spec: the pod spec whose selectors, affinity and tolerations count.
-        avoid: nodes not to use -> why.
+        avoid: why a node is not to be used, by its name.
         requests: what the scheduler would hold for the worker, in the units of `NodeView.allocatable`.
-        scheduler_for: what of the pod only the cluster's scheduler can deal with, "" if nothing: such a worker cannot
-            go to a pool that Muster binds itself.
-        is_there: the worker is on the node already, and only needs another pod: that the node takes no new ones for its
-            health is no reason against it, as long as nobody has to leave it at once.
-        takes_last: nodes are asked for that are the last choice for their health: there are no others.
+        scheduler_for: what of the pod only the cluster's scheduler can deal with, "" if nothing. Such a worker cannot
+            go to
+        a pool that Muster binds itself.
+        is_there: whether the worker is on the node already, and only needs another pod. Then the node may be one that
+            takes
+        no new workers for its health, unless workers have to leave it at once.
+        takes_last: whether to use the nodes that are the last choice for their health, because there are no others.
     """
 
     accelerators: int
@@ -51,17 +53,17 @@ class Requirements:
 
     @cached_property
     def wishes(self) -> Wishes:
-        """What the template asks of nodes."""
+        """The selector, affinity and tolerations of the template."""
         return wishes(self.template_spec)
 
     @cached_property
     def profile(self) -> Hashable:
-        """Equal for requirements that the same nodes meet, apart from those to `avoid`."""
+        """A key that is equal for requirements that the same nodes meet, apart from the nodes to `avoid`."""
         return self.accelerators, tuple(sorted(self.requests.items())), self.scheduler_for, self.wishes, self.takes_last
 
 
 def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> Refusal | None:
-    """Why the node cannot take a worker now; None if it can."""
+    """Why the node cannot take a worker of this job now; None if it can."""
     if node.name in needs.avoid:
         return needs.avoid[node.name]
     if fleet.heartbeats.age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS:
@@ -88,13 +90,13 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | N
 
 
 def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
-    """Why the node takes no worker, whatever that asks for of its resources; None if it does."""
+    """Why the node takes no worker, whatever resources the worker asks for; None if it takes one."""
     why = closed(node, needs, fleet)
     return why or (None if needs.wishes.select(node) else UNSELECTED)
 
 
 def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
-    """What of the node's state and taints keeps the worker away, its labels apart; None if nothing."""
+    """Which state or taint of the node keeps the worker away, labels apart; None if none does."""
     if not node.ready:
         return _NOT_READY
     if node.unschedulable:
@@ -113,9 +115,9 @@ def _is_taken_all_the_same(exclusion: Exclusion, needs: Requirements) -> bool:
 
 
 def is_out_of_service(name: str, fleet: Fleet) -> bool:
-    """Whether a node takes no new worker of anybody: gone, not ready, silent, cordoned, or excluded for its health.
+    """Whether a node takes no new worker of any job: gone, not ready, silent, cordoned, or excluded for its health.
 
-    One that is the last choice for its health is in service: who finds no other node takes it.
+    A node that is the last choice for its health is in service: a job that finds no other node takes it.
     """
     node, exclusion = fleet.nodes.get(name), fleet.exclusion(name)
     if node is None or not node.ready or node.unschedulable or (exclusion is not None and not exclusion.last_choice):
@@ -124,7 +126,7 @@ def is_out_of_service(name: str, fleet: Fleet) -> bool:
 
 
 def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
-    """What the node, in its pool, has too little of for the worker; None if nothing."""
+    """Which resource the node, in its pool, has too little of for the worker; None if none."""
     if needs.scheduler_for and binding_of(node, fleet) is Binding.DIRECT:
         message = f"bound directly, which does not do for {needs.scheduler_for}"
         return Refusal(RefusalKind.BOUND_DIRECTLY, message, needs.scheduler_for)
@@ -146,13 +148,15 @@ def _is_kept(node: NodeView, fleet: Fleet) -> bool:
 
 
 def unhealthy(exclusion: Exclusion) -> str:
-    """What is said of a node that its health excludes."""
+    """The refusal of a node that is excluded for its health."""
     return exclusion.words or f"unhealthy ({exclusion.reason})"
 
 
 def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
-    """How much rather another node should be taken: by what its health says against it, then by soft taints and a doubt
-    about it, then by accelerators beyond those asked for."""
+    """The cost of taking this node, to be compared with other nodes' costs; 0 = the best.
+
+    The node's health counts most, then soft taints and suspicion, then accelerators beyond those asked for.
+    """
     soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
     unwelcome = sum(not needs.wishes.tolerate(taint) for taint in soft)
     unwelcome += fleet.doubt_of(node.name) is not None
@@ -162,7 +166,7 @@ def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
 
 
 def binding_of(node: NodeView, fleet: Fleet) -> Binding:
-    """Who binds pods to this node: as the first pool says that the node is in."""
+    """Whether Muster or the scheduler binds pods to this node, by the first pool that the node is in."""
     for pool in fleet.policy.pools:
         if all(node.labels.get(key) == value for key, value in pool.node_selector.items()):
             return pool.binding
@@ -170,7 +174,7 @@ def binding_of(node: NodeView, fleet: Fleet) -> Binding:
 
 
 def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
-    """What the pods of others that run on the node leave too little of; None if nothing."""
+    """Which resource other pods on the node leave too little of for the worker; None if none."""
     used = fleet.used(node.name)
     if not used:
         return None
@@ -180,8 +184,10 @@ def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None
 
 
 def _short_of(needs: Requirements, offered: Amounts) -> str:
-    """The first resource of which less is offered than asked for; a device, or huge pages, that are absent are not
-    there."""
+    """The name of the first resource of which less is offered than needed; "" if there is none.
+
+    A device or huge page that is absent from `offered` counts as 0. Other absent resources are not checked.
+    """
     for name, wanted in needs.requests.items():
         if (name in offered or is_granted(name)) and offered.get(name, 0) < wanted:
             return name

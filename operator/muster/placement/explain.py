@@ -1,4 +1,4 @@
-"""Why there is no place: the reason, one sentence with numbers for people, and the numbers."""
+"""Why a request has no place: the reason, one sentence with numbers for people, and the numbers."""
 
 import heapq
 from collections import Counter, defaultdict
@@ -31,9 +31,9 @@ def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> No
     """The answer to a request that has no place.
 
     Args:
-        request: what was asked.
-        ground: what it could choose from.
-        tree: the fleet in the eyes of its workers.
+        request: the request.
+        ground: the nodes that it could choose from.
+        tree: the fleet as nodes for its kind of worker.
         fleet: the fleet.
     """
     ground = _told(ground.emptied, request.viewer)
@@ -46,7 +46,11 @@ def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> No
 
 
 def _told(ground: Ground, viewer: str | None) -> Ground:
-    """The ground with nobody named in it who is not to be named."""
+    """The candidate nodes with the names of other tenants' jobs replaced that this viewer may not see.
+
+    Args:
+        viewer: namespace whose people read the answer; None = all names may be shown.
+    """
     if viewer is None or not ground.taken:
         return ground
     told = {why: shown_refusal(why, viewer) for why in set(ground.taken.values())}
@@ -54,7 +58,7 @@ def _told(ground: Ground, viewer: str | None) -> Ground:
 
 
 def indivisible(request: Request) -> bool:
-    """Whether the nodes asked for do not make up whole segments; those of a replacement join what is left of some."""
+    """Whether the requested nodes do not make up whole segments. Those of a replacement join what is left of some."""
     return bool(request.count % request.segment_size) and not request.broken
 
 
@@ -87,7 +91,7 @@ def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Sh
 
 
 def _sick(ground: Ground, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, ...]]:
-    """The first nodes of each reason of health: somebody has to see to these very machines."""
+    """The first unhealthy nodes by reason: their names are shown because a person has to repair these very machines."""
     found: defaultdict[Refusal, list[str]] = defaultdict(list)
     for name in sorted(fleet.excluded, key=natural):
         standing = tree.standing.get(name)
@@ -98,7 +102,7 @@ def _sick(ground: Ground, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, 
 
 
 def _best(request: Request, ground: Ground) -> list[Domain]:
-    """The domains that are nearest to holding the request; those that never could only where there are no others."""
+    """The domains that are nearest to holding the request. Those that never could are included only without others."""
 
     def rank(domain: Domain) -> tuple[object, ...]:
         return -domain.free, -domain.suitable, [natural(name) for name in domain.path], domain.path
@@ -110,7 +114,7 @@ def _best(request: Request, ground: Ground) -> list[Domain]:
 
 
 def _refused(ground: Ground, tree: Tree) -> Counter[Refusal]:
-    """Why nodes cannot be used now -> how many: what is barred for this request counts as that."""
+    """The number of nodes that cannot be used now, by reason. Nodes barred for this request count under that reason."""
     refused = Counter(tree.refused)
     for name, why in ground.barred.items():
         standing = tree.standing.get(name)
@@ -128,7 +132,7 @@ def _refused(ground: Ground, tree: Tree) -> Counter[Refusal]:
 
 
 def _others(request: Request, ground: Ground, tree: Tree) -> Counter[str]:
-    """Who else holds nodes that could be used otherwise -> how many."""
+    """The number of otherwise usable nodes that each other job or pod holds."""
     held = Counter(tree.held)
     del held[request.job_uid]
     for name in ground.barred:
@@ -147,7 +151,7 @@ def _nodes(count: int, kind: str = "") -> str:
 
 
 def _what(request: Request, kind: str) -> str:
-    """What it needs, and inside what."""
+    """What the request needs and inside which domain, in words, such as `4 free nodes in one rack`."""
     more = "more " if request.kept else ""
     parts = [_nodes(request.count, more + kind)] if request.count else []
     if request.spares:
@@ -167,7 +171,7 @@ def _fleet(short: Shortfall) -> str:
 
 
 def _rest(short: Shortfall) -> str:
-    """Why the others are not, in brackets."""
+    """Why the other nodes cannot be used, in brackets, such as ` (3 in use, 1 not ready)`; "" where there are none."""
     named = sum(short.holders.values())
     used = sum(each.count for each in short.refused if each.why.kind is RefusalKind.IN_USE)
     parts = [(n.count, f"{n.count} {n.why}") for n in short.refused if n.why.kind is not RefusalKind.IN_USE]
@@ -189,7 +193,7 @@ def _more_reasons(count: int) -> str:
 
 
 def _apart(request: Request, ground: Ground, short: Shortfall) -> str:
-    """Enough nodes are free, but not where they would have to be."""
+    """The message for a fleet with enough free nodes that do not lie where the request needs them."""
     where = _where(request, ground)
     message = f"needs {_what(request, 'free ')}: {where}; {_fleet(short)}{_rest(short)}"
     ways = ["without spec.placement.required"] if request.required else []
@@ -238,6 +242,6 @@ def _never(request: Request, short: Shortfall) -> str:
 
 
 def _lasting(short: Shortfall) -> Shortfall:
-    """The numbers without what others use or are to get."""
+    """The numbers without the nodes that other jobs use or are to get."""
     refused = tuple(each for each in short.refused if each.why.kind not in _PASSING)
     return replace(short, refused=refused, holders={})

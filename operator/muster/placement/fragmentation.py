@@ -1,4 +1,4 @@
-"""How broken up the free part of the fleet is, for people who watch it."""
+"""How broken up the free part of the fleet is, for metrics."""
 
 from collections import Counter
 from collections.abc import Generator
@@ -10,11 +10,10 @@ PART = 1024  # nodes that are counted in one go
 
 
 def fragmentation(fleet: Fleet) -> Generator[None, None, dict[str, float]]:
-    """Level name -> share of the free nodes that are in domains of which a part is in use; 0 when none are free.
+    """The share of free nodes in partly used domains, by level name; 0 when none are free. It yields between its parts.
 
-    Free is a node that is ready, not cordoned and held by nobody; nodes that are neither free nor held do not count.
-    One that lacks the label of a level, or of one further out, is no part of any domain there. It yields between its
-    parts.
+    A free node is ready, not cordoned and held by no job. Nodes that are neither free nor held do not count. A node
+    without the label of a level, or of one further out, belongs to no domain there.
     """
     free: list[Counter[tuple[str, ...]]] = [Counter() for _ in fleet.policy.topology.levels]
     held: list[set[tuple[str, ...]]] = [set() for _ in fleet.policy.topology.levels]

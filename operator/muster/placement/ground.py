@@ -1,7 +1,7 @@
-"""What one request can choose from: the tree of free nodes less what is not for it, and where it may look.
+"""The nodes that one request can choose from: the tree of free nodes less what is not for it, and where it may look.
 
-Few nodes differ from one request to the next (those to avoid, those without a heartbeat, those the job itself holds),
-so they are laid over the shared tree.
+Few nodes differ from one request to the next, so they are laid over the shared tree. They are those to avoid, those
+without a heartbeat, and those the job itself holds.
 """
 
 from collections import Counter
@@ -21,16 +21,18 @@ OWN = Refusal(RefusalKind.OWN, "already used by this job")
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What one request can choose from.
+    """The nodes that one request can choose from.
 
     Attributes:
         root: the fleet, with the domains marked that the job keeps nodes in.
-        starts: the domains inside one of which all must lie: the fleet itself where no level is required.
-        barred: nodes not for this request, whatever runs on them -> why.
-        own: nodes that only this job holds -> what still keeps it from using them; None if nothing.
-        standing: how each node stands apart from that.
-        taken: nodes that this plan has given away -> why.
-        levels: how many there are.
+        starts: the domains of the required level, in one of which all nodes must lie; the fleet itself where no level
+            is
+        required.
+        barred: nodes that are not for this request, whatever runs on them, with the reason.
+        own: nodes that only this job holds, with what still keeps it from using them; None if nothing.
+        standing: the state of each node for this kind of worker, by name, `barred` and `own` apart.
+        taken: nodes that this plan has given away, with the reason.
+        levels: number of levels of the topology.
     """
 
     root: Domain
@@ -43,7 +45,7 @@ class Ground:
 
     @property
     def emptied(self) -> "Ground":
-        """The same with the suitable nodes counted for this request alone, as the free ones are already."""
+        """A copy whose counts of suitable nodes leave out the barred ones, as its counts of free nodes do already."""
         away = [Change(s.path, suitable=-1) for s in self._barred() if s.suitable and not self._was_free(s)]
         if not away:
             return self
@@ -57,7 +59,10 @@ class Ground:
         return not standing.why and standing.entry.name not in self.taken
 
     def home(self, names: Iterable[str], depth: int) -> Path | None:
-        """The domain at this depth that most of these nodes are in, the first by name among equals."""
+        """The path of the domain at this depth that most of these nodes are in, the first by name among equals.
+
+        Returns None where none of the nodes is in a domain of that depth.
+        """
         paths = [self.standing[name].path for name in names if name in self.standing]
         counts = Counter(path[:depth] for path in paths if len(path) >= depth)
         return min(counts, key=lambda path: (-counts[path], [natural(name) for name in path], path), default=None)
@@ -66,15 +71,15 @@ class Ground:
 def ground(
     fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, Refusal], request: Request, depth: int
 ) -> Ground:
-    """What a request can choose from.
+    """The nodes that a request can choose from.
 
     Args:
         fleet: the fleet.
-        tree: in the eyes of this kind of worker.
-        root: its root, less the nodes taken.
-        taken: nodes that this plan has given away -> why.
-        request: what is asked.
-        depth: of the level inside one domain of which all must lie; 0 for none.
+        tree: the fleet as nodes for this kind of worker.
+        root: the tree's root, less the nodes taken.
+        taken: nodes that this plan has given away, with the reason.
+        request: the request.
+        depth: of the level inside one domain of which all nodes must lie; 0 for none.
     """
     barred = dict.fromkeys(fleet.heartbeats.older_than(STALE_HEARTBEAT_SECONDS), STALE)
     barred.update(request.needs.avoid)

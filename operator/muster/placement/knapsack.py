@@ -54,15 +54,14 @@ _MAX_TABLES = 20_000
 
 
 class Singles(NamedTuple):
-    """So many of a domain's nodes that have no further label: for workers, and for spares alone."""
+    """The numbers of a domain's nodes without a further label that are used: for workers, and for spares alone."""
 
     workers: int
     spares: int
 
 
 class Use(NamedTuple):
-    """A domain of the answer, with what is used inside: index in `Table.kids`, whether workers are there, what
-    inside."""
+    """The use of a domain: its index in `Table.kids`, whether workers are there, and what is used inside."""
 
     kid: int
     workers: bool
@@ -70,7 +69,7 @@ class Use(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is used inside a domain; a chain, the last link first."""
+    """The parts of a domain that are used, as a linked list, the last link first."""
 
     use: "Use | Singles"
     before: "Choice | None"
@@ -85,11 +84,11 @@ class Table:
     """The running sums of one domain.
 
     Attributes:
-        domain: which one.
+        domain: the domain.
         low: segments below which points were left out.
-        high: segments beyond which they were.
+        high: segments beyond which points were left out.
         kids: the domains inside that have free nodes, the largest first, those kept last.
-        offers: what each of them offers: costs and room, encoded, ascending.
+        offers: the points (costs and room, encoded, ascending) that each of the kids offers.
         sums: sums[i] are the points that kids[i:] and the single nodes make up together, ascending.
     """
 
@@ -102,7 +101,7 @@ class Table:
 
 
 class Knapsack:
-    """The tables of one fleet's domains, for one way to ask; they are shared by domains that differ in names only."""
+    """The tables of one fleet's domains for one shape of requests; domains that differ in names only share a table."""
 
     def __init__(self, levels: int, shape: Shape) -> None:
         self.levels = levels
@@ -112,7 +111,7 @@ class Knapsack:
 
     @cached_property
     def _spares_alone(self) -> "Knapsack":
-        """The same fleet for nodes that are used by spares alone."""
+        """The knapsack of the same fleet for nodes that are used by spares alone."""
         return Knapsack(self.levels, Shape(1, 0))
 
     # Counts.
@@ -135,7 +134,7 @@ class Knapsack:
         return encode(0, segments, min(rest, self.shape.spares))
 
     def table(self, domain: Domain, low: int, high: int) -> Table:
-        """The running sums for `low` to `high` segments."""
+        """The running sums of a domain for `low` to `high` segments."""
         high = min(high, domain.room(self.shape.segment_size, self.levels)[0])
         low = min(low, high)
         found = self._tables.get(domain.signature)
@@ -198,18 +197,24 @@ class Knapsack:
         return Table(domain, low, high, kids, offers[::-1], sums[::-1])
 
     def _unit(self, depth: int, workers: bool) -> int:
-        """The cost of one domain at this depth; with spares, digits for all domains follow those for the workers'."""
+        """The cost of using one domain at this depth; with spares, digits for all domains follow those for the
+        workers'."""
         unit = 1 << (_COUNT_BITS * (self.levels - depth))
         if not self.shape.spares:
             return unit
         return unit + (unit << (_COUNT_BITS * self.levels) if workers else 0)
 
     def _alone(self, depth: int, workers: bool) -> int:
-        """The cost of a node that is a domain of its own from this depth inwards."""
+        """The cost of using a node that is a domain of its own from this depth inwards."""
         return sum(self._unit(inner, workers) for inner in range(depth, self.levels + 1))
 
     def _singles(self, domain: Domain, limit: int, least: Sequence[int]) -> list[list[int]]:
-        """Points of the single nodes alone, in groups by the number of domains that workers are in."""
+        """The points of a domain's single nodes alone, in groups by the number of domains that workers are in.
+
+        Args:
+            limit: the largest number of such domains.
+            least: segments that a group's points need at least, by that number.
+        """
         size, spares = self.shape
         depth, there = domain.depth + 1, len(domain.nodes)
         work, spare = self._alone(depth, True), self._alone(depth, False)
@@ -223,7 +228,7 @@ class Knapsack:
         return groups
 
     def _offer(self, kid: Domain, low: int, high: int) -> list[int]:
-        """What a domain offers to the one around it."""
+        """The points that a domain offers to the one around it, its own cost included, for `low` to `high` segments."""
         points = [self._leaf(kid)] if kid.depth == self.levels else self.table(kid, low, high).sums[0]
         if kid.kept:
             return points
@@ -239,7 +244,7 @@ class Knapsack:
         return sorted(offer)
 
     def points_up_to(self, domain: Domain, segments: int) -> list[int]:
-        """What the domain, itself not counted, offers for one segment up to so many."""
+        """The points of the domain, its own cost excluded, for one segment up to `segments`."""
         if domain.depth == self.levels:
             return [self._leaf(domain)]
         return [point for point in self.table(domain, 1, segments).sums[0] if -point & LOW_MASK]
@@ -247,7 +252,15 @@ class Knapsack:
     def _plus(
         self, groups: list[list[int]], offer: Sequence[int], kept: bool, least: Sequence[int], high: int
     ) -> list[list[int]]:
-        """The points with one more domain to choose from, in groups by the number of domains that workers are in."""
+        """The points with one more domain to choose from, in groups by the number of domains that workers are in.
+
+        Args:
+            groups: the points without that domain.
+            offer: the points of that domain.
+            kept: whether the job keeps nodes in it: it then costs nothing, and counts as used.
+            least: segments that a group's points need at least.
+            high: segments beyond which more are of no use.
+        """
         workers = [point for point in offer if kept or -point & LOW_MASK >= 1 << ROOM_BITS]
         others = [] if kept else [point for point in offer if -point & LOW_MASK < 1 << ROOM_BITS]
         frontier = Frontier(self.shape, high)
@@ -264,18 +277,18 @@ class Knapsack:
     # Fragmentation, among the choices of least cost.
 
     def refined(self, domain: Domain, cost: int, wanted: Room, most: int) -> list[tuple[int, Choice]]:
-        """Choices inside the domain, itself not counted, of at most this cost that have the room.
+        """The choices inside the domain, itself not counted, of at most this cost that have the room.
 
         Of the choices found none beats another in what it leaves behind and in its room at once.
 
         Args:
-            domain: inside which.
+            domain: the domain.
             cost: the least for the room that is wanted, or for more up to `most`.
             wanted: room that any choice needs to be of use.
             most: segments beyond which more are of no use.
 
         Returns:
-            What is left behind and the room, encoded as costs are, ascending; with the choice.
+            What is left behind and the room, encoded as costs are, ascending; each with its choice.
         """
         if domain.depth == self.levels:
             return [(self._leaf(domain) + (self._left(domain) << LOW), NOTHING)]
@@ -286,7 +299,7 @@ class Knapsack:
         return found
 
     def sites(self, domain: Domain, choice: Choice, workers: bool = True) -> Iterator[Site]:
-        """The places that a choice inside a domain uses."""
+        """The sites that a choice inside a domain uses."""
         if domain.depth == self.levels:
             yield Site(domain.path, domain.nodes, workers, domain.kept)
             return
@@ -302,17 +315,18 @@ class Knapsack:
                 yield Site(domain.path, domain.nodes[index : index + 1], workers and index < use.workers, kept=False)
 
     def forget_refined(self) -> None:
-        """Choices are for one request only."""
+        """Drop the cached choices, which are for one request only."""
         self._refined.clear()
         if self.shape.spares:
             self._spares_alone.forget_refined()
 
     def _left(self, domain: Domain) -> int:
-        """What an innermost domain adds to the reluctance."""
+        """The reluctance of all free nodes of an innermost domain."""
         return sum([entry.reluctance for entry in domain.nodes])
 
     def unit_left(self, domain: Domain) -> int:
-        """What a domain adds to what is left behind, those inside apart: its free nodes, as the digit of its level."""
+        """What using a domain adds to what is left behind, domains inside apart: its free nodes, as the digit of its
+        level."""
         return 0 if domain.kept else self._left_digit(domain.depth, domain.free)
 
     def _left_digit(self, depth: int, free: int) -> int:
@@ -331,7 +345,7 @@ class Knapsack:
         return self._thinned(found, WIDTH)
 
     def _outlines(self, domain: Domain, cost: int, wanted: Room, most: int) -> list["_Outline"]:
-        """Which of the domains inside to use, and at what cost each, so that little is left behind at their level.
+        """The best sets of domains inside to use, with the cost for each, so that little is left behind at their level.
 
         What is left behind further inside counts less, so it is looked at only for the choices found here.
         """
@@ -364,13 +378,16 @@ class Knapsack:
         return self._beam(self._with_singles(outlines, domain, cost, wanted), ENDS)
 
     def _bound(self, point: int, cost: int, digit: int, least: Sequence[int]) -> int:
-        """What is left behind at this level at least, when the rest of the cost is spent, too."""
+        """The least that is left behind at this level once the rest of the cost is spent, too."""
         further = min((cost >> digit) & ((1 << _COUNT_BITS) - 1), len(least) - 1)
         shift = _RELUCTANCE_BITS + _FREE_BITS * (digit // _COUNT_BITS)
         return cost_of(point) + (least[further] << shift)
 
     def _beam(self, outlines: list["_Outline"], width: int) -> list["_Outline"]:
-        """The most promising ones; of those that cost the same none that leave more behind and have no more room."""
+        """The most promising outlines, at most `width`.
+
+        Of those that cost the same, none stays that leaves more behind than another and has no more room.
+        """
         frontiers: dict[int, tuple[Frontier, dict[int, int]]] = {}
         kept = []
         for place in sorted(range(len(outlines)), key=lambda place: (outlines[place].point, place)):
@@ -389,7 +406,7 @@ class Knapsack:
     def _with_singles(
         self, outlines: Iterable["_Outline"], domain: Domain, cost: int, wanted: Room
     ) -> list["_Outline"]:
-        """The outlines with as many single nodes as it takes."""
+        """The outlines completed by as many single nodes as the wanted room needs."""
         depth, size = domain.depth + 1, self.shape.segment_size
         work, spare = self._alone(depth, True), self._alone(depth, False)
         digit = sum(self._left_digit(inner, 1) for inner in range(depth, self.levels + 1))
@@ -419,7 +436,7 @@ class Knapsack:
         return found
 
     def _filled_in(self, domain: Domain, outline: "_Outline", wanted: Room) -> list[tuple[int, Choice]]:
-        """The outline with what is used inside each domain."""
+        """The choices that an outline stands for, with what is used inside each domain; each with its encoded point."""
         kids = self._ordered(domain)
         size = self.shape.segment_size
         segments, singles = room_of(outline.point)
@@ -451,7 +468,7 @@ class Knapsack:
         return [(point, choice) for point, choice in found.items() if choice is not None]
 
     def _inside(self, kid: Domain, part: "_Part", slack: Room) -> list[tuple[int, Choice]]:
-        """What to use inside one domain of an outline, for what it offers there less the slack."""
+        """The choices inside one domain of an outline, for the room that it offers there less the slack."""
         own = 0 if kid.kept else self._unit(kid.depth, part.workers)
         nodes = part.segments * self.shape.segment_size + part.singles - max(slack.nodes, 0)
         if not part.workers:
@@ -469,12 +486,14 @@ class Knapsack:
         return found
 
     def for_spares(self, domain: Domain, cost: int, nodes: int, most: int) -> list[tuple[int, Choice]]:
-        """As `refined`, in a domain used by spares alone: its nodes are single ones."""
+        """The choices inside a domain used by spares alone, as `refined` returns them; its nodes count as single
+        ones."""
         found = self.refined(domain, cost, Room(nodes, nodes), most)
         return [(as_singles(point), choice) for point, choice in found]
 
     def _thinned(self, points: "Mapping[int, T]", width: int) -> "list[tuple[int, T]]":
-        """Those that no other one beats; of very many a few, among them the least and the roomiest ones."""
+        """The points that no other one beats. Of very many at most about `width`, among them the least and the roomiest
+        ones."""
         frontier = Frontier(self.shape, ROOM_MASK)
         best = frontier.kept(list(points))
         if len(best) > width:
@@ -486,7 +505,7 @@ class Knapsack:
         return [(point, points[point]) for point in best]
 
     def _roomiest(self, points: Sequence[int]) -> set[int]:
-        """Those that no other one beats in room, whatever they leave behind."""
+        """The points that no other one beats in room, whatever they leave behind."""
         found, most = set(), -1
         for segments, singles, point in sorted(((*room_of(point), point) for point in points), reverse=True):
             nodes = segments * self.shape.segment_size + singles
@@ -497,7 +516,7 @@ class Knapsack:
 
 
 class _Part(NamedTuple):
-    """A domain in an outline: which, for whom, at what cost, and what it offers for that."""
+    """The use of a domain in an outline: index, whether for workers, cost, and the room that it offers for that."""
 
     kid: int
     workers: bool
@@ -507,7 +526,7 @@ class _Part(NamedTuple):
 
 
 class _Outline(NamedTuple):
-    """Some domains to use: what will be left behind at least, what they cost, what they leave and their room."""
+    """A set of domains to use: what will be left behind at least, what they cost, what they leave, and their room."""
 
     bound: int
     spent: int

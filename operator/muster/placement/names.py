@@ -1,5 +1,5 @@
-"""By which names a waiting job is told of others: those of its own namespace, all of them only where the policy says
-so."""
+"""Which names of other tenants' jobs a waiting job's people are shown: those of its own namespace; all where the policy
+says so."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,11 +12,11 @@ _POD = "pod "
 
 
 def shown(name: str, viewer: str | None) -> str:
-    """A holder of nodes as people of a namespace are told of it.
+    """The name of a holder of nodes as people of a namespace may see it.
 
     Args:
         name: `<namespace>/<name>` of a job, `pod <namespace>/<name>` of a pod.
-        viewer: the namespace; None: every name may be told.
+        viewer: the namespace; None = every name may be shown.
     """
     if viewer is None or name.removeprefix(_POD).partition("/")[0] == viewer:
         return name
@@ -24,17 +24,17 @@ def shown(name: str, viewer: str | None) -> str:
 
 
 def reserved_for(job: str) -> Refusal:
-    """Why a node is given away to a job that does not have all of its nodes yet."""
+    """The refusal of a node that is reserved for a job that does not have all of its nodes yet."""
     return Refusal(RefusalKind.RESERVED, f"reserved for {job}", job)
 
 
 def promised_to(job: str) -> Refusal:
-    """Why a node is given away to a job that is about to start."""
+    """The refusal of a node that this plan gives to a job that is about to start."""
     return Refusal(RefusalKind.PROMISED, f"promised to {job}", job)
 
 
 def shown_refusal(why: Refusal, viewer: str | None) -> Refusal:
-    """Why a node is given away, likewise."""
+    """The refusal of a node with its job's name replaced where people of this namespace may not see it."""
     given = _GIVEN.get(why.kind)
     return given(shown(why.subject, viewer)) if given is not None else why
 

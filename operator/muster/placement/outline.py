@@ -1,9 +1,8 @@
-"""What of each node is the same for every kind of worker, worked out once and kept up to date one changed node at a
-time.
+"""The facts about each node that are the same for every kind of worker, kept up to date one changed node at a time.
 
 Nodes of a fleet are mostly alike: what a worker makes of a node's state, taints and resources is asked once for each
-kind of node, not for each node, and what is said of a node is shared between the trees of all kinds of workers that say
-the same.
+kind of node, not for each node. The result for a node is shared between the trees of all kinds of workers for which it
+is equal.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -36,19 +35,19 @@ _KEY = "outline"
 
 
 def taken(due: set[str]) -> list[str]:
-    """A part of the names that are due, which then are not due any more."""
+    """Remove and return a part of the due names."""
     return [due.pop() for _ in range(min(PART, len(due)))]
 
 
 class Standing(NamedTuple):
-    """One node, for this kind of worker.
+    """The state of one node for one kind of worker.
 
     Attributes:
-        path: the innermost domain that it is known to be in.
-        entry: as which it is listed there.
+        path: the innermost domain that the node is known to be in.
+        entry: its entry among the free nodes there.
         suitable: whether it could be used if nothing else ran there.
-        why: why not now; None if it can be used.
-        holders: who holds it.
+        why: why it cannot be used now; None if it can.
+        holders: the uids of the jobs, or the names of the pods, that hold it.
     """
 
     path: Path
@@ -59,11 +58,11 @@ class Standing(NamedTuple):
 
 
 class Spot:
-    """One node, as it is for everybody.
+    """The facts about one node that are the same for every kind of worker.
 
     Attributes:
-        kind: equal for nodes that differ in name, labels and what runs there only.
-        left: what pods of others leave of it, None where there are none; equal for nodes where it is the same.
+        kind: a number that is equal for nodes that differ only in name, labels and what runs there.
+        left: a number for what other pods leave of it, equal where that is the same; None where there are none.
     """
 
     __slots__ = ("_standings", "holders", "key", "kind", "left", "node", "path")
@@ -78,7 +77,7 @@ class Spot:
         self._standings: dict[tuple[Refusal | None, bool, int], Standing] = {}
 
     def standing(self, why: Refusal | None, suitable: bool, reluctance: int) -> Standing:
-        """The same object for the same refusal."""
+        """The node's state for these values; equal values give the same object."""
         found = self._standings.get((why, suitable, reluctance))
         if found is None:
             if len(self._standings) >= MAX_WORDS:
@@ -90,7 +89,7 @@ class Spot:
 
 
 class Outline:
-    """The spots of a fleet, by name of the node."""
+    """The facts about all nodes of a fleet (`Spot`), by name of the node."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -102,7 +101,7 @@ class Outline:
 
     @classmethod
     def of(cls, fleet: Fleet) -> "Outline":
-        """The fleet's outline as of now."""
+        """The fleet's outline, brought up to date."""
         fleet = fleet.source
         for _ in cls.made(fleet):
             pass
@@ -129,12 +128,12 @@ class Outline:
             yield from cls.made(fleet)
 
     def follow(self) -> None:
-        """Take in what has changed in the fleet."""
+        """Take in all changes of the fleet."""
         for _ in self.following():
             pass
 
     def following(self) -> Iterator[None]:
-        """Take in what has changed in the fleet, in parts."""
+        """Take in the changes of the fleet, in parts."""
         if self._version != self._fleet.version:
             changed = self._fleet.changed_since(self._version)
             self._version = self._fleet.version
@@ -144,7 +143,8 @@ class Outline:
             yield
 
     def _number(self, facts: Hashable) -> int:
-        """The same for what is equal, as a rule: a number is hashed and compared faster than facts."""
+        """A number for these facts: equal facts have the same as a rule. It is hashed and compared faster than they
+        are."""
         found = self._numbers.get(facts)
         if found is None:
             if len(self._numbers) > 2 * len(self._fleet.nodes) + 1024:
@@ -179,7 +179,7 @@ class Outline:
 
 
 class _Words(NamedTuple):
-    """What is made of a kind of node: before and after a look at its labels."""
+    """The answers about one kind of node: the refusals before and after a look at its labels, and its reluctance."""
 
     before: Refusal | None
     after: Refusal | None
@@ -187,7 +187,7 @@ class _Words(NamedTuple):
 
 
 class Eye:
-    """How one kind of worker sees nodes."""
+    """Evaluates nodes for one kind of worker, with a cache by kind of node."""
 
     def __init__(self, fleet: Fleet, needs: Requirements) -> None:
         self._fleet = fleet
@@ -200,13 +200,13 @@ class Eye:
         self._selected: dict[tuple[str | None, ...], bool] = {}
 
     def forget(self) -> None:
-        """What was made of kinds of nodes that may be gone."""
+        """Drop the cached answers about kinds of nodes, which may be gone."""
         self._kinds.clear()
         self._left.clear()
         self._selected.clear()
 
     def look(self, spot: Spot) -> Standing:
-        """The node as this kind of worker sees it."""
+        """The state of a node for this kind of worker."""
         words = self._kinds.get(spot.kind)
         if words is None:
             node, needs, fleet = spot.node, self._needs, self._fleet

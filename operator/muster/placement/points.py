@@ -1,4 +1,4 @@
-"""The points of the knapsack: what can be had at which cost, each written as one number that can be added and compared.
+"""The points of the knapsack: which room can be had at which cost, each as one number that can be added and compared.
 
 A point is a cost with the room it buys: segments, and single nodes beside them.
 """
@@ -14,26 +14,26 @@ ROOM_MASK = (1 << ROOM_BITS) - 1
 
 
 class Shape(NamedTuple):
-    """How nodes are asked for: so many to a segment, so many spares."""
+    """The shape of a request: nodes in a segment, and number of spares."""
 
     segment_size: int
     spares: int
 
 
 class Room(NamedTuple):
-    """What is wanted, or there: segments, and nodes in all."""
+    """An amount of room, wanted or there: segments, and nodes in all."""
 
     segments: int
     nodes: int
 
 
 def encode(cost: int, segments: int, singles: int) -> int:
-    """One number that adds up and sorts by cost, then by room, most first."""
+    """The point as one number that adds up, and sorts by cost, then by room, most first."""
     return (cost << LOW) - (segments << ROOM_BITS) - singles
 
 
 def room_of(point: int) -> tuple[int, int]:
-    """Segments and single nodes of an encoded point."""
+    """The segments and the single nodes of an encoded point."""
     low = -point & LOW_MASK
     return low >> ROOM_BITS, low & ROOM_MASK
 
@@ -44,20 +44,20 @@ def cost_of(point: int) -> int:
 
 
 def point_holds(point: int, shape: Shape, wanted: Room) -> bool:
-    """Whether an encoded point has the room."""
+    """Whether an encoded point has the wanted room."""
     segments, singles = room_of(point)
     nodes = segments * shape.segment_size + singles
     return segments >= wanted.segments and (not shape.spares or nodes >= wanted.nodes)
 
 
 def as_singles(point: int) -> int:
-    """A point whose segments are single nodes of another shape."""
+    """An encoded point of another shape with its segments counted as single nodes."""
     segments, _ = room_of(point)
     return point + (segments << ROOM_BITS) - segments
 
 
 class Rests:
-    """What the rest of a table can add."""
+    """The room that the rest of a table can add."""
 
     def __init__(self, sums: Sequence[int], shape: Shape) -> None:
         self._by_singles = list(by_singles(sums).values())
@@ -65,7 +65,14 @@ class Rests:
         self._rooms: dict[int, list[tuple[int, int]]] = {}
 
     def complete(self, cost: int, segments: int, singles: int, wanted: Room) -> bool:
-        """Whether it has the room that is missing, at no more than this cost."""
+        """Whether the rest can add the missing room at no more than this cost.
+
+        Args:
+            cost: the most that may be spent.
+            segments: segments that are there already.
+            singles: single nodes that are there already.
+            wanted: the room in all.
+        """
         rooms = self._rooms.get(cost)
         if rooms is None:
             rooms = self._rooms[cost] = self._at(cost)
@@ -78,13 +85,16 @@ class Rests:
         return False
 
     def _at(self, cost: int) -> list[tuple[int, int]]:
-        """Room for at most this cost, most segments first: with as many single nodes, the dearest point has most."""
+        """The rooms that can be had for at most this cost, most segments first.
+
+        Among points with as many single nodes, the dearest has most segments.
+        """
         ends = [(points, bisect_right(points, cost << LOW)) for points in self._by_singles]
         return sorted([room_of(points[end - 1]) for points, end in ends if end], reverse=True)
 
 
 class Frontier:
-    """Points, cheapest first, of which those stay that have more room than each cheaper one."""
+    """Filters points, handed in cheapest first, to those that have more room than each cheaper one."""
 
     def __init__(self, shape: Shape, high: int) -> None:
         self._shape = shape
@@ -93,7 +103,7 @@ class Frontier:
         self._beaten = [-1] * (shape.spares + 1)
 
     def better(self, points: Sequence[int], least: int) -> list[int]:
-        """Those of the points that are not beaten already and have so many segments."""
+        """The points that no cheaper one beats and that have at least `least` segments."""
         floors = [max(least - 1, beaten) for beaten in self._beaten]
         found = []
         for point in points:
@@ -103,7 +113,7 @@ class Frontier:
         return found
 
     def products(self, points: Sequence[int], offer: Sequence[int], least: int) -> list[int]:
-        """All sums of a point and an offer that are not beaten already and have so many segments."""
+        """The sums of a point and an offer that no cheaper one beats and that have at least `least` segments."""
         spares = self._shape.spares
         found: list[int] = []
         for loose, several in by_singles(points).items():
@@ -119,7 +129,8 @@ class Frontier:
         return found
 
     def kept(self, points: list[int]) -> list[int]:
-        """Those of the points that stay."""
+        """The points that have more room than each cheaper one; sorts `points`, and remembers the room of those
+        kept."""
         points.sort()
         size, spares = self._shape
         beaten, enough = self._beaten, self._high * size + spares
@@ -141,7 +152,7 @@ class Frontier:
 
 
 def by_singles(points: Sequence[int]) -> dict[int, list[int]]:
-    """The points by single nodes beside the segments."""
+    """The points by their number of single nodes beside the segments."""
     found: dict[int, list[int]] = {}
     for point in points:
         found.setdefault(-point & ROOM_MASK, []).append(point)

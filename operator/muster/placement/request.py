@@ -1,4 +1,4 @@
-"""What placement is asked. What it answers is in `muster.world.turn`: decisions look at answers."""
+"""The requests to placement. Its answers are in `muster.world.turn`, because decisions look at them."""
 
 from dataclasses import dataclass, replace
 
@@ -10,8 +10,8 @@ class Broken:
     """A segment that has lost some of its nodes: the new ones must join the others in their innermost domain.
 
     Attributes:
-        missing: nodes to find.
-        beside: the nodes that it keeps; empty when it has lost all.
+        missing: number of nodes to find.
+        beside: names of the nodes that it keeps; empty when it has lost all.
     """
 
     missing: int
@@ -20,23 +20,24 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to place.
+    """A request for nodes, for a whole gang or for replacements.
 
     Attributes:
         count: nodes wanted for workers: the whole gang, or in a replacement the new ones.
         needs: what each node must offer.
-        job_uid: whose; nodes that only this job holds are free to it, apart from `kept`.
-        required: level name inside one domain of which all must lie, or None.
-        preferred: level name inside one domain of which all should lie, or None. As few domains as possible are used at
-            every level in any case; a preference that is not met is told.
-        segment_size: workers come in segments of so many that must share an innermost domain; 1: no segments.
-        spares: further nodes, in the same required domain; the gang's own domains are preferred, distinct innermost
-            ones once there are several.
+        job_uid: uid of the job; nodes that only this job holds are free to it, apart from `kept`.
+        required: name of the level inside one domain of which all must lie, or None.
+        preferred: name of the level inside one domain of which all should lie, or None. As few domains as possible are
+            used
+        at every level in any case; the answer says when a preference is not met.
+        segment_size: number of workers in a segment, which must share an innermost domain; 1 = no segments.
+        spares: number of further nodes, in the same required domain; the gang's own domains are preferred, distinct
+        innermost ones once there are several.
         kept: nodes that the job keeps: a replacement prefers their domains, and `required` binds it to them.
-        viewer: namespace whose people read the answer: those of others are not named to them; None: they may be.
-        may_take_last: where there are no others, nodes will do that are the last choice for their health.
+        viewer: namespace whose people read the answer: other tenants' names are hidden from them; None = none are.
+        may_take_last: whether nodes will do that are the last choice for their health, where there are no others.
         broken: in a replacement with segments: what each broken segment needs, in the order in which the answer lists
-            the nodes; its `missing` add up to `count`.
+        the nodes; its `missing` add up to `count`.
     """
 
     count: int
@@ -52,5 +53,5 @@ class Request:
     may_take_last: bool = True
 
     def with_last(self) -> "Request":
-        """The same, with the nodes to choose from that are the last choice."""
+        """A copy of the request that may also use the nodes that are the last choice for their health."""
         return replace(self, needs=replace(self.needs, takes_last=True))

@@ -1,4 +1,4 @@
-"""Chooses nodes for one request on its ground, or finds that there are none."""
+"""Chooses nodes for one request among its candidate nodes, or finds that there are none."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,21 +13,21 @@ from muster.placement.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Nodes for the workers in the order of the request, and for the spares."""
+    """The chosen nodes for the workers, in the order of the request, and for the spares."""
 
     nodes: tuple[str, ...]
     spares: tuple[str, ...]
 
 
 def wanted(request: Request) -> Room:
-    """The segments to find anywhere, and those nodes together with the spares."""
+    """The room to find: the segments that may lie anywhere, and their nodes together with the spares."""
     beside = sum(broken.missing for broken in request.broken if broken.beside)
     free = request.count - beside
     return Room(free // request.segment_size, free + request.spares)
 
 
 def search(request: Request, ground: Ground, knapsack: Knapsack) -> Found | None:
-    """The nodes; None if there are none that will do."""
+    """The nodes for a request; None if there are none that will do."""
     mended = _mended(request, ground)
     if mended is None:
         return None
@@ -52,7 +52,10 @@ def search(request: Request, ground: Ground, knapsack: Knapsack) -> Found | None
 
 
 def _mended(request: Request, ground: Ground) -> tuple[Ground, dict[int, list[str]]] | None:
-    """The ground without the nodes that join what is left of broken segments, and those, by their place in `broken`."""
+    """The nodes that join what is left of broken segments, by place in `broken`, and the other candidate nodes.
+
+    Returns None where a broken segment cannot be completed beside the nodes that it keeps.
+    """
     beside: dict[int, list[str]] = {}
     root = ground.root
     for index, broken in enumerate(request.broken):
@@ -73,8 +76,7 @@ def _mended(request: Request, ground: Ground) -> tuple[Ground, dict[int, list[st
 
 
 def _best_starts(ground: Ground, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
-    """The domains that can hold it at the least cost and, among those, leave least behind around them; with the
-    cost."""
+    """The domains that can hold the room at the least cost and leave least behind around them, each with that cost."""
     size = knapsack.shape.segment_size
     able = [s for s in ground.starts if s.free >= room.nodes and s.room(size, ground.levels)[0] >= room.segments]
     costs = [(cost, start) for start in able if (cost := knapsack.best(start, room)) is not None]
@@ -85,7 +87,7 @@ def _best_starts(ground: Ground, knapsack: Knapsack, room: Room) -> list[tuple[D
 
 
 def _left_around(start: Domain, root: Domain, knapsack: Knapsack) -> int:
-    """What stays free in the domain itself and in those around it."""
+    """What stays free in the domain `start` and in those around it, as one number."""
     left, domain = 0, root
     for name in start.path:
         domain = domain.kids[name]

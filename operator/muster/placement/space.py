@@ -1,8 +1,9 @@
 """The gang solver: all or nothing, as few domains as possible from the outside in, least fragmentation left behind.
 
-`Space` answers requests one after the other. What it looks at is shared and kept up to date elsewhere (`tree`), what is
-special to a request is laid over that (`ground`), the choice of domains is a knapsack (`knapsack`), that of nodes in
-them is a matter of order (`allot`). docs/placement.md has the rules, docs/decisions/0007 why they are these.
+`Space` answers requests one after the other. What it reads of the fleet is shared and kept up to date elsewhere
+(`tree`). What is special to a request is laid over that (`ground`). The choice of domains is a knapsack (`knapsack`),
+that of nodes in them is a matter of order (`allot`). docs/placement.md has the rules, docs/decisions/0007 why they are
+these.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,13 +31,13 @@ def unknown_level(fleet: Fleet, *names: str | None) -> str | None:
 
 @dataclass(slots=True)
 class _Prospect:
-    """The fleet in the eyes of one kind of worker, less what the plan has given away.
+    """The fleet as nodes for one kind of worker, less the nodes that the plan has given away.
 
     Attributes:
-        tree: of the fleet.
+        tree: the fleet's tree for this kind of worker.
         base: the root that `root` was made from.
-        root: the same less the nodes taken.
-        applied: how many of the takings that includes.
+        root: `base` less the nodes given away.
+        applied: how many of the nodes given away that includes.
     """
 
     tree: Tree
@@ -51,14 +52,14 @@ MAX_LAID = 256
 
 @dataclass(slots=True)
 class _Takings:
-    """Nodes given away: why, and in which order."""
+    """The nodes given away by the plan, with the reasons, and in their order."""
 
     reasons: dict[str, Refusal] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
 
 
 class Space:
-    """What is free, for one plan: the fleet, less what the plan has already given away."""
+    """The free nodes for one plan: those of the fleet, less what the plan has already given away."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -67,7 +68,7 @@ class Space:
         self._laid: dict[int, tuple[Domain, Domain, int]] = {}  # id of a base -> it, the same less so many takings
 
     def take(self, nodes: Iterable[str], why: Refusal) -> None:
-        """These nodes are not free any more, for example since they are reserved for a job.
+        """Count these nodes as not free from now on, for example since they are reserved for a job.
 
         Of a node that is taken twice the first reason stays.
         """
@@ -83,8 +84,10 @@ class Space:
             yield from Tree.made(self._fleet, request.with_last().needs)
 
     def solve(self, request: Request) -> Placed | NotPlaced:
-        """Choose nodes for a request, deterministically; those that are the last choice only where it has no place
-        without."""
+        """Choose nodes for a request, deterministically.
+
+        Nodes that are the last choice for their health are chosen only where the request has no place without them.
+        """
         answer = self._solve(request)
         if isinstance(answer, NotPlaced) and self._has_last(request):
             return self._solve(request.with_last())
@@ -111,8 +114,9 @@ class Space:
     def reservation(self, request: Request) -> tuple[str, ...]:
         """The free nodes to hold back for a request that has no place: those it can use in its best domain.
 
-        The best domain is the one of the required level (the fleet where none is) that could ever hold the request and
-        has most nodes free for it. Empty when no domain could hold it even if nothing else ran.
+        The candidates are the domains of the required level, or the fleet where none is required. The best one could
+        ever hold the request and has most nodes free for it. Empty when no domain could hold it even if nothing else
+        ran.
         """
         if unknown_level(self._fleet, request.required) or indivisible(request):
             return ()

@@ -1,8 +1,8 @@
 """The tree of free nodes for one kind of worker, kept up to date one changed node at a time.
 
-What it costs grows with what has changed since it was last looked at, not with the fleet or with the jobs that run. A
-new one is made in parts, between which others can have their turn, and of what a tree made before has already where
-every node stands alike.
+The cost of an update grows with the nodes that have changed since, not with the fleet or with the jobs that run. A new
+tree is made in parts, between which other work can run. It shares what an earlier tree has where the states of all
+nodes are equal.
 """
 
 from collections import Counter, OrderedDict
@@ -24,11 +24,10 @@ __all__ = ["NotAtHandError", "Standing", "Tree"]
 
 
 class NotAtHandError(Exception):
-    """A decision about a large fleet needs a tree that is yet to be made or has fallen behind: make it, and decide
-    again.
+    """A decision about a large fleet needs a tree that is not made yet, or is out of date: make it, and decide again.
 
     Attributes:
-        needs: of the workers whose tree it is.
+        needs: the requirements of the workers whose tree it is.
     """
 
     def __init__(self, needs: Requirements) -> None:
@@ -37,7 +36,7 @@ class NotAtHandError(Exception):
 
 
 class _Shape(NamedTuple):
-    """Where all nodes stand, laid out; kept with the standings, by whose identity it is found again."""
+    """The tree of all nodes' states, kept with these, by whose identity it is found again."""
 
     standings: tuple[Standing, ...]
     root: Domain
@@ -46,13 +45,13 @@ class _Shape(NamedTuple):
 
 
 class _Shapes:
-    """The newest shapes."""
+    """A cache of the newest shapes."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, ...], _Shape] = OrderedDict()
 
     def get(self, standings: Iterable[Standing]) -> _Shape | None:
-        """The shape that has exactly these standings."""
+        """The shape with exactly these node states; None where none is cached."""
         key = tuple(map(id, standings))
         found = self._known.get(key)
         if found is not None:
@@ -60,20 +59,20 @@ class _Shapes:
         return found
 
     def put(self, shape: _Shape) -> None:
-        """Keep it."""
+        """Add a shape to the cache."""
         self._known[tuple(map(id, shape.standings))] = shape
         if len(self._known) > MAX_SHAPES:
             self._known.popitem(last=False)
 
 
 class Tree:
-    """The fleet in the eyes of workers of one profile (`Requirements.profile`).
+    """The fleet as nodes for workers of one profile (`Requirements.profile`).
 
     Attributes:
         root: the fleet as a domain.
-        standing: by node.
-        refused: why nodes cannot be used now -> how many.
-        held: who holds nodes that could be used otherwise -> how many.
+        standing: the state of each node, by name.
+        refused: the number of nodes that cannot be used now, by reason.
+        held: the number of otherwise usable nodes that each job or pod holds.
     """
 
     def __init__(self, fleet: Fleet, needs: Requirements) -> None:
@@ -97,7 +96,7 @@ class Tree:
 
     @classmethod
     def of(cls, fleet: Fleet, needs: Requirements) -> "Tree":
-        """The fleet's tree for workers like this, as of now.
+        """The fleet's tree for workers with these needs, brought up to date.
 
         Raises:
             NotAtHandError: the fleet is a snapshot (a decision must not take long), and there is much to do first.
@@ -136,7 +135,7 @@ class Tree:
 
     @property
     def behind(self) -> int:
-        """How many nodes have changed since they were last looked at."""
+        """The number of nodes that have changed since the tree was last brought up to date."""
         if self._version != self._fleet.version:
             changed = self._fleet.changed_since(self._version)
             self._version = self._fleet.version
@@ -144,13 +143,13 @@ class Tree:
         return len(self._due)
 
     def follow(self) -> None:
-        """Take in what has changed in the fleet."""
+        """Take in all changes of the fleet."""
         if self.behind:
             for _ in self.following():
                 pass
 
     def following(self) -> Iterator[None]:
-        """Take in what has changed in the fleet, in parts."""
+        """Take in the changes of the fleet, in parts."""
         yield from Outline.made(self._fleet)
         while self.behind:
             names = taken(self._due)

@@ -1,4 +1,4 @@
-"""In which domains nodes are: the one reading of their labels, and the count that records and comparisons are told."""
+"""In which domains nodes are: the one reading of their labels, and the counts for records and comparisons."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ DomainPath = tuple[str, ...]
 
 
 def domain_path(node: NodeView, labels: Sequence[str]) -> DomainPath:
-    """The node's domains, outermost first; "" for a level whose label it lacks.
+    """The names of the node's domains, outermost first; "" for a level whose label the node lacks.
 
     Args:
         node: the node.
@@ -23,10 +23,10 @@ def domain_path(node: NodeView, labels: Sequence[str]) -> DomainPath:
 
 
 def domain_counts(fleet: Fleet, names: Iterable[str]) -> dict[str, int]:
-    """Level name -> how many of its domains these nodes are in, outermost first.
+    """The number of domains that these nodes are in, by level name, outermost first.
 
-    A node without the label of a level, or of one further out, is near to nothing that is known: a domain by itself.
-    Names of nodes that do not exist count for nothing; empty where none exists.
+    A node without the label of a level, or of one further out, counts as a domain by itself. Names of nodes that do not
+    exist are skipped; the result is empty where none exists.
     """
     levels, labels = fleet.policy.topology.levels, fleet.policy.topology.labels
     paths = {name: domain_path(fleet.nodes[name], labels) for name in names if name in fleet.nodes}

@@ -1,8 +1,8 @@
-"""What a pod template asks of its nodes, read once: selector, required node affinity, tolerations.
+"""The scheduling constraints of a pod template, read once: selector, required node affinity, tolerations.
 
-A template is anybody's, and the API server may not have looked at it yet: reading never raises. What has not the shape
-of a pod, or is longer than anybody needs, is named with its field, and no node will do for it: every plan of the queue
-asks every kind of node what a template makes of it.
+A template is written by any tenant, and the API server may not have checked it yet: reading never raises. A field
+without the shape of a pod, or longer than any pod needs, is named, and no node fits the template. That bounds the cost
+of a plan, which asks every kind of node what a template makes of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether it is about this taint."""
+        """Whether the toleration covers this taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -53,20 +53,20 @@ class Expression:
     values: tuple[str, ...] = ()
 
     def matches(self, of_node: Mapping[str, str]) -> bool:
-        """Whether labels, or fields, meet it; an operator that is unknown is met by none."""
+        """Whether a node's labels, or fields, meet the expression; none meet an unknown operator."""
         match = _OPERATORS.get(self.operator)
         return match is not None and match(of_node.get(self.key), self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One of several alternatives: all of its expressions hold. An empty one matches nothing."""
+    """One of several alternatives: all of its expressions must hold. A term without expressions matches nothing."""
 
     labels: tuple[Expression, ...] = ()
     fields: tuple[Expression, ...] = ()
 
     def matches(self, node: NodeView) -> bool:
-        """Whether a node meets all of it."""
+        """Whether a node meets all expressions of the term."""
         if not self.labels and not self.fields:
             return False
         named = {"metadata.name": node.name}
@@ -77,7 +77,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a template asks of nodes.
+    """The scheduling constraints of a template.
 
     Attributes:
         selector: labels that a node must have.
@@ -94,7 +94,7 @@ class Wishes:
 
     @property
     def label_keys(self) -> tuple[str, ...] | None:
-        """The labels that decide whether a node is selected; None where its name does, too."""
+        """The label keys that decide whether a node is selected; None where the node's name does, too."""
         terms = self.terms or ()
         if any(term.fields for term in terms):
             return None
@@ -108,12 +108,12 @@ class Wishes:
         return self.terms is None or any(term.matches(node) for term in self.terms)
 
     def tolerate(self, taint: Taint) -> bool:
-        """Whether a toleration is about this taint."""
+        """Whether any toleration covers this taint."""
         return any(toleration.tolerates(taint) for toleration in self.tolerations)
 
 
 def wishes(spec: Mapping[str, Any]) -> Wishes:
-    """What a pod spec (as parsed from YAML or JSON) asks of nodes; null counts as absent everywhere."""
+    """Read the scheduling constraints of a pod spec (as parsed from YAML or JSON); null counts as absent everywhere."""
     try:
         selector = _object(spec, "nodeSelector", "nodeSelector")
         _check_count(
@@ -126,7 +126,7 @@ def wishes(spec: Mapping[str, Any]) -> Wishes:
 
 
 class _UnreadError(ValueError):
-    """Names the field and what it needs."""
+    """A field of a template cannot be read; the message names the field and what it needs."""
 
 
 def _misshapen(where: str, kind: type, value: object) -> _UnreadError:
@@ -154,7 +154,7 @@ def _terms(spec: Mapping[str, Any]) -> tuple[Term, ...] | None:
 
 
 class _Held:
-    """What the terms of one template hold together."""
+    """Counts what the terms of one template contain together, against limits."""
 
     def __init__(self) -> None:
         self.expressions = self.values = 0
@@ -221,7 +221,7 @@ def _list(value: object, where: str) -> Sequence[Any]:
 
 
 def _objects(value: object, where: str) -> list[tuple[Mapping[str, Any], str]]:
-    """The objects of a list, each with where it stands."""
+    """The objects of a list, each with its field path."""
     found: list[tuple[Mapping[str, Any], str]] = []
     for number, each in enumerate(_list(value, where)):
         at = f"{where}[{number}]"
