@@ -1,9 +1,9 @@
 """What a reservation that comes to nothing costs: the place in the queue.
 
-A gang whose pods do not come to be has kept its nodes from everybody, and before that what was reserved for it. So that
-nobody can do that over and over, its job then stands behind all others for a while, whatever its age and priority.
-Where many jobs of a namespace do it, all jobs of that namespace stand behind those of the others: a job can be made
-anew.
+A gang whose pods cannot be created has kept its nodes from other jobs, and before that what was reserved for it. So
+that no tenant can do that over and over, its job then goes behind all others for a while, whatever its age and
+priority. Where many jobs of a namespace do it, all jobs of that namespace go behind those of the others: a job can be
+made anew.
 """
 
 from collections.abc import Mapping
@@ -25,32 +25,32 @@ class _Charge:
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """Jobs, by uid, and namespaces that stand behind the others."""
+    """The uids of jobs, and the namespaces, that stand behind the others."""
 
     jobs: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
 
     def payer(self, namespace: str, job_uid: str) -> Payer | None:
-        """Why this job stands behind others; None where it does not."""
+        """Whether the job itself or its namespace is why this job stands behind others; None where it does not."""
         if namespace in self.namespaces:
             return Payer.NAMESPACE
         return Payer.JOB if job_uid in self.jobs else None
 
 
 def pause_seconds(count: int) -> float:
-    """For how long a job, or a namespace, stands behind the others for the so-manieth time in a row."""
+    """The seconds for which a job, or a namespace, stands behind the others after `count` such times in a row."""
     return float(min(FIRST_SECONDS * 2.0 ** min(count - 1, 32), LONGEST_SECONDS))
 
 
 class Charges:
-    """Jobs and namespaces whose reservations came to nothing; all times by one monotonic clock, in seconds."""
+    """The jobs and namespaces whose reservations came to nothing. All times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._namespaces: dict[str, _Charge] = {}
         self._jobs: dict[str, dict[str, _Charge]] = {}  # namespace -> uid of a job -> its charge
 
     def charge(self, namespace: str, job_uid: str, now: float) -> None:
-        """A reservation of the job came to nothing.
+        """Note that a reservation of the job came to nothing at `now`.
 
         What happens while the job or its namespace stands behind the others already is not counted: it took nothing
         from them. A day after the last pause all is forgotten.
@@ -65,7 +65,7 @@ class Charges:
             self._namespaces[namespace] = _next(whole, now)
 
     def charged(self, now: float) -> Charged:
-        """The jobs and namespaces that stand behind the others now."""
+        """The jobs and namespaces that stand behind the others at `now`."""
         self._forget(now)
         jobs = (uid for charges in self._jobs.values() for uid in _paying(charges, now))
         return Charged(frozenset(jobs), _paying(self._namespaces, now))

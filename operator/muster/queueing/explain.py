@@ -19,7 +19,7 @@ MAX_MESSAGE = 1024
 
 
 def waiting(job: TrainingJob, turn: Turn, now: datetime) -> Waiting:
-    """The numbers of a waiting job; what is not known is 0 or absent."""
+    """The numbers of a waiting job for its status; what is not known is 0 or absent."""
     before, answer = job.status.waiting, turn.answer
     short = answer.shortfall if isinstance(answer, NotPlaced) else None
     segment_size = short.segment_size if short else job.spec.placement.segment_size or 1
@@ -41,7 +41,8 @@ def waiting(job: TrainingJob, turn: Turn, now: datetime) -> Waiting:
 
 
 def message(job: TrainingJob, turn: Turn) -> str:
-    """One sentence for the condition: what it needs, what there is, what would help most, its place in the queue."""
+    """The sentence for a waiting job's condition: what it needs, what there is, what would help most, its place in the
+    queue."""
     answer = turn.answer
     if isinstance(answer, Placed):
         return f"{nodes(_needs(job, answer))} {are(_needs(job, answer))} promised to it"
@@ -68,7 +69,8 @@ def _needs(job: TrainingJob, answer: Placed | NotPlaced) -> int:
 
 
 def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
-    """What keeps how many nodes from it, most first; the last one stands for those that are too many to tell."""
+    """What keeps nodes from the job, with the number of nodes each, most first; the last entry sums up what is left
+    out."""
     if isinstance(answer, Placed):
         return []
     found: list[tuple[str, int]] = []

@@ -1,7 +1,7 @@
 """How many nodes each namespace may still get in one plan.
 
-Within a namespace's limit the queue's order is strict: what is left of it is kept for the job that comes first, or
-small jobs would use up for ever what a large one of the same namespace waits for.
+Within a namespace's limit the queue's order is strict: what is left of the limit is kept for the job that comes first.
+Otherwise small jobs would use up for ever what a large one of the same namespace waits for.
 """
 
 from collections import Counter, defaultdict
@@ -17,7 +17,8 @@ BEHIND_IN_QUEUE = "BehindInQueue"
 
 @dataclass(frozen=True, slots=True)
 class OverLimit(NotPlaced):
-    """No place now, because the namespace's limit leaves too few nodes; all numbers are nodes.
+    """The answer that a job has no place now, because the namespace's limit leaves too few nodes. All numbers are
+    nodes.
 
     Attributes:
         namespace: whose limit.
@@ -25,7 +26,8 @@ class OverLimit(NotPlaced):
         held: what they hold, with what the plan has promised to them so far.
         needs: what the job would get, spares included.
         size: what it would hold then, with those that it keeps.
-        kept_for: the namespace's jobs before it in the queue that wait for a part of the limit -> how much.
+        kept_for: by name, the namespace's jobs before it in the queue that wait for a part of the limit, with that
+            part.
         fits: whether there are nodes for it, apart from the limit.
     """
 
@@ -44,7 +46,7 @@ class OverLimit(NotPlaced):
 
 
 class Limits:
-    """The account of one plan: what each namespace holds, is promised, and waits for."""
+    """The account of one plan: what each namespace holds, is promised, and waits for, in nodes."""
 
     def __init__(self, limits: Mapping[str, int], held: Mapping[str, int]) -> None:
         self._limits = limits
@@ -52,11 +54,11 @@ class Limits:
         self._kept: defaultdict[str, dict[str, int]] = defaultdict(dict)
 
     def promise(self, namespace: str, count: int) -> None:
-        """So many more nodes are the namespace's."""
+        """Count this many more nodes as promised to the namespace."""
         self._held[namespace] += count
 
     def keep(self, namespace: str, name: str, count: int) -> None:
-        """A job of the namespace waits for so many nodes: the jobs behind it leave it that much of the limit."""
+        """Keep this many nodes of the limit for a waiting job of the namespace: the jobs behind it cannot use them."""
         self._kept[namespace][name] = count
 
     def refusal(self, namespace: str, needs: int, size: int, answer: Placed | NotPlaced) -> OverLimit | None:
@@ -66,7 +68,7 @@ class Limits:
             namespace: the job's.
             needs: nodes that it asks for, spares included.
             size: nodes that it would hold then.
-            answer: what placement says, the limit apart.
+            answer: the answer of placement, the limit apart.
         """
         limit = self._limits.get(namespace)
         if limit is None:

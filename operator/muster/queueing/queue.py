@@ -1,12 +1,13 @@
-"""Whose turn it is, and which nodes that gives whom: one plan for all jobs that wait.
+"""Which job comes next, and which nodes it gets: one plan for all jobs that wait.
 
-A job gets all of its nodes or none. One that gets none has what it could use in its best domain reserved, or smaller
-jobs behind it would take every node that becomes free and a large gang would wait for ever; on what it cannot use they
-go ahead. Rejected: letting small jobs pass as long as they end in time (nobody knows when training ends), and keeping
-everything back for the first in the queue (the fleet would idle for a job that wants one rack).
+A job gets all of its nodes or none. A job that gets none has the nodes reserved that it could use in its best domain.
+Otherwise smaller jobs behind it would take every node that becomes free, and a large gang would wait for ever. They go
+ahead on nodes that it cannot use. Two ways were rejected. Small jobs could pass as long as they end in time, but the
+end of training is not known. Everything could be kept for the first in the queue, but then the fleet would idle for a
+job that wants one rack.
 
-How long a reservation can last: nobody behind takes nodes of the best domain, so the count of free nodes that decides
-which domain is the best never falls while the job is first, and grows whenever the choice moves to a domain of more
+How long a reservation can last: no job behind takes nodes of the best domain. So the count of free nodes that decides
+which domain is the best never falls while the job is first. It grows whenever the choice moves to a domain of more
 nodes. A choice that stays is empty once its running jobs have ended, and a domain is chosen only if it can hold the
 job.
 """
@@ -34,10 +35,10 @@ _HOPELESS = frozenset({"NeverFits", "UnknownTopologyLevel"})
 
 @dataclass(frozen=True, slots=True)
 class Behind(NotPlaced):
-    """No place now, only because nodes are reserved for jobs that come first.
+    """The answer that a job has no place now, only because nodes are reserved for jobs that come first.
 
     Attributes:
-        reserved_for: those jobs -> how many of the free nodes that this one could use are reserved for them.
+        reserved_for: by job, how many of the free nodes that this one could use are reserved for it.
     """
 
     reserved_for: Mapping[str, int] = field(default_factory=dict)
@@ -45,19 +46,21 @@ class Behind(NotPlaced):
 
 @dataclass(frozen=True, slots=True)
 class Failed(NotPlaced):
-    """No answer, because working it out met a defect of Muster's; the others in the queue have theirs.
+    """The answer that is missing because a defect of Muster prevented it; the other jobs in the queue have theirs.
 
     Attributes:
-        error: what it met.
+        error: the exception.
     """
 
     error: Exception | None = None
 
 
 def order(waiting: Iterable[Waiting], charged: Charged = _NOBODY) -> list[Waiting]:
-    """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name.
+    """The waiting jobs, first come first: replacements (they let other nodes idle), then higher priority, age, and
+    name.
 
     Args:
+        waiting: the queue, in any order.
         charged: which jobs stand behind the others (`muster.queueing.charges`).
     """
 
@@ -76,7 +79,7 @@ def plan(
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
     charged: Charged = _NOBODY,
 ) -> dict[str, Turn]:
-    """The turns of all waiting jobs, by job uid; see `plan_steps`."""
+    """The answers for all waiting jobs, by job uid; see `plan_steps`."""
     steps = plan_steps(fleet, waiting, limits, held, quotas=quotas, charged=charged)
     return dict(step for step in steps if step is not None)
 
@@ -90,20 +93,21 @@ def plan_steps(
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
     charged: Charged = _NOBODY,
 ) -> Iterator[tuple[str, Turn] | None]:
-    """The turns of all waiting jobs, first come first, each worked out when it is asked for.
+    """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
     Args:
-        fleet: as it is. Whoever lets it change between two steps gets answers for the fleet of each step's moment.
+        fleet: the fleet. If it changes between two steps, each answer is for the fleet at the moment of its step.
         waiting: the queue, in any order.
         limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
         held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
-        reserved: is told for whom nodes are reserved that are free.
+        reserved: filled in: the names of the jobs for which free nodes are reserved, by node.
         quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
-        charged: as in `order`.
+        charged: which jobs stand behind the others.
 
     Yields:
-        Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn.
-        What is `Placed` does not overlap, so that all of them may take their nodes.
+        Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
+        `Placed`
+        do not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting, charged)
     desk = _Desk(fleet, Limits(limits, held), Quotas(fleet, quotas), {} if reserved is None else reserved)
@@ -122,7 +126,7 @@ def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotP
 
 
 class _Desk:
-    """Where one job after the other asks for nodes, and what those before it have left."""
+    """Answers one job after the other, and remembers what those before it have left."""
 
     def __init__(self, fleet: Fleet, limits: Limits, quotas: Quotas, reserved: dict[str, str]) -> None:
         self._limits = limits
@@ -132,7 +136,7 @@ class _Desk:
         self._reserved = reserved  # node -> for whom
 
     def answer(self, job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
-        """The next job's answer; its nodes are gone, or reserved, for those behind it."""
+        """The answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""
         yield from self._space.prepared(job.request)
         answer = self._space.solve(job.request)
         if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
@@ -163,7 +167,10 @@ class _Desk:
             space.take(chosen, promised_to(job.name))
 
     def _reserve(self, job: Waiting, answer: NotPlaced) -> OverQuota | None:
-        """Reserve nodes, unless those that it would keep from others are more than a quota allows."""
+        """Reserve nodes for a job without a place, and return None.
+
+        Where a quota allows fewer than would be kept from other jobs, none is reserved; returns that quota's refusal.
+        """
         kept = self._space.reservation(job.request)
         without_room = self._quotas.refusal(job, answer, kept)
         if without_room is not None:
@@ -174,7 +181,7 @@ class _Desk:
         return None
 
     def _behind(self, job: Waiting, answer: NotPlaced) -> Behind | None:
-        """The answer of a job that would have its nodes if none were reserved."""
+        """The answer of a job that would have its nodes if none were reserved; None for any other job."""
         free = self._otherwise(job) if self._reserved else ()
         if not free:
             return None
@@ -190,7 +197,7 @@ class _Desk:
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for))
 
     def _otherwise(self, job: Waiting) -> tuple[str, ...]:
-        """Free nodes among which the job would find its own if none were reserved; empty if there are too few."""
+        """The free nodes among which the job would find its own if none were reserved; empty if there are too few."""
         if job.request.segment_size == 1:  # the count decides, which costs less than an answer
             free = self._unreserved.reservation(job.request)
             return free if len(free) >= job.needs else ()

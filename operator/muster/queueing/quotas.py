@@ -23,12 +23,12 @@ _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 @dataclass(frozen=True, slots=True)
 class OverQuota(NotPlaced):
-    """No place now, because a ResourceQuota of the namespace has too little room; amounts are the quota's.
+    """The answer that a job has no place now, because a ResourceQuota of the namespace has too little room.
 
     Attributes:
-        quota: the ResourceQuota.
+        quota: name of the ResourceQuota.
         resource: by the quota's name for it.
-        hard: what pods of the namespace may use together.
+        hard: what pods of the namespace may use together, in the quota's unit.
         used: what they use, with what gangs hold beyond their pods and what the plan has promised so far.
         needed: what the job would use.
         needs: nodes that it asks for.
@@ -55,12 +55,12 @@ class OverQuota(NotPlaced):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a job with nodes takes of its namespace's quotas beyond what they count as used.
+    """The use of a namespace's quotas by a job with nodes, beyond what the quotas count as used.
 
     Attributes:
-        claim: of each of its pods.
-        podless: nodes on which its pod does not exist yet.
-        accelerators: of its nodes, less those that its pods there ask for.
+        claim: what each of its pods counts for.
+        podless: number of nodes on which its pod does not exist yet.
+        accelerators: number of accelerators of its nodes, less those that its pods there ask for.
     """
 
     claim: QuotaClaim
@@ -90,7 +90,7 @@ class _Room:
     beyond: Counter[str] = field(default_factory=Counter)
 
     def limits(self, claim: QuotaClaim) -> Iterator[str]:
-        """Resources of the quota that pods with this claim take. A quota may have a thousand others."""
+        """The resources of the quota that pods with this claim use. A quota may have a thousand others."""
         yield from self.accelerators
         yield from (each for each in claim.usage if each in self.quota.hard and each not in self.accelerators)
 
@@ -99,16 +99,16 @@ class _Room:
 
 
 def no_quotas(_namespace: str) -> NamespaceQuotas:
-    """Of a cluster without ResourceQuotas."""
+    """The quotas of a namespace in a cluster without ResourceQuotas."""
     return NamespaceQuotas()
 
 
 class Quotas:
-    """The account of one plan.
+    """The account of the ResourceQuotas in one plan.
 
     Args:
-        fleet: for how many accelerators a node has.
-        of: the quotas of a namespace, asked once for each.
+        fleet: the fleet, for the number of accelerators on a node.
+        of: returns the quotas of a namespace; called once for each.
     """
 
     def __init__(self, fleet: Fleet, of: Callable[[str], NamespaceQuotas]) -> None:
@@ -119,13 +119,13 @@ class Quotas:
         self._sizes: list[int] | None = None
 
     def refusal(self, job: Waiting, answer: Placed | NotPlaced, chosen: Collection[str] = ()) -> OverQuota | None:
-        """The quota that leaves the job the fewest nodes, or None if all of them have room.
+        """The refusal by the quota that leaves the job the fewest nodes, or None if all quotas have room.
 
-        A replacement is not asked: the pod that it replaces may still be counted.
+        A replacement is never refused: the pod that it replaces may still be counted.
 
         Args:
-            answer: what placement says, the quota apart.
-            chosen: nodes that it would hold or keep from others; what is not known counts as the smallest there are.
+            answer: the answer of placement, the quota apart.
+            chosen: nodes that the job would hold or keep from others; unknown ones count as the smallest there are.
         """
         if job.claim is None or job.replacement:
             return None
@@ -133,7 +133,7 @@ class Quotas:
         return min(filter(None, found), key=lambda each: (each.room, each.most), default=None)
 
     def promise(self, job: Waiting, chosen: Collection[str]) -> None:
-        """The job gets these nodes: the jobs behind it have that much less."""
+        """Count these nodes as promised to the job: the jobs behind it have that much less."""
         for room, resource in self._limits_of(job):
             room.beyond[resource] += self._needed(job, resource, chosen)
 
@@ -167,7 +167,7 @@ class Quotas:
         )
 
     def _limits_of(self, job: Waiting) -> Iterator[tuple[_Room, str]]:
-        """The quotas that the job's pods fall under, and for each the resources of it that they take."""
+        """The quotas that the job's pods fall under, each with a resource of it that they use."""
         if job.claim is None:
             return
         rooms = self._rooms.get(job.namespace)
@@ -204,7 +204,7 @@ class Quotas:
         return found.allocatable.get(self._accelerator, 0) if found is not None else 0
 
     def _smallest(self, least: int) -> int:
-        """The accelerators of the smallest node that has so many; so many if there is none."""
+        """The accelerators of the smallest node that has at least `least` of them; `least` if there is no such node."""
         if self._sizes is None:
             self._sizes = sorted({self._accelerators_on(node) for node in self._fleet.nodes})
         place = bisect_left(self._sizes, least)
@@ -212,7 +212,7 @@ class Quotas:
 
 
 def in_words(resource: str, value: int) -> str:
-    """An amount as people write it: `64`, `500m`, `64Gi`."""
+    """An amount of a resource as people write it: `64`, `500m`, `64Gi`."""
     base = base_of(resource)
     if base == "cpu":
         return f"{value}m" if value % 1000 else str(value // 1000)

@@ -21,12 +21,12 @@ _AGAIN = "(delete the job and create it again)"
 
 
 def remedies(job: TrainingJob, answer: NotPlaced) -> list[str]:
-    """Why it can never start here, if so, and everything that helps, each once."""
+    """Why the job can never start here, if so, and then everything that helps, each once."""
     return list(dict.fromkeys([*_why_never(job, answer), *would_help(job, answer)]))
 
 
 def would_help(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
-    """What helps, the most promising first."""
+    """The remedies that help, the most promising first."""
     short = answer.shortfall
     if answer.reason == "UnknownTopologyLevel":
         yield "add the level to spec.topology.levels of FleetPolicy default again"
@@ -55,7 +55,7 @@ def _starts(name: str, count: int) -> str:
 
 
 def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
-    """What to do about the limit of a namespace. Whether that is enough is known."""
+    """The remedies for a namespace's limit. For these it is known whether they are enough."""
     raised = f"raise the limit of namespace {over.namespace} from {over.limit} to"
     rest = "" if over.fits else "; that alone does not suffice"
     kept = sum(over.kept_for.values())
@@ -77,7 +77,7 @@ def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
 
 
 def _of_quota(job: TrainingJob, over: OverQuota) -> Iterator[str]:
-    """What to do about a ResourceQuota. Whether that is enough is known."""
+    """The remedies for a ResourceQuota. For these it is known whether they are enough."""
     if not over.quota:
         yield f"delete or merge ResourceQuotas of namespace {job.metadata.namespace}: there are more than Muster reads"
         return
@@ -95,13 +95,13 @@ def _of_quota(job: TrainingJob, over: OverQuota) -> Iterator[str]:
 
 
 def _of_space(job: TrainingJob, short: Shortfall) -> Iterator[str]:
-    """What would make place on a fleet that could hold the job."""
+    """The remedies that make place on a fleet that could hold the job."""
     yield from _more_nodes(short)
     yield from _smaller(job, short, _best(short), short.free)
 
 
 def _more_nodes(short: Shortfall) -> Iterator[str]:
-    """How nodes become free or fit for use."""
+    """The ways in which nodes become free or fit for use."""
     where = _where(short, _best(short))
     yield from _gaps(short)
     for holder, count in islice(short.holders.items(), MAX_NAMED):
@@ -116,7 +116,7 @@ def _ends(holder: str) -> str:
 
 
 def _why_never(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
-    """Why it would not even fit if nothing else ran; nothing where something else keeps it, too."""
+    """Why the job would not even fit if nothing else ran; empty where something else keeps it from its nodes, too."""
     short = answer.shortfall
     if short is None or short.ever or isinstance(answer, OverLimit | OverQuota | Behind):
         return
@@ -135,7 +135,7 @@ def _why_never(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
 
 
 def _largest(short: Shortfall) -> tuple[DomainCount | None, int]:
-    """The domain in which most nodes could be used if nothing else ran, and how many it could have of these."""
+    """The domain in which most nodes could be used if nothing else ran, and how many the job could have of these."""
     best = max(short.domains, key=lambda d: d.suitable, default=None)
     if not short.inside:
         return best, short.suitable
@@ -143,7 +143,7 @@ def _largest(short: Shortfall) -> tuple[DomainCount | None, int]:
 
 
 def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
-    """What would change that it does not even fit if nothing else ran."""
+    """The remedies for a job that would not even fit if nothing else ran."""
     best, most = _largest(short)
     if most + sum(each.count for each in short.refused if _repair(each)) >= short.needs:
         yield from _repairs(short, _where(short, best))
@@ -161,13 +161,13 @@ def _gaps(short: Shortfall) -> Iterator[str]:
 
 
 def _best(short: Shortfall) -> DomainCount | None:
-    """The domain that is nearest to holding the job."""
+    """The domain that is nearest to holding the job; None where there is none."""
     able = [domain for domain in short.domains if domain.suitable >= short.needs] or list(short.domains)
     return max(able, key=lambda domain: domain.free, default=None)
 
 
 def _where(short: Shortfall, best: DomainCount | None) -> str:
-    """The proviso of what is known for the whole fleet only."""
+    """The proviso in remedies that are known for the whole fleet only; "" where none is needed."""
     if short.inside:
         return (
             f", as far as that is in {short.inside} {best.domain}"
@@ -178,7 +178,12 @@ def _where(short: Shortfall, best: DomainCount | None) -> str:
 
 
 def _smaller(job: TrainingJob, short: Shortfall, best: DomainCount | None, anywhere: int) -> Iterator[str]:
-    """What the user could ask less of, given the nodes of the best domain and anywhere; no gang that runs can."""
+    """The requests that the user could lower. A gang that runs cannot lower any.
+
+    Args:
+        best: the domain that is nearest to holding the job; None = none.
+        anywhere: number of nodes that the job could have in the whole fleet.
+    """
     if short.needs < job.spec.nodes:
         return
     there = (best.free if best else 0) if short.inside else anywhere
@@ -195,7 +200,7 @@ def _smaller(job: TrainingJob, short: Shortfall, best: DomainCount | None, anywh
 
 
 def _repairs(short: Shortfall, where: str) -> Iterator[str]:
-    """What people or time can do about refused nodes."""
+    """The remedies for refused nodes, by people or by waiting."""
     for refused in short.refused:
         text = _repair(refused)
         if text:
@@ -203,7 +208,7 @@ def _repairs(short: Shortfall, where: str) -> Iterator[str]:
 
 
 def _repair(refused: RefusedNodes) -> str:
-    """The remedy for a refusal; "" where there is none."""
+    """The remedy for nodes refused for this reason; "" where there is none."""
     why, count, names = refused.why, refused.count, refused.named
     if names:
         rest = f" and {count - len(names)} more" if count > len(names) else ""

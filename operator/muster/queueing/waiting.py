@@ -13,13 +13,13 @@ class Waiting:
 
     Attributes:
         job_uid: of the job.
-        name: `<namespace>/<name>`, for people and for the order of those that are alike.
+        name: `<namespace>/<name>`, for people and for the order of jobs that are otherwise equal.
         namespace: whose limit counts.
         priority: value of its PriorityClass; higher goes first.
         created: when the job was created, or last gave its nodes back because it could not be assembled on them.
-        request: what it asks for.
+        request: the request for nodes.
         replacement: whether it is for a gang that holds its other nodes meanwhile.
-        claim: what each of its pods counts for in ResourceQuotas; None: not known, which is left to the API server.
+        claim: what each of its pods counts for in ResourceQuotas; None = not known, which is left to the API server.
     """
 
     job_uid: str
@@ -33,10 +33,10 @@ class Waiting:
 
     @property
     def needs(self) -> int:
-        """Nodes asked for, spares included."""
+        """The number of nodes asked for, spares included."""
         return self.request.count + self.request.spares
 
     @property
     def size(self) -> int:
-        """Nodes that it would hold then."""
+        """The number of nodes that the job would hold then, with those that it keeps."""
         return self.needs + len(self.request.kept)

@@ -1,4 +1,4 @@
-"""The few turns of phrase that messages about waiting share."""
+"""The phrases that several messages about waiting share."""
 
 from collections.abc import Mapping
 
@@ -6,17 +6,17 @@ MAX_NAMES = 3
 
 
 def nodes(count: int, kind: str = "") -> str:
-    """`1 node`, `2 more nodes`."""
+    """A number of nodes in words: `1 node`, `2 more nodes`."""
     return f"{count} {kind + ' ' if kind else ''}node{'s' if count != 1 else ''}"
 
 
 def more(needs: int, size: int) -> str:
-    """What distinguishes the nodes that a gang of this size asks for, if it has others already."""
+    """`more` if a gang of this size asks for nodes beside others that it has already, else ""."""
     return "more" if needs < size else ""
 
 
 def listed(amounts: Mapping[str, int]) -> str:
-    """Names with amounts, most first, a few only; a single one goes without its amount."""
+    """The names with their amounts, most first, a few only; a single name goes without its amount."""
     names = sorted(amounts, key=lambda name: (-amounts[name], name))
     if len(names) == 1:
         return names[0]
@@ -28,22 +28,22 @@ def listed(amounts: Mapping[str, int]) -> str:
 
 
 def after_it(count: int) -> str:
-    """Why these jobs have precedence."""
+    """Why the named jobs come first, in words, for one job or for several."""
     return "which is before it in the queue" if count == 1 else "which are before it in the queue"
 
 
 def are(count: int) -> str:
-    """The verb for so many."""
+    """`is` or `are`, to fit the number."""
     return "is" if count == 1 else "are"
 
 
 def cut(text: str, length: int) -> str:
-    """The text, shortened if it is longer."""
+    """The text, shortened to `length` characters if it is longer."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def part(count: int, whole: int) -> str:
-    """So many of those just named, with the verb: `all of them are`."""
+    """A part of the nodes just named, with the verb, such as `all of them are`."""
     if whole == 1:
         return "it is"
     return f"{'all' if count == whole else count} of them {are(count)}"
