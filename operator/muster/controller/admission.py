@@ -31,10 +31,10 @@ _missing = Gauge(
 
 
 class AdmissionCheck:
-    """Asks now and then, and says what is missing.
+    """Checks now and then whether the admission policies are in force, and reports which are missing.
 
     Args:
-        client: dry runs wait for no other write, and no other write for them.
+        client: a client of its own, so that dry runs wait for no other write, and no other write for them.
         namespace: where Muster runs.
     """
 
@@ -44,14 +44,14 @@ class AdmissionCheck:
         self._said: set[str] = set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Check the policies again and again until cancelled."""
         while True:
             for policy, (path, body) in _refused_writes(self._namespace).items():
                 await self.ask(policy, path, body)
             await asyncio.sleep(CHECK_SECONDS)
 
     async def ask(self, policy: str, path: str, body: dict[str, Any]) -> None:
-        """See whether a policy refuses the write that it has to refuse."""
+        """Check by a dry run whether a policy refuses the write that it has to refuse."""
         try:
             await self._client.post(path, body, {"dryRun": "All"})
         except (Forbidden, Invalid) as refused:
@@ -78,7 +78,8 @@ class AdmissionCheck:
 
 
 def _refused_writes(namespace: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """By policy, where to create what it has to refuse: a Gang of no job, and a ConfigMap that is nobody's."""
+    """The writes that the policies have to refuse, path and body by policy: a Gang of no job, and a ConfigMap of no
+    object."""
     metadata = {"name": _NAME, "namespace": namespace}
     spec = {
         "jobUid": _NAME,

@@ -1,7 +1,8 @@
-"""Which nodes' agents are silent, from the Ready condition of their Pods: no heartbeat is written by anybody.
+"""Finds the nodes whose agents are silent, from the Ready condition of the agents' Pods: agents write no heartbeat.
 
-An agent counts that has spoken: in this boot of its node, or before, if it has a Pod there now or was missed already.
-What nobody has ever said anything of stays unknown. While its node is not Ready itself, no agent is to blame.
+An agent counts once it was heard in this boot of its node. One heard before counts if it has a Pod there now or was
+missed already. Where nothing was ever heard, the state stays unknown. While a node is not Ready itself, its agent is
+not blamed.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ _crowded = Gauge(
 
 @dataclass(slots=True)
 class _Since:
-    """Readings of the clock."""
+    """The times by the clock since when an agent's state has lasted."""
 
     silent: float
     pod: float
@@ -39,14 +40,15 @@ class _Since:
 
 
 class Agents:
-    """What is known of the agents' Pods.
+    """The silence of the nodes' agents, by their Pods.
 
     Args:
-        namespace: where they run. Empty: there are none, and none is missed.
-        clock: one that stands still while the API server is away.
-        blind_seconds: for how long nothing has been heard of these Pods.
+        namespace: where the agents run. Empty: there are none, and none is missed.
+        clock: seconds that stand still while the API server is away.
+        blind_seconds: returns for how long nothing has been heard of these Pods.
         ground: the pools of the nodes.
-        avoid_seconds: how long one may be silent before its node takes no new jobs.
+        stirred: called when the result of `changed` may differ.
+        avoid_seconds: how long an agent may be silent before its node takes no new jobs.
     """
 
     def __init__(
@@ -76,7 +78,8 @@ class Agents:
         cluster.agents.store.subscribe(self._pod_changed)
 
     def of(self, node: str) -> Silence | None:
-        """The silence of a node's agent, as of the last look; None: it is Ready, or there is none to miss."""
+        """The silence of a node's agent, as of the last call of `changed`; None: the agent is Ready, or there is none
+        to miss."""
         return self._silences.get(node)
 
     def _pod_changed(self, old: AgentPod | None, new: AgentPod | None) -> None:
@@ -85,7 +88,7 @@ class Agents:
             self.note(node)
 
     def note(self, name: str) -> None:
-        """Something about the node, its record or its agent's Pod has changed."""
+        """Take in a change of a node, its record or its agent's Pod."""
         if not self._namespace:
             return
         node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
@@ -118,10 +121,10 @@ class Agents:
             self._stirred()
 
     def changed(self, limit: Callable[[int], int]) -> set[str]:
-        """The nodes for which something else follows than at the last look.
+        """Work out all silences anew, and return the names of the nodes whose silence differs from the last call's.
 
         Args:
-            limit: nodes of a pool -> how many of them may be silent by themselves.
+            limit: returns how many agents of a pool may be silent by themselves, by the pool's number of nodes.
         """
         before, self._silences = self._silences, {}
         if not self._silent or not self._met:
@@ -138,7 +141,7 @@ class Agents:
         return {name for name in before.keys() | self._silences.keys() if before.get(name) != self._silences.get(name)}
 
     def next_seconds(self) -> float | None:
-        """In how long more may follow by time alone; None: never."""
+        """The seconds until time alone may change a silence; None = never."""
         if not self._silent or not self._met:
             return None
         moments = (each.next_seconds() for each in self._quiet().values())
@@ -177,7 +180,9 @@ def _is_missed(node: NodeView, health: NodeHealth, pods: list[AgentPod]) -> bool
 
 
 def _was_missed(health: NodeHealth) -> bool:
-    """Whether the record says that it is silent: that ends when it is Ready, and not when there is nobody left to be
-    so."""
+    """Whether the node's record says that its agent is silent.
+
+    That ends when the agent is Ready, and not when its Pod is gone.
+    """
     said = (finding for finding in health.status.findings if finding.severity is not Severity.INFO)
     return any((finding.source, finding.reason) == (AGENT, AGENT_SILENT) for finding in said)

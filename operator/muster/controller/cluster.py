@@ -76,7 +76,7 @@ UNBOUND_SECONDS = 60.0
 
 @dataclass(slots=True)
 class JobMemory:
-    """What this leader remembers of one job between decisions; all of it can be lost and found again."""
+    """The facts about one job that this leader remembers between decisions; all of them can be lost and found again."""
 
     template_verdict: TemplateVerdict | None = None
     template_recheck_at: float = float("inf")
@@ -98,10 +98,10 @@ class JobMemory:
 
 @dataclass(slots=True)
 class _Reservation:
-    """Nodes that a record holds.
+    """The nodes that a record holds.
 
     Attributes:
-        since: when this process saw it first.
+        since: when this process saw the reservation first.
         is_used: whether its gang has begun there.
     """
 
@@ -115,11 +115,11 @@ StandardsOf = Callable[[Iterable[CheckReport], PreflightPolicy], tuple[Standard,
 
 
 class Cluster:
-    """The observed state. `rings` is called with the key of each job that a change concerns.
+    """The observed state of the cluster.
 
     Args:
-        rings: called synchronously; must only enqueue.
-        checkers: what they say; None where there are none.
+        rings: called synchronously with the key of each job that a change concerns; must only enqueue.
+        checkers: the hub of the checkers' reports; None where there are none.
         standards: see `StandardsOf`.
         agent_namespace: where the nodes' agents run. Empty: there are none, and no Pod is taken for one.
     """
@@ -201,7 +201,7 @@ class Cluster:
 
     @property
     def informers(self) -> tuple[Informer[Any] | NodeLeases, ...]:
-        """All informers, and who reads heartbeats, to be run as tasks."""
+        """All informers and the reader of heartbeats, to be run as tasks."""
         return (
             self.policies,
             self.priorities,
@@ -218,7 +218,7 @@ class Cluster:
 
     @property
     def synced(self) -> bool:
-        """Whether every informer has listed once: before that nothing is decided and nobody is told anything."""
+        """Whether every informer has listed once. Before that nothing is decided, and no launcher is answered."""
         return all(source.synced.is_set() for source in self.informers)
 
     async def wait_synced(self) -> None:
@@ -231,16 +231,17 @@ class Cluster:
         self._meets_records = False
 
     async def refresh(self) -> None:
-        """Catch up with the API server in everything that a new leader must not be behind with.
+        """List everything anew that a new leader must not be behind with.
 
         Raises:
-            ApiError: it could not be listed.
+            ApiError: an object could not be listed.
             ValueError: something listed cannot be read.
         """
         await asyncio.gather(*(source.refresh() for source in (self.jobs, self.gangs, self.pods, self.healths)))
 
     def stalest_seconds(self) -> tuple[str, float]:
-        """The informer that has heard nothing for longest while the API server was answering, and for how long."""
+        """The name of the informer that has heard nothing for longest while the API server was answering, and for how
+        long."""
         ages = [(source.name, self._answers.since_seconds(source.last_contact)) for source in self.informers]
         return max(ages, key=lambda item: item[1])
 
@@ -249,21 +250,22 @@ class Cluster:
         return [_key(job) for job in self.jobs.store.values()]
 
     def job(self, key: Key) -> TrainingJob | Undecodable | None:
-        """The job of this name."""
+        """The job of this key; Undecodable where it cannot be read, None where there is none."""
         return self.jobs.store.get(key)
 
     def job_of(self, pod: PodView) -> TrainingJob | Undecodable | None:
-        """The job that a worker's pod belongs to."""
+        """The job that a worker's pod belongs to; Undecodable where it cannot be read, None where there is none."""
         jobs = self.jobs.store.by_index(pod.job_uid)
         return next((job for job in jobs if _key(job)[0] == pod.namespace), None)
 
     def pods_of(self, namespace: str, job_uid: str) -> list[PodView]:
-        """The pods of a job, by their controlling owner: anybody can put its labels on a pod of his own."""
+        """The pods of a job, by their controlling owner: any tenant can put the job's labels on another pod."""
         return self.pods.store.by_index((namespace, job_uid))
 
     def gang_of(self, job_uid: str) -> Gang | Undecodable | None:
-        """The job's record; Undecodable when there is one that cannot be read or was not committed: that is not the
-        same as none.
+        """The job's record; None where there is none.
+
+        Undecodable, which is not the same as None, where the record cannot be read or was not committed.
         """
         job = self._job_by_uid(job_uid)
         if job is None:
@@ -281,7 +283,8 @@ class Cluster:
         return next(iter(self.jobs.store.by_index(uid)), None)
 
     def uid_of(self, gang: Gang, member: Member) -> str:
-        """The uid of a member's pod, "" where there is none: before its go the record does not name it."""
+        """The uid of a member's pod; "" where there is none. Before the start barrier opens, the record does not name
+        it."""
         if member.pod_uid:
             return member.pod_uid
         name = pod_name_in(gang.metadata.name, member.index, member.incarnation)
@@ -289,18 +292,19 @@ class Cluster:
         return pod.uid if pod is not None and pod.job_uid == gang.spec.job_uid else ""
 
     def unreadable_record_of(self, job: TrainingJob) -> Undecodable | None:
-        """The record that stands in the way of every decision about this job. A job that has ended needs none."""
+        """The unreadable record that prevents every decision about this job; None where there is none, or the job has
+        ended."""
         if job.status.completion is not None or job.metadata.deletion_timestamp is not None:
             return None
         gang = self.gang_of(job.metadata.uid)
         return gang if isinstance(gang, Undecodable) else None
 
     def jobs_on(self, node: str) -> Collection[str]:
-        """Uids of the jobs that have a member there."""
+        """The uids of the jobs that have a member on this node."""
         return tuple(self._jobs_on.get(node, ()))
 
     def is_empty(self, node: str) -> bool:
-        """Whether no job has the node, no worker's pod is there, and no pod that uses accelerators."""
+        """Whether no job has the node, no worker's pod is on it, and no pod that uses accelerators."""
         resource = self.policy().accelerator_resource
         if self.fleet.holders(node) or self.fleet.used(node).get(resource):
             return False
@@ -312,7 +316,7 @@ class Cluster:
         return self.memories.setdefault(job_uid, JobMemory())
 
     def policy(self) -> FleetPolicySpec:
-        """The FleetPolicy in force: of one that cannot be read the last that could, else the defaults."""
+        """The FleetPolicy in force. Of one that cannot be read, the last readable version; else the defaults."""
         return self._policy
 
     @property
@@ -323,11 +327,13 @@ class Cluster:
 
     @property
     def policy_unknown(self) -> bool:
-        """Whether there is a FleetPolicy of which this process has never read a version: the defaults are a guess."""
+        """Whether there is a FleetPolicy of which this process has never read a version, so that the defaults are a
+        guess."""
         return bool(self.policy_problem) and not self._policy_read
 
     def priority_of(self, job: TrainingJob) -> int:
-        """The value of the PriorityClass that the template names, if it counts in the queue, or of the default one."""
+        """The value of the PriorityClass that the template names, if that counts in the queue, else of the default
+        class."""
         name = named_class(job)
         if name and self.policy().queueing.counts(name):
             found = self.priorities.store.get(("", name))
@@ -335,12 +341,17 @@ class Cluster:
         return max((known.value for known in self.priorities.store.values() if known.is_default), default=0)
 
     def held_by_namespace(self) -> Mapping[str, int]:
-        """How many nodes the jobs of each namespace hold."""
+        """The number of nodes that the jobs of each namespace hold."""
         return {namespace: self._count_held(namespace) for namespace in self._uids}
 
     def _count_held(self, namespace: str, besides: TrainingJob | None = None) -> int:
-        """How many nodes the jobs of a namespace hold, all but one; what refused records name leaves no room for
-        more."""
+        """The number of nodes that the jobs of a namespace hold.
+
+        Nodes named by refused records count, too: they leave no room for more.
+
+        Args:
+            besides: a job that is left out; None = none.
+        """
         but = besides.metadata.uid if besides is not None else ""
         held = self._counts.held(namespace, but)
         for name, nodes in self._refused.get(namespace, {}).items():
@@ -362,10 +373,10 @@ class Cluster:
         return memory.claim
 
     def pods_with_unknown_claims(self) -> list[tuple[str, PodView]]:
-        """A pod of each job that holds nodes under a quota and of which this process was told no claim; with the job's
-        uid.
+        """A pod, with the job's uid, of each job that holds nodes under a quota and whose claim this process does not
+        know.
 
-        A new leader was told none: the trial of the template was its predecessor's.
+        The trial of the template gave the claim to an earlier leader, not to a new one.
         """
         found = []
         for namespace, uids in self._uids.items():
@@ -380,7 +391,7 @@ class Cluster:
         return found
 
     def quotas_of(self, namespace: str) -> NamespaceQuotas:
-        """The ResourceQuotas of a namespace, and what its jobs that have nodes take of them."""
+        """The ResourceQuotas of a namespace, and what its jobs that have nodes use of them."""
         quotas = [quota for quota in self.quotas.store.by_index(namespace) if quota.hard]
         if len(quotas) > MAX_QUOTAS or sum(len(quota.hard) for quota in quotas) > MAX_QUOTA_NAMES:
             problem = (
@@ -406,7 +417,7 @@ class Cluster:
                 yield Held(self.claim_of(job), podless, max(whole - asked, 0))
 
     def world(self, job: TrainingJob) -> JobWorld:
-        """One job and its surroundings as of now."""
+        """The immutable view of one job and its surroundings as of now."""
         uid = job.metadata.uid
         found, memory = self.gang_of(uid), self.memory(uid)
         gang = found if isinstance(found, Gang) else None
@@ -464,7 +475,7 @@ class Cluster:
         )
 
     def ahead_seconds(self, now: datetime) -> float | None:
-        """By how much this clock is ahead of the API server's; None where nobody knows."""
+        """The seconds by which this clock is ahead of the API server's; None where that is not known."""
         theirs = self._answers.server_time()
         seconds = None if theirs is None else (now - theirs).total_seconds()
         _ahead.set(seconds or 0.0)
@@ -473,8 +484,7 @@ class Cluster:
     def _depends_on_heartbeats(
         self, job: TrainingJob, gang: Gang | None, launchers: Mapping[str, LauncherView]
     ) -> bool:
-        """Whether it matters now how old the heartbeats of the job's nodes are: somebody of it is not as he should
-        be."""
+        """Whether the ages of the heartbeats of the job's nodes matter now, because a member is not as it should be."""
         if gang is None:
             return False
         if gang.spec.unfenced_workers or not self._lost.keys().isdisjoint(member.node for member in gang.spec.members):
@@ -493,7 +503,7 @@ class Cluster:
         return False
 
     def other_job(self, job: TrainingJob) -> OtherJob | None:
-        """The job from whose checkpoint this one is to go on; None where it names none."""
+        """The job from whose checkpoint this one shall begin; None where the manifest names none."""
         fork = fork_point_of(job.spec.checkpoint.resume_from)
         if fork is None:
             return None
@@ -503,15 +513,20 @@ class Cluster:
         return OtherJob(fork.job, exists=True, directory=found.spec.checkpoint.directory or "")
 
     def sharing(self, job: TrainingJob) -> tuple[str, ...]:
-        """Other jobs that want nodes and save to the same directory; those of other namespaces are not named to this
-        one."""
+        """The names of other jobs that want nodes and save to the same directory. Jobs of other namespaces are not
+        named."""
         there = self._places.get(place_of(job), set()) - {_key(job)}
         own = (name for namespace, name in there if namespace == job.metadata.namespace)
         others = {ELSEWHERE for namespace, _ in there if namespace != job.metadata.namespace}
         return (*sorted(own), *others)
 
     def _saves_at(self, key: Key, before: str, after: str) -> None:
-        """Note where a job saves, and have those decided about that it shares a directory with."""
+        """Note where a job saves, and have the jobs that share its old or new directory decided about again.
+
+        Args:
+            before: the directory before the change; "" = none.
+            after: the directory from now on; "" = none.
+        """
         if before == after:
             return
         if before:
@@ -524,19 +539,22 @@ class Cluster:
             self._rings(other)
 
     def _checkers_of(self, gang: Gang | None) -> Mapping[str, CheckerView]:
-        """What the checkers of a gang that has not begun say, by node: nobody else is tested."""
+        """The checkers' views for the nodes of a gang that has not begun, by node name; empty for others, which are not
+        tested."""
         if gang is None or gang.spec.start is not None:
             return {}
         return self.checkers.views_of(member.node for member in gang.spec.members if member.node)
 
     def tested_on(self, node: str) -> list[str]:
-        """Uids of the jobs that have a member there and have not begun: whom news of its checker are for."""
+        """The uids of the jobs that have a member on this node and have not begun: news of its checker concerns
+        them."""
         gangs = ((uid, self.gang_of(uid)) for uid in self.jobs_on(node))
         return [uid for uid, gang in gangs if isinstance(gang, Gang) and gang.spec.start is None]
 
     def _still_there(self, gang: Gang | None) -> set[str]:
-        """Uids of the unfenced workers' pods that have not ended, whatever has become of their labels and owners:
-        anybody may take these away, and a pod without them runs on.
+        """The uids of the unfenced workers' pods that have not ended, whatever their labels and owners are now.
+
+        Any tenant may take labels and owners away, and a pod without them runs on.
         """
         found: set[str] = set()
         if gang is None:
@@ -553,7 +571,7 @@ class Cluster:
     def _dead_on_lost_nodes(
         self, gang: Gang | None, pods: Mapping[str, PodView], launchers: Mapping[str, LauncherView], now: datetime
     ) -> set[str]:
-        """Uids of the job's pods of which a human's word says that they are dead."""
+        """The uids of the job's pods that are dead because an administrator has declared their node lost."""
         if not self._lost:
             return set()
         where = {pod.uid: pod.node for pod in pods.values()}
@@ -574,7 +592,7 @@ class Cluster:
         return dead
 
     def refuted(self, node: str) -> str:
-        """The sign of life that a node has given since a human said that it was lost; "" if there is none."""
+        """The sign of life that a node has given since an administrator declared it lost; "" if there is none."""
         if node not in self._lost:
             return ""
         word, _ = self._lost[node]
@@ -610,12 +628,12 @@ class Cluster:
             self._rings(key)
 
     def ring_uid(self, job_uid: str) -> None:
-        """Decide again about the job of this uid."""
+        """Have the job of this uid decided about again."""
         for key in self.keys_of(job_uid):
             self._rings(key)
 
     def keys_of(self, job_uid: str) -> list[Key]:
-        """The key of the job of this uid, if there is one."""
+        """The key of the job of this uid in a list; empty if there is no such job."""
         return [_key(job) for job in self.jobs.store.by_index(job_uid)]
 
     def _policy_changed(self, old: FleetPolicy | Undecodable | None, new: FleetPolicy | Undecodable | None) -> None:
@@ -664,7 +682,7 @@ class Cluster:
         self._rings(_key(job))
 
     def _note_uid(self, namespace: str, uid: str, *, is_there: bool) -> None:
-        """Keep the uids of each namespace's jobs."""
+        """Add a job's uid to those of its namespace, or remove it."""
         uids = self._uids.setdefault(namespace, set())
         if is_there:
             uids.add(uid)
@@ -689,7 +707,11 @@ class Cluster:
             self.ring_uid(gang.spec.job_uid)
 
     def _take_record(self, key: Key, gang: Gang | None) -> None:
-        """Account for a Gang as it is now, if it is the record of a job; None: there is none of this key any more."""
+        """Account for a Gang that has changed, if it is the record of a job.
+
+        Args:
+            gang: the Gang as it is now; None = it is gone.
+        """
         before = self._records.pop(key, None)
         record = gang if gang is not None and self._is_record(gang, before) else None
         if record is not None:
@@ -702,7 +724,7 @@ class Cluster:
             self._give((key[0], record.spec.job_uid), self._nodes_given(key, record))
 
     def _is_record(self, gang: Gang, before: Gang | None) -> bool:
-        """Whether a Gang is the record of a job that there is, or was it when the job was last seen."""
+        """Whether a Gang is the record of an existing job, or was it when the job was last seen."""
         job = self._job_by_uid(gang.spec.job_uid)
         if job is None:
             return before is not None and before.spec.job_uid == gang.spec.job_uid
@@ -711,7 +733,7 @@ class Cluster:
     def _nodes_given(self, key: Key, record: Gang) -> frozenset[str]:
         """The nodes that a record names, where its job's pods hold them whole.
 
-        Those of unfenced workers are among them, unless they are more than the job could have left behind at once.
+        Nodes of unfenced workers are among them, unless they are more than the job could have left behind at once.
         """
         if key[1] in self._refused.get(key[0], ()):
             return frozenset()
@@ -723,7 +745,12 @@ class Cluster:
         )
 
     def _give(self, whose: tuple[str, str], given: frozenset[str] | None) -> None:
-        """The nodes that a job's record names; None: it has none any more."""
+        """Note the nodes that a job's record names, and account for the job's pods anew.
+
+        Args:
+            whose: namespace and uid of the job.
+            given: the nodes; None = the job has no record any more.
+        """
         if given == self._given.get(whose):
             return
         if given is None:
@@ -733,16 +760,21 @@ class Cluster:
         self._count_pods(*whose)
 
     def _count_pods(self, namespace: str, job_uid: str) -> None:
-        """Account anew for the pods of a job."""
+        """Account anew for the nodes that the pods of a job take."""
         freed = [self._occupies(pod, here=not pod.terminal) for pod in self.pods_of(namespace, job_uid)]
         if any(freed):
             self.node_freed()
 
     def _hold(self, key: Key, before: Gang | None, after: Gang | None) -> None:
-        """Account for the nodes of a record; those of a job that has ended, goes or is gone are free.
+        """Account for the nodes of a record that has changed. Those of a job that has ended, or is being deleted, are
+        free.
 
-        Its pods still hold what they have. A Gang may outlive its job, and a job that is being deleted may never go:
-        whoever deletes with --cascade=orphan, or put a finalizer there, would keep the nodes for ever.
+        Such a job's pods still hold the nodes that they are on. A Gang may outlive its job (--cascade=orphan), and a
+        finalizer may keep a job that is being deleted for ever. Without this rule they would keep the nodes for ever.
+
+        Args:
+            before: the record before the change; None = none.
+            after: the record as it is now; None = it is gone.
         """
         gang = after or before
         if gang is None:
@@ -771,9 +803,8 @@ class Cluster:
     def _has_room(self, key: Key, uid: str, nodes: frozenset[str]) -> bool:
         """Whether the limit of its namespace leaves a record these nodes.
 
-        A limit that is lowered takes nodes from nobody: a record keeps what it holds, and one that a process meets at
-            its
-        start holds its nodes where the job's pods are on most of them.
+        A limit that is lowered takes nodes from no job: a record keeps what it holds. A record that a process meets at
+        its start holds its nodes where the job's pods are on most of them.
         """
         namespace, name = key
         taken, refused = self._taken.setdefault(namespace, {}), self._refused.get(namespace, {})
@@ -800,7 +831,7 @@ class Cluster:
         return not is_refused
 
     def _room(self, namespace: str) -> float:
-        """How many more nodes the records of a namespace may hold."""
+        """The number of nodes that the records of a namespace may still take."""
         limit = self._nodes_allowed(namespace)
         return math.inf if limit is None else limit - sum(self._taken.get(namespace, {}).values())
 
@@ -809,7 +840,7 @@ class Cluster:
         return 2 * len(bound & nodes) > len(nodes)
 
     def _reconsider(self, namespace: str) -> None:
-        """Records that their namespace's limit refused may have room now."""
+        """Check the records again that their namespace's limit refused: there may be room now."""
         room = self._room(namespace)
         for name, nodes in list(self._refused.get(namespace, {}).items()):
             if len(nodes) <= room:
@@ -817,11 +848,16 @@ class Cluster:
                 room = self._room(namespace)
 
     def _note_reservation(self, key: Key, before: Gang | None, after: Gang | None, held: frozenset[str]) -> None:
-        """Say so where a gang lets go of nodes that it has held for long without a start, though its pods did not all
+        """Report a gang that lets go of nodes after holding them for long without a start, while its pods did not all
         run.
 
-        Whoever deletes or suspends such a job shortly before `assemblyTimeoutSeconds` has kept the nodes from others
-        all the same. A job that is suspended again and again pays for all of its times together.
+        A user may delete or suspend such a job shortly before `assemblyTimeoutSeconds`: the nodes were kept from other
+        jobs all the same. For a job that is suspended again and again, all of its times together count.
+
+        Args:
+            before: the record before the change; None = none.
+            after: the record as it is now; None = it is gone.
+            held: the nodes that it holds now.
         """
         mine, now = self._reservations.get(key), self._clock()
         if after is not None and held:
@@ -848,7 +884,8 @@ class Cluster:
             self.reservation_unused(key[0], uid)
 
     def _adds_up(self, namespace: str, seconds: float) -> bool:
-        """Whether a namespace has had so many short reservations for nothing that together they count as one."""
+        """Whether the short reservations of a namespace that came to nothing together count as one, with these seconds
+        added."""
         now = self._clock()
         for name, (_, last) in list(self._unused.items()):
             if now - last >= UNUSED_FORGOTTEN_SECONDS:
@@ -860,7 +897,7 @@ class Cluster:
         return False
 
     def _reconsider_met(self, pod: PodView) -> None:
-        """A record that was refused at the start is believed once its pods are on most of its nodes."""
+        """Accept a record that was refused at this process's start once the job's pods are on most of its nodes."""
         job = self.job_of(pod)
         key = _record_key(job) if job is not None else None
         if key is not None and key in self._met and key in self._records:
@@ -891,9 +928,9 @@ class Cluster:
                 self._rings(_key(job))
 
     def _is_told_dead(self, pod: PodView) -> bool:
-        """Whether its kubelet has told that nothing of it is alive.
+        """Whether the pod's kubelet has reported that nothing of the pod is alive.
 
-        One whose containers have not begun may be declared over by others, but not while its node is there.
+        A pod whose containers have not begun may be declared ended by others, but not while its node is there.
         """
         node = self.fleet.nodes.get(pod.node)
         told = (pod.never_began or pod.failed_before) and node is not None and node.ready
@@ -906,7 +943,11 @@ class Cluster:
             self.node_freed()
 
     def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
-        """Account for a pod; whether that made room for somebody."""
+        """Account for the node that a pod takes; returns whether that made room for another job.
+
+        Args:
+            here: whether the pod is there and has not ended.
+        """
         given = self._given_to(pod) if isinstance(pod, PodView) else None
         place = self._node_taken_by(pod, given, here=here)
         nodes = frozenset({place}) if place else frozenset()
@@ -919,8 +960,9 @@ class Cluster:
     def _node_taken_by(self, pod: PodView | OccupantView, given: frozenset[str] | None, *, here: bool) -> str:
         """The node that a pod takes; "" for none.
 
-        Anybody can make an unbound pod that no scheduler ever binds. So it takes the node that it is pinned to only
-        while the record of its job, which wants nodes, names that node, and for UNBOUND_SECONDS afterwards.
+        Any tenant can make an unbound pod that no scheduler ever binds. So it takes the node that it is pinned to only
+        while its job wants nodes and the job's record names that node. For UNBOUND_SECONDS afterwards it keeps the
+        node.
         """
         if not here or pod.node or not isinstance(pod, PodView) or not pod.pinned:
             self._unbound.pop(pod.uid, None)
@@ -956,7 +998,7 @@ class Cluster:
             self._standing.setdefault(place, {})[pod.uid] = pod
 
     def _given_to(self, pod: PodView) -> frozenset[str] | None:
-        """The nodes that the pod's job was given; None for a pod of no job that there is."""
+        """The nodes that the pod's job was given; None for a pod that belongs to no existing job."""
         if pod.owner_uid != pod.job_uid:
             return None
         given, job = self._given.get((pod.namespace, pod.job_uid)), self.job_of(pod)
@@ -972,7 +1014,7 @@ class Cluster:
         return name in self.fleet.nodes
 
     def membership(self, caller: Caller) -> Membership:
-        """What the pod of a caller is to the job that it says it belongs to."""
+        """Whether the pod of a caller is a present, a former or no member of the job that it claims to belong to."""
         pod = self.pods.store.get((caller.namespace, caller.pod_name))
         if pod is None or pod.uid != caller.pod_uid or self._given_to(pod) is None:
             return Membership.NONE
@@ -997,7 +1039,7 @@ class Cluster:
         self.node_freed()
 
     def _is_named(self, pod: PodView) -> bool:
-        """Whether the job's record names this pod: the fence of its ranks may have to be outwaited."""
+        """Whether the job's record names this pod: Muster may have to wait for the fence of its ranks."""
         gang = self.gang_of(pod.job_uid)
         if not isinstance(gang, Gang):
             return gang is not None
@@ -1009,7 +1051,7 @@ class Cluster:
         return _names(self.gang_of(pod.job_uid), pod)
 
     def _forget_dropped(self, before: Gang | None, after: Gang | None) -> None:
-        """Forget the launchers that the record does not name any more and whose pods are gone."""
+        """Forget the launchers that the record no longer names and whose pods are gone."""
         dropped = _named_by(before) - _named_by(after)
         if before is None or not dropped:
             return
@@ -1028,13 +1070,13 @@ class Cluster:
 
 
 def _of_interest(gang: Gang | None, pods: Iterable[PodView]) -> list[str]:
-    """Uids of the pods of which a decision may ask how long they have been as they are."""
+    """The uids of the pods for which a decision may need to know since when they are as they are."""
     starts = gang is None or gang.spec.start is None
     return [pod.uid for pod in pods if starts or pod.deleting or pod.phase == "Pending"]
 
 
 def _kinds(node: NodeView) -> set[str]:
-    """The resources that a node has, however many of them."""
+    """The names of the resources that a node has, in whatever amount."""
     return node.allocatable.keys() | node.capacity.keys()
 
 
@@ -1050,23 +1092,22 @@ def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> 
 
 
 def _record_key(job: TrainingJob | Undecodable) -> Key:
-    """The key of the one Gang that can be the job's record."""
+    """The key of the only Gang that can be the job's record."""
     return record_key(job_identity(job))
 
 
 def _wants_nodes(job: TrainingJob | Undecodable | None) -> bool:
-    """Whether a job holds the nodes of its record; one that cannot be read may."""
+    """Whether a job holds the nodes of its record; a job that cannot be read counts as if it did."""
     return job.wants_nodes if isinstance(job, TrainingJob) else job is not None
 
 
 def _saves(job: TrainingJob | Undecodable | None) -> str:
-    """Where a job saves that wants nodes; "" = nowhere, or nobody knows."""
+    """The place where a job saves that wants nodes; "" = none, or it is not known."""
     return place_of(job) if isinstance(job, TrainingJob) and job.wants_nodes else ""
 
 
 def _names(gang: Gang | Undecodable | None, pod: PodView) -> bool:
-    """Whether a record has this pod as a member. Anybody with rights in the namespace can give a pod the job as its
-    owner."""
+    """Whether a record has this pod as a member. Any tenant of the namespace can make the job a pod's owner."""
     if not isinstance(gang, Gang):
         return False
     place = gang.spec.place_of(pod.index)

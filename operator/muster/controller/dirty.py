@@ -1,7 +1,7 @@
 """A queue of keys to work on: each at most once, some due later, none handed out twice at a time.
 
-Of those that are due namespaces take turns: one that has thousands of jobs, or that changes its own all the time, keeps
-the jobs of another one waiting for one decision, not for thousands.
+Namespaces take turns among the keys that are due. A namespace may have thousands of jobs, or change its own all the
+time. It then keeps another namespace's jobs waiting for one decision, not for thousands.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from muster.controller.cluster import Key
 
 
 class DirtyKeys:
-    """Only the event loop's thread may touch it."""
+    """The keys that are due, busy or resting. Only the event loop's thread may touch it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class DirtyKeys:
         return len(self._due)
 
     def add(self, key: Key, in_seconds: float = 0.0) -> None:
-        """Make the key due after so long, or sooner if it already is; not before its rest is over."""
+        """Make the key due after `in_seconds`, or sooner if it already is; not before its rest is over."""
         due = self._clock() + in_seconds
         if key in self._busy:
             before = self._busy[key]
@@ -45,14 +45,14 @@ class DirtyKeys:
             self._changed.set()
 
     def hurry(self, key: Key) -> None:
-        """Make the key due now, though it may be resting: what was waited for is there."""
+        """Make the key due now, even while it rests, because what it waited for is there."""
         self._rests.pop(key, None)
         if key in self._busy:
             self._hurried.add(key)
         self.add(key)
 
     async def take(self) -> Key:
-        """The next key that is due; `done` must follow."""
+        """Wait for the next key that is due, and return it; `done` must follow."""
         while True:
             self._changed.clear()
             pause = self._wait_seconds()
@@ -69,7 +69,7 @@ class DirtyKeys:
                 continue
 
     def _wait_seconds(self) -> float | None:
-        """Until the next key is due, those that are made ready; None when there are no others."""
+        """Make the keys ready that are due; returns the seconds until the next one is due, None when there is none."""
         now = self._clock()
         while self._heap:
             due, key = self._heap[0]
@@ -88,8 +88,8 @@ class DirtyKeys:
         return key
 
     def done(self, key: Key, rest_seconds: float = 0.0) -> None:
-        """The work on the key has ended; it is due again when it was added meanwhile or will be, after a rest of so
-        long."""
+        """Note that the work on the key has ended. If it was added meanwhile, or will be, it is due after
+        `rest_seconds`."""
         due, now = self._busy.pop(key), self._clock()
         self._rests.pop(key, None)
         if key in self._hurried:

@@ -1,5 +1,5 @@
-"""Keeps the machines of each kind beside each other, as their Nodes and agents tell of them, and says which have fewer
-GPUs or ports."""
+"""Compares the machines of each kind, as their Nodes and agents report them, and finds those with fewer GPUs or
+ports."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,11 @@ from muster.world.views import NodeView
 
 
 class Outfits:
-    """What is known of all machines.
+    """The equipment of all machines.
 
     Args:
-        clock: one that stands still while the API server is away.
-        stirred: called when something else may follow.
+        clock: seconds that stand still while the API server is away.
+        stirred: called when the result of `changed` may differ.
     """
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float], stirred: Callable[[], None]) -> None:
@@ -29,22 +29,22 @@ class Outfits:
         cluster.healths.store.subscribe(self._health_changed)
 
     def leave_out(self, ignored: IgnoredPorts) -> None:
-        """Ports that do not count from now on."""
+        """Do not count these ports from now on."""
         if ignored != self._ignored:
             self._ignored = ignored
             for name in self._cluster.fleet.nodes:
                 self._note(name)
 
     def of(self, node: str) -> Lack | None:
-        """What a node lacks, as of the last look; None: nothing, as far as is known."""
+        """What a node lacks, as of the last call of `changed`; None: nothing, as far as is known."""
         return self._equals.of(node)
 
     def changed(self) -> set[str]:
-        """The nodes for which something else follows than at the last look."""
+        """Compare all machines anew, and return the names of the nodes whose lack differs from the last call's."""
         return self._equals.changed(self._clock())
 
     def next_seconds(self) -> float | None:
-        """In how long more may follow by time alone; None: never."""
+        """The seconds until time alone may change the result; None = never."""
         return self._equals.next_seconds(self._clock())
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:

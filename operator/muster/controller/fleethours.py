@@ -1,7 +1,7 @@
 """Counts what the accelerators of the fleet do: held, free, reserved, out of use, by hours that outlive this process.
 
-One ConfigMap is all there is (docs/decisions/0038). It is read when this process begins to lead and written every five
-minutes; what was not written is not lost but unseen: the next leader counts it so.
+All of it is in one ConfigMap (docs/decisions/0038). It is read when this process begins to lead and written every five
+minutes. What was not written is not lost but unseen: the next leader counts it so.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ _gpus = Gauge("muster_gpus", "Accelerators of the fleet, by what they are there 
 
 
 class FleetHoursKeeper:
-    """Counts while `run` is running.
+    """Counts the fleet's hours while `run` is running.
 
     Args:
-        reserved: names of the nodes that wait for the rest of somebody's gang.
+        reserved: returns the names of the nodes that are reserved for gangs without all of their nodes.
         namespace: Muster's own.
     """
 
@@ -80,7 +80,7 @@ class FleetHoursKeeper:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def _turn(self) -> None:
-        """What was found last time has lasted until now."""
+        """Add the time since the last turn to what each node was found doing then."""
         found, now = await self._count(), self._clock()
         at, gpus = self._counted or (now, found)
         lived = timedelta(seconds=now - at)
@@ -104,7 +104,7 @@ class FleetHoursKeeper:
         return found
 
     async def _read(self) -> bool:
-        """Learn what is known already; False: ask again."""
+        """Read the hours that were counted before; returns False where the read has to be repeated."""
         try:
             answer = await self._client.get(self._path)
             self._hours = FleetHours.model_validate_json(json.loads(answer)["data"][KEY])

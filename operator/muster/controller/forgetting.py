@@ -23,9 +23,9 @@ log = structlog.get_logger()
 
 
 class Forgetting:
-    """Goes round the records whose node does not exist, some at each turn.
+    """Goes through the records whose node does not exist, some at each turn, and deletes those that are old enough.
 
-    Since when a node is gone is counted by this process: a new leader begins anew, and forgets later.
+    This process counts since when a node is gone: a new leader begins anew, and forgets later.
     """
 
     def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float]) -> None:
@@ -35,7 +35,7 @@ class Forgetting:
         self._gone: dict[str, float] = {}  # since when, those looked at last at the end
 
     def note(self, name: str) -> None:
-        """A node or a record has changed."""
+        """Take in a change of the node or the record of this name."""
         record = self._cluster.healths.store.get(("", name))
         if record is None or name in self._cluster.fleet.nodes:
             self._gone.pop(name, None)
@@ -43,7 +43,7 @@ class Forgetting:
             self._gone[name] = self._clock()
 
     async def turn(self, rules: Rules, now: datetime) -> None:
-        """Look at some, and delete what may be forgotten of them."""
+        """Look at some of the records, and delete those that may be forgotten."""
         deleted = 0
         for name in list(islice(self._gone, LOOKED_AT)):
             if deleted >= DELETED:

@@ -1,10 +1,11 @@
-"""Judges every node again whenever something about it changes, and does what follows: record, exclude, taint, tell.
+"""Evaluates every node again whenever something about it changes, and acts: record, exclude, taint, report.
 
-Observe, decide, act: what is said of nodes is gathered and judged here, one node at a time; `muster.health.orders`
+Observe, decide, act: what is known of nodes is gathered and evaluated here, one node at a time. `muster.health.orders`
 decides about all of them at once, which is pure; `nodeacts` puts that into force.
 
-A look costs what has changed and what is out, not what the fleet has. It does not wait for the writes of the one
-before: a node that is being dealt with is looked at again when that is done, if it has changed meanwhile.
+The cost of a look grows with what has changed and what is out of use, not with the fleet. It does not wait for the
+writes of the look before. A node with writes under way is looked at again when they are done, if it has changed
+meanwhile.
 """
 
 import asyncio
@@ -94,7 +95,7 @@ MAX_REASONS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Doing:
-    """A node that is being dealt with, and what will be in force then."""
+    """The writes under way for a node, and what will be in force after them."""
 
     task: asyncio.Task[None]
     effect: Effect
@@ -104,12 +105,14 @@ class HealthKeeper:
     """Keeps verdicts, exclusions and taints in line with what is known of the nodes.
 
     Args:
-        rings: called with a job's uid when a node of it is to be left, or is well again.
+        rings: called with a job's uid when workers have to leave a node of it, or the node is healthy again.
         freed: called when a node may be used again.
-        agent_namespace: where the nodes' agents run, for people.
-        agent_silence_seconds: how long one may be silent before its node takes no new jobs.
-        deep_pass_age_seconds: since a node passed a burn-in of the deepest profile last; None where no such pass holds.
-        pass_age_seconds: since a node passed its burn-in last; None where no pass of it holds.
+        agent_namespace: where the nodes' agents run, for messages.
+        agent_silence_seconds: how long an agent may be silent before its node takes no new jobs.
+        deep_pass_age_seconds: returns the seconds since a node last passed a burn-in of the deepest profile; None where
+            no
+        such pass holds.
+        pass_age_seconds: returns the seconds since a node last passed its burn-in; None where no pass of it holds.
     """
 
     def __init__(
@@ -176,19 +179,19 @@ class HealthKeeper:
         cluster.policies.store.subscribe(lambda _old, _new: self.everything())
 
     def everything(self) -> None:
-        """Look at every node again."""
+        """Have every node looked at again."""
         self._engine.forget_echoes()
         self._stir(self._cluster.fleet.nodes)
 
     async def begin(self) -> None:
-        """Have in force again what stands on record against nodes, before a new leader gives any to a job."""
+        """Put into force again what the records hold against nodes, before a new leader gives any to a job."""
         self._leads_since = self._clock()
         self._engine.dirty = set(_told_against(self._cluster.healths.store.values()))  # `run` looks at the others
         await self._look_at_it()
         await asyncio.sleep(0)  # what is on record already has nothing to wait for
 
     async def run(self) -> None:
-        """Judge and act until cancelled; to be run by the leader.
+        """Evaluate nodes and act until cancelled; to be run by the leader.
 
         Raises:
             LeadershipLost: this process may not write any more.
@@ -279,7 +282,7 @@ class HealthKeeper:
         self._stir([name])
 
     def open_since(self, name: str) -> datetime | None:
-        """Since when a node is out, or has been worked on; None for one that is not out."""
+        """The time since when a node is out of use, or since its last repair ended; None for a node in use."""
         verdict = self._engine.books.verdicts.get(name)
         incident = verdict.open_incident if verdict else None
         if incident is None:
@@ -287,15 +290,15 @@ class HealthKeeper:
         return max(incident.time, incident.repair_ended_time or incident.time)
 
     def out(self) -> list[str]:
-        """The nodes that are out, by their last verdict."""
+        """The names of the nodes that are out of use, by their last verdict."""
         return [name for name in self._engine.books.concerned if self._engine.books.verdicts[name].out]
 
     def verdicts(self) -> Collection[Verdict]:
-        """All there are now."""
+        """The newest verdicts of all nodes."""
         return self._engine.books.verdicts.values()
 
     def repair_case(self, name: str) -> Case | None:
-        """A node as whoever asks for repairs has to see it; None while nobody can say."""
+        """The facts about a node for the decision whether to request a repair; None while they are not known."""
         health, verdict = self._health(name), self._engine.books.verdicts.get(name)
         in_force = self._acts.in_force.get(name)
         if health is None or verdict is None or in_force is None or name in self._doing:
@@ -330,7 +333,7 @@ class HealthKeeper:
         )
 
     def repairs_told(self, words: Mapping[str, RepairWord]) -> None:
-        """All requests for repairs as they are now, by node, those that are about to be made too."""
+        """Take in all requests for repairs as they are now, by node, those included that are about to be made."""
         before, self._repairs = self._repairs, dict(words)
         if before is None:
             changed = self._with_repairs_on_record() | words.keys()
@@ -340,7 +343,7 @@ class HealthKeeper:
             self._stir(changed)
 
     def knows_of_repairs(self) -> bool:
-        """Whether there are requests, or any record tells of one."""
+        """Whether there are requests for repairs, or any node's record has one."""
         return bool(self._with_repairs_on_record() if self._repairs is None else self._repairs)
 
     def _with_repairs_on_record(self) -> set[str]:
@@ -351,7 +354,7 @@ class HealthKeeper:
         }
 
     def is_repaired(self, name: str) -> bool:
-        """Whether somebody may be at work on the node at this moment, or will be in a moment, as far as is known."""
+        """Whether a repair of the node may be under way, or may begin in a moment, as far as is known."""
         verdict = self._engine.books.verdicts.get(name)
         if verdict is not None and verdict.maintenance is not None:
             return True
@@ -359,13 +362,13 @@ class HealthKeeper:
         return word is not None and word.stage is Stage.IN_PROGRESS
 
     def heard(self, name: str) -> None:
-        """The node's checker has news: it may have passed what it was waiting for."""
+        """Have a node evaluated again whose checker has news: it may have passed the test that it was waiting for."""
         verdict = self._engine.books.verdicts.get(name)
         if verdict is not None and (verdict.state is VerdictState.VALIDATING or verdict.followed is not None):
             self._stir([name])
 
     def tested(self, finding: Finding) -> None:
-        """A test of a node that no gang has came to an end."""
+        """Take in the result of a test on a node that no gang has."""
         now = self._wall_clock()
         health = self._health(finding.node)
         node = self._cluster.fleet.nodes.get(finding.node)
@@ -386,7 +389,7 @@ class HealthKeeper:
             del self._burned[node]
 
     def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
-        """Take in which nodes have failed its burn-in."""
+        """Take in which nodes have failed a gang's burn-in."""
         if isinstance(new, Undecodable):
             return
         before, after = _failures_in(old), _failures_in(new)
@@ -398,8 +401,10 @@ class HealthKeeper:
         self._stir(after)
 
     def _take_in_failures(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
-        """What a record says of the node that the job's failures have followed; once it is gone that stands until it
-        has faded."""
+        """Take in what a gang's record reports of the node on which the job's failures recurred.
+
+        Once the record is gone, the report counts until it has faded.
+        """
         if not isinstance(new, Gang) or (isinstance(old, Gang) and facts_of(old) == facts_of(new)):
             return
         node, words = words_of(new)
@@ -411,15 +416,20 @@ class HealthKeeper:
             del self._other_since[name]
 
     def _answered(self, name: str, now: datetime) -> datetime | None:
-        """Up to when nothing that jobs said of the node counts: it has passed a thorough test, or it was another
-        machine."""
+        """The time up to which jobs' reports about a node do not count any more; None = all of them count.
+
+        It is when the node last passed a thorough test, or when another machine took its name.
+        """
         age = self._deep_pass_age_seconds(name)
         moments = (None if age is None else now - timedelta(seconds=age), self._other_since.get(name))
         return max((moment for moment in moments if moment is not None), default=None)
 
     def _words_about(self, name: str, health: NodeHealth, now: datetime) -> list[JobWord]:
-        """What jobs' failures say of a node. As long as a new leader may not have heard what the node has passed since,
-        it concludes nothing of them that was not concluded before."""
+        """The reports of jobs' failures about a node.
+
+        A new leader may not have heard yet which tests the node has passed since. As long as that is so, the result is
+        empty unless the node's record already has a finding from such reports.
+        """
         words = self._job_words.of(name, len(self._cluster.fleet.nodes), now)
         if not words or not self._rules.validates or self._leads_since is None:
             return words
@@ -430,7 +440,7 @@ class HealthKeeper:
         return []
 
     def _pause(self) -> float | None:
-        """Seconds until something is due by time alone."""
+        """The seconds until a node is due by time alone; None = never."""
         moments = self._engine.moments()
         if self._rules.windows.is_pending(self._wall_clock()):
             # Windows are of the wall clock, and waiting is not: one that is set forward is noticed in time.
@@ -441,7 +451,8 @@ class HealthKeeper:
         return min((pause for pause in pauses if pause is not None), default=None)
 
     async def look(self) -> None:
-        """Judge what is dirty or due, decide about all of it, and begin to put that into force."""
+        """Evaluate the nodes that have changed or are due, decide about all of them, and begin to put that into
+        force."""
         now = self._wall_clock()
         self._take_in_policy()
         self._engine.stir(self._agents.changed(self._rules.budgets.window_limit))
@@ -465,7 +476,7 @@ class HealthKeeper:
                 self._begin(order, now)
 
     def _taken(self) -> Iterator[datetime]:
-        """When Muster has acted, as far as that may be charged to a budget."""
+        """The times at which Muster has taken nodes out of use, as far as they may be charged to a budget."""
         for name in self._engine.books.concerned:
             yield from (
                 i.taken_out_time for i in self._engine.books.verdicts[name].incidents if i.taken_out_time is not None
@@ -475,8 +486,8 @@ class HealthKeeper:
                 yield from (i.taken_out_time for i in incidents if i.taken_out_time is not None)
 
     async def _observe(self, now: datetime) -> set[str]:
-        """Judge what is dirty or due; returns those of which something else has to be done or written than last
-        time."""
+        """Evaluate the nodes that have changed or are due; returns the names of those whose verdict now asks for
+        something else."""
         judged, slices = set(), Slices(self._clock)
         for name in self._engine.due(now, self._doing.keys()):
             await slices.pause()
@@ -486,7 +497,7 @@ class HealthKeeper:
         return judged
 
     async def settled(self) -> None:
-        """Returns once nothing is being put into force."""
+        """Wait until no writes are under way for any node."""
         while self._doing:
             await asyncio.wait([doing.task for doing in self._doing.values()])
 
@@ -512,7 +523,7 @@ class HealthKeeper:
                 self._words.defect(order.name, error)
 
     def _rest(self, name: str) -> None:
-        """Leave a node alone for a moment: something failed."""
+        """Leave a node alone for a moment, because a write or an evaluation failed."""
         self._resting.add(name)
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._rested, name)
 
@@ -540,7 +551,7 @@ class HealthKeeper:
                 log.warning("the FleetPolicy's health makes no sense together", problem=problem)
 
     def _judged(self, name: str, now: datetime) -> bool:
-        """Judge a node; False where that met a defect, and its last verdict stands."""
+        """Evaluate a node. Returns False where a defect of Muster prevented that: then its last verdict stands."""
         try:
             self._judge(name, now)
         except Exception as error:
@@ -604,13 +615,16 @@ class HealthKeeper:
             self._engine.wake_at(name, now + timedelta(seconds=left))
 
     def _unsure_seconds(self, name: str) -> float:
-        """For how long the wall clock is not to be believed yet that the node's quarantine has faded."""
+        """The seconds for which the wall clock is not yet trusted that the node's quarantine has faded."""
         since = self._faded.get(name)
         return SURE_SECONDS if since is None else SURE_SECONDS - (self._clock() - since)
 
     def _doubt(self, name: str, verdict: Verdict) -> Doubt | None:
-        """What makes another node the better choice, under the policy, and with a share of a pool to be tested at a
-        time."""
+        """The suspicion that makes another node the better choice; None where there is none, or the policy only
+        observes.
+
+        Only a share of a pool is offered for a test at a time.
+        """
         pool = self._engine.ground.pools.get(name, "")
         self._stir(self._asked.put(name, pool if verdict.wants_check else None, verdict.asked_by))
         found = None if self._rules.enforcement is Enforcement.OBSERVE else doubt(verdict)
@@ -620,7 +634,7 @@ class HealthKeeper:
         return replace(found, wants_check=self._asked.has_turn(name, most))
 
     def _health(self, name: str) -> NodeHealth | None:
-        """The node's record, an empty one where there is none; None for one that cannot be read."""
+        """The node's record, an empty one where there is none; None for a record that cannot be read."""
         found = self._cluster.healths.store.get(("", name))
         if isinstance(found, Undecodable):
             return None
@@ -654,7 +668,7 @@ class HealthKeeper:
 
 
 def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[BurnInWord]]:
-    """By node, what it has failed, as the record tells."""
+    """The reports of failed burn-ins in a gang's record, by node."""
     found: dict[str, list[BurnInWord]] = {}
     if not isinstance(gang, Gang) or gang.spec.burn_in is None:
         return found
@@ -667,7 +681,7 @@ def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[BurnInWord]]
 
 
 def _told_against(healths: Iterable[NodeHealth | Undecodable]) -> list[str]:
-    """The nodes that are not simply healthy by their records."""
+    """The names of the nodes that are not healthy by their records, or whose records cannot be read."""
     return [
         health.metadata.name
         for health in healths
@@ -677,14 +691,14 @@ def _told_against(healths: Iterable[NodeHealth | Undecodable]) -> list[str]:
 
 
 def _has_repair(status: NodeHealthStatus) -> bool:
-    """Whether a record tells of a repair that may not be over."""
+    """Whether a node's record has a repair that may not be over."""
     last = status.incidents[-1] if status.incidents else None
     was_repaired = last is not None and last.cleared_time is None and last.repair_ended_time is not None
     return was_repaired or any(each.source == REPAIR for each in status.findings)
 
 
 def _is_another(old: NodeHealth, new: NodeHealth) -> bool:
-    """Whether another machine has the name now; of one whose identity is not known nobody can say."""
+    """Whether another machine has the node's name now; False where a machine's identity is not known."""
     if old.status.agent == new.status.agent:
         return False
     before, now = identity(old.status.agent), identity(new.status.agent)
@@ -692,7 +706,7 @@ def _is_another(old: NodeHealth, new: NodeHealth) -> bool:
 
 
 def _facts(node: NodeView) -> tuple[Any, ...]:
-    """What of a node its health is judged by; our own taint is none of it."""
+    """The facts about a node by which its health is evaluated, for comparison; Muster's own taint is none of them."""
     return (
         node.uid,
         node.labels,

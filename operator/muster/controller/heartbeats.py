@@ -1,10 +1,9 @@
-"""How old each node's heartbeat is, told from looks at its lease that lie seconds apart.
+"""The age of each node's heartbeat, from reads of its lease that lie seconds apart.
 
-Clocks of different machines are never compared. What this process has seen of the API server's one counter tells when
-something was written: a lease whose resourceVersion is not above one that was seen at some moment had been written by
-then. This process sees the counter go on every two seconds, by the leader's own lease, which lies beside the nodes'
-leases in the same store. So one look at a lease that has not been renewed for long tells for how long at least,
-whenever the look before was.
+Clocks of different machines are never compared. A lease whose resourceVersion is not above one that was seen at some
+moment had been written by then. This process sees the API server's one counter go on every two seconds. It is raised by
+the leader's own lease, which lies beside the nodes' leases in the same store. So one read of a stale lease shows the
+least time for which it was not renewed, whenever the read before was.
 """
 
 from bisect import bisect_left
@@ -21,10 +20,10 @@ _MOST_KEPT = 8192
 
 
 class Versions:
-    """What this process has seen of the API server's counter, and when.
+    """The values of the API server's version counter that this process has seen, and when.
 
     Args:
-        clock: one that stands still while the API server is away.
+        clock: seconds that stand still while the API server is away.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -36,7 +35,7 @@ class Versions:
         return len(self._versions)
 
     def seen(self, version: int) -> None:
-        """Something that has been written with this resourceVersion was seen just now."""
+        """Note that an object with this resourceVersion was seen just now."""
         now = self._clock()
         if self._versions and version <= self._versions[-1]:
             return
@@ -50,12 +49,12 @@ class Versions:
             del self._versions[:kept], self._moments[:kept]
 
     def restart(self) -> None:
-        """The server's history has gone back (etcd restored): what was seen of it counts no more."""
+        """Discard all values, because the server's history has gone back (etcd restored)."""
         self._versions.clear()
         self._moments.clear()
 
     def written_by(self, version: int) -> float:
-        """A moment of the clock at which this had been written: the earliest one that is known."""
+        """The earliest known time by the clock at which an object with this resourceVersion had been written."""
         at = bisect_left(self._versions, version)
         return self._moments[at] if at < len(self._moments) else self._clock()
 
@@ -64,8 +63,8 @@ class _Seen(NamedTuple):
     """A node's lease as it was last read.
 
     Attributes:
-        written: a moment at which it had been renewed last.
-        renewed: this process has seen it change.
+        written: a time by the clock at which the lease had been renewed last.
+        renewed: whether this process has seen it change.
     """
 
     lease: NodeLease
@@ -74,10 +73,11 @@ class _Seen(NamedTuple):
 
 
 class LeaseAges:
-    """How old each node's heartbeat was when the leases were last read. What we cannot see is nobody's silence.
+    """The age of each node's heartbeat when the leases were last read. A time in which they could not be read does not
+    count.
 
     Args:
-        clock: one that stands still while the API server is away: nobody can be heard meanwhile.
+        clock: seconds that stand still while the API server is away.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -90,10 +90,11 @@ class LeaseAges:
         self._oldest: list[tuple[float, str]] | None = None  # when written, the earliest first; None: not sorted yet
 
     def take(self, leases: Iterable[NodeLease], version: int, under_way_seconds: float = 0.0) -> None:
-        """All leases, as they were when this was asked for.
+        """Take in all leases of a list.
 
         Args:
-            version: of the list.
+            version: resourceVersion of the list.
+            under_way_seconds: for how long the list was under way.
         """
         if version < self._version:
             self.versions.restart()
@@ -120,7 +121,7 @@ class LeaseAges:
         self._oldest = None
 
     def lease(self, node: str) -> NodeLease | None:
-        """A node's lease as it was last read."""
+        """A node's lease as it was last read; None where it has none."""
         found = self._seen.get(node)
         return found.lease if found is not None else None
 
@@ -130,17 +131,16 @@ class LeaseAges:
         return found is not None and found.renewed
 
     def age_seconds(self, node: str) -> float:
-        """By when it was read, seconds for which the node's heartbeat had not come, at least; 0 for a node that has
-        none."""
+        """The least age in seconds of the node's heartbeat when the leases were read; 0 for a node that has none."""
         found = self._seen.get(node)
         return 0.0 if found is None else max(self._looked_at - found.written, 0.0)
 
     def older_than(self, seconds: float) -> list[str]:
-        """The nodes whose heartbeat is at least that old."""
+        """The names of the nodes whose heartbeat is at least that old."""
         return list(self.known(seconds).ages)
 
     def known(self, seconds: float) -> KnownAges:
-        """The ages of now, of those that are at least so old; the others count as fresh."""
+        """The present ages of heartbeats that are at least `seconds` old; the others count as fresh."""
         if self._oldest is None:
             self._oldest = sorted((seen.written, node) for node, seen in self._seen.items())
         found = {}

@@ -103,11 +103,12 @@ _kept_ones = msgspec.json.Decoder(_Kept)
 
 @dataclass(slots=True)
 class _Waiting:
-    """An account to be written.
+    """The account of an ended job that is not written yet. Times are seconds of a monotonic clock.
 
     Attributes:
-        since: when it was known first; due: not before this is it tried again. Both by the clock that only goes on.
-        told: that it cannot be written has been told.
+        since: when it was known first.
+        due: the earliest time of the next try.
+        told: whether it was reported that the account cannot be written.
     """
 
     spec: EndedJobSpec
@@ -122,7 +123,7 @@ class HistoryKeeper:
 
     Args:
         namespace: Muster's own.
-        tell: a reason and words, for the people of the fleet.
+        tell: called with a reason and a message for the operators of the cluster.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class HistoryKeeper:
             self._want(job, last_known(job, self._gang_of(job)))
 
     def _goes(self, job: TrainingJob) -> None:
-        """It is gone, or is being deleted: called while what is known of it is still known."""
+        """Keep the account of a job that is gone or being deleted; called while its facts are still known."""
         try:
             self._remember(job)
         except Exception:  # what follows from its end for nodes and pods must not hang on this
@@ -189,7 +190,7 @@ class HistoryKeeper:
         self._want(job, goodput)
 
     def _until_now(self, job: TrainingJob, gang: Gang | None) -> Goodput | None:
-        """The figures as the status would have them if the job had failed now."""
+        """The figures that the job's status would have if the job had failed now; None where there are none."""
         saved = kept_work(job, gang).step
         return told(self._cluster.world(job), step=job.status.step, saved=saved, ended=True, succeeded=False)
 
@@ -227,8 +228,11 @@ class HistoryKeeper:
         self._stirred.set()
 
     def _least_missed(self) -> str:
-        """Of the namespace of which most wait, the one that held the fewest accelerators; of equals the one that came
-        first."""
+        """The uid of the waiting account to give up first.
+
+        It is of the namespace with most of them, and held the fewest accelerators there; of equals, the first that
+        came.
+        """
         counts = Counted(each.spec.namespace for each in self._waiting.values())
         namespace, _ = max(counts.items(), key=lambda item: item[1])
         of_it = ((uid, each.spec.gpus) for uid, each in self._waiting.items() if each.spec.namespace == namespace)
@@ -237,7 +241,7 @@ class HistoryKeeper:
     # Leading.
 
     async def run(self) -> None:
-        """Write, forget and note until cancelled.
+        """Write accounts, delete old ones and update the note until cancelled.
 
         Raises:
             LeadershipLost: this process must not write any more.
@@ -278,14 +282,14 @@ class HistoryKeeper:
             await asyncio.sleep(GATHER_SECONDS)
 
     def _is_due(self) -> bool:
-        """Whether something waits that could be written now: the turn before had no calls left for it."""
+        """Whether an account could be written now, because the turn before had no calls left for it."""
         return any(each.due <= self._clock() for each in self._waiting.values())
 
     async def keep_before_deletion(self, job: TrainingJob) -> None:
-        """See that an ended job's account is kept before the job is deleted.
+        """Write an ended job's account before the job is deleted.
 
         Raises:
-            ApiError: it is not yet; after ten minutes the job is no longer held for that.
+            ApiError: it is not written yet. After ten minutes the job is no longer held back for that.
         """
         uid = job.metadata.uid
         if not self._cluster.policy().history.max_jobs or uid in self._known:
@@ -352,7 +356,7 @@ class HistoryKeeper:
         """Write one account.
 
         Raises:
-            ApiError: it is not written, or nobody knows whether it is.
+            ApiError: it is not written, or that is not known.
         """
         spec = each.spec
         body = {
@@ -369,7 +373,7 @@ class HistoryKeeper:
         self._waiting.pop(spec.job_uid, None)
 
     def _failed(self, each: _Waiting, error: ApiError) -> None:
-        """Try again later, or give up what can never be written or has waited too long."""
+        """Try to write an account again later, or give up what can never be written or has waited too long."""
         _written.labels("failed").inc()
         now, uid = self._clock(), each.spec.job_uid
         each.due = now + doubled(RETRY_FIRST_SECONDS, each.tries, RETRY_SECONDS)
@@ -400,7 +404,7 @@ class HistoryKeeper:
         )
 
     def _say(self, reason: str, words: str) -> None:
-        """Tell people, once in a while: what one account meets the others do, too."""
+        """Report a problem once in a while only: the other accounts meet the same one."""
         now = self._clock()
         if now - self._said.get(reason, float("-inf")) >= SAY_SECONDS:
             self._said[reason] = now
@@ -409,10 +413,10 @@ class HistoryKeeper:
     # What is kept.
 
     async def _list(self) -> None:
-        """Learn what is kept, page by page, slowly: it may be tens of megabytes.
+        """List the accounts that are kept, page by page, slowly: they may be tens of megabytes.
 
         Raises:
-            ApiError: it cannot be listed.
+            ApiError: they cannot be listed.
         """
         begun = self._clock()
         found: dict[str, Kept] = {}
@@ -436,7 +440,7 @@ class HistoryKeeper:
         self._listed, self._listed_at = True, begun
 
     async def _forget(self, most: int) -> int:
-        """Delete some of what is beyond the bounds; returns how many calls that took."""
+        """Delete some accounts beyond the bounds, with at most `most` calls; returns the number of calls made."""
         policy, now = self._cluster.policy().history, self._clock()
         old = kept.outdated(self._known, policy, self._wall_clock())
         self._too_old = {name: self._too_old.get(name, now) for name in sorted(old)}
@@ -464,7 +468,7 @@ class HistoryKeeper:
     # The note of those that have begun.
 
     async def _jobs(self) -> AsyncIterator[TrainingJob]:
-        """All jobs, in slices: there may be thousands."""
+        """Yield all jobs, in slices, since there may be thousands."""
         slices = Slices(self._clock)
         for job in self._cluster.jobs.store.values():
             await slices.pause()
@@ -472,7 +476,7 @@ class HistoryKeeper:
                 yield job
 
     async def _note(self) -> None:
-        """Note all jobs that could go unseen, with their figures so far."""
+        """Write the note of all jobs that could go unseen, with their figures so far."""
         self._noted_at = self._clock()
         if not self._cluster.policy().history.max_jobs:
             return
@@ -502,7 +506,7 @@ class HistoryKeeper:
             log.warning("running jobs not noted", error=str(error)[:500])
 
     async def _find_unseen(self) -> None:
-        """Those that were noted, and of which there is nothing in the cluster or in the history, went unseen.
+        """Keep accounts of the jobs that went unseen: in the note, but neither in the cluster nor in the history.
 
         Raises:
             ApiError: the note cannot be read.
@@ -519,7 +523,7 @@ class HistoryKeeper:
 
 
 def packed(listed: list[dict[str, Any]]) -> str:
-    """Accounts as the note has them; those with most accelerators are in it where not all fit."""
+    """The accounts in the form of the note; those with most accelerators where not all fit."""
     listed = sorted(listed, key=lambda spec: -int(spec.get("gpus", 0)))
     while True:
         data = zlib.compress(json.dumps(listed, separators=(",", ":")).encode())
@@ -529,7 +533,7 @@ def packed(listed: list[dict[str, Any]]) -> str:
 
 
 def unpacked(answer: bytes) -> list[EndedJobSpec]:
-    """The way back; what is none is left out."""
+    """The accounts in a note; entries that are none are left out."""
     found = []
     try:
         data = json.loads(answer)["binaryData"][NOTE_KEY]

@@ -1,10 +1,10 @@
-"""What becomes of jobs' time, as figures for Prometheus: made when it asks, from what people were told last.
+"""Prometheus figures of jobs' time, made when Prometheus asks, from the status that was last published.
 
-Names of jobs are users' to choose and a queue may be long, so only so many jobs have rows of their own. What is shown
-is what the job's status tells, and of a wait that lasts what the command line adds, so that the two never differ; in a
+Names of jobs are users' to choose and a queue may be long, so only so many jobs have rows of their own. The figures are
+those of the job's status, and of a wait that lasts what the command line adds, so that the two never differ. In a
 process that does not lead there is nothing. Gauges with a value for each bucket would have to be set and removed one by
-one whenever a job is told anything; here a decision costs one entry of a table. The label is `job_name`, as
-kube-state-metrics has it: `job` is Prometheus's own name for what it scrapes.
+one with each new status. Here a decision costs one entry of a table. The label is `job_name`, as kube-state-metrics has
+it: `job` is Prometheus's own name for what it scrapes.
 """
 
 import heapq
@@ -53,7 +53,7 @@ _JOB = ("namespace", "job_name")
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """A metric of ours.
+    """One metric of Muster's.
 
     Attributes:
         name: as scraped.
@@ -65,7 +65,7 @@ class _Family:
     labels: tuple[str, ...] = ()
 
     def begun(self) -> Metric:
-        """Without any row."""
+        """The metric without any row."""
         kind = CounterMetricFamily if self.name.endswith("_total") else GaugeMetricFamily
         return kind(self.name, self.text, labels=[*_JOB, *self.labels])
 
@@ -135,7 +135,7 @@ _OF_JOBS = (
 
 
 class _Row(NamedTuple):
-    """What is told of one job."""
+    """The published status of one job."""
 
     state: str
     reason: str
@@ -150,13 +150,14 @@ class _Row(NamedTuple):
 
 
 class JobFigures:
-    """Keeps what is told of jobs. Only the event loop's thread may change it; a scrape may read from another one.
+    """Keeps the published status of jobs. Only the event loop's thread may change it; a scrape may read from another
+    one.
 
-    The newest one made is the one that is scraped: a process has one.
+    The newest instance is the one that is scraped: a process has one.
 
     Args:
         now: the API server's clock, as far as it is known.
-        prices: of accelerators, as they are now.
+        prices: returns the present prices of accelerators.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class JobFigures:
         _collector.figures = self
 
     def told(self, key: Key, status: TrainingJobStatus, throughput: Throughput | None = None) -> None:
-        """What people are told of a job from now on, and what the job says of its steps."""
+        """Take in the status that is published of a job, and what the job reports of its steps."""
         self._count(key, status.state)
         if status.completion is not None:
             self._rows.pop(key, None)
@@ -184,7 +185,7 @@ class JobFigures:
             self._rows[key] = _row(status, self._shown(status.reason), throughput or Throughput())
 
     def forget(self, key: Key) -> None:
-        """There is no such job any more, or it cannot be read."""
+        """Drop a job that is gone or cannot be read."""
         self._rows.pop(key, None)
         self._failed.pop(key, None)
         self._count(key, None)
@@ -215,10 +216,10 @@ class JobFigures:
             self._counts[state] = self._counts.get(state, 0) + 1
 
     def _makes_room(self, namespace: str, rank: int) -> bool:
-        """Whether there is a row for one more.
+        """Whether there is a row for one more job of this namespace.
 
-        It takes that of one that ranks below it, else of its equal where that one's namespace has at least two rows
-        more: nobody gets another's row only to lose it again.
+        The job takes the row of one that ranks below it. Otherwise it takes an equal's whose namespace has at least two
+        rows more, so that no job gets another's row only to lose it again.
         """
         if len(self._rows) < MAX_JOBS:
             return True
@@ -235,7 +236,7 @@ class JobFigures:
 
 
 def _rank(status: TrainingJobStatus) -> int:
-    """A job that has nodes comes before one that had some, and that one before who waits for its first."""
+    """The rank of a job for a row: jobs that have nodes come first, then those that had some, then those that wait."""
     if status.nodes:
         return 2
     return 1 if status.goodput is not None else 0  # there is an account from the first nodes on
@@ -259,7 +260,7 @@ def _row(status: TrainingJobStatus, reason: str, throughput: Throughput) -> _Row
 
 
 def _latest(failed: dict[Key, datetime], now: datetime) -> dict[Key, datetime]:
-    """Of the jobs that failed in the last day, so many as have a row."""
+    """The jobs that failed in the last day, as many of the latest as have a row."""
     recent = ((time, key) for key, time in failed.items() if now - time < FAILED_FOR)
     return {key: time for time, key in heapq.nlargest(MAX_FAILED, recent)}
 
@@ -323,19 +324,19 @@ _UNSHOWN = (
 
 
 class _Collector:
-    """Stands in the registry for whoever keeps the figures."""
+    """The entry in Prometheus's registry that reads the newest JobFigures."""
 
     figures: JobFigures | None = None
 
     def describe(self) -> Iterable[Metric]:
-        """What there can be."""
+        """The metrics that there can be, without rows."""
         yield GaugeMetricFamily(*_JOBS, labels=["state"])
         yield GaugeMetricFamily(*_UNSHOWN, labels=[])
         for family in _OF_JOBS:
             yield family.begun()
 
     def collect(self) -> Iterable[Metric]:
-        """What there is."""
+        """The metrics with their present rows."""
         return self.figures.collected() if self.figures is not None else ()
 
 

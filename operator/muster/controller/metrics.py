@@ -25,7 +25,8 @@ _memory_limit = Gauge("muster_memory_limit_bytes", "The memory limit of this pro
 
 
 def note_memory_limit(cgroup: Path = CGROUP) -> None:
-    """Show the memory limit of the container, by cgroups of version 2; 0 where there is none or it is not known."""
+    """Set the gauge of the container's memory limit, by cgroups of version 2; 0 where there is none or it is not
+    known."""
     try:
         _memory_limit.set(float((cgroup / "memory.max").read_text("ascii")))
     except (OSError, ValueError):  # "max"

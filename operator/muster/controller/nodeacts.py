@@ -51,14 +51,14 @@ _latency = Histogram(
 
 
 class NodeActs:
-    """Performs orders.
+    """Puts orders about nodes into force.
 
     Args:
-        health: the node's record, an empty one where there is none; None for one that cannot be read.
-        rings: called with a job's uid when a node of it is to be left, or is well again.
+        health: returns the node's record, an empty one where there is none; None for one that cannot be read.
+        rings: called with a job's uid when workers have to leave a node of it, or the node is healthy again.
         freed: called when a node may be used again.
-        stir: called with a node that has to be looked at again.
-        clock: a monotonic one.
+        stir: called with the name of a node that has to be looked at again.
+        clock: monotonic seconds.
 
     Attributes:
         in_force: what was last put into force, by node.
@@ -90,12 +90,13 @@ class NodeActs:
         self._left_tainted: set[str] = set()  # nodes whose taint could not be removed, and it was said
 
     def is_echo(self, name: str, status: NodeHealthStatus | None) -> bool:
-        """Whether a record that has changed says what we have just written into it; asked once for each change."""
+        """Whether a changed record says what this process has just written into it; to be asked once for each
+        change."""
         written = self._written.pop(name, None)
         return status is not None and written is not None and _ours(status) == written
 
     async def put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
-        """Do all of it.
+        """Write the record, exclude or free the node, inform jobs, set the taint and emit Events, as ordered.
 
         Raises:
             ApiError: a part failed; those after it were not begun.
@@ -139,13 +140,15 @@ class NodeActs:
             self._rings(uid)
 
     def forget(self, name: str) -> None:
-        """The node is gone."""
+        """Drop what is known of a node that is gone."""
         self.in_force.pop(name, None)
         self._pace.forget(name)
 
     async def _record(self, order: Order, enforcement: Enforcement, before: InForce | None) -> bool:
-        """Write the operator's part of NodeHealth, if it says anything new; False where that has time, and has to wait
-        for its turn: what comes and goes all the time, and changes nothing."""
+        """Write the operator's part of NodeHealth, if it says anything new.
+
+        Returns False where the write has to wait: it changes no decision, and such changes come and go all the time.
+        """
         name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
         health = self._health(name)
         if health is None:
@@ -208,7 +211,7 @@ class NodeActs:
             await self._client.post(paths.muster("nodehealths"), body, one_of_many=True)
 
     async def _taint(self, node: NodeView, reason: str) -> None:
-        """Put our taint on the node beside everybody else's, in one request that touches none of them."""
+        """Put Muster's taint on the node beside all others, in one request that touches none of them."""
         path = paths.core("nodes", name=node.name)
         try:
             answer = await self._client.patch(path, taint_patch(node, reason), JSON_PATCH, one_of_many=True)
@@ -221,7 +224,7 @@ class NodeActs:
         log.info("tainted", node=node.name, reason=reason)
 
     async def _change_taint(self, name: str, wanted: bool, reason: str) -> None:
-        """Read the node, then put our taint on it or take it off; everybody else's stay as they are."""
+        """Read the node, then put Muster's taint on it or remove it; all other taints stay as they are."""
         path = paths.core("nodes", name=name)
         try:
             data = await self._client.get(path)
@@ -243,7 +246,7 @@ class NodeActs:
         log.info("tainted" if wanted else "taint removed", node=name, reason=reason)
 
     def _taint_refused(self, name: str, error: ApiError) -> None:
-        """Say once that the right is missing, and what to do; the node is tried again."""
+        """Report once that the right to set taints is missing, and what to do; the node is tried again."""
         self._later(name, REFUSED_SECONDS)
         if self._is_refused:
             return
@@ -258,7 +261,7 @@ class NodeActs:
         )
 
     def _removal_refused(self, name: str, error: ApiError) -> None:
-        """Say once for each node that an earlier taint stays, and which command removes it; the node is tried again.
+        """Report once for each node that an earlier taint stays, and which command removes it; the node is tried again.
 
         It is so after manifests/components/node-taint was left out: the rights went, the taints did not.
         """
@@ -275,7 +278,7 @@ class NodeActs:
         self._tell_policy("taint left", name, error, "NodeTaintLeft", text)
 
     def _tell_policy(self, event: str, name: str, error: ApiError, reason: str, text: str) -> None:
-        """Log it, with an Event of the FleetPolicy where there is one."""
+        """Log a problem, with an Event of the FleetPolicy where there is one."""
         log.error(event, node=name, error=str(error), message=text)
         policy = self._cluster.policies.store.get(("", "default"))
         if policy is not None:
@@ -315,8 +318,10 @@ class NodeActs:
 
 
 def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
-    """The JSON patch that adds our taint to the others'. Refused as Invalid where it cannot: the node has ours already,
-    has none any more, or has some by now.
+    """The JSON patch that adds Muster's taint to the node's other taints.
+
+    The API server refuses it as Invalid where it does not fit: the node has the taint already, has no taints any more,
+    or has some by now.
     """
     ours = _taint(reason)
     if node.taints:
@@ -328,7 +333,7 @@ def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
 
 
 def _observed(verdict: Verdict) -> str:
-    """What would follow of what is only observed, for telling one from another."""
+    """The effect that an order would have if the policy did not only observe, as text for comparison."""
     return "" if verdict.would is None else f"{verdict.would.state}: {verdict.would.reason}"
 
 
@@ -337,8 +342,11 @@ def _taint(reason: str) -> dict[str, str]:
 
 
 def _has_time(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, before: InForce | None) -> bool:
-    """Whether nobody but people would read what is new in a record: the node is used as before, nothing is counted by
-    time, and nothing that is decided, charged or wished for has changed."""
+    """Whether the new record only informs people, so that its write may wait.
+
+    It is so where the node is used as before, nothing is counted by time, and no decision, charge or request has
+    changed.
+    """
     light = (None, VerdictState.HEALTHY, VerdictState.SUSPECT)
     if before is None or order.effect != before.effect or order.ruling.charge or order.verdict.wake is not None:
         return False
@@ -349,5 +357,5 @@ def _has_time(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, b
 
 
 def _ours(status: NodeHealthStatus) -> dict[str, Any]:
-    """The operator's part of a status, as it is written."""
+    """The operator's part of a NodeHealth status, in the form in which it is written."""
     return {key: value for key, value in status.to_json().items() if key not in _AGENTS}

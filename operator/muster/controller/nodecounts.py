@@ -1,5 +1,5 @@
-"""How many nodes the jobs of each namespace hold: a running sum, so that asking costs what has changed since it was
-asked."""
+"""The number of nodes that the jobs of each namespace hold: a running sum, so that a call costs only what has
+changed."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -11,10 +11,10 @@ from muster.world.fleet import Fleet
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What one job holds.
+    """The nodes of one job, as numbers.
 
     Attributes:
-        nodes: all of them.
+        nodes: all that it holds.
         left: those of them that its record does not name: only pods of it are there.
     """
 
@@ -24,14 +24,14 @@ class _Count:
 
 
 class NodeCounts:
-    """Counts by namespace.
+    """The number of nodes that jobs hold, by namespace.
 
-    A node that a gang has left and that is out of service does not count: nobody can use it, and a pod may stay there
-    until a person sees to it.
+    A node that a gang has left and that is out of service does not count: no job can use it, and a pod may stay there
+    until a person repairs the node.
 
     Args:
-        fleet: who holds which node.
-        named: node -> uids of the jobs whose records name it.
+        fleet: says which jobs hold which node.
+        named: uids of the jobs whose records name a node, by node.
     """
 
     def __init__(self, fleet: Fleet, named: Mapping[str, Collection[str]]) -> None:
@@ -45,24 +45,24 @@ class NodeCounts:
         fleet.holder_changed = self.note
 
     def note(self, uid: str) -> None:
-        """The nodes of this holder have changed, or whether its record names them."""
+        """Take in that the nodes of this job have changed, or whether its record names them."""
         if uid in self._namespaces:
             self._changed.add(uid)
 
     def add(self, namespace: str, uid: str) -> None:
-        """There is such a job."""
+        """Add a job to those of its namespace."""
         if uid not in self._namespaces:
             self._namespaces[uid] = namespace
             self._changed.add(uid)
 
     def drop(self, uid: str) -> None:
-        """The job is gone."""
+        """Remove a job that is gone."""
         self._namespaces.pop(uid, None)
         self._changed.discard(uid)
         self._put(uid, None)
 
     def held(self, namespace: str, besides: str = "") -> int:
-        """How many nodes the jobs of a namespace hold, all but the one of this uid."""
+        """The number of nodes that the jobs of a namespace hold, without the job of uid `besides`."""
         for uid in self._changed:
             self._put(uid, self._count(uid))
         self._changed.clear()

@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class NodeMarks:
-    """The conditions that there have to be, and the queue of nodes to look at."""
+    """Keeps the condition MusterHealthy of nodes, with a queue of the nodes to check."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class NodeMarks:
         self._is_refused = False
 
     def want(self, name: str, verdict: Verdict) -> None:
-        """What the node's condition has to say from now on, where there has to be one."""
+        """Set the verdict that the node's condition has to show from now on, where there has to be a condition."""
         self._wanted[name] = mark_of(name, verdict)
         self._enqueue(name)
 
     def forget(self, name: str) -> None:
-        """The node is gone."""
+        """Drop a node that is gone."""
         self._wanted.pop(name, None)
         self._queue.pop(name, None)
         self._pace.forget(name)
@@ -69,7 +69,7 @@ class NodeMarks:
             self._waiting.pop(name).cancel()
 
     async def run(self) -> None:
-        """Write until cancelled.
+        """Write conditions until cancelled.
 
         Raises:
             LeadershipLost: this process may not write any more.
@@ -106,10 +106,10 @@ class NodeMarks:
             self._waiting.clear()
 
     async def turn(self, name: str) -> bool:
-        """See to one node's condition; returns whether something was written.
+        """Bring one node's condition up to date; returns whether something was written.
 
         Raises:
-            ApiError: it was not.
+            ApiError: the condition was not written.
         """
         node = self._cluster.fleet.nodes.get(name)
         if node is None or name not in self._wanted or self._cluster.policy_unknown:
@@ -151,7 +151,7 @@ class NodeMarks:
             self._enqueue(name)
 
     def _refused(self, error: Forbidden) -> None:
-        """Tell once that the right is missing, and what to do."""
+        """Report once that the right to write conditions is missing, and what to do."""
         if self._is_refused:
             return
         self._is_refused = True

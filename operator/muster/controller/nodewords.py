@@ -1,4 +1,4 @@
-"""Tells people, once each, what keeps Muster from judging nodes: policy, records, words that are refuted, its own
+"""Reports, once each, what keeps Muster from evaluating nodes: policy, records, refuted declarations, its own
 defects."""
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _unread_policy = Gauge(
 
 
 class NodeWords:
-    """What has been told, and is not told again."""
+    """Remembers which problems were reported, so that none is reported twice."""
 
     def __init__(self, cluster: Cluster, events: EventRecorder) -> None:
         self._cluster = cluster
@@ -34,17 +34,17 @@ class NodeWords:
         self._unreadable: dict[str, str] = {}  # nodes whose record cannot be read -> why
 
     def defect(self, name: str, error: Exception) -> None:
-        """That Muster itself fails at a node."""
+        """Report that a defect of Muster prevents it from handling a node."""
         what = f"an unexpected error keeps Muster from judging this node ({type(error).__name__}: {error})"
         text = f"{what}. It stays as it was last judged. This is a defect: report it with the operator's log."
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "InternalError", text)
 
     def readable(self, name: str) -> None:
-        """The node's record can be read."""
+        """Note that the node's record can be read, so that a later problem with it is reported again."""
         self._unreadable.pop(name, None)
 
     def record(self, name: str) -> None:
-        """That the node's record cannot be read."""
+        """Report that the node's record cannot be read."""
         record = self._cluster.healths.store.get(("", name))
         if not isinstance(record, Undecodable) or self._unreadable.get(name) == record.error:
             return
@@ -57,7 +57,7 @@ class NodeWords:
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "RecordUnreadable", text)
 
     def refuted(self, name: str) -> None:
-        """That a node of which somebody has said that it is dead gives signs of life."""
+        """Report that a node that was declared lost gives signs of life."""
         why = self._cluster.refuted(name)
         if why and name not in self._refuted:
             text = f"A user declared this machine lost, but {why}. Muster takes nothing on it for dead. "
@@ -67,7 +67,8 @@ class NodeWords:
         (self._refuted.add if why else self._refuted.discard)(name)
 
     def held(self, breaker: Breaker) -> None:
-        """That nodes are held back, when it begins, when another pool or cause joins, and when it is over."""
+        """Report that nodes are held back by a breaker: when it begins, when another pool or cause joins, and when it
+        is over."""
         now = frozenset(
             (pool.pool, cause)
             for pool in breaker.pools
@@ -89,7 +90,8 @@ class NodeWords:
             self._events.record(about, NORMAL, "BudgetAvailable", text)
 
     def silent(self, crowds: Mapping[str, int]) -> None:
-        """That too many agents of a pool are silent at once for it to be their nodes' fault, and when that is over."""
+        """Report pools in which too many agents are silent at once for it to be their nodes' fault, and when that is
+        over."""
         now = frozenset(crowds)
         news, over, self._silent = now - self._silent, bool(self._silent) and not now, now
         if not news and not over:
@@ -110,7 +112,7 @@ class NodeWords:
         self._events.record(about, WARNING if now else NORMAL, "AgentsSilent" if now else "AgentsRecovered", text)
 
     def policy(self) -> None:
-        """That the FleetPolicy cannot be read, and what holds meanwhile."""
+        """Report that the FleetPolicy cannot be read, and what holds meanwhile."""
         problem = self._cluster.policy_problem
         _unread_policy.set(bool(problem))
         if problem == self._policy_problem:

@@ -1,7 +1,7 @@
-"""Machines that fall sick again and again, as figures for Prometheus: made when it asks.
+"""Prometheus figures of machines that fail again and again, made when Prometheus asks.
 
-Names of nodes are a label nowhere else: 16,384 of them would be as many series. Here only the worst have a row, and a
-fleet in which more than these come back sick has another trouble than one machine.
+Names of nodes are a label nowhere else: 16,384 of them would be as many series. Here only the worst have a row. A fleet
+in which more nodes than these fail again has another trouble than one machine.
 """
 
 import heapq
@@ -23,9 +23,9 @@ _TEXT = "Account of a node that came back sick: 1 for each incident, halved by t
 
 
 class Offenders:
-    """Accounts of nodes. Only the event loop's thread may change them; a scrape may read from another one.
+    """The accounts of nodes. Only the event loop's thread may change them; a scrape may read from another one.
 
-    The newest one made is the one that is scraped: a process has one.
+    The newest instance is the one that is scraped: a process has one.
     """
 
     def __init__(self, half_life_seconds: Callable[[], int], wall_clock: Callable[[], datetime]) -> None:
@@ -35,30 +35,30 @@ class Offenders:
         _collector.offenders = self
 
     def put(self, node: str, account: Offences | None) -> None:
-        """The account of a node is now this one; None: there is none any more."""
+        """Set the account of a node; None removes it."""
         if account is None or account.as_of is None:
             self._accounts.pop(node, None)
         else:
             self._accounts[node] = account
 
     def worst(self) -> list[tuple[float, str]]:
-        """Scores with their nodes, the worst first."""
+        """The scores and names of the worst nodes, the worst first."""
         now, half_life = self._wall_clock(), self._half_life_seconds()
         scores = ((float(score(account, now, half_life)), node) for node, account in self._accounts.copy().items())
         return heapq.nlargest(MAX_NODES, (each for each in scores if each[0] >= LEAST_SCORE))
 
 
 class _Collector:
-    """Stands in the registry for whoever keeps the accounts."""
+    """The entry in Prometheus's registry that reads the newest Offenders."""
 
     offenders: Offenders | None = None
 
     def describe(self) -> Iterable[Metric]:
-        """What there can be."""
+        """The metrics that there can be, without rows."""
         yield GaugeMetricFamily(_NAME, _TEXT, labels=["node"])
 
     def collect(self) -> Iterable[Metric]:
-        """What there is."""
+        """The metrics with their present rows."""
         family = GaugeMetricFamily(_NAME, _TEXT, labels=["node"])
         for value, node in self.offenders.worst() if self.offenders is not None else ():
             family.add_metric([node], value)

@@ -68,11 +68,11 @@ log = structlog.get_logger()
 
 
 class Operator:
-    """Everything one process runs. `start()` returns at once; `stop()` ends it gracefully.
+    """The parts of one operator process. `start()` returns at once; `stop()` ends the process gracefully.
 
     Args:
-        clock: one that only goes on.
-        wall_clock: aware.
+        clock: monotonic seconds.
+        wall_clock: aware times.
         cpu_clock: seconds that the calling thread has computed so far.
         end: ends the process there and then.
     """
@@ -194,7 +194,7 @@ class Operator:
         self.checkers.subscribe_meetings(self._orders_changed)
 
     async def start(self) -> None:
-        """Begin: probes, watches, candidacy.
+        """Start probes, watches and the candidacy for the lease.
 
         Raises:
             UnsupportedServerError: the API server is too old.
@@ -208,7 +208,7 @@ class Operator:
         self._spawn(self._lead(), "leader")
 
     async def stop(self) -> None:
-        """End gracefully: no new pass, answer launchers, hand over the lease."""
+        """End gracefully: begin no new pass, answer launchers, hand over the lease."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
@@ -227,7 +227,7 @@ class Operator:
         log.info("stopped", identity=self.settings.identity)
 
     def worker_settings(self) -> WorkerSettings:
-        """What this installation adds to every worker, as of now."""
+        """The settings that this installation adds to every worker, as of now."""
         return WorkerSettings(
             launcher_image=self.settings.launcher_image,
             coordinator_url=self.settings.coordinator_url,
@@ -242,7 +242,8 @@ class Operator:
         return "" if ready else "the operator is still reading the cluster's state: ask again"
 
     def leader_elsewhere(self) -> str | None:
-        """Where the replica that leads answers launchers, "" when that is not known; None when this one leads."""
+        """The address at which the leading replica answers launchers, "" when it is not known; None when this replica
+        leads."""
         return None if self.lease.leading else self.lease.leader_address
 
     def not_ready(self) -> str:
@@ -262,7 +263,7 @@ class Operator:
         return f"informer {name} has heard nothing for {age:.0f} s in which the API server has answered others"
 
     async def _server_version(self) -> str:
-        """Ask as long as it takes: a pod that starts while the API server is away must be there when it returns."""
+        """Read the API server's version, and retry as long as it takes: the server may be away when this pod starts."""
         while True:
             try:
                 return await check_server_version(self.client)
@@ -275,7 +276,7 @@ class Operator:
         self._tasks.append(task)
 
     async def _guarded(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a task that never ends by itself: when it does, so does the process, and the next one begins clean."""
+        """Run a task that never ends by itself. If it does end, end the process, so that the next one begins clean."""
         try:
             await work
         except LeadershipLost as lost:
@@ -317,7 +318,7 @@ class Operator:
         await self.reconciler.run()
 
     async def _catch_up(self) -> None:
-        """See at least what the last leader wrote: the watches may be behind, and a missing Gang reads as none."""
+        """Read at least what the last leader wrote: the watches may be behind, and a missing Gang reads as none."""
         while True:
             try:
                 await self.cluster.refresh()
@@ -327,23 +328,23 @@ class Operator:
                 await asyncio.sleep(START_RETRY_SECONDS)
 
     def _make_history(self, clock: Callable[[], float], wall_clock: Callable[[], datetime]) -> HistoryKeeper | None:
-        """Who keeps the accounts of ended jobs; nobody does in a simulator."""
+        """The keeper of ended jobs' accounts; None in a simulator, which overrides this."""
         return HistoryKeeper(self.client, self.cluster, self.settings.namespace, self._tell_policy, clock, wall_clock)
 
     def _make_admission(self) -> AdmissionCheck | None:
-        """What looks whether admission policies are in force; a simulator has none."""
+        """The check of admission policies; None in a simulator, which overrides this."""
         return AdmissionCheck(self._dry_client, self.settings.namespace)
 
     def _make_step_patterns(self) -> StepPatterns:
-        """Where users' step patterns are tried; a simulator starts no processes."""
+        """The tester of users' step patterns; a simulator overrides this, because it starts no processes."""
         return StepPatterns()
 
     def _make_ports(self) -> Ports:
-        """What the process listens on; a simulator has another way to be reached."""
+        """The ports that the process listens on; a simulator overrides this."""
         return Ports(self.client, self.settings, self.server, self.lease)
 
     def _all_again(self) -> None:
-        """Look at every job once."""
+        """Have every job decided about once."""
         for key in self.cluster.job_keys():
             self.dirty.add(key)
 
@@ -351,8 +352,7 @@ class Operator:
         return await self.client.get(path)
 
     def _worker(self, caller: Caller) -> tuple[PodView, TrainingJob | None, Gang | None] | None:
-        """The pod that calls, its job and the record; None for one that is nobody's worker, or of what cannot be
-        read."""
+        """The pod that calls, its job and its record; None for a pod of no job, or where an object cannot be read."""
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
         if pod is None or pod.uid != caller.pod_uid or pod.owner_uid != pod.job_uid:
             return None
@@ -384,7 +384,7 @@ class Operator:
         return directive_for(job, gang, pod.name, pod.uid, launcher_of, self._crowd(), heard_lately, other)
 
     def _crowd(self) -> int:
-        """About how many launchers report here; a simulator may have more elsewhere."""
+        """About how many launchers report here; a simulator, which overrides this, may have more elsewhere."""
         return self.hub.crowd()
 
     def _heard(self, caller: Caller, _: Report) -> None:
@@ -394,7 +394,8 @@ class Operator:
             self.dirty.add((job.metadata.namespace, job.metadata.name))
 
     def _pass_age_seconds(self, node: str, least: Profile | None = None) -> float | None:
-        """Since the node's last pass of a profile at least; None: of the fleet's."""
+        """The seconds since the node last passed a profile of at least `least` (None = the fleet's); None if it has
+        not."""
         view = self.checkers.views_of([node]).get(node)
         policy, known = self.cluster.policy(), self.cluster.fleet.nodes.get(node)
         gpus = known.capacity.get(policy.accelerator_resource, 0) if known is not None else 0
@@ -415,7 +416,7 @@ class Operator:
         self._orders_changed([node])  # another one may speak for the node now
 
     def _checkers_done(self, owner: str) -> None:
-        """All of a burn-in hangs on the last answer."""
+        """Have a job decided about at once when the last answer of its burn-in is there."""
         for key in self.cluster.keys_of(owner):
             self.dirty.hurry(key)
 
@@ -429,7 +430,7 @@ class Operator:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])
 
     def _give_up(self, reason: str) -> None:
-        """Exit now: whatever is in flight must not be written by a process that may not write."""
+        """Exit now, so that nothing in flight is written by a process that may not write any more."""
         if self._stopping:
             return
         log.error("exiting", reason=reason, identity=self.settings.identity)

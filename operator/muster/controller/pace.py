@@ -1,4 +1,4 @@
-"""So many writes about one node in an hour: what comes and goes all the time must not cost one each time."""
+"""Limits the writes about one node in an hour: what comes and goes all the time must not cost a write each time."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,10 +8,10 @@ MAX_WRITES_PER_HOUR = 10
 
 
 class Pace:
-    """Of each node by itself.
+    """The writes of each node in the last hour.
 
     Args:
-        clock: a monotonic one.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -19,17 +19,17 @@ class Pace:
         self._written: dict[str, deque[float]] = {}
 
     def wrote(self, name: str) -> None:
-        """There was a write just now."""
+        """Note that a write about this node was made just now."""
         written = self._written.setdefault(name, deque(maxlen=MAX_WRITES_PER_HOUR))
         written.append(self._clock())
 
     def wait_seconds(self, name: str) -> float:
-        """Until there may be another one."""
+        """The seconds until there may be another write about this node; 0 = now."""
         written = self._written.get(name)
         if written is None or len(written) < MAX_WRITES_PER_HOUR:
             return 0.0
         return max(0.0, HOUR_SECONDS - (self._clock() - written[0]))
 
     def forget(self, name: str) -> None:
-        """The node is gone."""
+        """Drop a node that is gone."""
         self._written.pop(name, None)

@@ -16,7 +16,7 @@ _MAX_CHARS = 200
 
 
 def problem_of(pattern: str) -> str:
-    """Why it is no step pattern; "" = it is one."""
+    """Why a text is no step pattern; "" = it is one."""
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:  # as it happens to be for counts, and for depth
@@ -29,7 +29,7 @@ def problem_of(pattern: str) -> str:
 
 
 def main() -> None:
-    """Answer until the other end is closed."""
+    """Answer requests on standard input until it is closed."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     for line in sys.stdin:

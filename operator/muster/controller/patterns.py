@@ -25,14 +25,14 @@ _TRIES = 2  # a child may be killed for what it has nothing to do with
 
 
 class PatternUntriedError(Exception):
-    """The child ended before it had an answer, for a reason that is not known to be the pattern."""
+    """The child ended before it had an answer, and it is not known that the pattern is the cause."""
 
 
 class StepPatterns:
-    """Says of step patterns whether they are any.
+    """Checks users' step patterns in a child process, and keeps the answers.
 
     Args:
-        command: what starts the child.
+        command: starts the child.
         deadline_seconds: for one answer.
     """
 
@@ -45,10 +45,10 @@ class StepPatterns:
         self._child: asyncio.subprocess.Process | None = None
 
     async def problem(self, pattern: str) -> str:
-        """Why this is no step pattern; "" = it is one.
+        """Why a text is no step pattern; "" = it is one.
 
         Raises:
-            PatternUntriedError: it could not be tried. Nothing is kept: ask again later.
+            PatternUntriedError: the pattern could not be tried. Nothing is kept: ask again later.
         """
         self._asking += 1
         try:
@@ -72,7 +72,7 @@ class StepPatterns:
         raise PatternUntriedError(f"the process that tries spec.progress.stepPattern was killed {_TRIES} times")
 
     async def _ask(self, pattern: str) -> str | None:
-        """One child's answer; None if it ended without any."""
+        """The answer of one child about a pattern; None if the child ended without any."""
         answer: str | None = None
         try:
             async with asyncio.timeout(self._deadline_seconds):

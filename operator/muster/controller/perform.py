@@ -1,7 +1,7 @@
-"""Performs what a plan asks for. Each action is idempotent and says what it expects; none is retried here.
+"""Performs the actions of a plan. Each action is idempotent and says what it expects; none is retried here.
 
 A failing action ends the pass: the next one decides anew from what is then seen. Refusals that will last a while (a
-quota, an admission plugin) are remembered, so that the job's status names them and nobody storms the API server.
+quota, an admission plugin) are remembered. So the job's status names them, and the API server is not flooded.
 """
 
 import asyncio
@@ -93,8 +93,8 @@ class Performer:
     """Turns actions into API calls and puts the answers into the stores at once.
 
     Args:
-        before_deletion: what is done of an ended job before it is deleted; an ApiError of it puts that off.
-        step_patterns: where the patterns of users are tried.
+        before_deletion: called with an ended job before it is deleted; an ApiError that it raises puts that off.
+        step_patterns: checks the step patterns of users.
     """
 
     def __init__(
@@ -114,8 +114,10 @@ class Performer:
         self._shares: dict[str, asyncio.Semaphore] = {}
 
     async def perform(self, job: TrainingJob, plan: Plan) -> None:
-        """Perform all actions but creations of pods: deletions, bindings and what the workers share, each group side by
-        side, then the others in order.
+        """Perform all actions but creations of pods.
+
+        Deletions, bindings and the objects that workers share come first, each group side by side, then the others in
+        order.
 
         Raises:
             ApiError: an action failed; those of the groups after it were not begun.
@@ -137,7 +139,7 @@ class Performer:
         """Create the pods and, beside that, write the status: thousands of pods take seconds.
 
         Returns:
-            None when the status stands as wanted, else in how many seconds it is time to write what has changed.
+            None when the status is as wanted, else the seconds after which its changes are to be written.
 
         Raises:
             ApiError: a pod was not created, or the status not written.
@@ -157,10 +159,10 @@ class Performer:
         """Write the status if it differs, guarded by the job's resourceVersion.
 
         Returns:
-            None when it stands as wanted, else in how many seconds it is time to write what has changed.
+            None when the status is as wanted, else the seconds after which its changes are to be written.
 
         Raises:
-            ApiError: not written.
+            ApiError: the status was not written.
         """
         if plan.status is None:
             return None
@@ -200,7 +202,7 @@ class Performer:
         return None
 
     async def _one(self, job: TrainingJob, action: Action) -> None:
-        """Perform one action of those that come one after the other."""
+        """Perform one of the actions that come one after the other."""
         match action:
             case CommitGang():
                 await self._commit(job, action)
@@ -234,13 +236,13 @@ class Performer:
         )
 
     async def _see_that_it_stands(self, job: TrainingJob) -> None:
-        """Ask whether the job is there, before nodes are taken for it: its watch may be behind.
+        """Check that the job exists before nodes are taken for it, because its watch may be behind.
 
-        A job that was deleted, or replaced by one of its name, would get a new record in place of the one that went
-        with it.
+        Otherwise a job that was deleted, or replaced by one of its name, would get a new record in place of the old
+        one.
 
         Raises:
-            Conflict: it is gone, or going.
+            Conflict: the job is gone, or being deleted.
         """
         path = paths.muster("trainingjobs", namespace=job.metadata.namespace, name=job.metadata.name)
         try:
@@ -251,7 +253,8 @@ class Performer:
             raise Conflict(409, "Conflict", f"trainingjobs {job.metadata.name!r} has been deleted")
 
     async def learn_claims(self) -> None:
-        """Ask what pods of jobs that hold nodes count for in quotas: with the defaults that they were given."""
+        """Find out what the pods of jobs that hold nodes count for in quotas, with the defaults that they were
+        given."""
         found = self._cluster.pods_with_unknown_claims()
         await asyncio.gather(*(self._learn_claim(uid, pod) for uid, pod in found))
 
@@ -283,7 +286,7 @@ class Performer:
             self._note_refusal(job, memory, action.generation, *refusal(refused))
 
     async def _pattern_refusal(self, pattern: str) -> tuple[str, str] | None:
-        """Reason and message; None where nothing speaks against the pattern."""
+        """Why a step pattern is refused, as reason and message; None where it is not."""
         try:
             problem = await self._step_patterns.problem(pattern)
         except PatternUntriedError as untried:
@@ -297,7 +300,8 @@ class Performer:
         _log_refusal("template refused", job, memory, reason, message)
 
     def _to_be_checked_again(self, memory: JobMemory, verdict: TemplateVerdict, limit: float) -> TemplateVerdict:
-        """The verdict with the time to the next check; a change of the job is looked at when it comes."""
+        """The verdict with the time of the next check, after `limit` seconds at most. A change of the job is checked at
+        once."""
         generation, count = memory.template_checks
         count = count + 1 if generation == verdict.generation else 0
         memory.template_checks = verdict.generation, count
@@ -322,7 +326,11 @@ class Performer:
         return ""
 
     async def _apply(self, job: TrainingJob, action: ApplySupport, *, anew: bool) -> None:
-        """Apply what has changed since it was applied; all of it before pods are created, should somebody delete it."""
+        """Apply the shared objects that have changed since they were applied.
+
+        Args:
+            anew: whether to apply all of them, as before pods are created: one may have been deleted.
+        """
         memory, manifest = self._cluster.memory(job.metadata.uid), action.manifest
         digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
         metadata = manifest["metadata"]
@@ -362,7 +370,11 @@ class Performer:
         memory.create_error, memory.create_failures, memory.refusal_logged = None, 0, ""
 
     async def _adopt(self, job: TrainingJob, action: CreatePod) -> bytes:
-        """A pod of that name exists: an earlier call of ours, unless it belongs to somebody else."""
+        """The existing pod of that name, if an earlier call of Muster's made it.
+
+        Raises:
+            Conflict: the pod belongs to something else.
+        """
         metadata = action.manifest["metadata"]
         answer = await self._client.get(paths.core("pods", namespace=metadata["namespace"], name=metadata["name"]))
         if self._cluster.pods.read(answer).owner_uid != job.metadata.uid:
@@ -412,7 +424,7 @@ class Performer:
         log.info("deleted after its time to live", job=_name(job))
 
     def _share(self, job: TrainingJob) -> asyncio.Semaphore:
-        """The share of the job's namespace in the connections of writes that come by the thousand."""
+        """The semaphore for the namespace's share of the connections for writes that come by the thousand."""
         return self._shares.setdefault(job.metadata.namespace, asyncio.Semaphore(NAMESPACE_WRITES))
 
     def _pausing(self, memory: JobMemory) -> bool:
@@ -433,7 +445,7 @@ class Performer:
 
 
 async def _side_by_side(act: Callable[[OneOfSeveral], Awaitable[None]], actions: Iterable[OneOfSeveral]) -> None:
-    """Do all of them, so many at once; the first error is raised when every one has ended."""
+    """Perform all actions, a limited number at once. The first error is raised when every one has ended."""
     limit = asyncio.Semaphore(WRITES_AT_ONCE)
 
     async def one(action: OneOfSeveral) -> None:
@@ -447,8 +459,7 @@ async def _side_by_side(act: Callable[[OneOfSeveral], Awaitable[None]], actions:
 
 
 def _replacing(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that leaves exactly what is wanted: keys that have vanished are null, in maps within maps, too
-    (RFC 7386)."""
+    """The merge patch that leaves exactly what is wanted (RFC 7386): vanished keys are null, in nested maps, too."""
     patch: dict[str, Any] = dict.fromkeys(current.keys() - wanted.keys())
     for key, value in wanted.items():
         before = current.get(key)
@@ -458,7 +469,7 @@ def _replacing(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[st
 
 
 def _concerns_of(status: Mapping[str, Any]) -> set[str]:
-    """The reasons for which saving concerns people, in a status as it is sent."""
+    """The reasons of a status's concerns about saving, from the status as it is sent."""
     return {concern["reason"] for concern in (status.get("checkpoint") or {}).get("concerns", [])}
 
 
@@ -470,7 +481,7 @@ def _same_but_messages(wanted: Any, current: Any) -> bool:
 
 
 def _log_refusal(event: str, job: TrainingJob, memory: JobMemory, reason: str, message: str) -> None:
-    """Refusals are met again at each try, by one pod or another: one line for as long as the reason stays the same."""
+    """Log a refusal once for as long as its reason stays the same: each try meets it again, by one pod or another."""
     if memory.refusal_logged != event + reason:
         memory.refusal_logged = event + reason
         log.info(event, job=_name(job), reason=reason, message=message)
@@ -481,7 +492,8 @@ _REFUSALS = (Forbidden, Invalid, WebhookFailed, DryRunUnsupported)
 
 
 def refusal(error: ApiError) -> tuple[str, str]:
-    """A stable reason and the server's words. What admission from outside says may sound like the server's own."""
+    """A stable reason for an API error, and the server's message. An admission webhook's may read like the server's
+    own."""
     text = error.message
     if isinstance(error, Denied):
         return "CreationForbidden", text

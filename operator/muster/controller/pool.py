@@ -1,9 +1,9 @@
-"""Who may perform now: a bounded pool of passes, with a share for each namespace, recoveries first.
+"""A bounded pool of passes, with a share for each namespace, recoveries first.
 
-What one namespace waits for (a slow admission webhook, a quota that is being looked up) must not keep the others from
-being worked on. So no namespace has more than its share, and one that has nothing under way is let in even when the
-pool is full: however many namespaces hang, the next one does not. A part of each share, and of all, is kept for
-recoveries: thousands of first starts that are refused again and again leave them room.
+A namespace may wait for a slow admission webhook, or for a quota to be looked up: that must not hold up the others. So
+no namespace has more than its share. One that has nothing under way is let in even when the pool is full: however many
+namespaces hang, the next one does not. A part of each share, and of all, is kept for recoveries: thousands of first
+starts that are refused again and again leave them room.
 """
 
 from collections import Counter, deque
@@ -15,11 +15,11 @@ KEPT = 0.25  # of a share, and of all passes, for recoveries
 
 
 class Pool:
-    """Starts work when there is room. Only the event loop's thread may touch it.
+    """Starts passes when there is room. Only the event loop's thread may touch it.
 
     Args:
-        passes: so many at once.
-        share: of these for one namespace.
+        passes: the largest number of passes at once.
+        share: the largest number of them for one namespace.
     """
 
     def __init__(self, passes: int = PASSES, share: int = SHARE) -> None:
@@ -33,31 +33,31 @@ class Pool:
 
     @property
     def waiting(self) -> int:
-        """How many wait for room."""
+        """The number of passes that wait for room."""
         return sum(len(urgent) + len(others) for urgent, others in self._waiting.values())
 
     def enter(self, namespace: str, *, urgent: bool) -> bool:
-        """Take room for one pass at once, before everybody who waits in other namespaces; False if there is none."""
+        """Take room for one pass at once, before all that wait in other namespaces; returns False if there is none."""
         if namespace in self._waiting or not self._has_room(namespace, urgent):
             return False
         self._held[namespace] += 1
         return True
 
     def wait(self, namespace: str, *, urgent: bool, start: Callable[[], None]) -> None:
-        """Call `start`, which must only begin a task, once there is room; the room is its own then."""
+        """Call `start` once there is room, which is then taken; `start` must only begin a task."""
         lanes = self._waiting.setdefault(namespace, (deque(), deque()))
         lanes[0 if urgent else 1].append(start)
         self._start()
 
     def leave(self, namespace: str) -> None:
-        """A pass has ended."""
+        """Give back the room of a pass that has ended."""
         self._held[namespace] -= 1
         if not self._held[namespace]:
             del self._held[namespace]
         self._start()
 
     def close(self) -> None:
-        """Nothing more is begun."""
+        """Begin no more passes."""
         self._waiting.clear()
 
     def _has_room(self, namespace: str, urgent: bool) -> bool:
@@ -74,7 +74,8 @@ class Pool:
             start()
 
     def _next(self) -> str | None:
-        """The namespace whose turn it is: one with a recovery first, then the one that was served longest ago."""
+        """The namespace that comes next: one with a recovery first, then the one that was served longest ago; None =
+        none."""
         first = None
         for namespace, (urgent, _) in self._waiting.items():
             if not self._has_room(namespace, bool(urgent)):

@@ -1,4 +1,4 @@
-"""What one operator process listens on: probes, its last decisions for administrators; with certificates launchers,
+"""The ports of one operator process: probes and its last decisions for administrators; with certificates launchers,
 metrics."""
 
 import asyncio
@@ -40,7 +40,8 @@ class Ports:
     """The ports of one process; a simulator has some of its own.
 
     Args:
-        lease: whose holder alone makes and renews certificates; it publishes where this process listens.
+        lease: the leader's lease. Its holder alone makes and renews certificates; it publishes where this process
+            listens.
     """
 
     def __init__(self, client: Client, settings: Settings, server: CoordinatorServer, lease: LeaderLease) -> None:
@@ -61,14 +62,22 @@ class Ports:
 
     @property
     def bundle(self) -> str:
-        """PEM of the authorities by which launchers and checkers know this installation; "" before it is known."""
+        """The certificate authorities, as PEM, by which launchers and checkers know this installation; "" before they
+        are known."""
         return self._certificates.bundle.decode() if self._certificates else ""
 
     async def open(
         self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
     ) -> None:
-        """Answer probes, and administrators who want to read decisions; an operator that cannot show them works all the
-        same."""
+        """Answer probes, and administrators who want to read decisions.
+
+        An operator that cannot show decisions works all the same.
+
+        Args:
+            not_healthy: says why the process should be restarted; "" = all is well.
+            not_ready: says why it could not lead now; "" = it could.
+            kept: returns the last decisions about a job.
+        """
         beat = Beat(not_healthy, not_ready)
         await self._stack.enter_async_context(beat.running())
         probes = Server(("", self._settings.probe_port), beat.endpoints(), node=self._settings.node_addresses)
@@ -81,19 +90,20 @@ class Ports:
         self._stack.push_async_callback(worlds.cleanup)
 
     async def close(self) -> None:
-        """Probes, administrators and readers of metrics are not answered any more."""
+        """Stop answering probes, administrators and readers of metrics."""
         await self._stack.aclose()
         await self._reviews.close()
 
     async def stand_by(self) -> None:
-        """While another one leads: answer launchers with the certificates that it keeps, so that none asks in vain."""
+        """Answer launchers with the leader's certificates while another replica leads, so that none asks in vain."""
         while True:
             if not self._lease.leading:
                 await self._listen_with_what_there_is()
             await asyncio.sleep(CERTIFICATE_CHECK_SECONDS if self._port else CERTIFICATE_RETRY_SECONDS)
 
     async def lead(self) -> None:
-        """Answer launchers as the leader, which makes certificates where it issues them; however long that takes."""
+        """Answer launchers as the leader; make the certificates first where this installation does, however long that
+        takes."""
         while True:
             try:
                 found = await self._keeper.ensure()
@@ -105,7 +115,7 @@ class Ports:
             return
 
     async def renew(self, renewed: Callable[[], None]) -> None:
-        """Keep the certificates good for as long as this process leads."""
+        """Renew the certificates in time for as long as this process leads; calls `renewed` after each renewal."""
         while True:
             await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
             try:
@@ -118,7 +128,8 @@ class Ports:
                 renewed()
 
     async def publish(self) -> None:
-        """Keep the authorities where checkers find them, for as long as this process leads and they have a namespace.
+        """Publish the authorities where checkers find them, for as long as this process leads, if checkers have a
+        namespace.
 
         Checkers mount them. A launcher's authorities come with its job.
         """
@@ -130,7 +141,7 @@ class Ports:
                     await self._renewed.wait()
 
     async def _publish(self) -> bool:
-        """Whether they are there now."""
+        """Apply the ConfigMap with the authorities; returns whether that has succeeded."""
         namespace = self._settings.checker_namespace
         manifest = {
             "apiVersion": "v1",
@@ -149,7 +160,7 @@ class Ports:
         return True
 
     def _address(self) -> str:
-        """Where launchers find this process: host:port; "" where it does not know its address."""
+        """The host:port at which launchers find this process; "" where it does not know its address."""
         host = self._settings.pod_ip
         if not host:
             return ""
@@ -165,7 +176,7 @@ class Ports:
             await self._listen(found)
 
     async def _listen(self, certificates: Certificates) -> None:
-        """Answer launchers and readers of metrics from now on with these."""
+        """Answer launchers and readers of metrics with these certificates from now on."""
         self._certificates, serving = certificates, certificates.serving
         _expiry.set(serving.parsed.not_valid_after_utc.timestamp())
         self._renewed.set()
@@ -177,7 +188,7 @@ class Ports:
         self._lease.address = self._address()
 
     def _serve_metrics(self, serving: Pair) -> None:
-        """An operator whose metrics cannot be read works all the same."""
+        """Serve metrics over HTTPS. An operator whose metrics cannot be read works all the same."""
         context = server_context()
         load_pair(context, serving.certificate, serving.key)
         if self._metrics is not None:

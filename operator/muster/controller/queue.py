@@ -1,7 +1,7 @@
 """Keeps the queue of jobs that wait for nodes, and makes its plan whenever something may have changed it.
 
 A plan is made for the whole queue at once (`muster.queueing`): what one job gets depends on those before it. Each job
-then takes what it was promised in a pass of its own, which first looks whether the nodes are still to be had; so a
+then takes the nodes that it was promised in a pass of its own, which first checks whether they are still free. So a
 plan that is a moment old does no harm, and plans need not be made more often than their making allows.
 """
 
@@ -64,10 +64,10 @@ class _Entry:
 
 
 class Queue:
-    """The waiting jobs and their turns.
+    """The waiting jobs, with their answers from the newest plan.
 
     Args:
-        rings: called with the key of each job whose turn has changed.
+        rings: called with the key of each job whose answer has changed.
     """
 
     def __init__(
@@ -95,11 +95,17 @@ class Queue:
         cluster.reservation_unused = self._charge
 
     def expect(self, keys: list[Key]) -> None:
-        """No plan before these jobs have been looked at once: a new leader must not serve whom it sees first."""
+        """Make no plan before these jobs have been looked at once: a new leader must not serve first the job it sees
+        first."""
         self._unseen = set(keys)
 
     def put(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
-        """What a job waits for now, or that it waits no longer; `waited_seconds`: for how long it has already."""
+        """Set what a job waits for now.
+
+        Args:
+            waiting: what it waits for; None = it waits no longer.
+            waited_seconds: for how long it has already waited.
+        """
         if self._uids.get(key, job_uid) != job_uid:  # another job has its name now, and its end was never seen
             self.put(key, self._uids[key], None)
         known = self._entries.get(job_uid)
@@ -117,25 +123,25 @@ class Queue:
         self.seen(key)
 
     def seen(self, key: Key) -> None:
-        """The job has been looked at, or is gone."""
+        """Note that a job of `expect` has been looked at, or is gone."""
         if self._unseen:
             self._unseen.discard(key)
             if not self._unseen:
                 self._stale.set()
 
     def forget(self, key: Key) -> None:
-        """The job is gone."""
+        """Remove a job that is gone."""
         self._gave_back.pop(key, None)
         if key in self._uids:
             self.put(key, self._uids[key], None)
         self.seen(key)
 
     def gave_back(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> None:
-        """A gang could not be assembled and gave its nodes back, which is charged once, however often it is told.
+        """Charge a job whose gang could not be assembled and gave its nodes back; once, however often this is called.
 
         Args:
             attempt: of the record that says so.
-            ago_seconds: for how long it has said so; a new leader hears of it late.
+            ago_seconds: for how long the record has said so; a new leader reads it late.
         """
         if self._gave_back.get(key) == (job_uid, attempt):
             return
@@ -147,15 +153,15 @@ class Queue:
         self._stale.set()
 
     def turn(self, job_uid: str) -> Turn | None:
-        """The job's turn in the newest plan, for what it waits for now; None for one that is in no such plan."""
+        """The job's answer in the newest plan, for what it waits for now; None for a job that is in no such plan."""
         return self._turns.get(job_uid)
 
     def replan(self) -> None:
-        """Something has changed that a plan depends on."""
+        """Have the plan made again, because something that it depends on has changed."""
         self._stale.set()
 
     def placed(self, job_uid: str, domains: Mapping[str, int]) -> None:
-        """The job has its nodes."""
+        """Count in the metrics how long the job has waited and in how many domains it is: it has its nodes."""
         entry = self._entries.get(job_uid)
         if entry is not None and not entry.waiting.replacement:
             _waited.observe(max(self._wall_clock() - entry.since, 0.0))
@@ -168,7 +174,7 @@ class Queue:
             self._stale.set()
 
     async def run(self) -> None:
-        """Plan until cancelled."""
+        """Make plans until cancelled."""
         measured = float("-inf")
         while True:
             with contextlib.suppress(TimeoutError):

@@ -66,13 +66,13 @@ _failures = Counter(
 
 
 class Reconciler:
-    """Works on dirty jobs until cancelled.
+    """Decides about changed jobs and performs the decisions, until cancelled.
 
     Args:
         settings: what the installation adds to every worker, as of now.
         queue: where the jobs wait for nodes.
-        directives_changed: told of a job whose launchers may have something new to do.
-        checks_wanted: told, by the uid of a job, all that it wants of checkers from now on.
+        directives_changed: called with a job whose launchers may have something new to do.
+        checks_wanted: called with the uid of a job, and all that it wants of checkers from now on.
         kept: where each decision is remembered.
     """
 
@@ -112,7 +112,7 @@ class Reconciler:
         self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
 
     def expect(self, keys: list[Key], all_decided: Callable[[], None]) -> None:
-        """Say so once a pass over each of these jobs has ended, however."""
+        """Call `all_decided` once a pass over each of these jobs has ended, in whatever way."""
         self._undecided, self._all_decided = set(keys), all_decided
         if not keys:
             all_decided()
@@ -130,7 +130,7 @@ class Reconciler:
             raise ended.exceptions[0] from ended
 
     async def _look(self, group: asyncio.TaskGroup) -> None:
-        """Decide about one dirty job after the other; nothing here waits for a write."""
+        """Decide about one changed job after the other; nothing here waits for a write."""
         while True:
             key = await self._dirty.take()
             await asyncio.sleep(0)  # many that have nothing to write would never let go of the loop
@@ -148,14 +148,15 @@ class Reconciler:
                 self._wait(group, key, decision, urgent)
 
     def _wait(self, group: asyncio.TaskGroup, key: Key, decision: "_Decision", urgent: bool) -> None:
-        """Perform once there is room, what is then decided."""
+        """Decide again about a job and perform that, once there is room."""
         self._release(decision)
         self._pool.wait(key[0], urgent=urgent, start=lambda: _start(group, self._perform(key, None)))
 
     async def _decided(self, key: Key) -> "_Decision | None":
-        """What to do now; the nodes that it takes are nobody else's from here on. None: there is nothing to perform.
+        """Decide about a job, and take its nodes away from other decisions. Returns None where there is nothing to
+        perform.
 
-        From a look at the world to the nodes that are taken nobody else has a turn.
+        No other task runs between the view of the world and the moment at which the nodes are taken.
         """
         begun, wake = self._clock(), None
         try:
@@ -184,7 +185,7 @@ class Reconciler:
         return None
 
     async def _perform(self, key: Key, decision: "_Decision | None") -> None:
-        """One pass from its plan on; None: the plan is to be made now, after a wait for room."""
+        """Perform one pass of a job. With None, decide first, because the job has waited for room."""
         wake: float | None = None
         try:
             decision = decision or await self._decided(key)
@@ -218,7 +219,8 @@ class Reconciler:
                 self._end(key, wake)
 
     def _end(self, key: Key, wake: float | None) -> None:
-        """The pass is over; the next one is due after so many seconds, or when something changes."""
+        """End the pass of a job. The next one is due after `wake` seconds (None = no such time), or when something
+        changes."""
         if wake is not None:
             self._dirty.add(key, wake)
         if self._undecided:
@@ -228,7 +230,10 @@ class Reconciler:
         self._dirty.done(key, self._pauses.pop(key, SPACING_SECONDS))
 
     def _broken(self, key: Key, error: Exception) -> float:
-        """A defect of ours that one job has met: the others must not pay for it. Returns when to try again."""
+        """Note that a defect of Muster has ended a job's pass; returns the seconds until the next try.
+
+        Other jobs are not affected.
+        """
         wake = self._failed(key, type(error).__name__)
         self._resting_until[key] = self._clock() + wake
         log.error("pass failed unexpectedly", job="/".join(key), retry_seconds=round(wake, 1), exc_info=error)
@@ -236,21 +241,27 @@ class Reconciler:
         return wake
 
     def _assume(self, job: TrainingJob, plan: Plan) -> None:
-        """The nodes that a plan takes are the job's while it is performed: no other decision chooses them.
+        """Count the nodes that a plan takes as the job's while it is performed, so that no other decision chooses them.
 
-        So are those of pods that are being created: should the record go meanwhile, they are on no other list yet.
+        That includes nodes of pods that are being created: should the record go meanwhile, they are in no other list
+        yet.
         """
         taken = frozenset(node for action in plan.actions for node in _nodes_of(action) if node)
         if taken:
             self._cluster.fleet.occupy(("assumed", job.metadata.uid), job.metadata.uid, taken)
 
     def _release(self, decision: "_Decision") -> None:
-        """What was assumed is on record now, or it is not going to be."""
+        """End what `_assume` has counted: the nodes are on record now, or will not be."""
         if self._cluster.fleet.occupy(("assumed", decision.job.metadata.uid), "", frozenset()):
             self._queue.replan()
 
     def _want_checks(self, key: Key, uid: str, checks: Mapping[str, NodeChecks] | None) -> None:
-        """Tell what the job of this name wants of checkers; uid: "" where there is none of this name any more."""
+        """Pass on what a job wants of checkers.
+
+        Args:
+            uid: of the job; "" where no job has this key any more.
+            checks: what it wants, by node; None = nothing.
+        """
         before = self._tested.pop(key, "")
         if before and before != uid:
             self._checks_wanted(before, None)
@@ -260,7 +271,8 @@ class Reconciler:
             self._checks_wanted(uid, checks)
 
     def _rest_seconds(self, key: Key) -> float | None:
-        """How long to leave the job alone, whatever happens meanwhile; None when it is not to be left alone."""
+        """The seconds for which to leave the job alone, whatever happens meanwhile; None when it need not be left
+        alone."""
         until = self._resting_until.get(key)
         if until is None or until <= self._clock():
             self._resting_until.pop(key, None)
@@ -268,7 +280,7 @@ class Reconciler:
         return until - self._clock()
 
     def _readable(self, key: Key) -> TrainingJob | None:
-        """The job, if there is one that can be decided about."""
+        """The job of this key, if it exists and can be read; else None."""
         job = self._cluster.job(key)
         if isinstance(job, TrainingJob):
             return job
@@ -307,7 +319,7 @@ class Reconciler:
         return plan
 
     def _plan(self, key: Key, world: JobWorld) -> Plan:
-        """Decide, and remember of what, also where that fails."""
+        """Make the plan for a job, and keep the world it was made of, also where that fails."""
         settings = self._settings()
         try:
             plan = decide(world, settings)
@@ -360,12 +372,12 @@ class Reconciler:
                 self._queue.placed(job.metadata.uid, {count.level: count.domains for count in action.spec.topology})
 
     def _failed(self, key: Key, reason: str) -> float:
-        """Count it; returns when to try again."""
+        """Count a failed pass of the job; returns the seconds until the next try."""
         _failures.labels(reason).inc()
         return self._again_in(key, RETRY_LIMIT_SECONDS)
 
     def _again_in(self, key: Key, limit: float) -> float:
-        """When to try again: later each time, until a pass of the job comes to its end."""
+        """The seconds until the next try: more each time, up to `limit`, until a pass of the job completes."""
         now = self._clock()
         count, last = self._failures.get(key, (0, now))
         count = count if now - last < FORGOTTEN_SECONDS else 0
@@ -378,7 +390,7 @@ class Reconciler:
         self._events.record(about, kind, announcement.reason, announcement.note)
 
     def _tell_class(self, job: TrainingJob) -> None:
-        """That the job's PriorityClass counts for nothing in the queue, once."""
+        """Report once that the job's PriorityClass counts for nothing in the queue."""
         name, memory = named_class(job), self._cluster.memory(job.metadata.uid)
         told = name if name and not self._cluster.policy().queueing.counts(name) else ""
         if told and memory.class_told != told:
@@ -408,7 +420,7 @@ class _Decision:
     """A plan to perform.
 
     Attributes:
-        begun: when it began to be made, by the clock of the loop.
+        begun: when its making began, by the clock of the loop.
     """
 
     job: TrainingJob
@@ -417,12 +429,12 @@ class _Decision:
 
 
 def _server_now(now: datetime, cluster: Cluster) -> datetime:
-    """The API server's clock, as far as it is known."""
+    """The time by the API server's clock, as far as it is known."""
     return now - timedelta(seconds=cluster.ahead_seconds(now) or 0.0)
 
 
 def _queued_since(world: JobWorld) -> datetime:
-    """From when its age in the queue counts: a gang that could not be assembled has lost its place."""
+    """The time from which the job's age in the queue counts: a gang that could not be assembled has lost its place."""
     created = world.job.metadata.creation_timestamp or world.now
     spec = world.gang.spec if world.gang else None
     return max(created, spec.time) if spec is not None and records.came_to_nothing(spec) else created
@@ -440,7 +452,7 @@ def _nodes_of(action: Action) -> Iterable[str]:
 
 
 def _recovers(gang: Gang | Undecodable | None) -> bool:
-    """Whether a gang has trained already: what is done for it goes before first starts."""
+    """Whether a gang has trained already: then its actions go before first starts."""
     return isinstance(gang, Gang) and (
         gang.spec.attempt > 1 or gang.spec.start is not None or bool(gang.spec.incidents)
     )
@@ -451,7 +463,7 @@ def _start(group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
 
 
 def _without_record(world: JobWorld, record: Undecodable) -> Plan:
-    """Nothing may be done to a job whose record cannot be read: only tell it."""
+    """The plan for a job whose record cannot be read: it does nothing but report that in the status."""
     message = (
         f"its Gang {record.name} does not fit its schema ({record.error}), so nothing is done to this job. Run the "
         "version of Muster that wrote it, or delete the Gang: the job then starts anew once its pods have ended."
@@ -463,7 +475,7 @@ def _without_record(world: JobWorld, record: Undecodable) -> Plan:
 
 
 def _log_decision(key: Key, plan: Plan) -> None:
-    """One line for each decision that changes something; asking for what is there already is none."""
+    """Log one line for each decision that changes something; asking for what is there already is none."""
     actions = Counted(type(action).__name__ for action in plan.actions if not isinstance(action, ApplySupport))
     if actions or plan.announcements:
         why = "; ".join(announcement.note for announcement in plan.announcements)

@@ -32,13 +32,13 @@ class RecordWriter:
         self._client = client
 
     async def write(self, body: Mapping[str, Any]) -> bytes:
-        """Create the Gang, or replace it where it names a resourceVersion; returns it as it stands.
+        """Create the Gang, or replace it where the body names a resourceVersion; returns it as the API server has it.
 
-        Waits for as long as the API server is away and this process leads: nobody could take a node meanwhile.
+        Waits for as long as the API server is away and this process leads: no job could take a node meanwhile.
 
         Raises:
-            LeadershipLost: this process must not write any more, and does not know whether the Gang stands.
-            ApiError: it does not stand.
+            LeadershipLost: this process must not write any more, and it is not known whether the write was done.
+            ApiError: the write was not done.
         """
         lost: ApiError | None = None
         for _ in range(MAX_WRITES):
@@ -66,7 +66,7 @@ class RecordWriter:
         return await self._client.post(paths.muster("gangs", namespace=body["metadata"]["namespace"]), body)
 
     async def _standing(self, body: Mapping[str, Any]) -> bytes | None:
-        """The Gang if it is what was to be written, else None."""
+        """The Gang on the API server if it is what was to be written, else None."""
         while True:
             try:
                 answer = await self._client.get(_path(body))

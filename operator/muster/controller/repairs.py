@@ -1,9 +1,9 @@
-"""Asks for repairs: writes, keeps and deletes the RepairRequests of nodes that are out and empty, where the FleetPolicy
-wants that.
+"""Requests repairs: writes, keeps and deletes the RepairRequests of nodes that are out of use and empty, where the
+FleetPolicy wants that.
 
-Requests are few and slow, so they are listed now and then instead of being watched, and not at all while nobody asks
-for any. What a look does follows from what it has read (`muster.health.repairs`); every deletion names what was read,
-so that whoever has taken a request on in between keeps it.
+Requests are few and slow, so they are listed now and then instead of being watched. They are not listed at all while
+the policy asks for none. What a look does follows from what it has read (`muster.health.repairs`). Every deletion names
+what was read, so that a repair system that has taken a request on in between keeps it.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _TOLD = {
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A request as it was read: what of it is decided by, and what a deletion names."""
+    """A request as it was read: what decisions need of it, and what a deletion names."""
 
     request: Request
     uid: str
@@ -61,7 +61,7 @@ class _Bare(msgspec.Struct, frozen=True):
 
 
 def _phase_of(data: bytes) -> str:
-    """How far a request is that does not fit its schema; "" where not even that can be read."""
+    """The phase of a request that does not fit its schema; "" where not even that can be read."""
     try:
         return msgspec.json.decode(data, type=_Bare).status.phase
     except msgspec.DecodeError:
@@ -91,7 +91,7 @@ class RepairKeeper:
         cluster.policies.store.subscribe(lambda _old, _new: self._changed.set())
 
     async def run(self) -> None:
-        """Look until cancelled.
+        """Look at all requests again and again until cancelled.
 
         Raises:
             LeadershipLost: this process may not write any more.
@@ -117,10 +117,10 @@ class RepairKeeper:
         return bool(self._cluster.policy().health.repair.actions) or self._health.knows_of_repairs()
 
     async def look(self) -> None:
-        """Read all requests, and do what follows.
+        """Read all requests, then create, keep and delete them as nodes need.
 
         Raises:
-            ApiError: they could not be read.
+            ApiError: the requests could not be read.
             LeadershipLost: this process may not write any more.
         """
         found = await self._listed()
@@ -204,7 +204,7 @@ class RepairKeeper:
         return True
 
     async def _listed(self) -> dict[str, _Found]:
-        """All requests, by name; none where the cluster does not know the kind."""
+        """All requests, by name; empty where the cluster does not know the kind."""
         found: dict[str, _Found] = {}
         query = {"limit": str(PAGE)}
         while True:

@@ -1,4 +1,4 @@
-"""What jobs' saves are like, as figures: those of the newest one, and what concerns people.
+"""Prometheus figures of jobs' saves: those of the newest save, and what concerns people.
 
 Each job that has a checkpoint has a row of its own. Names of jobs are users' to choose, so only so many have one: the
 others have none until one of these is deleted.
@@ -27,13 +27,13 @@ Key = tuple[str, str]
 
 
 class SaveFigures:
-    """Keeps the figures of jobs. Only the event loop's thread may touch it."""
+    """Keeps the figures of jobs' saves. Only the event loop's thread may touch it."""
 
     def __init__(self) -> None:
         self._shown: set[Key] = set()
 
     def told(self, key: Key, status: TrainingJobStatus) -> None:
-        """What people are told of a job from now on."""
+        """Take in the status that is published of a job from now on."""
         checkpoint = status.checkpoint
         if checkpoint is None or status.completion is not None:
             self.forget(key)
@@ -63,7 +63,7 @@ class SaveFigures:
                 _remove(_concern, *key, reason.value)
 
     def forget(self, key: Key) -> None:
-        """There is no such job any more, or it has ended."""
+        """Remove the rows of a job that is gone or has ended."""
         if key not in self._shown:
             return
         self._shown.remove(key)
@@ -74,7 +74,7 @@ class SaveFigures:
 
 
 def _remove(gauge: Gauge, *labels: str) -> None:
-    """A row that may not be there."""
+    """Remove a row that may not be there."""
     try:
         gauge.remove(*labels)
     except KeyError:

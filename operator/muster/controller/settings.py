@@ -1,4 +1,4 @@
-"""What one installation sets, from environment variables with defaults that fit the manifests."""
+"""The settings of one installation, from environment variables with defaults that fit the manifests."""
 
 import os
 import socket
@@ -64,10 +64,10 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
-        """Read the environment.
+        """Read the settings from the environment.
 
         Raises:
-            SystemExit: a setting that has no default is missing or one does not parse; says which.
+            SystemExit: a setting without a default is missing, or one cannot be parsed; the message says which.
         """
         namespace = environment.get("MUSTER_NAMESPACE", "muster-system")
         image = environment.get("MUSTER_LAUNCHER_IMAGE", "")
@@ -111,7 +111,7 @@ def _seconds(environment: Mapping[str, str], name: str, default: int, least: int
 
 
 def _choice(environment: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
-    """One of these; the first where nothing is set."""
+    """The value of a variable that must be one of `values`; the first of them where it is not set."""
     value = environment.get(name, values[0])
     if value not in values:
         raise SystemExit(f"{name}={value!r} is not known: give {' or '.join(values)}.")

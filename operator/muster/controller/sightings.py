@@ -1,7 +1,7 @@
 """Since when this process has seen each pod as it is, by a clock that does not step.
 
-What a pod tells of times is by the clocks of the API server and of its kubelet. Where these differ from ours by
-minutes, a pod that was made just now would be long overdue, and one that hangs would never be.
+The times in a pod are by the clocks of the API server and of its kubelet. Where these differ from ours by minutes, a
+pod that was made just now would be long overdue, and one that hangs would never be.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from muster.world.views import PodView
 
 @dataclass(slots=True)
 class _Seen:
-    """Readings of the clock; None for what is not so."""
+    """The times since when a pod was first seen in each of its states; None for states that it is not in."""
 
     there: float
     running: float | None = None
@@ -21,10 +21,10 @@ class _Seen:
 
 
 class Sightings:
-    """All pods that are there.
+    """The times since when each pod has been as it is.
 
     Args:
-        clock: a monotonic one.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -32,7 +32,7 @@ class Sightings:
         self._seen: dict[str, _Seen] = {}
 
     def note(self, old: PodView | None, new: PodView | None) -> None:
-        """A pod has come, changed or gone."""
+        """Take in that a pod has come, changed or gone."""
         if old is not None and (new is None or new.uid != old.uid):
             self._seen.pop(old.uid, None)
         if new is None:
@@ -47,7 +47,7 @@ class Sightings:
             seen.deleting = now
 
     def ages(self, uids: Iterable[str]) -> dict[str, PodAges]:
-        """Of those of these pods that are there."""
+        """The ages of these pods' states, by uid; pods that are gone are left out."""
         now = self._clock()
         return {uid: _ages(seen, now) for uid in uids if (seen := self._seen.get(uid))}
 

@@ -1,4 +1,4 @@
-"""Long work in slices: after so long everything else of the process has its turn, launchers, watches, the lease."""
+"""Long work in slices: after each, everything else of the process may run, such as launchers, watches, the lease."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 class Slices:
-    """One piece of long work."""
+    """The present slice of one piece of long work."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._begun = clock()
 
     async def pause(self) -> float:
-        """Let the others have their turn if this slice has lasted long enough; returns the seconds that they took."""
+        """Let other tasks run if this slice has lasted long enough; returns the seconds that they took."""
         now = self._clock()
         if now - self._begun < SLICE_SECONDS:
             return 0.0
@@ -27,7 +27,8 @@ class Slices:
 
 
 async def in_slices(steps: Generator[None, None, T], clock: Callable[[], float]) -> T:
-    """Work that yields between its steps; returns what it returns."""
+    """Run a generator to its end, with a pause for other tasks between its steps; returns what the generator
+    returns."""
     slices = Slices(clock)
     while True:
         try:

@@ -1,6 +1,7 @@
-"""What healthy figures are, made of what all checkers have measured: the fleet's own history (`preflight.baselines`).
+"""The figures of healthy nodes, made of what all checkers have measured: the fleet's own history
+(`preflight.baselines`).
 
-The history is what the checkers tell now: each keeps the newest good figure of its node for each probe, so nothing of
+The history is what the checkers report now: each keeps the newest good figure of its node for each probe. So nothing of
 it is stored here, and a new leader has it as soon as it has heard them.
 """
 
@@ -39,7 +40,7 @@ log = structlog.get_logger()
 
 
 class Kind(NamedTuple):
-    """What nodes share whose figures are comparable; Key without the probe."""
+    """The properties that nodes with comparable figures share; `Key` without the probe."""
 
     model: str
     library: str
@@ -47,16 +48,16 @@ class Kind(NamedTuple):
 
     @classmethod
     def of(cls, report: CheckReport) -> "Kind":
-        """That of the node that reports."""
+        """The kind of the node whose checker reports."""
         return cls(report.model, report.library, report.version)
 
 
 class Standards:
-    """The standards of the fleet, made anew now and then.
+    """The standards of the fleet, which are made anew now and then.
 
     Args:
-        clock: one that only goes on, the hub's.
-        wall_clock: aware.
+        clock: monotonic seconds, the hub's.
+        wall_clock: aware times.
     """
 
     def __init__(
@@ -77,16 +78,16 @@ class Standards:
         hub.subscribe_figures(self._changed.set)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call back whenever they have been made anew."""
+        """Call `callback` whenever the standards have been made anew."""
         self._subscribers.append(callback)
 
     def of(self, reports: Iterable[CheckReport], policy: PreflightPolicy) -> tuple[Standard, ...]:
-        """Those by which nodes with these reports are judged. A probe without history, floor and limit has none."""
+        """The standards that apply to nodes with these reports. A probe without history, floor and limit has none."""
         kinds = sorted({Kind.of(report) for report in reports})
         return tuple(standard for kind in kinds for standard in self._tuned(kind, policy).standards)
 
     def unused(self, policy: PreflightPolicy) -> str:
-        """Which of the policy's limits count for nothing, and why; "" if none."""
+        """Which of the policy's limits have no effect, and why; "" if none."""
         return "; ".join(each for kind in sorted(self._best) for each in self._tuned(kind, policy).unused)
 
     def _tuned(self, kind: Kind, policy: PreflightPolicy) -> Tuned:
@@ -97,7 +98,7 @@ class Standards:
         return tuned(_like(kind), [*history, *floors], best, policy.limits)
 
     async def run(self) -> None:
-        """Make them anew when figures have changed, until cancelled."""
+        """Make the standards anew when figures have changed, until cancelled."""
         while True:
             await self._changed.wait()
             if self.due():
@@ -105,12 +106,12 @@ class Standards:
             await asyncio.sleep(GROWING_SECONDS)
 
     def due(self) -> bool:
-        """Whether it is time to make them anew."""
+        """Whether it is time to make the standards anew."""
         growing = len(self._hub.nodes) > GROWN * self._nodes
         return self._changed.is_set() and (growing or self._clock() - self._made_at >= PAUSE_SECONDS)
 
     async def make(self) -> None:
-        """Make them of what the checkers have said; everything else has its turn meanwhile."""
+        """Make the standards from the checkers' reports, in slices, so that other tasks can run meanwhile."""
         self._changed.clear()
         self._made_at, heard = self._clock(), self._hub.heard()
         now, wall = self._clock(), self._wall_clock()
@@ -121,7 +122,7 @@ class Standards:
 
 
 class LimitsKeeper:
-    """Reports limits of the FleetPolicy that count for nothing, whenever that changes with figures or policy.
+    """Reports limits of the FleetPolicy that have no effect, whenever that changes with figures or policy.
 
     Args:
         report: called with a reason and a message.
@@ -136,7 +137,7 @@ class LimitsKeeper:
         cluster.policies.store.subscribe(lambda _old, _new: self.compare())
 
     def compare(self) -> None:
-        """Report what counts for nothing now, if it is not what was reported last."""
+        """Report the limits that have no effect now, if they are not those reported last."""
         message = self._standards.unused(self._cluster.policy().preflight)
         if message != self._reported:
             self._reported = message
@@ -148,7 +149,7 @@ class LimitsKeeper:
 def _history(
     heard: list[Heard], now: float, wall: datetime
 ) -> Generator[None, None, tuple[dict[Kind, tuple[Standard, ...]], dict[Kind, Reached]]]:
-    """The standards that are made of figures, and the best of those, step by step."""
+    """Make the standards and the best figures of each kind of node from the reports, step by step."""
     best: dict[Kind, Reached] = defaultdict(dict)
     by_name: dict[tuple[Kind, str, str], tuple[Key, list[Sample], Counter[str]]] = {}
     for number, one in enumerate(heard):
@@ -196,7 +197,7 @@ def _history(
 
 
 def _floors(kind: Kind) -> list[Standard]:
-    """What is published for a model, where there is no history yet."""
+    """The standards from the published figures of a model, where there is no history yet."""
     found = {}
     for each in baselines.FLOORS:
         floor = baselines.floor(each.probe, kind.model, each.transport)
@@ -216,7 +217,7 @@ def _floors(kind: Kind) -> list[Standard]:
 
 
 def _like(kind: Kind) -> Standard:
-    """A standard of this kind of node that asks for nothing."""
+    """A standard for this kind of node that demands nothing."""
     return Standard(
         "", kind.model, "", kind.library, kind.version, None, _UNKNOWN.ratio, 0.0, _UNKNOWN.miss_share, "", ""
     )

@@ -1,5 +1,4 @@
-"""Who is served next where one may have thousands of things to be done: each in turn, so that nobody waits for
-another's flood."""
+"""Orders work by turns of its owners, so that no owner waits behind another's thousands of items."""
 
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
@@ -9,8 +8,13 @@ T = TypeVar("T")
 
 
 def in_turns(items: Iterable[T], whose: Callable[[T], str]) -> list[T]:
-    """The items with their owners taking turns; those of one owner stay in their order, and who comes first stays
-    first."""
+    """The items with their owners taking turns.
+
+    The items of one owner stay in their order, and the owner of the first item comes first.
+
+    Args:
+        whose: returns the owner of an item.
+    """
     queues: dict[str, list[T]] = {}
     for item in items:
         queues.setdefault(whose(item), []).append(item)

@@ -1,4 +1,4 @@
-"""Has nodes tested that no gang has: on a wish, when they are new or changed, and now and then."""
+"""Has nodes tested that no gang has: on request, when they are new or changed, and now and then."""
 
 import asyncio
 import contextlib
@@ -32,10 +32,10 @@ _test_seconds = Histogram(
 
 
 class UpkeepKeeper:
-    """Keeps the checkers of idle nodes busy with what is due; to be run by the leader.
+    """Gives the checkers of idle nodes the tests that are due; to be run by the leader.
 
     Args:
-        standards_of: what healthy figures are.
+        standards_of: returns the standards of healthy figures.
         told: called with the nodes whose directive has changed.
     """
 
@@ -65,7 +65,7 @@ class UpkeepKeeper:
             self._stirred.set()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look at idle nodes again and again until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -79,7 +79,7 @@ class UpkeepKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def look(self) -> None:
-        """One look at all nodes that nobody uses."""
+        """Give and take back the orders of all nodes that no job uses, once."""
         views = self._checkers.views_of(node for node in self._checkers.nodes if self._is_free(node))
         policy = self._cluster.policy()
         sites = [
@@ -146,6 +146,6 @@ class UpkeepKeeper:
 
 
 def open_wish(health: NodeHealth) -> CheckWish | None:
-    """The wish that is not answered yet."""
+    """The requested check in a node's record that is not answered yet; None where there is none."""
     wish, result = health.spec.check, health.status.check
     return wish if wish is not None and (result is None or result.id != wish.id) else None

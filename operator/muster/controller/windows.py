@@ -1,4 +1,4 @@
-"""Tells people what of the FleetPolicy's maintenance windows may not be meant, and who will feel them; counts their
+"""Reports which of the FleetPolicy's maintenance windows may be mistaken, and whom they will affect; counts their
 nodes.
 
 That windows are obeyed is the business of the verdicts (`muster.health.maintenance`). Nothing that this meets stops
@@ -40,7 +40,7 @@ _problems = Gauge(
 
 
 class WindowKeeper:
-    """Looks at the windows now and then; what has been told is told again only after it had gone."""
+    """Looks at the windows now and then; a problem is reported again only after it had gone."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class WindowKeeper:
         self._told: frozenset[str] = frozenset()
 
     async def run(self) -> None:
-        """Look until cancelled; to be run by the leader."""
+        """Look at the windows again and again until cancelled; to be run by the leader."""
         while True:
             begun = self._clock()
             try:
@@ -68,7 +68,7 @@ class WindowKeeper:
             await asyncio.sleep(max(PERIOD_SECONDS, REST * (self._clock() - begun)))
 
     async def look(self) -> None:
-        """Count nodes, and tell what is new."""
+        """Count the windows' nodes, and report new problems."""
         counts = dict.fromkeys(MaintenanceStage, 0)
         slices = Slices(self._clock)
         for verdict in list(self._verdicts()):

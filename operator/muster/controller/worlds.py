@@ -1,8 +1,8 @@
-"""The last decisions of each job with what was seen: for whoever asks why the operator did what it did.
+"""Keeps the last decisions of each job with the world that they were made of, to explain later why they were made.
 
 They are kept as references, which costs next to nothing: a world does not change, and what several have in common is
-there once. Of decisions that said and did the same nothing, one after the other, only the last is kept, so that a wait
-does not drive out what led to it.
+there once. Of several decisions in a row that said and did the same nothing, only the last is kept. So a wait does not
+drive out what led to it.
 """
 
 import itertools
@@ -21,10 +21,10 @@ NODES_PER_WORKER_VIEW = 16
 
 
 class KeptWorlds:
-    """The last decisions, by job; the oldest of all go first.
+    """The last decisions, by job; the oldest of all are dropped first.
 
     Args:
-        most_worker_views: worth of decisions kept in all; the newest one is kept whatever its size.
+        most_worker_views: the number of worker views in all kept decisions; the newest one is kept whatever its size.
     """
 
     def __init__(self, most_worker_views: float = MOST_WORKER_VIEWS) -> None:
@@ -36,7 +36,7 @@ class KeptWorlds:
         self._worker_views = 0.0
 
     def keep(self, key: Key, decided: Decided) -> None:
-        """The newest decision about a job."""
+        """Add the newest decision about a job."""
         mine = self._of.get(key, [])
         if mine and _is_the_same_wait(self._kept[mine[-1]][1], decided):
             self._drop(mine[-1])
@@ -48,12 +48,12 @@ class KeptWorlds:
             self._drop(next(iter(self._kept)))
 
     def of(self, key: Key) -> list[Decided]:
-        """What is kept of a job, the newest last."""
+        """The kept decisions about a job, the newest last."""
         return [self._kept[number][1] for number in self._of.get(key, ())]
 
     @property
     def worker_views(self) -> float:
-        """Worth of all decisions that are kept."""
+        """The size of all kept decisions, in worker views."""
         return self._worker_views
 
     def _add(self, key: Key, decided: Decided) -> None:
@@ -83,7 +83,7 @@ def _worker_views_of(world: JobWorld) -> int:
 
 
 def _is_the_same_wait(before: Decided, now: Decided) -> bool:
-    """Whether neither does anything, and both say the same."""
+    """Whether neither decision does anything, and both say the same."""
     return _said(before) == _said(now) and not (_does(before) or _does(now))
 
 
