@@ -150,7 +150,7 @@ class TestClearing:
         assert verdict.recommended_action is RecommendedAction.REBOOT
 
     @pytest.mark.parametrize("kind", ["DiskError", "HostErrorUncorrected", "PcieAerFatal", "PcieAerUncorrected"])
-    def test_nor_is_one_that_nvml_cannot_confirm(self, kind: str) -> None:
+    def test_a_line_that_nvml_cannot_confirm_stands_until_a_new_boot_clears_it(self, kind: str) -> None:
         """Found by simulated fleets: nobody uses the disk of a node that is out, so that it says nothing more."""
         health = lived(sick(evidence(kind)), 0)
         later = lived(sick(health=health), 25 * 3600)
@@ -158,7 +158,7 @@ class TestClearing:
         booted = later.status.model_copy(update={"agent": agent("boot-2")})
         assert judged(later.model_copy(update={"status": booted}), 26 * 3600).state is VerdictState.HEALTHY
 
-    def test_a_new_boot_is(self) -> None:
+    def test_a_new_boot_clears_what_only_a_boot_ends(self) -> None:
         health = lived(lived(sick(XID_79), 0), 60)
         rebooted = sick(health=health).model_copy(
             update={"status": health.status.model_copy(update={"evidence": [], "agent": agent("boot-2")})}
