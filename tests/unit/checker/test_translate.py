@@ -92,9 +92,8 @@ GOOD = {
         answer("Storage", part(0, write_gb_per_s=1.0, read_gb_per_s=2.0), device="node"),
         [("storage", 1.0, "GB/s", ""), ("storage-read", 2.0, "GB/s", "")],
     ),
-    (
-        "what is no number is none"
-    ): (answer("Gemm", part(0, best_tflops=float("nan"))), [("gemm-bf16", None, "TFLOP/s", "")]),
+    "what is no number is none": (answer("Gemm", part(0, best_tflops=float("nan"))),
+        [("gemm-bf16", None, "TFLOP/s", "")]),
     "what no reader takes is bounded": (answer("Gemm", part(0, best_tflops=1e30)), [("gemm-bf16", 1e8, "TFLOP/s", "")]),
 }  # fmt: skip
 

@@ -163,14 +163,12 @@ def test_whoever_dies_on_any_line_has_lost_nothing(
 @pytest.mark.parametrize(
     ("chosen", "others", "wanted"),
     [
-        ((
-            "checkpoint-500"
-        ), ["checkpoint-600", "checkpoint-1000", "checkpoint-400"], ["checkpoint-1000", "checkpoint-600"]),
+        ("checkpoint-500", ["checkpoint-600", "checkpoint-1000", "checkpoint-400"],
+         ["checkpoint-1000", "checkpoint-600"]),
         ("iter_0000500", ["iter_0000600", "iter_0000400", "iter_x"], ["iter_0000600"]),
         ("epoch=1-step=500", ["epoch=0-step=900", "epoch=2-step=400"], ["epoch=0-step=900"]),
-        ((
-            "m--val_loss=1.25-step=500"
-        ), ["m--val_loss=0.5-step=600", "m--val_loss=1-step=600"], ["m--val_loss=0.5-step=600"]),
+        ("m--val_loss=1.25-step=500", ["m--val_loss=0.5-step=600", "m--val_loss=1-step=600"],
+         ["m--val_loss=0.5-step=600"]),
         ("500", ["600", "0600x", "70"], ["600"]),
         ("last", ["last-2", "9"], []),
         ("step-1", ["step-२"], []),

@@ -64,9 +64,8 @@ def test_a_file_that_does_not_exist(tmp_path):
     [
         {"step": "5"}, {"step": True}, {"step": -1}, {"step": None}, {"files": None}, {"files": ["a"]},
         {"files": [{"path": "shards/model.bin"}]}, {"files": [{"path": "shards/model.bin", "bytes": 10.0}]},
-        {(
-            "files"
-        ): [{"path": "../step-5/shards/model.bin", "bytes": 10}]}, {"files": [{"path": "/etc/passwd", "bytes": 1}]},
+        {"files": [{"path": "../step-5/shards/model.bin", "bytes": 10}]},
+        {"files": [{"path": "/etc/passwd", "bytes": 1}]},
         {"files": [{"path": "", "bytes": 10}]},
     ],
     ids=str,

@@ -177,9 +177,8 @@ def test_fields_of_the_job(text: str, path: tuple[str, ...], want: Any) -> None:
         ({}, {"name": "9lives"}, "--name: '9lives' becomes part of host names"),
         ({}, {"name": "llama"}, "--name: llama is the job itself"),
         ({}, {"from_step": 6000}, "--from-step: 6000 is beyond the newest complete checkpoint of llama, 5000"),
-        ({}, {"directory": (
-            "/ckpt/llama/"
-        )}, "--directory: /ckpt/llama: give an absolute path or a URL that is not /ckpt/llama"),
+        ({}, {"directory": "/ckpt/llama/"},
+         "--directory: /ckpt/llama: give an absolute path or a URL that is not /ckpt/llama"),
         ({}, {"directory": "here"}, "--directory: here: give an absolute path"),
         ({}, {"sets": ["SEED"]}, "--set SEED: write KEY=VALUE"),
         ({}, {"sets": ["RANK=1"]}, "--set RANK=1: RANK is Muster's"),
@@ -189,22 +188,13 @@ def test_fields_of_the_job(text: str, path: tuple[str, ...], want: Any) -> None:
         ({}, {"sets": ["spec.template.spec.containers[3].image=x"]}, "there is no entry [3]: the list has 1"),
         ({}, {"sets": ["spec.nodes=many"]}, "spec.nodes: a TrainingJob cannot have 'many' there"),
         ({}, {"sets": ["spec.nodes=[1"]}, "the value is no YAML"),
-        ({(
-            "container"
-        ): {(
-            "args"
-        ): ["--config", (
-            "c.yaml"
-        )], "env": []}}, {}, "nothing in the command, args or env of container main names /ckpt/llama"),
-        ({(
-            "container"
-        ): {"command": ["bash", "-c", "train /ckpt/llama"]}}, {"sets": ["--lr=1"]}, "bash runs a line of its own"),
+        ({"container": {"args": ["--config", "c.yaml"], "env": []}}, {},
+         "nothing in the command, args or env of container main names /ckpt/llama"),
+        ({"container": {"command": ["bash", "-c", "train /ckpt/llama"]}}, {"sets": ["--lr=1"]},
+         "bash runs a line of its own"),
         ({"volume": {"name": "shared", "emptyDir": {}}}, {}, "an emptyDir, which is gone with each pod"),
-        ({(
-            "checkpoint"
-        ): {"resumePreset": (
-            "DeepSpeed"
-        )}, "seen": {"format": "DeepSpeed"}}, {}, "DeepSpeed goes on only from what lies in its own directory"),
+        ({"checkpoint": {"resumePreset": "DeepSpeed"}, "seen": {"format": "DeepSpeed"}}, {},
+         "DeepSpeed goes on only from what lies in its own directory"),
         ({"launch": {"mode": "Plain"}}, {}, "job llama has no spec.checkpoint.directory"),
     ],
 )  # fmt: skip
@@ -241,9 +231,8 @@ def test_a_url_is_moved_as_a_directory_is() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("s3://bucket", (
-        "s3://bucket/forks/llama-5000"
-    )), ("abfs://c@account.dfs.core.windows.net/a/b", "abfs://c@account.dfs.core.windows.net/a/llama-5000")],
+    [("s3://bucket", "s3://bucket/forks/llama-5000"),
+     ("abfs://c@account.dfs.core.windows.net/a/b", "abfs://c@account.dfs.core.windows.net/a/llama-5000")],
 )  # fmt: skip
 def test_where_a_fork_of_a_url_saves(old: str, new: str) -> None:
     assert fork(stored(old)).directory == new

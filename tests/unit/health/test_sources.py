@@ -601,30 +601,18 @@ def test_an_xid_weighs_what_it_weighs_whoever_reports_it(code: int, severity: st
 @pytest.mark.parametrize(
     ("message", "severity", "action"),
     [
-        ("ErrorCode:31 PCI:0002:00:00 GPU_UUID:GPU-2 kernel: NVRM: Xid (PCI:0002:00:00): 31 Recommended Action=NONE;", (
-            "Warning"
-        ), (
-            "None"
-        )),
-        ("ErrorCode:DCGM_FR_XID_ERROR GPU:4 PCI:0000:c4:00.0 Detected XID 31 for GPU 4 .Recommended Action=NONE;", (
-            "Warning"
-        ), (
-            "None"
-        )),
-        ("ErrorCode:45 GPU:0 Recommended Action=NONE;ErrorCode:79 GPU:3 Recommended Action=RESTART_BM;", "Fatal", (
-            "Reboot"
-        )),
-        ("ErrorCode:79 GPU:3 Recommended Action=RESTART_BM;ErrorCode:45 GPU:0 Recommended Action=NONE;", "Fatal", (
-            "Reboot"
-        )),
-        ("ErrorCode:48 GPU:3 Recommended Action=COMPONENT_RESET;ErrorCode:64 GPU:3 Recommended Action=REPLACE_VM;", (
-            "Fatal"
-        ), (
-            "Replace"
-        )),
-        ("ErrorCode:44 GPU:0 Recommended Action=REPORT_ISSUE;ErrorCode:45 GPU:0 Recommended Action=NONE;", "Fatal", (
-            "Inspect"
-        )),
+        ("ErrorCode:31 PCI:0002:00:00 GPU_UUID:GPU-2 kernel: NVRM: Xid (PCI:0002:00:00): 31 Recommended Action=NONE;",
+         "Warning", "None"),
+        ("ErrorCode:DCGM_FR_XID_ERROR GPU:4 PCI:0000:c4:00.0 Detected XID 31 for GPU 4 .Recommended Action=NONE;",
+         "Warning", "None"),
+        ("ErrorCode:45 GPU:0 Recommended Action=NONE;ErrorCode:79 GPU:3 Recommended Action=RESTART_BM;", "Fatal",
+         "Reboot"),
+        ("ErrorCode:79 GPU:3 Recommended Action=RESTART_BM;ErrorCode:45 GPU:0 Recommended Action=NONE;", "Fatal",
+         "Reboot"),
+        ("ErrorCode:48 GPU:3 Recommended Action=COMPONENT_RESET;ErrorCode:64 GPU:3 Recommended Action=REPLACE_VM;",
+         "Fatal", "Replace"),
+        ("ErrorCode:44 GPU:0 Recommended Action=REPORT_ISSUE;ErrorCode:45 GPU:0 Recommended Action=NONE;", "Fatal",
+         "Inspect"),
     ],
 )  # fmt: skip
 def test_of_several_faults_in_a_message_of_nvsentinel_the_gravest_counts(

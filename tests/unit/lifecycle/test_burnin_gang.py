@@ -43,17 +43,15 @@ CASES: dict[str, tuple[dict[str, CheckAnswer], list[PairOutcome], str, tuple[str
         ("the all-reduce of the whole gang gave wrong sums: n1: 8 words of the sums are wrong", True),
     ),
     "victims are not the reason": (
-        answers(n0={"outcome": (
-            "OtherEnded"
-        )}, n1={"outcome": "Environment", "message": "GPU 0 is in use"}, n2={"outcome": "OtherEnded"}), [], "",
+        answers(n0={"outcome": "OtherEnded"}, n1={"outcome": "Environment", "message": "GPU 0 is in use"},
+                n2={"outcome": "OtherEnded"}), [], "",
         (f"{NO_RESULT}n1: GPU 0 is in use", True),
     ),
     "one that is gone": (
         answers(n0={"outcome": "OtherEnded"}, n1=None), [], "", (f"{NO_RESULT}no answer in time from n1", True)
     ),
-    (
-        "several that are gone"
-    ): (answers(n1=None, n2=None), [], "", (f"{NO_RESULT}no answer in time from n1 and 1 more", True)),
+    "several that are gone": (answers(n1=None, n2=None), [], "",
+        (f"{NO_RESULT}no answer in time from n1 and 1 more", True)),
     "nobody is left": ({}, [], "", (f"{NO_RESULT}nobody has answered in time", True)),
 }  # fmt: skip
 

@@ -47,9 +47,8 @@ def test_the_table_fits_what_there_is() -> None:
     ("name", "path", "words"),
     [
         ("HuggingFaceTrainer", "/c/checkpoint-5", ("--resume_from_checkpoint", "$(MUSTER_RESUME_PATH)")),
-        ("Megatron", (
-            "/other/iter_0000005"
-        ), ("--load", "$(MUSTER_RESUME_DIRECTORY)", "--ckpt-step", "$(MUSTER_RESUME_STEP)")),
+        ("Megatron", "/other/iter_0000005",
+            ("--load", "$(MUSTER_RESUME_DIRECTORY)", "--ckpt-step", "$(MUSTER_RESUME_STEP)")),
         ("TorchTitan", "/c/step-5", ("--checkpoint.load_step=$(MUSTER_RESUME_STEP)",)),
         (
             "TorchTitan",
@@ -177,21 +176,17 @@ def test_one_that_is_whole_or_somebody_elses_is_left(name: str, path: str, direc
         ("HuggingFaceTrainer", "HuggingFaceTrainer", "s3://b/x/checkpoint-5",
             "HuggingFaceTrainer loads only from a file system, and this is "
             "s3://b/x/checkpoint-5. Set it to Off, and let the program fetch what MUSTER_RESUME_PATH names"),
-        ("Megatron", "Megatron", "s3://b/x/iter_0000005", (
-            "Megatron loads only from a file system or msc://, and this is s3://"
-        )),
+        ("Megatron", "Megatron", "s3://b/x/iter_0000005",
+         "Megatron loads only from a file system or msc://, and this is s3://"),
         ("Megatron", "Megatron", "msc://b/x/iter_0000005", ""),
-        ("DeepSpeed", "DeepSpeed", "s3://b/x/global_step5", (
-            "DeepSpeed goes by the file `latest`, which no launcher writes into a store"
-        )),
+        ("DeepSpeed", "DeepSpeed", "s3://b/x/global_step5",
+         "DeepSpeed goes by the file `latest`, which no launcher writes into a store"),
         ("Lightning", "Lightning", "az://b/x.ckpt", ""),
-        ("Lightning", "LightningSharded", "s3://b/x.ckpt", (
-            "Lightning loads what is written as LightningSharded only from a file system"
-        )),
+        ("Lightning", "LightningSharded", "s3://b/x.ckpt",
+         "Lightning loads what is written as LightningSharded only from a file system"),
         ("Composer", "Composer", "s3://b/ep1-ba5-rank0.pt", ""),
-        ("Composer", "Composer", "az://b/ep1-ba5-rank0.pt", (
-            "Composer loads only from a file system or s3:// or gs:// or oci://, and"
-        )),
+        ("Composer", "Composer", "az://b/ep1-ba5-rank0.pt",
+         "Composer loads only from a file system or s3:// or gs:// or oci://, and"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_told_says_why(name: str, format: str, path: str, says: str) -> None:  # noqa: A002

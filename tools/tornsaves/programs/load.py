@@ -44,9 +44,8 @@ def hugging_face(path):
     row = torch.zeros(16, dtype=torch.long)
     config = GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=64, n_positions=32, bos_token_id=0, eos_token_id=0)
     arguments = TrainingArguments(
-        tempfile.mkdtemp(), max_steps=step_of(path) + 1, save_strategy=(
-            "no"
-        ), per_device_train_batch_size=4, use_cpu=True,
+        tempfile.mkdtemp(), max_steps=step_of(path) + 1, save_strategy="no", per_device_train_batch_size=4,
+        use_cpu=True,
         report_to=[], disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
     trainer = Trainer(GPT2LMHeadModel(config), arguments, train_dataset=[{"input_ids": row, "labels": row}] * 64)
@@ -109,9 +108,8 @@ def lightning(path):
             return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
     trainer = Trainer(
-        accelerator=(
-            "cpu"
-        ), max_steps=step_of(path) + 1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        accelerator="cpu", max_steps=step_of(path) + 1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False,
         default_root_dir="/tmp",
     )  # fmt: skip
     trainer.fit(Net(), torch.utils.data.DataLoader(range(64), batch_size=1), ckpt_path=path)

@@ -147,9 +147,8 @@ _NVIDIA = (
 )
 
 _PCIE = (
-    _row((
-        "aer-gpu-fatal"
-    ), kinds.AER_FATAL, _AER_WORDS, rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): {_AER}{_UNCORRECTED} \(Fatal\)"),
+    _row("aer-gpu-fatal", kinds.AER_FATAL, _AER_WORDS,
+         rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): {_AER}{_UNCORRECTED} \(Fatal\)"),
     _row("aer-gpu", kinds.AER_UNCORRECTED, (*_AER_WORDS, "aer_uncor_severity"),
          rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): (?:{_AER}{_UNCORRECTED}|{_AER_OF_FIRMWARE})"),
     _row("aer-gpu-corrected", kinds.AER_CORRECTED, _AER_WORDS,
@@ -256,11 +255,9 @@ _BLOCK_DEVICES = (
     _row("md", kinds.DISK_ERROR, ("Disk failure on", "unrecoverable I/O", "read error not correctable"),
          rf"md/\S{{1,32}} ?(?:Disk failure on {_DISK}|(?P<device2>[\w.-]{{1,64}}): unrecoverable I/O (?:read )?error"
          r"|read error not correctable \(sector \d+ on (?P<device3>[\w.-]{1,64})\))"),
-    _row((
-        "writeback"
-    ), kinds.DISK_ERROR, "writeback error on ", (
-        rf"(?:XFS \({_DISK}\)|(?P<device2>[\w.-]{{1,64}})): writeback error on (?:inode \d+, offset \d+, )?sector \d+"
-    )),
+    _row("writeback", kinds.DISK_ERROR, "writeback error on ",
+         rf"(?:XFS \({_DISK}\)|(?P<device2>[\w.-]{{1,64}})): writeback error on "
+         r"(?:inode \d+, offset \d+, )?sector \d+"),
 )  # fmt: skip
 
 _FILE_SYSTEMS = (
@@ -274,9 +271,8 @@ _FILE_SYSTEMS = (
          rf"{_XFS}(?:metadata I/O error(?![^\n]{{1,200}} error 28\b)"
          r"|Metadata (?:CRC error|corruption) detected at|Internal error \S"
          r"|Corruption detected\. Unmount and run xfs_repair)"),
-    _row((
-        "ext4-read-only"
-    ), kinds.READ_ONLY_FILESYSTEM, ("Remounting filesystem read-only", "Aborting journal on device"),
+    _row("ext4-read-only", kinds.READ_ONLY_FILESYSTEM,
+         ("Remounting filesystem read-only", "Aborting journal on device"),
          rf"(?:EXT[234]|F2FS)-fs \({_DISK}\): Remounting filesystem read-only"
          r"|Aborting journal on device (?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.\s*$"),
     _row("ext4-error", kinds.DISK_ERROR, "EXT4-fs", rf"EXT4-fs error \(device {_DISK}\)"),
@@ -309,9 +305,8 @@ _FILE_SYSTEMS = (
 )  # fmt: skip
 
 _HOST = (
-    _row((
-        "mce-uncorrected"
-    ), kinds.HOST_UNCORRECTED, "[Hardware Error]: ", rf"{_MCE}(?P<device>Bank \d+): [2367abef][0-9a-f]{{14,15}}\b"),
+    _row("mce-uncorrected", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
+         rf"{_MCE}(?P<device>Bank \d+): [2367abef][0-9a-f]{{14,15}}\b"),
     _row("mce-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
          rf"{_MCE}Bank \d+: [014589cd][0-9a-f]{{14,15}}\b|mce: \[Hardware Error\]: Machine check events logged"),
     _row("memory-failure", kinds.HOST_UNCORRECTED, ("Memory failure: 0x", "Uncorrected hardware memory error"),
@@ -328,9 +323,8 @@ _HOST = (
     _row("edac-uncorrected", kinds.HOST_UNCORRECTED, "EDAC MC", r"EDAC (?P<device>MC\d+): \d+ UE [^\n]{0,200}? ?on \S"),
     _row("edac-corrected", kinds.HOST_CORRECTED, "EDAC MC", r"EDAC (?P<device>MC\d+): \d+ CE [^\n]{0,200}? ?on \S"),
     # Without the number in braces it is what the firmware has kept from the boot before (drivers/acpi/apei/bert.c).
-    _row((
-        "ghes-fatal"
-    ), kinds.HOST_UNCORRECTED, "[Hardware Error]: ", r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
+    _row("ghes-fatal", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
+         r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
     _row("ghes-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
          r"\{\d+\}\[Hardware Error\]: ? ?event severity: corrected"),
     # From a recoverable error the system goes on, but it was not corrected. Of one of PCIe the line of its device says
@@ -344,9 +338,8 @@ _HOST = (
         _GHES_UNCORRECTED,
         rf"{_GHES}(?:fru_id|fru_text|section_type): ",
     ),
-    _row((
-        "arm64-serror"
-    ), kinds.HOST_UNCORRECTED, "SError Interrupt on CPU", r"SError Interrupt on CPU\d+, code 0x[0-9a-f]+"),
+    _row("arm64-serror", kinds.HOST_UNCORRECTED, "SError Interrupt on CPU",
+         r"SError Interrupt on CPU\d+, code 0x[0-9a-f]+"),
     _row("panic-of-hardware", kinds.HOST_UNCORRECTED, "Kernel panic - not syncing",
          r"Kernel panic - not syncing: (?:(?:Fatal (?:local )?|Uncorrected |Unrecoverable )?[Mm]achine "
          r"[Cc]heck|Fatal hardware error"
@@ -356,9 +349,8 @@ _HOST = (
          r"|Too many (?:consecutive )?machine checks |Failed kernel mode recovery|CPU context corrupt|NMI IOCK "
          r"error: Not continuing"
          r"|UE [^\n]{0,200}? ?on \S)"),
-    _row((
-        "thermal"
-    ), kinds.HOST_THERMAL, ("above threshold, cpu clock", "critical temperature reached", "HARDWARE PROTECTION"),
+    _row("thermal", kinds.HOST_THERMAL,
+         ("above threshold, cpu clock", "critical temperature reached", "HARDWARE PROTECTION"),
          r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold, cpu clock (?:is )?throttled"
          r"|thermal thermal_zone\d+: (?:\S{1,32}: )?critical temperature reached|reboot: HARDWARE PROTECTION shutdown"),
     _row("clock", kinds.CLOCK_SOURCE, "Marking ",
@@ -387,9 +379,8 @@ _KERNEL = (
     _row("unregister-netdevice", kinds.KERNEL_HANG, "unregister_netdevice", r"unregister_netdevice: waiting for "),
     _row("panic", kinds.KERNEL_HANG, "Kernel panic - not syncing", "Kernel panic - not syncing: "),
     # A task waits for storage, as a rule, and that can be a server of a tenant's own.
-    _row((
-        "hung-task"
-    ), kinds.TASK_HANG, "INFO: ", r"INFO: task [^\n]{1,80}blocked (?:in I/O wait )?for more than \d+ seconds"),
+    _row("hung-task", kinds.TASK_HANG, "INFO: ",
+         r"INFO: task [^\n]{1,80}blocked (?:in I/O wait )?for more than \d+ seconds"),
 )  # fmt: skip
 
 KERNEL_LINES: tuple[KernelLine, ...] = (
