@@ -283,7 +283,12 @@ def ahead_seconds(world: JobWorld) -> int:
     """By how much the leader's clock is ahead of the API server's; 0 where they agree as well as can be told."""
     if world.ahead_seconds is None or abs(world.ahead_seconds) <= SERVER_AGREES_SECONDS:
         return 0
-    return int(min(max(world.ahead_seconds, -MOST_AHEAD_SECONDS), MOST_AHEAD_SECONDS))
+    return int(_bounded(world.ahead_seconds))
+
+
+def _bounded(ahead: float) -> float:
+    """The seconds by which a clock is ahead, as far as a time that can be written."""
+    return min(max(ahead, -MOST_AHEAD_SECONDS), MOST_AHEAD_SECONDS)
 
 
 def account_offset(world: JobWorld, account: Account) -> timedelta:
@@ -294,7 +299,7 @@ def account_offset(world: JobWorld, account: Account) -> timedelta:
     """
     if world.ahead_seconds is None or account.clock_ahead_seconds is None:
         return timedelta(0)
-    seconds = account.clock_ahead_seconds - min(max(world.ahead_seconds, -MOST_AHEAD_SECONDS), MOST_AHEAD_SECONDS)
+    seconds = account.clock_ahead_seconds - _bounded(world.ahead_seconds)
     return timedelta(0) if abs(seconds) <= LEADERS_AGREE_SECONDS else timedelta(seconds=seconds)
 
 

@@ -26,7 +26,7 @@ class OverQuota(NotPlaced):
     """The answer that a job has no place now, because a ResourceQuota of the namespace has too little room.
 
     Attributes:
-        quota: name of the ResourceQuota.
+        quota: name of the ResourceQuota; "" where the namespace has more of them than Muster reads.
         resource: by the quota's name for it.
         hard: what pods of the namespace may use together, in the quota's unit.
         used: what they use, with what gangs hold beyond their pods and what the plan has promised so far.

@@ -1,5 +1,7 @@
 """The renderer: what pydantic says and a CustomResourceDefinition cannot is translated or refused, never dropped."""
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from enum import StrEnum
@@ -11,21 +13,8 @@ import yaml
 from pydantic import ConfigDict, Field
 
 from apidocs import render
-from muster.api import (
-    base,
-    endedjob,
-    fleethours,
-    fleetpolicy,
-    gang,
-    goodput,
-    maintenance,
-    nodehealth,
-    preflight,
-    prices,
-    repairrequest,
-    throughput,
-    trainingjob,
-)
+from muster import api
+from muster.api import base, fleethours
 from muster.api.base import ApiModel, checks, rule
 
 
@@ -114,33 +103,13 @@ def test_a_description_is_one_line_which_kubectl_explain_wraps() -> None:
     assert structural(Wrapped)["description"] == "It has a first line. It has a second one, which goes on in a third."
 
 
-KINDS = (
-    trainingjob.TrainingJob,
-    fleetpolicy.FleetPolicy,
-    endedjob.EndedJob,
-    fleethours.FleetHours,
-    gang.Gang,
-    nodehealth.NodeHealth,
-    repairrequest.RepairRequest,
-)
-UNSEEN = (ApiModel, base.CompactModel, base.ObjectMeta, base.Owner)  # no CustomResourceDefinition has their fields
+KINDS = tuple(resource.model for resource in render.RESOURCES)
+# No CustomResourceDefinition has their fields.
+UNSEEN = (ApiModel, base.CompactModel, base.ObjectMeta, base.Owner, fleethours.FleetHours)
+MODULES = [importlib.import_module(f"{api.__name__}.{found.name}") for found in pkgutil.iter_modules(api.__path__)]
 PARTS = [
     model
-    for module in (
-        base,
-        endedjob,
-        fleethours,
-        fleetpolicy,
-        gang,
-        goodput,
-        maintenance,
-        nodehealth,
-        preflight,
-        prices,
-        repairrequest,
-        throughput,
-        trainingjob,
-    )
+    for module in MODULES
     for model in vars(module).values()
     if isinstance(model, type) and issubclass(model, ApiModel) and model.__module__ == module.__name__
     if model not in (*KINDS, *UNSEEN)
