@@ -54,7 +54,8 @@ def _copies(probe: str, size_bytes: int, seconds: float, deadline_seconds: float
 
 
 def _pattern(size_bytes: "int | None", chunk_bytes: int, patterns: int, rounds: int, deadline_seconds: float) -> Step:
-    # Comparing a chunk needs as much again beside it, and the CUDA context half a GiB.
+    # Beside a chunk lie, while it is compared, its addresses (as much again) and a byte for each word; where words are
+    # wrong, eight bytes for each word to count them.
     reserve = 4 * chunk_bytes
     return Step(
         "Pattern",
@@ -123,7 +124,7 @@ PROFILES: Dict[str, Profile] = {
                 Step("Context", 20),
                 _gemm(8192, 2, 0.05, 20),
                 _copies("Bandwidth", GIB, 0.3, 15),
-                _pattern(None, GIB, 2, 1, 15),
+                _pattern(None, 256 * MIB, 2, 1, 15),
                 _bits(_GPU_SHAPES, 8, 2, 20),
                 _copies("HostCopies", 256 * MIB, 0.3, 15),
                 _all_reduce(0, ((MIB, 50), (256 * MIB, 10)), 20),
@@ -152,7 +153,7 @@ PROFILES: Dict[str, Profile] = {
                 _gemm(8192, 15, 0.05, 60),
                 _gemm(16384, 15, 0.1, 60),
                 _copies("Bandwidth", GIB, 5, 30),
-                _pattern(None, GIB, 3, 10, 60),
+                _pattern(None, 256 * MIB, 3, 10, 60),
                 _bits(_GPU_MORE_SHAPES, 32, 30, 120),
                 _copies("HostCopies", 256 * MIB, 3, 30),
                 _all_reduce(0, ((4 * KIB, 200), (MIB, 100), (GIB, 50)), 60),
@@ -181,7 +182,7 @@ PROFILES: Dict[str, Profile] = {
                 _gemm(8192, 60, 0.05, 150),
                 _gemm(16384, 120, 0.1, 300),
                 _copies("Bandwidth", 4 * GIB, 20, 60),
-                _pattern(None, GIB, 3, 100, 200),
+                _pattern(None, 256 * MIB, 3, 100, 200),
                 _bits(_GPU_MORE_SHAPES, 64, 300, 450),
                 _copies("HostCopies", 256 * MIB, 10, 60),
                 _all_reduce(0, ((4 * KIB, 500), (MIB, 500), (GIB, 200), (4 * GIB, 50)), 120),

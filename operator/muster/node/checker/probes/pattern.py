@@ -99,7 +99,7 @@ def _write(worker: Worker, chunk: Any, number: int, what: Any) -> None:
 
 def _compare(worker: Worker, chunk: Any, number: int, what: Any) -> "tuple[int, int]":
     """How many words differ, and at which byte of the chunk the first of them is."""
-    wanted = _addresses(worker, chunk, number) if what == ADDRESSES else what
-    differs = worker.torch.ne(chunk, wanted)
-    count = int(differs.sum())
-    return count, int(differs.to(worker.torch.uint8).argmax()) * _WORD_BYTES if count else 0
+    differs = worker.torch.ne(chunk, _addresses(worker, chunk, number) if what == ADDRESSES else what)
+    if not bool(differs.any()):  # to count them takes eight bytes a word
+        return 0, 0
+    return int(differs.sum()), int(differs.to(worker.torch.uint8).argmax()) * _WORD_BYTES
