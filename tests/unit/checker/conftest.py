@@ -85,7 +85,7 @@ def put(name, run):
 put("Context", probe(context_seconds=0.1))
 put("Gemm", probe(best_tflops=1.5, size=512))
 put("Bandwidth", probe(best_gb_per_s=9.0))
-put("Pattern", probe(gb_per_s=3.0))
+put("Pattern", probe(best_gb_per_s=3.0))
 put("Bits", probe(passes=2))
 put("HostCopies", probe(to_device={"best_gb_per_s": 4.0}, from_device={"best_gb_per_s": 5.0}))
 put("AllReduce", reduce)

@@ -89,8 +89,7 @@ async def test_floors_hold_before_any_history_and_beside_it(fleet: Fleet) -> Non
     assert {key: (one.middle, one.floor) for key, one in before.items()} == {
         ("gemm-bf16", ""): (None, 556.0),
         ("host-to-device", ""): (None, 48.0),
-        ("all-reduce-node", "NVLink"): (None, 431.0),
-        ("pair", "RoCE"): (None, 250.0),
+        ("all-reduce-node", "NVLink"): (None, 259.0),
     }
     fleet.all_say(55.0, model=H200)
     await fleet.standards.make()

@@ -17,7 +17,7 @@ from muster.node.checker.probes import outcome
 from muster.node.checker.probes.bits import ALIKE
 from muster.protocol.checks import MAX_WORDS_CHARS, ProbeReport
 from muster.protocol.messages import LONGEST_SECONDS
-from muster.protocol.profiles import is_for_slot
+from muster.protocol.profiles import JUDGED_BYTES, is_for_slot
 
 RESULT = "Result"
 NO_RESULT = "NoResult"
@@ -32,8 +32,6 @@ ALL_REDUCE_NODE = "all-reduce-node"
 
 # What the reader of numbers takes for one (muster.protocol.messages).
 _MOST = LONGEST_SECONDS
-# Of an all-reduce on a CPU: its best of many tells links apart; longer ones are noisier (probes/profiles.py).
-_CPU_BYTES = 1024**2
 # Loss shows in small messages; in long ones a healthy queue loses segments, too (probes/reduce.py).
 _SMALL_BYTES = 64 * 1024
 # One segment of a few is no share.
@@ -81,7 +79,7 @@ FIGURES: Dict[str, Tuple[Figure, ...]] = {
     "Context": (Figure("context", "s", _at("context_seconds"), max),),
     "Gemm": (Figure("gemm-bf16", "TFLOP/s", _at("best_tflops")),),
     "Bandwidth": (Figure("memory-bandwidth", "GB/s", _at("best_gb_per_s")),),
-    "Pattern": (Figure("memory-pattern", "GB/s", _at("gb_per_s")),),
+    "Pattern": (Figure("memory-pattern", "GB/s", _at("best_gb_per_s")),),
     "Bits": (Figure("bit-exact", "", _nothing),),
     "HostCopies": (
         Figure("host-to-device", "GB/s", _at("to_device", "best_gb_per_s")),
@@ -241,11 +239,11 @@ def reduced(answer: Mapping[str, Any], model: str, ethernet: bool) -> Reduced:
 
 
 def telling(sizes: Sequence[Mapping[str, Any]], device: str) -> Optional[float]:
-    """The bus bandwidth in GB/s at the size that tells links apart: 1 MiB on a CPU, the largest on GPUs."""
+    """The bus bandwidth in GB/s at the size that is judged; where that was not measured, at the largest."""
     if not sizes:
         return None
     largest = max(sizes, key=lambda size: float(size["bytes"]))
-    wanted = next((size for size in sizes if size["bytes"] == _CPU_BYTES), largest) if device == CPU else largest
+    wanted = next((size for size in sizes if size["bytes"] == JUDGED_BYTES[device]), largest)
     return float(wanted["best_bus_gb_per_s"])
 
 
