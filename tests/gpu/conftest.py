@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.unit.launcher.conftest import archive, authority, coordinator, launch  # noqa: F401 # fixtures
 
 CONTROL = Path("/dev/nvidiactl")
 

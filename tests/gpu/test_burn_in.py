@@ -47,6 +47,14 @@ def test_quick_passes_in_its_time_and_leaves_the_gpus_clean(tmp_path: Path) -> N
     assert used_bytes() <= before + 2**26
 
 
+def test_standard_fills_nearly_all_memory_and_finds_nothing_wrong() -> None:
+    code, found = burn_in("--profile", "Standard")
+    assert (code, found["problems"]) == (0, [])
+    parts = {answer["probe"]: answer["parts"] for answer in found["answers"]}
+    (gpu,) = parts["Devices"][0]["figures"]["gpus"][:1]
+    assert parts["Pattern"][0]["figures"]["bytes"] > 0.97 * gpu["total_bytes"]
+
+
 def test_a_gpu_in_use_is_told_as_such_and_left_alone() -> None:
     other = subprocess.Popen([sys.executable, str(PROGRAM), "work", "60"])
     try:
