@@ -115,6 +115,11 @@ def open_metrics(render: Callable[[], bytes]) -> Endpoint:
     return lambda _: (200, rendered())
 
 
+def plain_address(host: str) -> str:
+    """An address as text that can be compared: of IPv4 where a socket of both kinds shows it as one of IPv6."""
+    return str(_parsed(host) or host)
+
+
 @functools.lru_cache(maxsize=1024)
 def client_network(host: str) -> str:
     """What counts as one client of an address: an IPv4 address, or an IPv6 network of 64 bits, all of which one machine
@@ -288,7 +293,7 @@ class Server:
                 extra.close()
 
     def _lane_of(self, host: str, client: str) -> _Lane:
-        if str(_parsed(host)) in self._node:
+        if plain_address(host) in self._node:
             return self._node_lane
         with self._guard:
             return self._reader_lane if client in self._readers else self._other_lane

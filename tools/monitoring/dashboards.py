@@ -1021,8 +1021,8 @@ OPERATOR = Dashboard(
                 lines(
                     "Reports by code",
                     "Of launchers and checkers. 421: asked a replica that does not lead; 503: nobody leads; 401, "
-                    "403: a token that does not count, anybody's or a worker's (muster_workers_refused). Runbook: "
-                    "docs/runbooks/MusterLaunchersRefused.md.",
+                    "403: a token that does not count, anybody's or a worker's (muster_workers_refused by scope). "
+                    "Runbook: docs/runbooks/MusterLaunchersRefused.md.",
                     Query("sum by (code) (rate(muster_reports_total[$__rate_interval]))", "{{code}}"),
                     unit="reqps",
                 ),

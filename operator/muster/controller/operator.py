@@ -10,7 +10,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,7 +41,7 @@ from muster.controller.worlds import KeptWorlds
 from muster.coordinator import desks
 from muster.coordinator.auth import Caller, TokenVerifier
 from muster.coordinator.checkers import CheckerHub
-from muster.coordinator.hub import Hub
+from muster.coordinator.hub import Hub, Membership
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
@@ -53,6 +53,7 @@ from muster.lifecycle.directive import directive_for
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.preflight.upkeep import newest_pass_seconds
 from muster.protocol.messages import Directive, Report
+from muster.serve import plain_address
 from muster.world.checks import NodeChecks
 from muster.world.views import FRESH_SECONDS, PodView
 
@@ -147,6 +148,7 @@ class Operator:
             self.leader_elsewhere,
             cpu_clock,
             desks.checkers(self.checkers, settings.checker_namespace, self.cluster.has_node),
+            self._addresses_of,
         )
         self.ports = self._make_ports()
         self.upkeep = UpkeepKeeper(
@@ -366,6 +368,13 @@ class Operator:
 
     def _is_worker(self, caller: Caller) -> bool:
         return self._worker(caller) is not None
+
+    def _addresses_of(self, caller: Caller) -> Collection[str]:
+        """The addresses of a present worker's pod and of its node, in whose name a cluster may masquerade pods."""
+        pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
+        if pod is None or self.cluster.membership(caller) is not Membership.MEMBER:
+            return ()
+        return {plain_address(address) for address in (pod.pod_ip, pod.host_ip) if address}
 
     def _directive_for(self, caller: Caller) -> Directive | None:
         found = self._worker(caller)

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from muster.coordinator.auth import Caller
+from muster.serve import plain_address
 
 MAX_HEAD_BYTES = 16 * 1024  # a service-account token has one or two thousand
 READ_AHEAD_BYTES = 16 * 1024  # that TLS keeps of a connection that is not read
@@ -145,6 +146,12 @@ class Connection(asyncio.Protocol):
         self.caller: Caller | None = None
         self.is_open = False
         self.on_lost: Callable[[], None] | None = None
+
+    @property
+    def host(self) -> str:
+        """The address that the connection comes from; "" once it is closed."""
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return plain_address(peer[0]) if peer else ""
 
     @property
     def receiving(self) -> bool:

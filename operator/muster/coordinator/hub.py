@@ -9,7 +9,7 @@ import math
 import operator
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -174,6 +174,10 @@ class Hub:
         late = itertools.takewhile(lambda item: now - item[1] > timeout_seconds, self._present.items())
         silent = Counter(self._entries[uid].caller.namespace for uid, _ in late)
         return Silence.around(namespace, silent, self._present_in)
+
+    def expected(self) -> Mapping[str, int]:
+        """The number of launchers that were heard and are expected to report, by namespace."""
+        return self._present_in
 
     def crowd(self) -> int:
         """The number of launchers that are expected to report, rounded to a power of two with hysteresis.

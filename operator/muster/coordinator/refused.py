@@ -2,10 +2,14 @@
 them.
 
 A refused token proves nothing, so a worker counts only while none of its requests is accepted. Claims of a worker's pod
-have to hold that pod's uid, which nobody guesses.
+have to hold that pod's uid, which nobody guesses, and count for the fleet only from an address of that pod. A tenant
+has its own pods send what it likes, so one namespace alone does not count for the fleet while others are served.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 import structlog
 from prometheus_client import Gauge
@@ -15,16 +19,29 @@ from muster.coordinator.auth import Caller
 REFUSED_SECONDS = 30.0  # a worker that is accepted asks every ten seconds
 FORGOTTEN_SECONDS = 60.0  # a launcher that is refused asks again every second
 LOG_SECONDS = 60.0
+MAJORITY = 0.5  # of the workers of all namespaces but one, as in the alert MusterLaunchersRefused
 
 log = structlog.get_logger()
+
+
+class Scope(Enum):
+    """What the refusals of workers speak against."""
+
+    FLEET = "Fleet"  # the cluster's tokens, keys or clocks: most workers of several namespaces, or of the only one
+    NAMESPACE = "Namespace"  # a few workers, or one namespace's
+    UNPROVEN = "Unproven"  # nothing: they came from an address that is none of the worker's
+
+
 _refused = Gauge(
-    "muster_workers_refused", "Workers that asked for 30 s with tokens that are not accepted, and with no other one."
+    "muster_workers_refused",
+    "Workers that asked for 30 s with tokens that are not accepted, and with no other one.",
+    ["scope"],
 )
 
 
 @dataclass(slots=True)
 class _Refusals:
-    pod: str  # namespace and name
+    worker: Caller
     problem: str
     first: float
     last: float
@@ -34,32 +51,68 @@ class RefusedWorkers:
     """Counts the workers whose tokens are refused. Times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
-        self._by_pod: dict[str, _Refusals] = {}  # by uid
+        # By uid, those that came from an address of the worker apart.
+        self._proven: dict[str, _Refusals] = {}
+        self._unproven: dict[str, _Refusals] = {}
         self._logged_at = float("-inf")
 
-    def refuse(self, worker: Caller, problem: str, now: float) -> None:
+    def refuse(self, worker: Caller, problem: str, now: float, *, is_proven: bool) -> None:
         """Note that a token with the claims of this worker was refused.
 
         Args:
             worker: the pod that the token claims to be issued to. The caller has made sure that there is such a worker.
             problem: why the token was refused.
+            is_proven: whether it came from an address of that pod.
         """
-        kept = self._by_pod.get(worker.pod_uid)
-        pod = f"{worker.namespace}/{worker.pod_name}"
-        self._by_pod[worker.pod_uid] = _Refusals(pod, problem, now if kept is None else kept.first, now)
+        by_uid = self._proven if is_proven else self._unproven
+        kept = by_uid.get(worker.pod_uid)
+        by_uid[worker.pod_uid] = _Refusals(worker, problem, now if kept is None else kept.first, now)
 
     def accept(self, pod_uid: str) -> None:
         """Note that a token of this pod was accepted: its worker does not count as refused any more."""
-        self._by_pod.pop(pod_uid, None)
+        self._proven.pop(pod_uid, None)
+        self._unproven.pop(pod_uid, None)
 
-    def count(self, now: float) -> int:
-        """The number of workers that are refused. Sets the gauge to this number, and logs the name of one of them."""
-        self._by_pod = {uid: each for uid, each in self._by_pod.items() if now - each.last < FORGOTTEN_SECONDS}
-        refused = [each for each in self._by_pod.values() if each.last - each.first >= REFUSED_SECONDS]
-        _refused.set(len(refused))
-        if refused and now - self._logged_at >= LOG_SECONDS:
+    def count(self, now: float, expected: Mapping[str, int]) -> dict[Scope, int]:
+        """The number of workers that are refused. Sets the gauge to these numbers, and logs the name of one worker.
+
+        Args:
+            expected: launchers that were heard and are expected to report, by namespace.
+        """
+        self._proven, self._unproven = (
+            {uid: each for uid, each in by_uid.items() if now - each.last < FORGOTTEN_SECONDS}
+            for by_uid in (self._proven, self._unproven)
+        )
+        refused = [each for each in self._proven.values() if each.last - each.first >= REFUSED_SECONDS]
+        scope = _scope_of(Counter(each.worker.namespace for each in refused), expected)
+        unproven = [each for each in self._unproven.values() if each.last - each.first >= REFUSED_SECONDS]
+        counts = dict.fromkeys(Scope, 0)
+        counts[scope], counts[Scope.UNPROVEN] = len(refused), len(unproven)
+        for each_scope, number in counts.items():
+            _refused.labels(each_scope.value).set(number)
+        if (refused or unproven) and now - self._logged_at >= LOG_SECONDS:
             self._logged_at = now
+            first = (refused or unproven)[0]
             log.warning(
-                "tokens of workers are refused", workers=len(refused), pod=refused[0].pod, problem=refused[0].problem
+                "tokens of workers are refused",
+                workers=len(refused or unproven),
+                scope=(scope if refused else Scope.UNPROVEN).value,
+                pod=f"{first.worker.namespace}/{first.worker.pod_name}",
+                problem=first.problem,
             )
-        return len(refused)
+        return counts
+
+
+def _scope_of(refused: Mapping[str, int], expected: Mapping[str, int]) -> Scope:
+    """What proven refusals speak against: the fleet only where more than half would be refused without the namespace
+    that has most of them, too.
+
+    Args:
+        refused: workers by namespace.
+        expected: launchers that were heard and are expected to report, by namespace.
+    """
+    first = max(refused, key=refused.__getitem__, default=None)
+    others_refused = sum(number for namespace, number in refused.items() if namespace != first)
+    others_expected = sum(number for namespace, number in expected.items() if namespace != first)
+    is_alone = first is not None and not others_refused and not others_expected
+    return Scope.FLEET if is_alone or others_refused > MAJORITY * others_expected else Scope.NAMESPACE

@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -118,6 +118,7 @@ class CoordinatorServer:
         leader: None when this replica leads, else the address of the one that does; "" where that is not known.
         cpu_clock: seconds that the thread has computed so far.
         checkers: the desk for checkers; None = the server has none.
+        addresses_of: the addresses from which a present worker's launcher connects; none for any other pod.
     """
 
     def __init__(
@@ -130,8 +131,11 @@ class CoordinatorServer:
         leader: Callable[[], str | None] = lambda: None,
         cpu_clock: Callable[[], float] = time.thread_time,
         checkers: Desk[CheckReport] | None = None,
+        addresses_of: Callable[[Caller], Collection[str]] = lambda _: (),
     ) -> None:
         self._verifier = verifier
+        self._hub = hub
+        self._addresses_of = addresses_of
         several = (desks.launchers(hub, directive_for, is_worker), checkers)
         self._desks: dict[str, Desk[Any]] = {desk.path: desk for desk in several if desk is not None}
         self._not_ready = not_ready
@@ -219,19 +223,20 @@ class CoordinatorServer:
             caller = await self._verifier.verify(head.authorization)
             self._let_in(self._desks[head.path], connection, caller)
         except AuthError as error:
-            self._note_refused(head, error)
+            self._note_refused(connection, head, error)
             _refuse(connection, (error.status, refusal(str(error))))
         except Exception:
             log.exception("a token could not be verified")
             _refuse(connection, _FAILED)
 
-    def _note_refused(self, head: Head, error: AuthError) -> None:
+    def _note_refused(self, connection: Connection, head: Head, error: AuthError) -> None:
         """Count a worker whose token is refused. Checkers are not counted, since claiming to be one needs no secret."""
         if error.status != 401 or head.path != REPORT_PATH:
             return
         caller = claimed(head.authorization)
         if caller is not None and self._desks[head.path].is_known(caller):
-            self._refused.refuse(caller, str(error), asyncio.get_running_loop().time())
+            is_proven = connection.host in self._addresses_of(caller)
+            self._refused.refuse(caller, str(error), asyncio.get_running_loop().time(), is_proven=is_proven)
 
     def _receive(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
         """Let the body of a known caller's request come, or refuse the request.
@@ -460,7 +465,7 @@ class CoordinatorServer:
             now = loop.time()
             crowds.look(self._opened, self._opened - len(self.connections), now)
             self._make_room(now)
-            self._refused.count(now)
+            self._refused.count(now, self._hub.expected())
             for connection in list(self.connections):
                 connection.expire(now)
             self._rests = {pod_uid: until for pod_uid, until in self._rests.items() if until > now}

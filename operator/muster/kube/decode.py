@@ -227,6 +227,7 @@ class _PodStatus(msgspec.Struct, rename="camel"):
     reason: str | None = None
     message: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
     conditions: list[_Condition] | None = None
     container_statuses: list[_ContainerStatus] | None = None
     init_container_statuses: list[_ContainerStatus] | None = None
@@ -465,6 +466,7 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
         reason=(status.reason or "")[:most],
         message=(status.message or "")[:most] if status.phase in TERMINAL_PHASES else "",
         pod_ip=status.pod_ip or "",
+        host_ip=status.host_ip or "",
         deleting=meta.deletion_timestamp is not None,
         created=meta.creation_timestamp,
         grace_seconds=meta.deletion_grace_period_seconds or 0,

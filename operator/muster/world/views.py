@@ -52,6 +52,7 @@ class PodView:
     reason: str = ""  # status.reason, e.g. OutOfnvidia.com/gpu, NodeAffinity, Evicted
     message: str = ""  # status.message of a pod that has ended: of one that runs it decides nothing
     pod_ip: str = ""
+    host_ip: str = ""
     deleting: bool = False
     created: datetime | None = None
     grace_seconds: int = 0  # of one that is being deleted

@@ -120,6 +120,16 @@ def test_who_is_no_worker_is_told_nothing(process: Operator, worker: Caller, mak
     assert process._directive_for(worker) is None
 
 
+def test_a_worker_connects_from_its_pods_address_or_its_nodes(process: Operator, worker: Caller, make: Any) -> None:
+    job = make.job(workers=1)
+    pod = replace(make.pod(job, 0, "p0", version=30), pod_ip="10.0.0.7", host_ip="::ffff:192.168.0.1")
+    process.cluster.pods.store.assume(pod)
+    assert set(process._addresses_of(worker)) == {"10.0.0.7", "192.168.0.1"}
+    assert process._addresses_of(replace(worker, pod_uid="p9")) == ()
+    process.cluster.pods.store.assume(replace(pod, resource_version=31, phase="Failed"))
+    assert process._addresses_of(worker) == (), "a pod that has ended is no worker of a running job"
+
+
 def test_the_lease_has_connections_of_its_own(process: Operator) -> None:
     assert process.lease._client is not process.client
     assert process.lease._client.answers is process.client.answers

@@ -148,10 +148,11 @@ async def test_refused(door: Door, pod: str, body: bytes, want: int, says: str) 
 async def test_a_worker_whose_token_is_accepted_counts_as_refused_no_more(door: Door) -> None:
     loop = asyncio.get_running_loop()
     for seconds in (0, 40):
-        door.server._refused.refuse(Caller("team", "pod-u1", "u1", "", ""), "no", loop.time() + seconds)
-    assert door.server._refused.count(loop.time()) == 1
+        worker = Caller("team", "pod-u1", "u1", "", "")
+        door.server._refused.refuse(worker, "no", loop.time() + seconds, is_proven=True)
+    assert sum(door.server._refused.count(loop.time(), {}).values()) == 1
     await door.report()
-    assert door.server._refused.count(loop.time()) == 0
+    assert sum(door.server._refused.count(loop.time(), {}).values()) == 0
 
 
 async def test_not_leading(door: Door) -> None:
@@ -524,3 +525,10 @@ def test_what_checkers_put_into_a_meeting_is_not_kept() -> None:
     assert server._kept.cache_info().currsize == 0
     assert server._encoded(CheckDirective()) == server._encoded(CheckDirective())
     assert server._kept.cache_info().currsize == 1
+
+
+async def test_a_connection_says_from_which_address_it_comes(door: Door) -> None:
+    """The listener is of IPv4 or of both kinds, as the machine has them."""
+    task = await door.held()
+    assert {connection.host for connection in door.server.connections} <= {"127.0.0.1", "::1"}
+    task.cancel()

@@ -47,6 +47,7 @@ POD: dict[str, Any] = {
         "reason": "Evicted",
         "message": "the node was low on memory",
         "podIP": "10.1.2.3",
+        "hostIP": "192.168.0.1",
         "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4 nodes"}],
         "containerStatuses": [
             {"name": "worker", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}},
@@ -67,7 +68,8 @@ def test_pod_with_everything() -> None:
     pod = decode.pod(raw(POD))
     assert decode.flat_meta(pod) == decode.Meta(("team", "job-abc-2-1"), "pod-uid", 812)
     assert (pod.owner_uid, pod.job_uid, pod.index, pod.incarnation) == ("gang-uid", "job-uid", 2, 1)
-    assert (pod.node, pod.phase, pod.reason, pod.pod_ip) == ("node-1", "Failed", "Evicted", "10.1.2.3")
+    assert (pod.node, pod.phase, pod.reason) == ("node-1", "Failed", "Evicted")
+    assert (pod.pod_ip, pod.host_ip) == ("10.1.2.3", "192.168.0.1")
     assert pod.deleting
     assert pod.created == datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert pod.requests == {
