@@ -243,6 +243,8 @@ def _decisions(
     if kept is not None and kept.resumed_step is not None:
         ran = f", {count(lost, 'step')} behind where it was" if lost else ""
         yield f"the next attempt went on from step {kept.resumed_step}{ran}: the newest complete checkpoint"
+    elif lost is not None and base.resumed_time is None and job.status.completion is not None:
+        yield f"no complete checkpoint held {count(lost, 'step')} when the job ended"
     elif lost is not None:
         yield f"the next attempt went on {count(lost, 'step')} behind where it was: from the newest complete checkpoint"
     if base.resumed_time is not None:

@@ -21,7 +21,7 @@ from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_
 from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes, why_no_energy
 from muster.goodput.failure_rate import HOUR, NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import gpus_while_running
-from muster.goodput.history import levelled
+from muster.goodput.history import levelled, lost_before_the_end
 from muster.goodput.opened import ahead, up_to
 from muster.goodput.prices import NO_PRICES, Prices
 from muster.recovery.failure import Kind
@@ -430,11 +430,11 @@ def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]
     taken more than the job has held without making steps that count: what is too much is taken off the longest.
     """
     gpus, known = gpus_while_running(goodput, job.spec.nodes * job.spec.gpus_per_node), job.status.incidents
-    weights = []
+    weights, lost = [], lost_before_the_end(job, goodput)
     for place, each in enumerate(known):
         then = known[place + 1] if place + 1 < len(known) else None
         until = each.resumed_time or ((then.fault_time or then.time) if then is not None else goodput.counted_until)
-        weights.append((_seconds_between(each, until) + (each.lost_seconds or 0)) * gpus)
+        weights.append((_seconds_between(each, until) + lost[place]) * gpus)
     held: float = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
     held -= min(goodput.lost_at_end_seconds * gpus, goodput.gpu_seconds.get(Bucket.LOST_WORK, 0))
     made = []

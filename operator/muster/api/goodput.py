@@ -646,6 +646,13 @@ class Goodput(ApiModel):
             "job has ended."
         ),
     )
+    suspension_time: Time | None = Field(
+        None,
+        description=(
+            "suspensionTime is when the condition Suspended last changed, by the clock of creationTime and "
+            "countedUntil. If it is absent, the condition's own time is all that is known."
+        ),
+    )
     progress: AttemptProgress | None = Field(
         None,
         description=(

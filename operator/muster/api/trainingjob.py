@@ -771,7 +771,8 @@ class Incident(ApiModel):
     )
     lost_steps: int | None = Field(
         None,
-        description="lostSteps is how many finished steps had to be made again after the incident. Absent: not known, "
+        description="lostSteps is how many finished steps had to be made again after the incident. If the job failed "
+        "by it, they are those that no complete checkpoint holds. Absent: not known, "
         "or not yet.",
     )
     fault_time: Time | None = Field(
@@ -789,7 +790,7 @@ class Incident(ApiModel):
         ge=0,
         le=LONGEST_MILLISECONDS,
         description="lostSeconds is how many seconds of training work the incident lost: finished steps that had to "
-        "be made again, and work that was interrupted. Absent: not known.",
+        "be made again or were never saved, and work that was interrupted. Absent: not known.",
     )
 
 

@@ -102,7 +102,7 @@ def _facts(it: JobIncident) -> list[tuple[str, object]]:
     lost = ""
     if it.lost_steps is not None:
         took = f", which had taken {show.duration(it.lost_seconds)}" if it.lost_seconds else ""
-        lost = f"{show.count(it.lost_steps, 'step')} made again{took}"
+        lost = f"{show.count(it.lost_steps, 'step')}{took}"
     return [
         ("Happened", show.moment(fault)),
         ("Seen", f"{show.duration(max(seen, 0))} later" if it.fault_time and seen >= 1 else "at once"),

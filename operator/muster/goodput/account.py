@@ -428,7 +428,7 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, e
     """In the queue or suspended, as the job's condition tells: the record is not written when a suspension ends."""
     told = next((condition for condition in world.job.status.conditions if condition.type == SUSPENDED), None)
     from_begin = record is not None and record.reason == SUSPENDED
-    same = _since(world, told, elapsed) if told is not None else elapsed
+    same = _since(world, account, told, elapsed) if told is not None else elapsed
     stopped, doubtful = 0, 0
     # Suspended from the beginning on, and yet only later: it was resumed in between. Or its spec has changed too often
     # for one suspension.
@@ -449,9 +449,17 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, e
     return added({}, {Bucket.SUSPENDED: stopped, Bucket.UNKNOWN: doubtful, _queue(account): queued})
 
 
-def _since(world: JobWorld, condition: Condition, elapsed: int) -> int:
-    """For how much of what has elapsed the condition has been as it is."""
-    return min(max((world.now - condition.last_transition_time) // MILLISECOND, 0), elapsed)
+def _since(world: JobWorld, account: Account, condition: Condition, elapsed: int) -> int:
+    """For how much of what has elapsed the condition Suspended has been as it is.
+
+    The condition itself is dated by the leader that wrote it, whose clock may differ from this leader's.
+    """
+    dated = world.job.status.goodput
+    if dated is not None and dated.suspension_time is not None and dated.creation_time == account.creation_time:
+        age = account_now(world, account) - dated.suspension_time
+    else:
+        age = world.now - condition.last_transition_time
+    return min(max(age // MILLISECOND, 0), elapsed)
 
 
 def _ran(

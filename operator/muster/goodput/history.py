@@ -9,7 +9,6 @@ import json
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from muster.api.base import ApiModel
 from muster.api.endedjob import (
@@ -76,7 +75,7 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
         state = Ending.SUCCEEDED if end.result is CompletionResult.SUCCEEDED else Ending.FAILED
         ended, message = end.reason, end.message
     taken = min(sum(goodput.gpu_seconds.get(bucket, 0) for bucket in TAKEN), LONGEST_MILLISECONDS)
-    took = _took(job, gang, goodput.counted_until)
+    took = _took(job, gang, goodput)
     lost_at_end = min(goodput.lost_at_end_seconds, goodput.seconds.get(Bucket.LOST_WORK, 0))
     taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN) - lost_at_end
     # What is longer than all of them can have been was spent suspended.
@@ -123,7 +122,7 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
             joules=goodput.joules,
             metered_gpu_seconds=goodput.metered_gpu_seconds,
             lost_steps=goodput.lost_steps,
-            lost_seconds=_lost_seconds(job, gang),
+            lost_seconds=_lost_seconds(job, gang, goodput),
             checkpoint_step=_checkpoint(job, gang),
             first_checkpoint_seconds=goodput.first_checkpoint_seconds,
             fingerprints=goodput.fingerprints,
@@ -228,18 +227,32 @@ def _known(amounts: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _took(job: TrainingJob, gang: Gang | None, end: datetime) -> list[_Took]:
+def lost_before_the_end(job: TrainingJob, goodput: Goodput) -> list[int]:
+    """Seconds of work that each incident of the status lost. The last one of a job that has failed also has what the
+    end lost, which is left out here."""
+    lost, end = [each.lost_seconds or 0 for each in job.status.incidents], job.status.completion
+    if lost and end is not None and end.result is CompletionResult.FAILED:
+        lost[-1] = max(lost[-1] - goodput.lost_at_end_seconds, 0)
+    return lost
+
+
+def _lost_by_each(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list[int]:
+    if gang is not None and gang.spec.incidents:
+        return [(each.lost_milliseconds or 0) // 1000 for each in gang.spec.incidents]
+    return lost_before_the_end(job, goodput)
+
+
+def _took(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list[_Took]:
     """The incidents that are known, oldest first."""
-    listed = _listed(job, gang)
+    listed, lost = _listed(job, gang), _lost_by_each(job, gang, goodput)
     resumed = {(each.attempt, each.time): each.resumed_time for each in job.status.incidents}
     found: list[_Took] = []
     for place, each in enumerate(listed):
         fault = each.fault_time or each.time
         later = listed[place + 1] if place + 1 < len(listed) else None
         until = each.resumed_time or resumed.get((each.attempt, each.time))
-        until = until or ((later.fault_time or later.time) if later else end)
-        lost = (each.lost_milliseconds or 0) // 1000 if isinstance(each, GangIncident) else each.lost_seconds or 0
-        seconds = max(int((until - fault).total_seconds()), 0) + lost
+        until = until or ((later.fault_time or later.time) if later else goodput.counted_until)
+        seconds = max(int((until - fault).total_seconds()), 0) + lost[place]
         found.append(_Took(str(each.fault_class), words(each.reason, 64), each.node, max(seconds, 1)))
     return found
 
@@ -290,12 +303,8 @@ def _blamed(took: Sequence[_Took], shares: Sequence[int]) -> list[Blamed]:
     return sorted(found, key=lambda each: (-each.gpu_seconds, -each.incidents, each.node))
 
 
-def _lost_seconds(job: TrainingJob, gang: Gang | None) -> int:
-    if gang is not None and gang.spec.incidents:
-        lost = sum(each.lost_milliseconds or 0 for each in gang.spec.incidents) // 1000
-    else:
-        lost = sum(each.lost_seconds or 0 for each in job.status.incidents)
-    return min(lost, LONGEST_MILLISECONDS)
+def _lost_seconds(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> int:
+    return min(sum(_lost_by_each(job, gang, goodput)), LONGEST_MILLISECONDS)
 
 
 def _checkpoint(job: TrainingJob, gang: Gang | None) -> int | None:

@@ -6,8 +6,18 @@ from typing import Any
 
 from muster.api.endedjob import LABEL_LENGTH
 from muster.api.gang import GangIncident, GangSpec
-from muster.api.goodput import Bucket, Goodput, OpenPhase
-from muster.goodput.account import account_now, account_offset, ahead_seconds, closed, held_gpus, open_bucket, resumed
+from muster.api.goodput import LONGEST_MILLISECONDS, Bucket, Goodput, OpenPhase
+from muster.api.trainingjob import ConditionStatus
+from muster.goodput.account import (
+    SUSPENDED,
+    account_now,
+    account_offset,
+    ahead_seconds,
+    closed,
+    held_gpus,
+    open_bucket,
+    resumed,
+)
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.fingerprint import SEVERAL
@@ -46,6 +56,9 @@ def told(
     found = _counted(world, step, kept)
     if found is None or record is None or ended or world.job.status.completion is not None:
         return found
+    changed = _suspension_time(world, found, before, suspended=suspended)
+    if found.suspension_time != changed:
+        found = found.model_copy(update={"suspension_time": changed})
     bucket = Bucket.SUSPENDED if suspended else open_bucket(world, record, found)
     gpus = held_gpus(world, record)
     if before is not None and (before.creation_time, before.counted_until) == (
@@ -58,6 +71,19 @@ def told(
         now = world.now if record.account is None else account_now(world, record.account)
         found = phase_closed(found.model_copy(update={"open_phase": phase}), now)
     return found.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=found.counted_until, gpus=gpus)})
+
+
+def _suspension_time(world: JobWorld, found: Goodput, before: Goodput | None, *, suspended: bool) -> datetime | None:
+    """When the condition Suspended, as it is about to be written, has changed last, by the clock of the figures."""
+    if before is None or before.creation_time != found.creation_time:
+        known = next((each for each in world.job.status.conditions if each.type == SUSPENDED), None)
+        was = known is not None and known.status is ConditionStatus.TRUE
+    else:  # written together with the condition
+        was = before.open_phase is not None and before.open_phase.bucket is Bucket.SUSPENDED
+    if was == suspended:
+        return before.suspension_time if before is not None and before.creation_time == found.creation_time else None
+    account = world.gang.spec.account if world.gang else None
+    return world.now if account is None else account_now(world, account)
 
 
 def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
@@ -121,8 +147,16 @@ def model_of(world: JobWorld, before: str) -> str:
     return words(models.pop(), LABEL_LENGTH) if models else ""
 
 
-def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> list[GangIncident]:
-    """The incidents as they are told: the last one with when the training went on, though no record says so yet."""
+def incidents(
+    world: JobWorld, record: GangSpec, goodput: Goodput | None, *, failed: bool = False
+) -> list[GangIncident]:
+    """The incidents as they are told: the last one with when the training went on, though no record says so yet.
+
+    Args:
+        failed: the job has failed. Then its last incident has also what no complete checkpoint held at the end.
+    """
+    if failed:
+        return _with_end(record, goodput)
     if record.account is None or goodput is None or goodput.progress is None or record.start is None:
         return record.incidents
     found = resumed(record.incidents, record, goodput.progress, offset=account_offset(world, record.account))
@@ -134,6 +168,20 @@ def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> lis
         else each
         for each in found
     ]
+
+
+def _with_end(record: GangSpec, goodput: Goodput | None) -> list[GangIncident]:
+    """The incidents of a job that has failed: no start followed the last one that could say what was lost by it."""
+    if goodput is None or goodput.progress_unknown or record.account is None or not record.incidents:
+        return record.incidents
+    last = record.incidents[-1]
+    if last.resumed_step is not None:
+        return record.incidents
+    changes = {"lost_steps": max(goodput.lost_steps - record.account.lost_steps, 0)}
+    if goodput.lost_at_end_seconds:
+        lost = (last.lost_milliseconds or 0) + goodput.lost_at_end_seconds * 1000
+        changes["lost_milliseconds"] = min(lost, LONGEST_MILLISECONDS)
+    return [*record.incidents[:-1], last.model_copy(update=changes)]
 
 
 def fault_time(world: JobWorld, cause: Failure) -> datetime:

@@ -294,6 +294,8 @@ def _build(
         ),
         before.goodput,
     )
+    end = completion or before.completion
+    failed = end is not None and end.result is CompletionResult.FAILED
     return TrainingJobStatus(
         observed_generation=generation,
         state=state,
@@ -306,7 +308,7 @@ def _build(
         checkpoint=checkpoint,
         restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,
         incidents=worked_out(
-            "incidents", lambda: _incidents(goodput.incidents(world, record, account)), before.incidents
+            "incidents", lambda: _incidents(goodput.incidents(world, record, account, failed=failed)), before.incidents
         )
         if record
         else before.incidents,
@@ -315,7 +317,7 @@ def _build(
         else before.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
         goodput=account,
-        completion=completion or before.completion,
+        completion=end,
     )
 
 

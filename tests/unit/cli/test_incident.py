@@ -105,7 +105,7 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
     text = command("report", "llama", "--incident").stdout
     assert text.startswith("team-a/llama incident 2: RankFailed on gpu-1\n  rank 9 exited with code 1\n")
     assert "\n  ValueError: loss is nan\n" in text
-    assert "200 steps made again, which had taken 1m40s" in text
+    assert "200 steps, which had taken 1m40s" in text
     assert "\x1b" not in text
 
 

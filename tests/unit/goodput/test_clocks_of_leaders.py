@@ -21,10 +21,10 @@ from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
 from muster.answers.reported import report
 from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Level, Resume
-from muster.api.goodput import Goodput
-from muster.api.trainingjob import TrainingJob
+from muster.api.goodput import Account, Goodput
+from muster.api.trainingjob import Condition, ConditionStatus, TrainingJob
 from muster.controller.jobfigures import JobFigures
-from muster.goodput.account import carried
+from muster.goodput.account import carried, closed
 from muster.goodput.opened import as_of
 from muster.goodput.told import incidents, told
 from muster.lifecycle import record as records
@@ -202,3 +202,37 @@ def test_an_open_phase_lasts_as_long_on_every_surface(first: float, second: floa
     JobFigures(lambda: at(FAILS + 600)).told(("ns", "job"), job.status)
     labels = {"namespace": "ns", "job_name": "job", "bucket": str(found.open_phase.bucket)}
     assert REGISTRY.get_sample_value("muster_job_time_seconds", labels) == 600
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (300, 0), (0, 300), (-300, 0), (0, -300), (300, 300)])
+@pytest.mark.parametrize("suspended", [True, False], ids=["suspended at 60", "resumed at 60"])
+def test_a_suspension_that_one_leader_dates_is_as_long_for_the_next_one(
+    first: float, second: float, suspended: bool
+) -> None:
+    """The attempt ended at 20 s. At 60 s the first leader writes that the job is suspended, or no longer; at 100 s the
+    second one counts."""
+    cluster = Cluster(first, second, takes_over=80)
+    reason = "NodeLost" if suspended else "Suspended"
+    account = Account(creation_time=at(0), counted_until=at(20), has_run=True, clock_ahead_seconds=0)
+    scene = Scene(cluster.job).fleet().gang(go=False, members=[], reason=reason)
+    assert scene.record is not None
+    cluster.record = scene.record.model_copy(update={"account": account, "time": at(20)})
+    if not suspended:
+        begun = told(cluster.world(20), step=None, ended=False, succeeded=False, suspended=True)
+        cluster.job = with_suspension(cluster.job, begun, 20 + first, suspended=True)
+    changed = told(cluster.world(60), step=None, ended=False, succeeded=False, suspended=suspended)
+    cluster.job = with_suspension(cluster.job, changed, 60 + first, suspended=suspended)
+    counted, _ = closed(cluster.world(100))
+    assert counted.milliseconds == {"suspended": 40_000, "requeued": 40_000}
+
+
+def with_suspension(job: TrainingJob, figures: Goodput | None, dated: float, *, suspended: bool) -> TrainingJob:
+    """The job with the condition Suspended as a leader dates it by its own clock, and these figures."""
+    condition = Condition(
+        type="Suspended",
+        status=ConditionStatus.TRUE if suspended else ConditionStatus.FALSE,
+        reason="Suspended" if suspended else "Resumed",
+        last_transition_time=at(dated),
+    )
+    status = job.status.model_copy(update={"conditions": [condition], "goodput": figures})
+    return job.model_copy(update={"status": status})

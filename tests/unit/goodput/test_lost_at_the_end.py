@@ -27,6 +27,8 @@ from muster.controller.jobfigures import JobFigures
 from muster.goodput.account import carried
 from muster.goodput.history import NOT_SAVED, last_known, record
 from muster.goodput.told import told
+from muster.lifecycle import status
+from muster.lifecycle.plan import Plan, State, Telling
 
 WALL, STEPS, SAVED = 160, 101, 60
 LABELS = {"namespace": "ns", "job_name": "job"}
@@ -205,3 +207,22 @@ def test_a_job_that_is_there_and_its_account_have_the_same_causes() -> None:
     found = failed(SAVED, True)
     there = record(found.job, None, found.figures, Ending.DELETED)
     assert [each.gpu_seconds for each in there.causes if each.reason == NOT_SAVED] == [984]
+
+
+@pytest.mark.parametrize(
+    ("saved", "directory", "steps", "seconds"), [(SAVED, True, 41, 41), (STEPS, True, 0, 0), (None, False, None, 0)]
+)
+def test_the_incident_by_which_a_job_failed_has_what_no_checkpoint_holds(
+    saved: int | None, directory: bool, steps: int | None, seconds: int
+) -> None:
+    scene = training(saved, directory)
+    scene.record = broken(scene)
+    end = CompletionRecord(result=CompletionResult.FAILED, reason="X", message="", time=at(WALL), attempt=1)
+    plan = Plan((), Telling(State.COMPLETED, completion=end))
+    written = status.told(scene.world(), plan).status
+    assert written is not None
+    (incident,) = written.incidents
+    assert (incident.lost_steps, incident.lost_seconds) == (steps, seconds)
+    with_status(scene, **{name: getattr(written, name) for name in ("completion", "goodput", "incidents")})
+    again = status.told(scene.world(), plan).status
+    assert (again or written).incidents == [incident], "and no later status takes it back"
