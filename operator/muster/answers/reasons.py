@@ -154,9 +154,10 @@ REASONS: tuple[Reason, ...] = (
         "others](docs/queueing.md#when-a-gang-cannot-be-assembled) for an hour or longer; after several such jobs "
         "all jobs of the namespace do.",
         "Repair what the Event names.",
-        "not assembled within 300 s (worker 2 on n2: its pod is not bound: busy); its nodes are free, next try in "
-        "60 s. For an hour or longer it stands behind all other jobs in the queue; where that happens to 3 jobs of "
-        "namespace default in a day, all of its jobs stand behind those of other namespaces",
+        "The gang was not assembled within 300 s: worker 2 on n2: its pod is not bound: busy. Muster has given its "
+        "nodes back and tries again in 60 s. Until then, repair what is named or free other nodes. For an hour or "
+        "longer the job stands behind all other jobs in the queue. After 3 such jobs of namespace default in a day, "
+        "all of its jobs stand behind those of other namespaces",
     ),
     Reason(
         "NodesYielded",
@@ -165,8 +166,9 @@ REASONS: tuple[Reason, ...] = (
         "The gang lost a node and found no other within `assemblyTimeoutSeconds`, while other jobs waited.",
         "The job gave all its nodes back and keeps its place in the queue.",
         "Free or repair a node, or wait.",
-        "not assembled within 300 s (needs 1 more node: 0 of the fleet's 3 are free and suitable (2 already used by "
-        "this job, 1 cordoned); and others wait for nodes); its nodes are free, next try in 60 s",
+        "The gang found no nodes for all of its workers within 300 s: needs 1 more node: 0 of the fleet's 3 are free "
+        "and suitable (2 already used by this job, 1 cordoned); and other jobs wait for nodes. Muster has given its "
+        "nodes back and tries again in 60 s. Until then, repair what is named or free other nodes",
     ),
     Reason(
         "Assembling",
@@ -441,9 +443,9 @@ REASONS: tuple[Reason, ...] = (
         "The Gang of the job does not fit its schema: it was edited by hand, or a newer Muster wrote it.",
         "Muster changes nothing for this job, and training goes on.",
         "Restore the Gang, or install the version of Muster that wrote it.",
-        "its Gang llama-5b6d5 does not fit its schema (spec.attempt: not a number), so nothing is done to this job. "
-        "Run the version of Muster that wrote it, or delete the Gang: the job then starts anew once its pods have "
-        "ended.",
+        "The Gang llama-5b6d5 of the job does not fit its schema (spec.attempt: not a number). Muster does nothing to "
+        "the job, and its workers go on as they are. Run the version of Muster that wrote the Gang, or delete the "
+        "Gang: the job then starts anew once its pods have ended.",
         next=("see the record: {inside} get gangs -o yaml",),
     ),
     # Warnings about a job that trains.
@@ -537,8 +539,9 @@ REASONS: tuple[Reason, ...] = (
         "Training goes on.",
         "Print lines that a [preset](docs/reference/progress.md) reads, or write steps to the file in "
         "`MUSTER_PROGRESS`. `progress.preset: Off` stops the message.",
-        "no finished step has been seen for more than 10 min, and a hang is not noticed: progress.stepPattern finds "
-        "none in what is printed. Compare it with the log, or write the steps to the file in MUSTER_PROGRESS",
+        "Muster has seen no finished step since the ranks started at 2026-03-01 12:00:00 UTC, more than 10 min ago. "
+        "Training goes on, and Muster does not notice a hang: progress.stepPattern finds no step in what is printed. "
+        "Compare it with the log, or write the steps to the file in MUSTER_PROGRESS",
         next=("compare what the ranks print with docs/reference/progress.md: {logs}",),
     ),
     Reason(
@@ -789,8 +792,9 @@ REASONS: tuple[Reason, ...] = (
         "With `onInconclusive: Start` the gang starts. With `Wait` the tests repeat every two minutes, for half an "
         "hour and twice the profile's time; then the job takes other nodes, or gives all back.",
         "Repair what the message names: a process on a GPU, or an image without torch or CUDA.",
-        "a probe could not run on 1 nodes, n1 first; n1: GPU 0 is in use: process 7. Repair that: the tests are "
-        "repeated every 120 s, for 31 min at most. Then other nodes are taken, or all are given back",
+        "The burn-in Quick has no result for 1 node: a probe could not run on 1 nodes, n1 first; n1: GPU 0 is in use: "
+        "process 7. Muster repeats the tests every 120 s, for 31 min at most. Then the job takes other nodes, or gives "
+        "all back. Repair what is named",
     ),
     Reason(
         "CheckersMissing",
@@ -819,9 +823,10 @@ REASONS: tuple[Reason, ...] = (
         "A node that is proved to give wrong results is avoided.",
         "`kubectl muster status JOB --burn-in` has the details. Without a culprit, and at the same step again: "
         "check data, learning rate and program.",
-        "worker 1 on n1: rank 1 has found NonFiniteLoss at step 24; all nodes have passed the burn-in, and no "
-        "culprit was found; the gang goes on with them: if it comes again at the same step, look at the data, the "
-        "learning rate and the program",
+        "Muster has examined the nodes because of wrong results: worker 1 on n1: rank 1 has found NonFiniteLoss at "
+        "step 24. The tests show: all nodes have passed the burn-in, and no culprit was found. Muster lets the gang go "
+        "on with them. If wrong results come again at the same step, look at the data, the learning rate and the "
+        "program",
     ),
     # What was seen to fail.
     Reason(
@@ -1297,9 +1302,12 @@ REASONS: tuple[Reason, ...] = (
         "MaintenanceWindow",
         Topic.POLICY,
         POLICY_EVENT,
-        "A maintenance window may not be meant: it names no node, is long over, overlaps, or takes much of a pool.",
-        "Muster obeys it all the same.",
+        "A maintenance window of the FleetPolicy may not be meant: it names no node, is long over, overlaps, ends "
+        "before it begins, or takes much of a pool. The message names the window and its time.",
+        "Muster obeys it all the same. One that ends before it begins is ignored.",
         "Change what the message names.",
+        "spec.maintenance.windows[rack-7] has been over since 2026-03-01 12:00 UTC. Muster takes no node out for it. "
+        "Remove it, or write its next time",
     ),
     Reason(
         "HistoryNotWritten",

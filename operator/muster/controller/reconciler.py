@@ -465,8 +465,9 @@ def _start(group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
 def _without_record(world: JobWorld, record: Undecodable) -> Plan:
     """The plan for a job whose record cannot be read: it does nothing but report that in the status."""
     message = (
-        f"its Gang {record.name} does not fit its schema ({record.error}), so nothing is done to this job. Run the "
-        "version of Muster that wrote it, or delete the Gang: the job then starts anew once its pods have ended."
+        f"The Gang {record.name} of the job does not fit its schema ({record.error}). Muster does nothing to the job, "
+        "and its workers go on as they are. Run the version of Muster that wrote the Gang, or delete the Gang: the job "
+        "then starts anew once its pods have ended."
     )
     before = world.job.status
     seen = {"attempt": before.attempt, "nodes_ready": before.nodes_ready, "nodes": before.nodes}

@@ -221,16 +221,16 @@ def problems(
         if each.name not in sound:
             yield Problem(
                 f"backwards/{each.name}",
-                f"spec.maintenance.windows[{each.name}].ends is not after its starts, so that it counts for nothing: "
-                "write a later time",
+                f"spec.maintenance.windows[{each.name}].ends is not after its starts. Muster ignores the window. "
+                "Write a later time",
             )
     pending = []
     for window in windows:
         if (now - window.ends).total_seconds() >= OLD_SECONDS:
             yield Problem(
                 f"over/{window.name}",
-                f"spec.maintenance.windows[{window.name}] has been over since {_moment(window.ends)}: take it out, "
-                "or write its next time",
+                f"spec.maintenance.windows[{window.name}] has been over since {_moment(window.ends)}. Muster takes "
+                "no node out for it. Remove it, or write its next time",
             )
         elif now < window.ends:
             pending.append(window)
@@ -260,8 +260,9 @@ def problems(
         more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
         yield Problem(
             f"overlap/{name}",
-            f"spec.maintenance.windows[{name}] overlaps on some nodes with {', '.join(listed[:_NAMED])}{more}: these "
-            "nodes come back after the latest end. Make one of them, or change their times, if that is not meant",
+            f"spec.maintenance.windows[{name}] overlaps on some nodes with {', '.join(listed[:_NAMED])}{more}. "
+            "Muster lets these nodes back after the latest end. Make one window of them, or change their times, if "
+            "that is not meant",
         )
 
 
@@ -276,14 +277,15 @@ def _of_window(
     if not covered:
         yield Problem(
             f"nothing/{window.name}",
-            f"{where}.nodes is about no node that there is: look at its names and its selector",
+            f"{where}.nodes names no node of the cluster. Muster takes none out. Check its names and its selector",
         )
     absent = sorted(window.names.difference(covered), key=natural)
     if covered and absent:
         more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
         yield Problem(
             f"absent/{window.name}",
-            f"{where}.nodes.names: there is no node {', '.join(absent[:_NAMED])}{more}: look at the spelling",
+            f"{where}.nodes.names: there is no node {', '.join(absent[:_NAMED])}{more}. Muster takes the others out. "
+            "Check the spelling",
         )
     for pool, count in sorted(pools.items()):
         if count > limit(sizes[pool]):
@@ -291,8 +293,8 @@ def _of_window(
                 f"many/{window.name}/{pool}",
                 f"{where} takes {count} of {_nodes(sizes[pool])} of {pool or 'the fleet'} out from "
                 f"{_moment(window.starts)} until {_moment(window.ends)}, more than the {limit(sizes[pool])} that "
-                "spec.health.budgets lets faults take: it is obeyed, and jobs that find no other node stop and "
-                "wait. Divide it if that is not meant",
+                "spec.health.budgets lets faults take. Muster obeys it, and jobs that find no other node stop and "
+                "wait. Divide the window if that is not meant",
             )
 
 

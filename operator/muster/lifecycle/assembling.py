@@ -312,7 +312,7 @@ def _incomplete(world: JobWorld, gang: Gang) -> Plan:
         return Plan(left, wake_in_seconds=TICK_SECONDS, overtaken=world.turn is not None)
     if holds.free_seconds(world, gang.spec) >= _assembly_timeout(world):
         if world.turn and world.turn.queued > 1:
-            return _given_back(world, gang, {}, f"{spec.message}; and others wait for nodes", record.GAVE_WAY)
+            return _given_back(world, gang, {}, f"{spec.message}; and other jobs wait for nodes", record.GAVE_WAY)
         if spec.reason == members.TOPOLOGY_UNSATISFIED and members.over_limit(world, (), len(gang.spec.members)):
             why = f"{spec.message}; and the limit of its namespace has no room for the gang elsewhere"
             return _given_back(world, gang, {}, why, record.GAVE_WAY)
@@ -379,7 +379,10 @@ def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
         other = record.overdue(world, spec, late.keys())
         if all(member.node for member in other.members):
             limit = _assembly_timeout(world)
-            note = f"not assembled within {limit:.0f} s ({why.rstrip('.')}); attempt {other.attempt}: {on_nodes(other)}"
+            note = (
+                f"The gang was not assembled within {limit:.0f} s: {why.rstrip('.')}. Muster moves its late workers: "
+                f"attempt {other.attempt} {on_nodes(other)}"
+            )
             return commit(world, other, Announcement(other.reason, note, warning=True))
     return _given_back(world, gang, late if few else {}, why)
 
@@ -389,16 +392,17 @@ def _given_back(
 ) -> Plan:
     spec = record.unassembled(world, gang.spec, late.keys(), reason)
     pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
+    lacked = "found no nodes for all of its workers" if reason == record.GAVE_WAY else "was not assembled"
     note = (
-        f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in "
-        f"{pause:.0f} s"
+        f"The gang {lacked} within {_assembly_timeout(world):.0f} s: {why.rstrip('.')}. Muster has given its nodes "
+        f"back and tries again in {pause:.0f} s. Until then, repair what is named or free other nodes"
     )
     if record.came_to_nothing(spec):
         namespace = world.job.metadata.namespace
         note += (
-            ". For an hour or longer it stands behind all other jobs in the queue; where that happens to "
-            f"{JOBS_THAT_PAY_ALONE + 1} jobs of namespace {namespace} in a day, all of its jobs stand behind those "
-            "of other namespaces"
+            ". For an hour or longer the job stands behind all other jobs in the queue. After "
+            f"{JOBS_THAT_PAY_ALONE + 1} such jobs of namespace {namespace} in a day, all of its jobs stand behind "
+            "those of other namespaces"
         )
     return commit(world, spec, Announcement(spec.reason, note, warning=True))
 

@@ -124,7 +124,10 @@ def examined(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple
     # Where a node has left that was not proved to give wrong results, those that stay cannot clear all.
     record = corruption.examined(record, _shown(look(world), is_whole=not any(each.is_replacement for each in members)))
     assert record.corruption is not None
-    note = f"{record.corruption.message}; {what_tests_show(record.corruption, ended=ended)}"
+    note = (
+        f"Muster has examined the nodes because of wrong results: {record.corruption.message}. "
+        f"The tests show: {what_tests_show(record.corruption, ended=ended)}"
+    )
     return record, Announcement("CorruptionExamined", note, warning=True)
 
 
@@ -675,13 +678,14 @@ class _BurnIn:
         others = "" if verdict.names_shared and len(verdict.shared) == 1 and not measured.is_odd else shared
         words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, others) if part))
         if self._waits():
-            remedy = (
-                f"Repair that: the tests are repeated every {AGAIN_SECONDS:.0f} s, for "
-                f"{patience_seconds(self.world) / 60:.0f} min at most. Then other nodes are taken, or all are given "
-                "back"
+            count = len(verdict.open)
+            text = (
+                f"The burn-in {self.profile} has no result for {count} node{'s' * (count != 1)}: {words}. Muster "
+                f"repeats the tests every {AGAIN_SECONDS:.0f} s, for {patience_seconds(self.world) / 60:.0f} min at "
+                "most. Then the job takes other nodes, or gives all back. Repair what is named"
             )
             again = self._again(checks, alone.intersection(verdict.open))
-            return Look(Missing(INCONCLUSIVE, f"{words}. {remedy}"), again, untested=verdict.open, words=words)
+            return Look(Missing(INCONCLUSIVE, text), again, untested=verdict.open, words=words)
         return Look(None, checks, untested=verdict.open, words=words, **_of_the_gang(measured))
 
     def _waits(self) -> bool:

@@ -471,11 +471,14 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
     if (world.now - go.time).total_seconds() < UNSEEN_SECONDS or progress.preset is ProgressPreset.OFF:
         return ""
     # The same words all the time: a status that changes is a write.
-    told = f"no finished step has been seen for more than {UNSEEN_SECONDS / 60:.0f} min, and a hang is not noticed: "
+    told = (
+        f"Muster has seen no finished step since the ranks started at {go.time:%Y-%m-%d %H:%M:%S} UTC, more than "
+        f"{UNSEEN_SECONDS / 60:.0f} min ago. Training goes on, and Muster does not notice a hang: "
+    )
     preset = BY_NAME.get(progress.preset.value) if progress.preset is not None else None
     if progress.step_pattern is not None:
         return told + (
-            "progress.stepPattern finds none in what is printed. Compare it with the log, or write the steps to the "
+            "progress.stepPattern finds no step in what is printed. Compare it with the log, or write the steps to the "
             "file in MUSTER_PROGRESS"
         )
     if preset is not None:
@@ -491,7 +494,7 @@ def _unseen(world: JobWorld, gang: Gang) -> str:
             f"{likely.name} ({likely.needs})"
         )
     return told + (
-        "the trainer writes none to the file in MUSTER_PROGRESS, and prints none that a preset reads "
+        "the trainer writes no step to the file in MUSTER_PROGRESS, and prints none that a preset reads "
         "(docs/reference/progress.md). Let it do one of these, or make the job anew with a progress.stepPattern; "
         "progress.preset: Off stops this message"
     )

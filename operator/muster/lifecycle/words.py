@@ -26,8 +26,8 @@ WHAT_TESTS_SHOW: Mapping[Examination, str] = {
 
 
 _GOES_ON = (
-    "; the gang goes on with them: if it comes again at the same step, look at the data, the learning rate and the "
-    "program"
+    ". Muster lets the gang go on with them. If wrong results come again at the same step, look at the data, the "
+    "learning rate and the program"
 )
 
 

@@ -319,18 +319,28 @@ class TestProblems:
         ("windows", "at", "words"),
         [
             pytest.param([window()], 0, [], id="nothing to tell"),
-            pytest.param([window(starts=ENDS, ends=STARTS)], 0, ["is not after its starts"], id="backwards"),
+            pytest.param(
+                [window(starts=ENDS, ends=STARTS)],
+                0,
+                ["is not after its starts. Muster ignores the window"],
+                id="backwards",
+            ),
             pytest.param([window()], ENDS + OLD_SECONDS, ["has been over since"], id="long over"),
             pytest.param([window()], ENDS + OLD_SECONDS - 1, [], id="just over"),
-            pytest.param([window(names=["elsewhere"])], 0, ["no node that there is"], id="no node"),
             pytest.param(
-                [window(names=["node-1", "nod-2"])], 0, ["there is no node nod-2: look at the spelling"], id="a slip"
+                [window(names=["elsewhere"])], 0, ["names no node of the cluster. Muster takes none out"], id="no node"
+            ),
+            pytest.param(
+                [window(names=["node-1", "nod-2"])],
+                0,
+                ["there is no node nod-2. Muster takes the others out"],
+                id="a slip",
             ),
             pytest.param([window(selector={})], 0, ["takes 10 of 10 nodes of h200 out"], id="the whole fleet"),
             pytest.param(
                 [window(), window("again", STARTS + HOUR, ENDS + HOUR)],
                 0,
-                ["windows[rack-7] overlaps on some nodes with again: these"],
+                ["windows[rack-7] overlaps on some nodes with again. Muster lets these"],
                 id="an overlap",
             ),
             pytest.param(

@@ -714,7 +714,7 @@ def test_an_answer_that_never_comes_to_a_conclusion_ends_with_another_node() -> 
     found = play(rules=policy(onInconclusive="Wait"), n1={"environment": "GPU 0 is in use: process 7"})
     reason, message = wait_in_vain(found, 40)
     assert reason == burnin.INCONCLUSIVE
-    assert "repeated every 120 s, for 31 min at most" in message
+    assert "repeats the tests every 120 s, for 31 min at most" in message
     plan = found.until_commit(1000)
     spec = spec_of(plan)
     assert [member.node for member in spec.members] == ["n0", "n4", "n2", "n3"]

@@ -107,7 +107,7 @@ def unseen(progress: dict[str, object], seconds: float = status.UNSEEN_SECONDS +
         ({}, "Lightning", "progress.preset: Lightning (it prints batches of an epoch"),
         ({"preset": "Auto"}, "", "prints none that a preset reads"),
         ({"preset": "TorchTitan"}, "", "no line is printed that preset TorchTitan reads, such as `[titan] "),
-        ({"stepPattern": "step ([0-9]+)"}, "", "progress.stepPattern finds none"),
+        ({"stepPattern": "step ([0-9]+)"}, "", "progress.stepPattern finds no step"),
     ],
 )
 def test_that_no_step_is_seen_is_said_with_what_to_change(
