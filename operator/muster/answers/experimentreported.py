@@ -30,8 +30,8 @@ class ExperimentJob(ApiModel):
     uid: str
     state: str
     running: bool
-    begun: Time
-    end: Time = Field(description="Up to when it counts.")
+    creation_time: Time
+    end_time: Time = Field(description="Up to when it counts.")
     wall_seconds: int
     gpus: int = Field(description="That it asked for.")
     gpu_model: str = ""
@@ -59,10 +59,10 @@ class ExperimentReport(ApiModel):
     kind: str = "ExperimentReport"
     experiment: str
     namespace: str
-    begun: Time
-    end: Time = Field(description="Of the last job; while one runs, up to when it counts.")
+    creation_time: Time
+    end_time: Time = Field(description="Of the last job; while one runs, up to when it counts.")
     running: int
-    elapsed_seconds: int = Field(description="From begun to end, pauses between jobs included.")
+    elapsed_seconds: int = Field(description="From creationTime to endTime, pauses between jobs included.")
     busy_seconds: int = Field(description="The part of it in which one job at least was there.")
     time_to_train_seconds: int | None = Field(
         None, description="The same as elapsed; absent while a job runs, and where none has succeeded."
@@ -111,8 +111,8 @@ def experiment_report(
     return ExperimentReport(
         experiment=experiment,
         namespace=namespace,
-        begun=begun,
-        end=end,
+        creation_time=begun,
+        end_time=end,
         running=running,
         elapsed_seconds=elapsed,
         busy_seconds=_busy_seconds([(each.spec.creation_time, each.spec.end_time) for each in found]),
@@ -141,8 +141,8 @@ def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
         uid=spec.job_uid,
         state=life.state,
         running=life.running,
-        begun=spec.creation_time,
-        end=spec.end_time,
+        creation_time=spec.creation_time,
+        end_time=spec.end_time,
         wall_seconds=sum(spec.seconds.values()),
         gpus=spec.gpus,
         gpu_model=spec.gpu_model,

@@ -128,8 +128,8 @@ class FleetJob(ApiModel):
     uid: str
     state: str
     running: bool
-    begun: Time
-    end: Time = Field(description="Up to when it counts.")
+    creation_time: Time
+    end_time: Time = Field(description="Up to when it counts.")
     gpus: int
     gpu_model: str = ""
     experiment: str = ""
@@ -501,8 +501,8 @@ def _job(cut: _Cut) -> FleetJob:
         uid=spec.job_uid,
         state=cut.life.state,
         running=cut.life.running,
-        begun=spec.creation_time,
-        end=spec.end_time,
+        creation_time=spec.creation_time,
+        end_time=spec.end_time,
         gpus=spec.gpus,
         gpu_model=spec.gpu_model,
         experiment=spec.experiment,

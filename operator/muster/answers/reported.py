@@ -163,7 +163,7 @@ class JobReport(ApiModel):
     name: str
     namespace: str
     state: str
-    begun: Time
+    creation_time: Time
     time: Time = Field(description="Up to when the figures count.")
     still_seconds: int = Field(
         0, description="Since its newest step, of a job that is to make steps and has long made none; in `unknown`."
@@ -268,7 +268,7 @@ def report(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
         state=job.status.state,
-        begun=goodput.creation_time,
+        creation_time=goodput.creation_time,
         time=goodput.counted_until,
         still_seconds=int((now - since).total_seconds()) if now and (since := still_since(job, now)) else 0,
         wall_seconds=wall,

@@ -113,7 +113,7 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
     else:
         time = ("Time", f"{show.duration(it.elapsed_seconds)}{so_far if it.running else ', and no job has succeeded'}")
     idle = it.elapsed_seconds - it.busy_seconds
-    found = [time, ("From", f"{show.moment(it.begun)} to {show.moment(it.end)}")]
+    found = [time, ("From", f"{show.moment(it.creation_time)} to {show.moment(it.end_time)}")]
     if idle >= 1:
         found.append(("Without a job", show.duration(idle)))
     found += [

@@ -249,7 +249,7 @@ def render(console: Console, it: JobReport) -> None:
     """Print a report as text: one page."""
     head = Text(f"{it.namespace}/{it.name} ", style="bold")
     head.append(f"is {it.state}", style=show.STATE_STYLES.get(it.state, ""))
-    head.append(f", {show.duration(it.wall_seconds)} from {show.moment(it.begun)}", style="not bold")
+    head.append(f", {show.duration(it.wall_seconds)} from {show.moment(it.creation_time)}", style="not bold")
     console.print(head)
     if it.still_seconds:
         told = f"for {show.duration(it.still_seconds)} it has finished no step: that time is unknown"

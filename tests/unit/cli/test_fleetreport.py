@@ -261,7 +261,7 @@ def test_running_jobs_count_by_the_api_servers_clock_whatever_the_leaders_shows(
     api.is_at(datetime(2026, 3, 1, 4, 1, tzinfo=UTC))
     it = found(command("report", "--fleet", "-o", "json"))
     assert (it["wallSeconds"], it["uncountedSeconds"], it["buckets"][0]["bucket"]) == (3600, 0, "compute")
-    assert it["listed"][0]["end"] == "2026-03-01T04:00:00.000000Z"
+    assert it["listed"][0]["endTime"] == "2026-03-01T04:00:00.000000Z"
 
 
 def test_what_may_not_be_read_is_told_with_the_right_that_is_needed(command: Callable[..., Result], api: Any) -> None:
