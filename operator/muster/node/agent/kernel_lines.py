@@ -294,10 +294,17 @@ _FILE_SYSTEMS = (
          r"writing primary super block"
          r"|checksum verify failed on )"
          r"|BTRFS error \(device (?P<device2>[\w.-]{1,64})(?::? state \w{1,8})?\): bdev \S+ errs: wr "),
+    # All I/O of the pool waits from then on, until somebody clears it (zpool clear).
+    _row("zfs", kinds.DISK_ERROR, ("has encountered an uncorrectable I/O failure", "; suspending pool"),
+         r"WARNING: (?:Pool '(?P<device>[\w.: -]{1,64})' has encountered an uncorrectable I/O failure and has been "
+         r"suspended|MMP writes to pool '(?P<device2>[\w.: -]{1,64})' have not succeeded in over \d+ ms; suspending "
+         r"pool)"),
     _row("f2fs", kinds.READ_ONLY_FILESYSTEM, "Stopped filesystem due to reason",
          rf"F2FS-fs \({_DISK}\): Stopped filesystem due to reason"),
-    _row("nfs", kinds.NETWORK_DISK_ERROR, "not responding",
-         r"(?:nfs|lockd|NFS): server (?P<device>\S{1,120}) not responding, (?:still trying|timed out)"),
+    # fs/nfs/nfs4state.c: what is open on the server cannot be kept, or is lost.
+    _row("nfs", kinds.NETWORK_DISK_ERROR, ("not responding", "failed on NFSv4 server"),
+         r"(?:nfs|lockd|NFS): server (?P<device>\S{1,120}) not responding, (?:still trying|timed out)"
+         r"|NFS: state manager(?:: [\w ]{1,48})? failed on NFSv4 server (?P<device2>\S{1,120}) with error \d"),
     _row("lustre", kinds.NETWORK_DISK_ERROR, ("was lost; in progress operations", "This client was evicted by"),
          r"Lustre(?:Error)?: (?:[\d:-]{1,24}: )?(?:\S{1,120}: Connection to (?P<device>\S{1,64}) \(at \S{1,64}\) was "
          r"lost; in progress operations"
