@@ -86,6 +86,8 @@ _LOST_PEER = re.compile(
     r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
     r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod "
     r"has been shut down"
+    # HCCL, of Ascend's processors
+    r"|\bEI000[26]: .*\b(?:Notify register times out|Getting socket times out)|\bhccl fftsplus task timeout occurred"
     # Ray
     r"|because its (?:worker process|node|owner) has died|A worker died or was killed|[Tt]he worker died "
     r"unexpectedly while"
