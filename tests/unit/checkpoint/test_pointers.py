@@ -7,7 +7,7 @@ import pytest
 from muster.node.checkpoint.pointers import POINTERS, pointer_problem
 from muster.protocol.checkpoints import Checkpoint
 
-MEGATRON, DEEPSPEED, UNIVERSAL, COMPOSER, DLROVER, VERL, SKYRL = POINTERS
+MEGATRON, DEEPSPEED, UNIVERSAL, COMPOSER, DLROVER, VERL, SKYRL, EASY_R1 = POINTERS
 
 
 def of(kind: str, *names: tuple[int, str]) -> list[Checkpoint]:
@@ -34,6 +34,7 @@ FILES = of("Composer", (500, "ep1-ba500-rank0.pt"), (400, "ep1-ba400-rank0.pt"))
         (DLROVER, "500", STEPS),
         (VERL, "500", GLOBAL_STEPS),
         (SKYRL, None, GLOBAL_STEPS),
+        (EASY_R1, '{"best_global_step": 400, "last_global_step": 500}', of("EasyR1", (500, "global_step_500"))),
         (MEGATRON, None, TAGS),
         (DEEPSPEED, "what another program calls so", ITERATIONS),
         (MEGATRON, None, []),
@@ -58,6 +59,13 @@ def test_nothing_is_said_of_what_names_the_newest_or_is_none_of_theirs(pointer, 
             True,
         ),
         (MEGATRON, "5e2", ITERATIONS, "names no checkpoint", True),
+        (
+            EASY_R1,
+            '{"best_global_step": 500, "last_glo',
+            of("EasyR1", (500, "global_step_500")),
+            'names no checkpoint: EasyR1 would fail to load. Write {"last_global_step": 500}',
+            True,
+        ),
         (
             MEGATRON,
             "release\n",

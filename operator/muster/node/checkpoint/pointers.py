@@ -8,7 +8,7 @@ lie there (megatron/training/checkpointing.py, `read_metadata`). Others work ali
 - Composer by a link (`autoresume`)
 - DLRover by a file of its own (full_ckpt_engine.py, `_load_from_storage`)
 - verl (verl/utils/checkpoint/checkpoint_manager.py, `find_latest_ckpt_path`) and SkyRL (skyrl/train/trainer.py,
-  `load_checkpoints`) by a file with a number
+  `load_checkpoints`) by a file with a number; EasyR1 (`find_latest_ckpt`) by a number in a JSON file
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from muster.node.checkpoint.formats.deepspeed import DEEPSPEED, DEEPSPEED_UNIVER
 from muster.node.checkpoint.formats.dlrover import DLROVER, is_step
 from muster.node.checkpoint.formats.megatron import MEGATRON, MEGATRON_LEGACY, TRACKER
 from muster.node.checkpoint.formats.torch_dcp import TORCH_DCP
-from muster.node.checkpoint.formats.verl import SKYRL, SKYRL_TRACKER, VERL
+from muster.node.checkpoint.formats.verl import EASY_R1, EASY_R1_STEP, EASY_R1_TRACKER, SKYRL, SKYRL_TRACKER, VERL
+from muster.node.checkpoint.untrusted_json import parse_json
 from muster.protocol.checkpoint_names import readable
 from muster.protocol.checkpoints import Checkpoint
 
@@ -66,6 +67,18 @@ class Pointer:
 
 def _iteration(text: str) -> str:
     return "iter_%07d" % int(text) if re.match(r"\d{1,15}\Z", text) else ""
+
+
+def _global_step(text: str) -> str:
+    return "global_step_%d" % int(text) if re.match(r"\d{1,15}\Z", text) else ""
+
+
+def _global_step_of_easy_r1(text: str) -> str:
+    try:
+        document = parse_json(text.encode())
+    except ValueError:
+        return ""
+    return _global_step(str(document.get(EASY_R1_STEP))) if isinstance(document, dict) else ""
 
 
 POINTERS: Tuple[Pointer, ...] = (
@@ -127,12 +140,22 @@ POINTERS: Tuple[Pointer, ...] = (
             name=name,
             formats=(framework,),
             is_link=False,
-            target=lambda text: "global_step_%d" % int(text) if re.match(r"\d{1,15}\Z", text) else "",
+            target=_global_step,
             text=lambda name: name.rpartition("_")[2],
             torn="fail to load",
             missing="begin from scratch",
         )
         for framework, name in ((VERL.name, TRACKER[3:]), (SKYRL.name, SKYRL_TRACKER[3:]))
+    ),
+    Pointer(
+        framework=EASY_R1.name,
+        name=EASY_R1_TRACKER[3:],
+        formats=(EASY_R1.name,),
+        is_link=False,
+        target=_global_step_of_easy_r1,
+        text=lambda name: '{"%s": %s}' % (EASY_R1_STEP, name.rpartition("_")[2]),
+        torn="fail to load",
+        missing="begin from scratch",
     ),
 )
 

@@ -18,7 +18,7 @@ from muster.node.checkpoint.formats.orbax import ORBAX
 from muster.node.checkpoint.formats.own import own
 from muster.node.checkpoint.formats.torch_dcp import TORCH_DCP
 from muster.node.checkpoint.formats.torchtune import TORCHTUNE
-from muster.node.checkpoint.formats.verl import SKYRL, VERL
+from muster.node.checkpoint.formats.verl import EASY_R1, SKYRL, VERL
 
 FORMATS: Tuple[Format, ...] = (
     MANIFEST,
@@ -36,6 +36,7 @@ FORMATS: Tuple[Format, ...] = (
     NEMO,
     SKYRL,
     VERL,
+    EASY_R1,
     NEMO_RL,
     NEMO_AUTO,
     ORBAX,

@@ -1,10 +1,12 @@
-"""verl and SkyRL: `global_step_N/` with a directory for each model that is trained (`actor/`, `critic/`), each a
-checkpoint of FSDP or Megatron Core.
+"""verl, SkyRL and EasyR1: `global_step_N/` with a directory for each model that is trained (`actor/`, `critic/`), each
+a checkpoint of FSDP or Megatron Core.
 
 verl: verl/trainer/ppo/ray_trainer.py (`_save_checkpoint`), verl/utils/checkpoint/fsdp_checkpoint_manager.py and
 megatron_checkpoint_manager.py (`save_checkpoint`); its SFT trainer has one model, in the directory itself. SkyRL:
-skyrl/train/trainer.py (`save_checkpoints`). Of FSDP each rank saves its files, which are called by how many ranks there
-are. The state of the data follows, then the file beside all, by which both resume.
+skyrl/train/trainer.py (`save_checkpoints`). EasyR1, which is made from verl: verl/trainer/ray_trainer.py
+(`_save_checkpoint`), verl/utils/checkpoint/checkpoint_manager.py (`find_latest_ckpt`). Of FSDP each rank saves its
+files, which are called by how many ranks there are. The state of the data follows, then the file beside all, by which
+all three resume.
 """
 
 from __future__ import annotations
@@ -15,19 +17,22 @@ from typing import Dict, List, Optional, Set
 
 from muster.node.checkpoint.candidate import Candidate
 from muster.node.checkpoint.dcp import METADATA_NAME
-from muster.node.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
+from muster.node.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words, json_object
 from muster.node.checkpoint.formats.megatron import CONFIG_NAME, TRACKER, distributed_problem
 from muster.node.checkpoint.formats.parts import files_problem, own_problem, own_weights
 from muster.protocol.checkpoint_names import named_step
 
 SKYRL_TRACKER = "../latest_ckpt_global_step.txt"
+EASY_R1_TRACKER = "../checkpoint_tracker.json"
+EASY_R1_STEP = "last_global_step"
+"""The member of EasyR1's tracker that names the newest checkpoint."""
 _NAME = re.compile(r"global_step_\d{1,15}\Z")
 _SHARD = re.compile(r"(?:(.+)/)?(model|optim|extra_state)_world_size_(\d{1,6})_rank_(\d{1,6})\.pt\Z")
-_DATA = re.compile(r"data(?:_\d{1,6})?\.pt\Z")
+_DATA = re.compile(r"data(?:_\d{1,6}|loader)?\.pt\Z")
 _STATE = "trainer_state.pt"
 _DISTRIBUTED = re.compile(r"((?:.+/)?)(?:\.metadata|metadata\.json|[^/]+\.distcp)\Z")
 _OTHERS = re.compile(
-    r"(?:(?:.+/)?(?:(?:model|optim|extra_state)_world_size_\d+_rank_\d+|data(?:_\d+)?|common|trainer_state)\.pt)\Z"
+    r"(?:.+/)?(?:(?:model|optim|extra_state)_world_size_\d+_rank_\d+|data(?:_\d+|loader)?|common|trainer_state)\.pt\Z"
 )
 
 
@@ -62,12 +67,20 @@ def _untracked(tracker: str, candidate: Candidate) -> str:
     """Why the tracker file beside a checkpoint does not say that the checkpoint was written; "" = it does."""
     if tracker not in candidate.files:
         return "%s does not exist: it was not said to be written yet" % tracker[3:]
-    text, step = candidate.text(tracker), named_step(candidate.name)
-    tracked = int(text) if re.match(r"\d{1,15}\Z", text) else None
+    step, tracked = named_step(candidate.name), _tracked_step(tracker, candidate)
     if tracked is None or step is None or tracked < step:
         return "%s names %s: this one was not said to be written yet" % (tracker[3:], tracked)
     later = [name for name in candidate.later_than(tracker) if name != tracker]
     return "%s is newer than %s" % (min(later), tracker[3:]) if tracked == step and later else ""
+
+
+def _tracked_step(tracker: str, candidate: Candidate) -> Optional[int]:
+    """The step that the tracker file names; None where it names none."""
+    if tracker == EASY_R1_TRACKER:
+        text = str(json_object(candidate, tracker).get(EASY_R1_STEP))
+    else:
+        text = candidate.text(tracker)
+    return int(text) if re.match(r"\d{1,15}\Z", text) else None
 
 
 def _shards_problem(candidate: Candidate) -> str:
@@ -140,5 +153,20 @@ SKYRL = Format(
     _step,
     claims=_claims,
     beside=lambda name: SKYRL_TRACKER,
+    settles=True,
+)
+EASY_R1 = Format(
+    "EasyR1",
+    Words(
+        written_by="EasyR1",
+        place="`global_step_500/` with `actor/`, `critic/` and `dataloader.pt`",
+        step="the name",
+        complete="as verl's, with `dataloader.pt` for `data.pt`, and `last_global_step` of `checkpoint_tracker.json`",
+    ),
+    ("dataloader.pt",),
+    functools.partial(_problem, EASY_R1_TRACKER),
+    _step,
+    claims=_claims,
+    beside=lambda name: EASY_R1_TRACKER,
     settles=True,
 )
