@@ -66,6 +66,7 @@ class Preset(NamedTuple):
     Attributes:
         name: in spec.progress.preset.
         lines: that tell steps.
+        figures_beside: lines that print figures of the newest step, and not its number.
         confirms: where steps are told by a bar like any other: what it prints besides. Steps count from then on, of
             bars that are as long as the newest one was then.
         needs: what people have to know, "" = nothing.
@@ -90,6 +91,7 @@ class Preset(NamedTuple):
     mfu: str = ""
     timers: Tuple[Timer, ...] = ()
     is_distinct: bool = True
+    figures_beside: Tuple[Line, ...] = ()
 
 
 _VALUE = r"(?P<value>nan|-?inf|-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\b"
@@ -215,7 +217,16 @@ PRESETS: Tuple[Preset, ...] = (
         needs="printed every `--log-interval` (100) steps, by the last rank",
         loss=r" lm loss: +" + _VALUE,
         pace=r" elapsed time per iteration \(ms\): (?P<milliseconds>%s)" % _NUMBER,
-        tflops=r" throughput per GPU \(TFLOP/s/GPU\): +" + _VALUE,
+        tflops=r" throughput per GPU \(TFLOP/s/GPU\): +%s| GPU utilization: +(?P<of_bridge>%s) ?MODEL_TFLOP/s/GPU"
+        % (_VALUE, _NUMBER),
+        figures_beside=(
+            Line(
+                "MODEL_TFLOP/s/GPU",
+                r"\bStep Time ?: ",
+                "Step Time : 9.09s GPU utilization: 663.5MODEL_TFLOP/s/GPU",
+                "Megatron Bridge, src/megatron/bridge/training/utils/train_utils.py (training_log)",
+            ),
+        ),
         timers=(
             Timer(
                 INPUT_WAIT,

@@ -26,7 +26,7 @@ _Kinds = Tuple[Tuple[str, Pattern[str]], ...]
 
 
 class Found(NamedTuple):
-    """A step that a line of output reports as finished, or time that it reports as not spent on computing.
+    """A step that a line of output reports as finished, figures of it, or time that was not spent on computing.
 
     Attributes:
         step: number of the finished step over the whole training; None = the line finishes none.
@@ -47,14 +47,16 @@ class _Compiled(NamedTuple):
     preset: Preset
     lines: _Kinds
     confirms: _Kinds
+    figures_beside: _Kinds
     loss: Optional[Pattern[str]]
     figures: Tuple[Tuple[str, Pattern[str]], ...]
     timers: Tuple[Tuple[Timer, Pattern[str]], ...]
 
     @classmethod
     def of(cls, preset: Preset) -> "_Compiled":
-        lines, confirms = (
-            tuple((line.holds, re.compile(line.pattern)) for line in kind) for kind in (preset.lines, preset.confirms)
+        lines, confirms, beside = (
+            tuple((line.holds, re.compile(line.pattern)) for line in kind)
+            for kind in (preset.lines, preset.confirms, preset.figures_beside)
         )
         figures = (
             (TOKENS, preset.tokens),
@@ -64,7 +66,8 @@ class _Compiled(NamedTuple):
         )
         timers = tuple((timer, re.compile(timer.pattern)) for timer in preset.timers)
         patterns = tuple((name, re.compile(pattern)) for name, pattern in figures if pattern)
-        return cls(preset, lines, confirms, re.compile(preset.loss) if preset.loss else None, patterns, timers)
+        loss = re.compile(preset.loss) if preset.loss else None
+        return cls(preset, lines, confirms, beside, loss, patterns, timers)
 
 
 class _Rank:
@@ -129,6 +132,8 @@ class Reader:
             seconds = _seconds(one, rank, text)
             if seconds:
                 return Found(None, one.preset.name, seconds=seconds)
+            if _match(one.figures_beside, text):
+                return Found(None, one.preset.name, figures=_figures(one, text))
         if not self.looks_like:
             self.looks_like = next((one.preset.name for one in self._noticed if _match(one.lines, text)), "")
         return None
