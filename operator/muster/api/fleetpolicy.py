@@ -232,6 +232,7 @@ class SourceName(StrEnum):
     docs/node-health.md lists what Muster reads from each.
     """
 
+    ACK = "ack"
     AGENT = "agent"
     AKS = "aks"
     AKS_NTH = "aks-nth"
@@ -254,6 +255,7 @@ class SourceName(StrEnum):
     KUBEVIRT = "kubevirt"
     MEDIK8S = "medik8s"
     NEBIUS = "nebius"
+    NODEOPS = "nodeops"
     NPD = "npd"
     NVSENTINEL = "nvsentinel"
     OPENSHIFT = "openshift"

@@ -260,6 +260,24 @@ ROWS: tuple[Row, ...] = (
         REBOOT,
         minimum_age_seconds=60,
     ),
+    _planned(
+        "ack/expired",
+        _S.ACK,
+        Condition("InstanceExpired", reason="InstanceToBeTerminated"),
+        reason="SpotExpires",
+        removal=Notice(final=True),
+        note="of spot instances of Alibaba Cloud",
+    ),
+    Row(
+        "ack/anomaly",
+        _S.ACK,
+        TaintMark(r"alibabacloud\.com/node-anomaly"),
+        DEGRADED,
+        REPLACE,
+        reason="NodeAnomaly",
+        repairs=True,
+        note="of Alibaba Cloud's GPU-HPN nodes, repaired as soon as their pods have gone",
+    ),
     Row("aks/gpu-missing", _S.AKS, Condition("GPUMissing"), FATAL, REBOOT),
     Row("aks/nvlink", _S.AKS, Condition("NVLinkStatusInactive"), FATAL, RESET),
     Row("aks/xid", _S.AKS, Condition("XIDErrors?"), DEGRADED, INSPECT, note="it does not say which"),
@@ -397,6 +415,14 @@ ROWS: tuple[Row, ...] = (
         Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", "true"),
         reason="FlatcarReboots",
         removal=Notice(final=True),
+    ),
+    _planned(
+        "gardener/deletion",
+        _S.GARDENER,
+        Annotation("node.machine.sapcloud.io/trigger-deletion-by-mcm", "true"),
+        reason="MachineDeletion",
+        removal=Notice(final=True),
+        note="a human has asked for another machine",
     ),
     _planned(
         "gardener/in-place-update",
@@ -551,6 +577,14 @@ ROWS: tuple[Row, ...] = (
         note="GKE stops what runs there",
     ),
     _planned(
+        "gke/perform-maintenance",
+        _S.GKE,
+        Label(r"cloud\.google\.com/perform-maintenance", "true"),
+        reason="MaintenanceRequested",
+        removal=Notice(),
+        note="a human lets the maintenance begin now; GKE takes the label away as it begins",
+    ),
+    _planned(
         "gke/maintenance-window",
         _S.GKE,
         TaintMark(r"(cloud\.google\.com/)?maintenance-window-started"),
@@ -581,6 +615,14 @@ ROWS: tuple[Row, ...] = (
     Row("nebius/suspected", _S.NEBIUS, Condition("HardwareIssuesSuspected"), DEGRADED, INSPECT),
     _planned(
         "nebius/maintenance", _S.NEBIUS, Condition("NebiusMaintenanceScheduled"), reason="NebiusMaintenanceScheduled"
+    ),
+    _planned(
+        "nodeops/operation",
+        _S.NODEOPS,
+        TaintMark(r"nodeops\.k8s\.preferred\.jp/operating"),
+        reason="NodeOperation",
+        removal=Notice(),
+        note="node-operation-controller drains it, runs a job there, and gives it back",
     ),
     Row(
         "coreweave/state",

@@ -147,6 +147,7 @@ READ_ANNOTATIONS = frozenset(
     {
         "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress",
         "machineconfiguration.openshift.io/desiredDrain",
+        "node.machine.sapcloud.io/trigger-deletion-by-mcm",
     }
 )
 """The annotations of nodes that say something to Muster; others are not kept."""

@@ -326,6 +326,14 @@ CASES: dict[str, Case] = {
         [with_(labels={"cloud.google.com/scheduled-maintenance-time": "soon"})],
         planned=True,
     ),
+    "ack/anomaly": Case(
+        with_(taint=("alibabacloud.com/node-anomaly", "", "NoSchedule")),
+        "NodeAnomaly",
+        "Degraded",
+        "Replace",
+        [with_(labels={"alibabacloud.com/node-anomaly": "true"})],
+        repaired_by="ack",
+    ),
     "gke/fault": Case(
         with_(labels={"cloud.google.com/fault-behavior": "SDC"}),
         "FaultReported",
