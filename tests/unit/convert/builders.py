@@ -1,5 +1,7 @@
 """Manifests of other systems, and what is said of them."""
 
+import copy
+import functools
 from typing import Any
 
 import yaml
@@ -11,12 +13,17 @@ MANIFESTS = {case.report: case for case in cases("manifests") if case.number == 
 """The first case of each report."""
 
 
+@functools.cache
+def _parsed(text: str) -> list[Any]:
+    return list(yaml.safe_load_all(text))
+
+
 def objects(name: str) -> list[Any]:
-    return list(yaml.safe_load_all(MANIFESTS[name].given))
+    return copy.deepcopy(_parsed(MANIFESTS[name].given))
 
 
 def result_of(case: Case) -> Result:
-    (found,) = [each for each in converted(list(yaml.safe_load_all(case.given))) if each is not None]
+    (found,) = [each for each in converted(copy.deepcopy(_parsed(case.given))) if each is not None]
     return found
 
 
