@@ -5,11 +5,13 @@ that are still there; the numbers only sink. Lower them after a rename: `python 
 table.
 """
 
+import functools
 import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 THIS = Path(__file__).resolve()
@@ -121,8 +123,18 @@ def names_in(path: Path, text: str) -> Iterator[str]:
         yield from SCHEMA_FIELD.findall(text)
 
 
-def counted() -> tuple[Counter[str], Counter[str], Counter[str], dict[str, Counter[str]]]:
+class Uses(NamedTuple):
     """Uses by word anywhere, in names, and as names by themselves, and the files of each retired word."""
+
+    anywhere: Counter[str]
+    in_names: Counter[str]
+    as_names: Counter[str]
+    files: dict[str, Counter[str]]
+
+
+@functools.cache
+def counted() -> Uses:
+    """The uses in all files; counted when a test asks for them, not when pytest collects."""
     anywhere: Counter[str] = Counter()
     in_names: Counter[str] = Counter()
     as_names: Counter[str] = Counter()
@@ -131,17 +143,14 @@ def counted() -> tuple[Counter[str], Counter[str], Counter[str], dict[str, Count
         here = Counter(part.lower() for part in PART.findall(text))
         names = list(names_in(path, text))
         named = Counter(part for name in names for part in parts_of(name))
-        as_names += Counter(name.lstrip("_").lower() for name in names)
-        anywhere += here
-        in_names += named
+        as_names.update(name.lstrip("_").lower() for name in names)
+        anywhere.update(here)
+        in_names.update(named)
         for word, uses in files.items():
             found = named[word] if word in LEFT_IN_NAMES else here[word]
             if found:
                 uses[str(path.relative_to(ROOT))] = found
-    return anywhere, in_names, as_names, files
-
-
-ANYWHERE, IN_NAMES, AS_NAMES, FILES = counted()
+    return Uses(anywhere, in_names, as_names, files)
 
 
 def table(limits: dict[str, int], uses: Counter[str]) -> dict[str, int]:
@@ -150,27 +159,30 @@ def table(limits: dict[str, int], uses: Counter[str]) -> dict[str, int]:
 
 
 def test_no_retired_word_comes_back() -> None:
-    limits = {**dict.fromkeys(GONE, 0), **LEFT}
-    more = {word: FILES[word].most_common(20) for word, limit in limits.items() if ANYWHERE[word] > limit}
+    limits, uses = {**dict.fromkeys(GONE, 0), **LEFT}, counted()
+    more = {word: uses.files[word].most_common(20) for word, limit in limits.items() if uses.anywhere[word] > limit}
     assert more == {}, "write the word of docs/glossary.md"
 
 
 def test_no_retired_word_comes_back_into_names() -> None:
-    more = {word: FILES[word].most_common(20) for word, limit in LEFT_IN_NAMES.items() if IN_NAMES[word] > limit}
+    uses = counted()
+    more = {w: uses.files[w].most_common(20) for w, limit in LEFT_IN_NAMES.items() if uses.in_names[w] > limit}
     assert more == {}, "write the word of docs/glossary.md, or a verb with its object"
 
 
 def test_no_name_is_a_word_that_says_nothing() -> None:
-    more = {word: AS_NAMES[word] for word, limit in LEFT_AS_NAMES.items() if AS_NAMES[word] > limit}
+    as_names = counted().as_names
+    more = {word: as_names[word] for word, limit in LEFT_AS_NAMES.items() if as_names[word] > limit}
     assert more == {}, "write a verb with its object"
 
 
 def test_the_table_sinks_with_the_words() -> None:
     """Room above a count is room for the word to come back; a word without uses belongs to GONE."""
-    for limits, uses in ((LEFT, ANYWHERE), (LEFT_IN_NAMES, IN_NAMES), (LEFT_AS_NAMES, AS_NAMES)):
+    anywhere, in_names, as_names, _ = counted()
+    for limits, uses in ((LEFT, anywhere), (LEFT_IN_NAMES, in_names), (LEFT_AS_NAMES, as_names)):
         slack = {word: limit for word, limit in limits.items() if limit > uses[word] * SLACK + 3}
         assert slack == {}, f"lower them to {table(slack, uses)}"
-    assert sorted(word for word in LEFT if not ANYWHERE[word]) == [], "move them to GONE"
+    assert sorted(word for word in LEFT if not anywhere[word]) == [], "move them to GONE"
 
 
 def test_what_a_use_is() -> None:
@@ -185,6 +197,6 @@ def test_what_a_use_is() -> None:
 
 
 if __name__ == "__main__":
-    print("LEFT =", table(LEFT, ANYWHERE))
-    print("LEFT_IN_NAMES =", table(LEFT_IN_NAMES, IN_NAMES))
-    print("LEFT_AS_NAMES =", table(LEFT_AS_NAMES, AS_NAMES))
+    print("LEFT =", table(LEFT, counted().anywhere))
+    print("LEFT_IN_NAMES =", table(LEFT_IN_NAMES, counted().in_names))
+    print("LEFT_AS_NAMES =", table(LEFT_AS_NAMES, counted().as_names))

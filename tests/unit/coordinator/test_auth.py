@@ -1,6 +1,8 @@
 """Tokens against keys of our own making: every way in which one may be wrong. Real tokens: see the integration test."""
 
+import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jwt
@@ -20,18 +22,17 @@ BOUND = {
 }
 
 
-def key() -> rsa.RSAPrivateKey:
+@functools.cache
+def key(_name: str) -> rsa.RSAPrivateKey:
+    """A key of this name, made when a test asks for it: pytest collects in each of its processes."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-FIRST, SECOND = key(), key()
 
 
 class ApiServer:
     """Publishes keys, counts how often it is asked, and may be down."""
 
     def __init__(self) -> None:
-        self.keys = {"first": FIRST}
+        self.keys = {"first": key("first")}
         self.asked = 0
         self.down = False
 
@@ -49,7 +50,7 @@ class ApiServer:
         return json.dumps({"keys": keys}).encode()
 
 
-def token(signer: rsa.RSAPrivateKey = FIRST, kid: str = "first", **changes: Any) -> str:
+def token(signer: str = "first", kid: str = "first", **changes: Any) -> str:
     claims = {
         "iss": ISSUER,
         "aud": ["muster.dev/coordinator"],
@@ -58,7 +59,7 @@ def token(signer: rsa.RSAPrivateKey = FIRST, kid: str = "first", **changes: Any)
         "kubernetes.io": BOUND,
         **changes,
     }
-    return "Bearer " + jwt.encode(claims, signer, algorithm="RS256", headers={"kid": kid})
+    return "Bearer " + jwt.encode(claims, key(signer), algorithm="RS256", headers={"kid": kid})
 
 
 @pytest.fixture
@@ -95,29 +96,31 @@ async def test_caller_comes_from_the_claims(verifier: TokenVerifier, api: ApiSer
 @pytest.mark.parametrize(
     ("authorization", "says"),
     [
-        pytest.param("", "projected service-account token", id="none"),
-        pytest.param("Basic abc", "projected service-account token", id="other scheme"),
-        pytest.param("Bearer nonsense", "not a service-account token", id="no token"),
-        pytest.param(token(aud=["kubernetes"]), "audience muster.dev/coordinator", id="wrong audience"),
-        pytest.param(token(exp=int(NOW) - 31), "has expired", id="expired"),
-        pytest.param(token(nbf=int(NOW) + 31), "not valid yet", id="from the future"),
-        pytest.param(token(iss="https://elsewhere"), "not issued by this cluster", id="other issuer"),
-        pytest.param(token(signer=SECOND), "not valid", id="forged"),
-        pytest.param(token(**{"kubernetes.io": {"namespace": "team"}}), "not bound to a pod", id="no pod"),
+        pytest.param(lambda: "", "projected service-account token", id="none"),
+        pytest.param(lambda: "Basic abc", "projected service-account token", id="other scheme"),
+        pytest.param(lambda: "Bearer nonsense", "not a service-account token", id="no token"),
+        pytest.param(lambda: token(aud=["kubernetes"]), "audience muster.dev/coordinator", id="wrong audience"),
+        pytest.param(lambda: token(exp=int(NOW) - 31), "has expired", id="expired"),
+        pytest.param(lambda: token(nbf=int(NOW) + 31), "not valid yet", id="from the future"),
+        pytest.param(lambda: token(iss="https://elsewhere"), "not issued by this cluster", id="other issuer"),
+        pytest.param(lambda: token(signer="second"), "not valid", id="forged"),
+        pytest.param(lambda: token(**{"kubernetes.io": {"namespace": "team"}}), "not bound to a pod", id="no pod"),
         pytest.param(
-            token(**{"kubernetes.io": {k: v for k, v in BOUND.items() if k != "node"}}), "names no node", id="no node"
+            lambda: token(**{"kubernetes.io": {k: v for k, v in BOUND.items() if k != "node"}}),
+            "names no node",
+            id="no node",
         ),
         pytest.param(
-            "Bearer " + jwt.encode({"iss": ISSUER}, None, algorithm="none", headers={"kid": "first"}),
+            lambda: "Bearer " + jwt.encode({"iss": ISSUER}, None, algorithm="none", headers={"kid": "first"}),
             "not valid",
             id="unsigned",
         ),
     ],
 )
-async def test_refused(verifier: TokenVerifier, authorization: str, says: str) -> None:
+async def test_refused(verifier: TokenVerifier, authorization: Callable[[], str], says: str) -> None:
     with pytest.raises(AuthError, match=says) as caught:
-        await verifier.verify(authorization)
-    assert verifier.known(authorization) is None
+        await verifier.verify(authorization())
+    assert verifier.known(authorization()) is None
     assert caught.value.status == 401
 
 
@@ -134,8 +137,8 @@ async def test_new_key_is_found_and_unknown_ones_do_not_flood_the_api_server(
 ) -> None:
     await verifier.verify(token())
     asked = api.asked
-    api.keys["second"] = SECOND
-    new = token(signer=SECOND, kid="second")
+    api.keys["second"] = key("second")
+    new = token(signer="second", kid="second")
     for _ in range(5):
         with pytest.raises(AuthError, match="does not publish"):
             await verifier.verify(new)
@@ -160,7 +163,7 @@ async def test_unreachable_api_server_is_not_the_callers_fault(
 
 def test_what_a_token_claims_is_read_without_its_signature() -> None:
     want = Caller("team", "worker-0", "pod-uid", "node-1", "node-uid")
-    assert claimed(token(SECOND, "unknown")) == want
+    assert claimed(token("second", "unknown")) == want
     old = {key: value for key, value in BOUND.items() if key != "node"}
     assert claimed(token(**{"kubernetes.io": old})) == Caller("team", "worker-0", "pod-uid", "", "")
 
