@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import itertools
 import random
@@ -19,14 +20,17 @@ from muster.node.launcher.scanner import Scanner
 from muster.node.launcher.snapshot import RankView, Snapshot
 from muster.node.launcher.stepclock import StepClock
 from muster.node.launcher.supervisor import Supervisor
+from muster.protocol import messages
 from muster.protocol.fence import peer_distances
-from muster.protocol.messages import RUN, WAIT, Directive, Peer, Report, digest
+from muster.protocol.messages import RUN, WAIT, Directive, Peer, Report
 
 COORDINATOR = -1
 LATENCY_SECONDS = 0.002
 CONNECT_SECONDS = 1.0  # until a packet without an answer counts as lost
 STEP_SECONDS = 0.5
 PORT = 7000
+
+digest = functools.cache(messages.digest)  # of the same directives at each look of a report that is held
 
 
 class Clock:

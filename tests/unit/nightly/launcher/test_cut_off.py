@@ -1,9 +1,10 @@
-"""A large gang of which half is cut off: its simulation takes half a minute."""
+"""Large gangs of which a part is cut off: the simulation of one takes up to half a minute."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.launcher.simulated import World
+from tests.unit.launcher.test_cut_off import any_set_is_cut_off_together
 
 from muster.protocol.fence import fenced_after_seconds
 
@@ -17,3 +18,8 @@ def test_half_of_a_large_gang(block):
     world.cut(set(block))
     world.clock.run(fenced_after_seconds(FENCE))
     assert {worker.index for worker in world.workers if not worker.is_training} == set(block)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_set_that_is_cut_off_together(seed):
+    any_set_is_cut_off_together(24, seed)
