@@ -44,6 +44,7 @@ class Story:
         day: which jobs there are, see `simulate.jobs.DAYS`.
         large: this is a part of a large fleet, see `Life.is_large`.
         lasts: jobs train until the trouble is over, where not for a number of steps: there is always something to hit.
+        until: seconds of the life after which it has shown what it is kept for, and ends; 0: it goes on to its end.
     """
 
     seed: int
@@ -52,6 +53,7 @@ class Story:
     day: str = "Three"
     large: bool = False
     lasts: bool = False
+    until: float = 0.0
 
 
 @dataclass
@@ -161,7 +163,13 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         if fault.kind != "CutFromOperator":  # which nobody but Muster sees
             life.agenda.after(PERSON_SECONDS, functools.partial(_give_up, life, node))
     jobs = {name: plan for name, plan in day.jobs.items() if plan.ends}
-    if not life.run_until(lambda: all(life.state_of(name) in ENDS for name in jobs), QUIET_SECONDS):
+
+    def have_ended() -> bool:
+        return all(life.state_of(name) in ENDS for name in jobs)
+
+    if told.until and not life.run_until(have_ended, max(0.0, told.until - life.age_seconds)):
+        return
+    if not life.run_until(have_ended, QUIET_SECONDS):
         states = {name: _status(life, name) for name in jobs}
         raise ViolationError(f"after {QUIET_SECONDS:.0f} quiet seconds not every job has ended: {states}")
     for name, plan in jobs.items():

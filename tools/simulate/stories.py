@@ -20,7 +20,8 @@ class StoryError(ValueError):
 def write(path: Path, story: Story, violation: str = "") -> None:
     """Keep a story with what it showed, one fault a line. Fields with their default value are left out."""
     told = {"seed": story.seed, "sparse": story.sparse, "day": story.day, "large": story.large, "lasts": story.lasts}
-    model = _Story(**told, violation=violation, faults=[_Fault(**asdict(fault)) for fault in story.faults])
+    faults_told = [_Fault(**asdict(fault)) for fault in story.faults]
+    model = _Story(**told, until=story.until, violation=violation, faults=faults_told)
     document = model.model_dump(exclude_defaults=True)
     faults = ",\n  ".join(json.dumps(fault) for fault in document.pop("faults", ()))
     head = "".join(f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in document.items())
@@ -56,6 +57,7 @@ class _Story(BaseModel):
     day: Literal[*DAYS] = "Three"  # type: ignore[valid-type]
     large: bool = False
     lasts: bool = False
+    until: float = Field(0.0, ge=0)
     violation: str = ""
     note: str = ""
 
@@ -79,7 +81,7 @@ def read(path: Path) -> Story:
                 f"{path}: faults[{number}].job is {fault.job!r}; the jobs of day {told.day} are {', '.join(jobs)}"
             )
     faults = [Fault(**fault.model_dump()) for fault in told.faults]
-    return Story(told.seed, faults, told.sparse, told.day, told.large, told.lasts)
+    return Story(told.seed, faults, told.sparse, told.day, told.large, told.lasts, told.until)
 
 
 def _words(error: ValidationError) -> str:
