@@ -2,14 +2,16 @@
 
 import itertools
 import math
+from unittest.mock import patch
 
 import pytest
 from tests.unit.whatif.builders import DICE, a_plan
 
+from muster.whatif import answer as answers
 from muster.whatif.answer import Answer, BudgetExhausted, answer
 from muster.whatif.formula import expected_ettr, young_daly_seconds
 from muster.whatif.plan import DAY_SECONDS, Plan, usual_start_seconds
-from muster.whatif.rates import LLAMA3, Cause
+from muster.whatif.rates import LLAMA3, Cause, Rates
 from muster.whatif.weather import blows
 
 LIVES = 100
@@ -17,6 +19,20 @@ LIVES = 100
 
 def asked(plan: Plan, lives: int = LIVES) -> Answer:
     return answer(plan, LLAMA3, DICE, lives)
+
+
+def alone(plan: Plan, lives: int = LIVES, rates: Rates = LLAMA3) -> Answer:
+    """What its lives show of the plan itself: without those of the plans that it is compared with, three to nine."""
+    with patch.object(answers, "others_than", lambda _: []):
+        return answer(plan, rates, DICE, lives)
+
+
+def test_what_it_is_compared_with_changes_nothing_for_a_plan() -> None:
+    plan = a_plan(spares=2)
+    compared = asked(plan, 20)
+    assert len(compared.spares) + len(compared.checkpoints) > 3
+    own = {"ettr", "causes", "useful_gpu_hours", "saving_gpu_hours", "budget_exhausted", "closed_form_ettr"}
+    assert alone(plan, 20).model_dump(include=own) == compared.model_dump(include=own)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +46,7 @@ def asked(plan: Plan, lives: int = LIVES) -> Answer:
     ],
 )
 def test_where_failures_are_rare_lives_agree_with_the_closed_form(changes: dict[str, float]) -> None:
-    found = asked(a_plan(**changes))
+    found = alone(a_plan(**changes))
     # Twice as wide as 95 %, so that five cases hold together; and a failure during a recovery is left out by the form.
     width = 2 * (found.ettr.high - found.ettr.mean) + 0.0003
     assert found.closed_form_ettr == pytest.approx(found.ettr.mean, abs=width)
@@ -101,7 +117,7 @@ def test_who_is_away_does_not_fail(nodes: int, spares: int, mttf_days: float, re
         start_seconds=0,
     )
     lost = LLAMA3.model_copy(update={"causes": [Cause(name="lost", share=1, how="Xid79")]})
-    found = answer(plan, lost, DICE, 60).ettr
+    found = alone(plan, 60, lost).ettr
     truth = by_hand(nodes, spares, mttf_days, repair_hours / 24)
     # Twice as wide as 95 %; at first all are there, and each failure costs half a minute of training besides.
     width = 2 * (found.high - found.mean) + 0.003
@@ -111,7 +127,7 @@ def test_who_is_away_does_not_fail(nodes: int, spares: int, mttf_days: float, re
 
 def test_more_spares_are_never_worse_and_help_less_and_less() -> None:
     plan = a_plan(nodes=512, mttf_days=50, repair_seconds=4 * 3600, days=20)
-    ettrs = [asked(plan.model_copy(update={"spares": spares}), 40).ettr.mean for spares in range(8)]
+    ettrs = [alone(plan.model_copy(update={"spares": spares}), 40).ettr.mean for spares in range(8)]
     gains = [after - before for before, after in itertools.pairwise(ettrs)]
     assert min(gains) > -1e-4
     assert gains[0] > 0.05
@@ -143,11 +159,11 @@ def test_what_another_spare_changes_is_what_the_plan_with_it_gives() -> None:
     ],
 )
 def test_each_thing_that_is_worse_makes_it_worse(worse: dict[str, float]) -> None:
-    assert asked(a_plan(**worse)).ettr.high < asked(a_plan()).ettr.mean
+    assert alone(a_plan(**worse)).ettr.high < alone(a_plan()).ettr.mean
 
 
 def test_the_gpu_hours_add_up_and_the_shares_are_those_of_the_rates() -> None:
-    found = asked(a_plan(nodes=2048, spares=4))
+    found = alone(a_plan(nodes=2048, spares=4))
     lost = sum(row.gpu_hours for row in found.causes)
     assert found.useful_gpu_hours + found.saving_gpu_hours + lost == pytest.approx(found.gpu_hours)
     assert found.gpu_hours == 2048 * 8 * 54 * 24
@@ -178,8 +194,8 @@ def test_who_waits_is_told_after_each_life() -> None:
 
 
 def test_lives_that_a_default_budget_would_have_ended_are_counted() -> None:
-    assert asked(a_plan(), 20).budget_exhausted == BudgetExhausted(own=0, nodes=0)
-    hopeless = asked(a_plan(nodes=16384, mttf_days=60, spares=64, start_seconds=600, days=5), 20)
+    assert alone(a_plan(), 20).budget_exhausted == BudgetExhausted(own=0, nodes=0)
+    hopeless = alone(a_plan(nodes=16384, mttf_days=60, spares=64, start_seconds=600, days=5), 20)
     assert hopeless.budget_exhausted == BudgetExhausted(own=20, nodes=20)
 
 
