@@ -3,8 +3,10 @@
 The streams are drawn before anything is decided, so that a change of the queue moves none of them.
 """
 
+import functools
+
 import pytest
-from tests.unit.queueing.stream import check, played
+from tests.unit.queueing.stream import Outcome, check, played
 
 from muster.placement.space import Space
 
@@ -12,9 +14,15 @@ from muster.placement.space import Space
 SEEDS = (1, 2, 4)
 
 
+@functools.cache
+def reserved(seed: int) -> Outcome:
+    """A stream as it is shipped."""
+    return played(seed, 150, load=1.1)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_large_gang_starts_in_time(seed: int) -> None:
-    outcome = played(seed, 150, load=1.1)
+    outcome = reserved(seed)
     check(outcome)
     assert any(not able for able in outcome.able.values()), (
         "the stream has jobs that can never start, and they stop nobody"
@@ -25,7 +33,7 @@ def test_every_large_gang_starts_in_time(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_reservations_large_gangs_would_starve(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_them = played(seed, 150, load=1.1)
+    with_them = reserved(seed)
     monkeypatch.setattr(Space, "reservation", lambda *_: ())
     without = played(seed, 150, load=1.1)
     assert without.too_late() != []
