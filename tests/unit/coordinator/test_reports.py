@@ -218,11 +218,11 @@ def test_both_decoders_agree_on_any_value_of_any_field(key: str, value: Any) -> 
     assert verdict(decode_report, data) == verdict(messages.decode_report, data)
 
 
-@pytest.mark.parametrize("amount", [-1, -0.5, 1e9, 2**53, 2**63, 10**30, "x" * 5000, "x" * 250_000])
 @pytest.mark.parametrize("key", sorted(json.loads(messages.encode(FULL))))
-def test_both_decoders_agree_on_what_is_beyond_a_limit(key: str, amount: Any) -> None:
-    data = json.dumps({**json.loads(messages.encode(FULL)), key: amount}).encode()
-    assert verdict(decode_report, data) == verdict(messages.decode_report, data)
+def test_both_decoders_agree_on_what_is_beyond_a_limit(key: str) -> None:
+    for amount in (-1, -0.5, 1e9, 2**53, 2**63, 10**30, "x" * 5000, "x" * 250_000):
+        data = json.dumps({**json.loads(messages.encode(FULL)), key: amount}).encode()
+        assert verdict(decode_report, data) == verdict(messages.decode_report, data), str(amount)[:40]
 
 
 @pytest.mark.parametrize("key", ["ranks", "previousRanks", "peers", "checkpoints"])
@@ -307,11 +307,11 @@ def test_both_decoders_agree_on_any_value_of_any_field_of_a_checker(way: tuple[s
     assert verdict(decode_check_report, data) == verdict(checks.decode_check_report, data)
 
 
-@pytest.mark.parametrize("amount", [-1, -0.5, 1e7, 1e9, -1e9, 2**53, 2**63, 10**30, "x" * 500, "\u202e", "x" * 250_000])
 @pytest.mark.parametrize("way", parts_of(CHECK_JSON), ids=".".join)
-def test_both_decoders_agree_on_what_is_beyond_a_limit_of_a_checker(way: tuple[str, ...], amount: Any) -> None:
-    data = json.dumps(changed(CHECK_JSON, way, amount)).encode()
-    assert verdict(decode_check_report, data) == verdict(checks.decode_check_report, data)
+def test_both_decoders_agree_on_what_is_beyond_a_limit_of_a_checker(way: tuple[str, ...]) -> None:
+    for amount in (-1, -0.5, 1e7, 1e9, -1e9, 2**53, 2**63, 10**30, "x" * 500, "\u202e", "x" * 250_000):
+        data = json.dumps(changed(CHECK_JSON, way, amount)).encode()
+        assert verdict(decode_check_report, data) == verdict(checks.decode_check_report, data), str(amount)[:40]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ A folder is a sort of report, a file one report: `source`, what it means, and `c
 `right` value. Each sort has one table test beside this module, so that adding a report is adding a file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,3 +54,11 @@ def cases(sort: str) -> list[Case]:
                 raise ValueError(f"tests/data/reports/{sort}/{name}.yaml: case {number} needs input and right")
             found.append(Case(name, number, case.pop("input"), case.pop("right"), case))
     return found
+
+
+def by_report(found: Iterable[Case]) -> dict[str, list[Case]]:
+    """The cases of each report: one test for each of hundreds would cost more than what it tests."""
+    reports: dict[str, list[Case]] = {}
+    for case in found:
+        reports.setdefault(case.report, []).append(case)
+    return reports

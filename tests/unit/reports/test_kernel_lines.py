@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.unit.health.builders import NOW, evidence
-from tests.unit.reports.corpus import Case, cases
+from tests.unit.reports.corpus import Case, by_report, cases
 
 from muster.health.kinds import sign_of
 from muster.node.agent.kernel_lines import KERNEL_LINES, KernelLine
 from muster.node.agent.log_lines import Joiner, LogFact, is_worth_a_look, parse, recovery_taken_back, split
 
 CASES = cases("kernel")
+REPORTS = by_report(CASES)
 NOTHING = "nothing"
 
 Way = Callable[[list[str]], list[str]]
@@ -81,11 +82,13 @@ def said(case: Case, way: Way) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_each_line_says_what_it_says(case: Case) -> None:
-    right = [] if case.right == NOTHING else [case.right]
-    wrong = {name: found for name, way in WAYS.items() if (found := said(case, way)) != right}
-    assert wrong == {}, case.given
+@pytest.mark.parametrize("report", REPORTS)
+def test_each_line_says_what_it_says(report: str) -> None:
+    wrong: dict[tuple[str, str], object] = {}
+    for case in REPORTS[report]:
+        right = [] if case.right == NOTHING else [case.right]
+        wrong |= {(case.given, name): found for name, way in WAYS.items() if (found := said(case, way)) != right}
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("row", KERNEL_LINES, ids=lambda row: row.name)

@@ -6,25 +6,35 @@ is from.
 """
 
 import pytest
-from tests.unit.reports.corpus import Case, cases
+from tests.unit.reports.corpus import by_report, cases
 
 from muster.recovery.last_lines import Cause, cause_of
 
 CASES = cases("last_lines")
+REPORTS = by_report(CASES)
 RIGHT = {"LostPeer": Cause.LOST_PEER, "Killed": Cause.KILLED, "Own": Cause.OWN, "Unknown": Cause.OWN}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_last_lines_say_why_a_rank_ended(case: Case) -> None:
-    exit_code = case.besides.get("exitCode", None if "signal" in case.besides else 1)
-    assert cause_of(case.given, exit_code, case.besides.get("signal")) is RIGHT[case.right]
+@pytest.mark.parametrize("report", REPORTS)
+def test_last_lines_say_why_a_rank_ended(report: str) -> None:
+    wrong = {}
+    for case in REPORTS[report]:
+        exit_code = case.besides.get("exitCode", None if "signal" in case.besides else 1)
+        found = cause_of(case.given, exit_code, case.besides.get("signal"))
+        if found is not RIGHT[case.right]:
+            wrong[str(case)] = found
+    assert wrong == {}
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.right == "LostPeer"], ids=str)
 @pytest.mark.parametrize("prefix", ["[rank1]: ", "[default0]:", "[1]: ", "3: "])
-def test_the_rank_before_each_line_changes_nothing(case: Case, prefix: str) -> None:
-    tail = "\n".join(prefix + line for line in case.given.splitlines())
-    assert cause_of(tail, None if "signal" in case.besides else 1, case.besides.get("signal")) is Cause.LOST_PEER
+def test_the_rank_before_each_line_changes_nothing(prefix: str) -> None:
+    wrong = {}
+    for case in [case for case in CASES if case.right == "LostPeer"]:
+        tail = "\n".join(prefix + line for line in case.given.splitlines())
+        found = cause_of(tail, None if "signal" in case.besides else 1, case.besides.get("signal"))
+        if found is not Cause.LOST_PEER:
+            wrong[str(case)] = found
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("part", ["Connection ", "ncclRemote", "gloo/", "a.", "E", "UCX  ERROR ", "DistStoreError: "])

@@ -40,7 +40,7 @@ def test_the_steps_in_printed_lines_are_read(case: Case) -> None:
             assert (sum(seconds) if seconds else None) == pytest.approx(case.right.get(spent))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.right == "nothing"], ids=str)
 @pytest.mark.parametrize("preset", [AUTO, *BY_NAME])
-def test_what_looks_like_a_step_is_none(case: Case, preset: str) -> None:
-    assert found(preset, case) == []
+def test_what_looks_like_a_step_is_none(preset: str) -> None:
+    near_misses = [case for case in CASES if case.right == "nothing"]
+    assert {str(case): read for case in near_misses if (read := found(preset, case))} == {}
