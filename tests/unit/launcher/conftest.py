@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import json
 import os
+import py_compile
 import signal
 import socket
 import ssl
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -263,8 +265,24 @@ Launch = Callable[..., Launcher]
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("archive") / "run.pyz"
+    """The shipped archive, with its modules compiled beside their sources.
+
+    The shipped one has sources alone, for any Python: each launcher and each of its children compiles them. Hundreds
+    start in these tests. Another Python than this one passes by what is compiled here.
+    """
+    folder = tmp_path_factory.mktemp("archive")
+    path = folder / "run.pyz"
     write_archive(SOURCE, path)
+    with zipfile.ZipFile(path, "a") as archive:
+        for name in archive.namelist():
+            compiled = py_compile.compile(
+                archive.extract(name, folder),
+                str(folder / "compiled"),
+                dfile=f"{path}/{name}",
+                doraise=True,
+                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            )
+            archive.write(str(compiled), f"{name}c")
     return path
 
 
