@@ -60,13 +60,13 @@ verify: venv ## Regenerate, then the tree must be what it was
 quoted = '$(subst ','\'',$(1))'
 PYTEST = $(PY) -m pytest -p gate.results -q $(if $(K),-k $(call quoted,$(K)))
 tests_of = $(if $(T),$(call quoted,$(T)),tests/$(1) --ignore=tests/$(1)/nightly)
-side_by_side = $(if $(T)$(K),,-n 4 --dist $(1))
+side_by_side = $(if $(T)$(K),,-n $(2) --dist $(1))
 
 test-unit: venv ## Pure functions and single processes (T=tests/unit/queueing K=order for a part)
-	@$(PYTEST) $(call tests_of,unit) $(call side_by_side,worksteal)
+	@$(PYTEST) $(call tests_of,unit) $(call side_by_side,worksteal,3)
 
 test-integration: venv binaries ## Against a real API server (T=, K=)
-	@$(PYTEST) $(call tests_of,integration) $(call side_by_side,loadfile)
+	@$(PYTEST) $(call tests_of,integration) $(call side_by_side,loadfile,4)
 
 test-e2e: cluster-up ## Real nodes, real containers, real faults, on a cluster of four (T=, K=)
 	@$(PYTEST) $(call tests_of,e2e) --reruns 1
