@@ -34,8 +34,11 @@ Answer = Tuple[int, bytes]
 Endpoint = Callable[[str], Answer]
 """Answers a GET. Its argument is the header Authorization, "" where there is none."""
 
-RENDERED_SECONDS = 1.0
-"""For so long one rendering of the metrics is good for all clients."""
+RENDERED_SECONDS, MAX_RENDERED_SECONDS = 1.0, 10.0
+"""For so long one rendering of the metrics is good for all clients: at least, and at most where it is costly."""
+
+RENDERING_SHARE = 0.04
+"""Of a core that renderings may take: they hold the interpreter, and its other threads wait."""
 
 HOST_IPS = "HOST_IPS"
 """Environment variable with the addresses of the pod's node: `status.hostIPs` of the downward API."""
@@ -93,17 +96,24 @@ def probe(problem: Callable[[], str]) -> Endpoint:
 
 
 def at_most_once_a_second(
-    render: Callable[[], bytes], clock: Callable[[], float] = time.monotonic
+    render: Callable[[], bytes],
+    clock: Callable[[], float] = time.monotonic,
+    cpu_clock: Callable[[], float] = time.thread_time,
 ) -> Callable[[], bytes]:
-    """The same, rendered anew only when the last rendering is a second old; clients that come meanwhile share it."""
+    """The same, rendered anew only when the last rendering is a second old; clients that come meanwhile share it.
+
+    A rendering that took long is shared for longer, so that clients cannot have the process render all the time.
+    """
     guard = threading.Lock()
-    last: Deque[Tuple[float, bytes]] = deque(maxlen=1)
+    last: Deque[Tuple[float, bytes]] = deque(maxlen=1)  # until when it is good, and the rendering
 
     def rendered() -> bytes:
         with guard:
-            if not last or clock() - last[0][0] >= RENDERED_SECONDS:
+            if not last or clock() >= last[0][0]:
+                begun = cpu_clock()
                 body = render()
-                last.append((clock(), body))
+                pause = min(max((cpu_clock() - begun) / RENDERING_SHARE, RENDERED_SECONDS), MAX_RENDERED_SECONDS)
+                last.append((clock() + pause, body))
             return last[0][1]
 
     return rendered

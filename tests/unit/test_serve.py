@@ -117,6 +117,23 @@ def test_a_head_that_does_not_end_is_not_read_for_long(start: Any) -> None:
         pytest.fail("it took 160 MB")
 
 
+@pytest.mark.parametrize(("seconds_of_cpu", "good_for"), [(0.01, 1.0), (0.12, 3.0), (2.0, 10.0)])
+def test_a_rendering_that_takes_long_is_shared_for_longer(seconds_of_cpu: float, good_for: float) -> None:
+    """So renderings take 4 % of a core, however many clients ask; and no figure is older than 10 s."""
+    clock, cpu, numbers = Clock(), Clock(), itertools.count(1)
+
+    def render() -> bytes:
+        cpu.advance(seconds_of_cpu)
+        return b"%d" % next(numbers)
+
+    rendered = at_most_once_a_second(render, clock, cpu)
+    assert rendered() == b"1"
+    clock.advance(good_for - 0.1)
+    assert rendered() == b"1"
+    clock.advance(0.2)
+    assert rendered() == b"2"
+
+
 def test_metrics_are_rendered_at_most_once_a_second() -> None:
     clock, numbers = Clock(), itertools.count(1)
     rendered = at_most_once_a_second(lambda: b"%d" % next(numbers), clock)
