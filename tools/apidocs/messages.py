@@ -1,7 +1,13 @@
-"""Renders docs/reference/messages.md from the table of reasons, so that one sitting reads all that Muster says."""
+"""Renders docs/reference/messages.md from the table of reasons and from the alerts, so that one sitting reads all that
+Muster says."""
 
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from muster.answers.reasons import REASONS, Reason, Topic
 from muster.recovery import blame
@@ -16,9 +22,17 @@ Every reason that Muster writes into a condition, an Event or an incident, in al
 message with the next steps. [Troubleshooting](../troubleshooting.md) says where to look first.
 
 A reason of a container that waits and is not listed here, such as `CreateContainerConfigError`, is the kubelet's own.
-Reasons of findings about nodes are in [node health](../node-health.md) and the [node agent](../node-agent.md).
+Reasons of findings about nodes are in [node health](../node-health.md) and the [node agent](../node-agent.md). An error
+of the command line stands in one line with its remedy, and is not listed here.
 
 """
+
+RULES = Path(__file__).resolve().parents[2] / "manifests/components/monitoring/rules.yaml"
+_ALERTS = "Alerts"
+_OF_ALERTS = (
+    "Words in capitals are labels of the alert, and N is its figure. [Metrics](../metrics.md#rules-and-alerts) says how to "
+    "install the alerts."
+)
 
 _INTRODUCTIONS = {
     Topic.FAILURES: "The class decides which budget pays for the restart:\n"
@@ -35,11 +49,43 @@ def messages(generated: str) -> str:
         generated: says that it is generated.
     """
     chapters = ("\n".join(_chapter(topic)) for topic in Topic)
-    return _HEAD.format(generated=generated) + _contents() + "\n" + "\n".join(chapters).rstrip() + "\n"
+    alerts = "\n".join(_alerts())
+    return _HEAD.format(generated=generated) + _contents() + "\n" + "\n".join([*chapters, alerts]).rstrip() + "\n"
 
 
 def _contents() -> str:
-    return "".join(f"- [{topic.value}](#{topic.value.lower().replace(' ', '-')})\n" for topic in Topic)
+    titles = [*(topic.value for topic in Topic), _ALERTS]
+    return "".join(f"- [{title}](#{title.lower().replace(' ', '-')})\n" for title in titles)
+
+
+def _alerts() -> Iterator[str]:
+    yield f"## {_ALERTS}"
+    yield ""
+    yield textwrap.fill(_OF_ALERTS, 120, break_long_words=False, break_on_hyphens=False)
+    yield ""
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["spec"]["groups"]
+    alerts = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    for each in sorted(alerts, key=lambda rule: rule["alert"]):
+        yield from _alert(each)
+
+
+def _alert(rule: Mapping[str, Any]) -> Iterator[str]:
+    name, labels, texts = rule["alert"], rule["labels"], rule["annotations"]
+    lasts = f" for {rule['for']}" if "for" in rule else ""
+    yield f"### {name}"
+    yield ""
+    yield f"*Prometheus* · severity {labels['severity']}, for the owner `{labels['owner']}`"
+    yield ""
+    yield _item("What happened", f"{_filled(texts['summary'])}. {_filled(texts['description'])}")
+    yield _item("It fires", f"When this holds{lasts}: `{' '.join(rule['expr'].split())}`")
+    yield _item("What you can do", f"The runbook [{name}](../runbooks/{name}.md) says what to look at and what to do.")
+    yield ""
+
+
+def _filled(template: str) -> str:
+    """The text of an annotation, with the names of labels in capitals and N in place of what Prometheus fills in."""
+    named = re.sub(r"\{\{ *\$labels\.(\w+) *\}\}", lambda found: found[1].upper(), template)
+    return " ".join(re.sub(r"\{\{ *\$value\b[^}]*\}\}", "N", named).split())
 
 
 def _chapter(topic: Topic) -> Iterator[str]:
