@@ -243,3 +243,42 @@ def test_an_agent_that_starts_later_knows_it_from_the_one_before(node: Any, run:
     agent.wait_until_looking()
     agent.wait_for_log(1)
     assert {(item["kind"], item["subject"]) for item in agent.evidence} == {(kinds.NETWORK_DISK_ERROR, "sdb")}
+
+
+def pool_without_a_uuid(sysfs: Path) -> None:
+    """As containerd's devmapper makes it: `dmsetup create` gives no UUID, and the log knows the pool by its number."""
+    (sysfs / "devices/virtual/block/dm-7/slaves/dm-4").mkdir(parents=True)
+    (sysfs / "devices/virtual/block/dm-4/slaves/nvme0n1").mkdir(parents=True)
+    (sysfs / "dev/block").mkdir(parents=True)
+    for name in ("dm-4", "dm-7"):
+        link(sysfs, name, sysfs / "devices/virtual/block" / name)
+    (sysfs / "dev/block/253:4").symlink_to(sysfs / "devices/virtual/block/dm-4")
+
+
+def test_a_pool_that_the_log_calls_full_is_thin(tmp_path: Path) -> None:
+    pool_without_a_uuid(tmp_path)
+    disks = Disks(tmp_path)
+    disks.look()
+    assert not disks.is_shared("dm-7")
+    disks.note_full("253:4")
+    disks.note_full("253:9")
+    assert {name: disks.is_shared(name) for name in ("dm-4", "dm-7", "nvme0n1")} == {
+        "dm-4": True,
+        "dm-7": True,
+        "nvme0n1": False,
+    }
+
+
+def test_what_follows_from_a_full_pool_is_no_fault_of_the_disk(node: Any, run: Any) -> None:
+    pool_without_a_uuid(node.folder / "sys")
+    agent = run()
+    agent.wait_until_looking()
+    node.log("device-mapper: thin: 253:4: switching pool to out-of-data-space (error IO) mode")
+    node.log("Buffer I/O error on dev dm-7, logical block 1129, lost async page write")
+    node.log("dm-7: writeback error on inode 135, offset 0, sector 9048")
+    node.log("XFS (dm-7): log I/O error -28")
+    agent.wait_for_log(4)
+    assert {(item["kind"], item["subject"]) for item in agent.evidence} == {
+        (kinds.NETWORK_DISK_ERROR, "253:4"),
+        (kinds.NETWORK_DISK_ERROR, "dm-7"),
+    }

@@ -429,6 +429,8 @@ class Agent:
         fact = entry.fact
         if fact.kind in _OF_DISKS and self._disks.is_shared(fact.device):
             fact = replace(fact, kind=kinds.NETWORK_DISK_ERROR)
+        elif fact.kind == kinds.NETWORK_DISK_ERROR:
+            self._disks.note_full(fact.device)
         age = 0.0 if entry.boot_seconds is None else max(0.0, now.mono - entry.boot_seconds)
         replayed = self._log_read_at is None and entry.boot_seconds is not None
         if self._log_read_at is not None:  # it was not there then, whatever the log's own clock says

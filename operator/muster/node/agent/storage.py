@@ -1,7 +1,8 @@
 """Whether a disk is behind a network, or a thin volume: what fails there is shared, or full, and no fault of the node.
 
 A thin volume fails when its pool is full, which is whoever wrote it, on each node at once where all do. A disk below it
-that fails says so itself, under its own name.
+that fails says so itself, under its own name. A pool of LVM is known by its UUID, another one once the log calls it
+full.
 
 A disk behind a network that is away vanishes from sysfs, and its lines go on: what a disk was is kept until another one
 has its name.
@@ -34,6 +35,8 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _THIN_POOL = "-tpool"
 """How the device mapper's UUID of a pool ends that LVM has made (lib/activate/dev_manager.c); its thin volumes lie on
 that."""
+_NUMBER = re.compile(r"\d{1,4}:\d{1,7}")
+"""What the kernel log calls a pool: its major and minor number."""
 _SUBSYSTEM = re.compile(r"/nvme-subsystem/[^/]+/[^/]+/")
 """Where a namespace is that several controllers reach, by nvme-core's own multipath; their names are beside it."""
 _MAX_DEPTH = 4
@@ -80,6 +83,20 @@ class Disks:
         )
         self._shared |= gone
         return gone
+
+    def note_full(self, number: str) -> None:
+        """Take from the kernel log that the device of this number is a thin pool, whatever made it, and full.
+
+        What fails on it follows from that.
+        """
+        if _NUMBER.fullmatch(number) is None:
+            return
+        try:
+            pool = (self._sysfs / "dev/block" / number).resolve(strict=True).name
+        except (OSError, RuntimeError):
+            return
+        self._shared.add(pool)
+        self._own.clear()
 
     def is_shared(self, device: str) -> bool:
         """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stack is, if any
