@@ -73,6 +73,14 @@ def _global_step(text: str) -> str:
     return "global_step_%d" % int(text) if re.match(r"\d{1,15}\Z", text) else ""
 
 
+def _step_digits(name: str) -> str:
+    return name.rpartition("_")[2]
+
+
+def _tracker_of_easy_r1(name: str) -> str:
+    return '{"%s": %s}' % (EASY_R1_STEP, _step_digits(name))
+
+
 def _global_step_of_easy_r1(text: str) -> str:
     try:
         document = parse_json(text.encode())
@@ -140,22 +148,16 @@ POINTERS: Tuple[Pointer, ...] = (
             name=name,
             formats=(framework,),
             is_link=False,
-            target=_global_step,
-            text=lambda name: name.rpartition("_")[2],
+            target=target,
+            text=text,
             torn="fail to load",
             missing="begin from scratch",
         )
-        for framework, name in ((VERL.name, TRACKER[3:]), (SKYRL.name, SKYRL_TRACKER[3:]))
-    ),
-    Pointer(
-        framework=EASY_R1.name,
-        name=EASY_R1_TRACKER[3:],
-        formats=(EASY_R1.name,),
-        is_link=False,
-        target=_global_step_of_easy_r1,
-        text=lambda name: '{"%s": %s}' % (EASY_R1_STEP, name.rpartition("_")[2]),
-        torn="fail to load",
-        missing="begin from scratch",
+        for framework, name, target, text in (
+            (VERL.name, TRACKER[3:], _global_step, _step_digits),
+            (SKYRL.name, SKYRL_TRACKER[3:], _global_step, _step_digits),
+            (EASY_R1.name, EASY_R1_TRACKER[3:], _global_step_of_easy_r1, _tracker_of_easy_r1),
+        )
     ),
 )
 
