@@ -53,6 +53,7 @@ def pod_ended(worker_view: WorkerView, *, managed: bool) -> Failure | None:
         # Muster bound the pod by its own count of the node's resources, and another pod was faster.
         kind = Kind.NODE_CONFLICT if pod.scheduler == SCHEDULER_NAME else Kind.POD_REJECTED
         return failure_of(worker_view, kind, Level.REPLACE, message)
+    # Without an age: the kubelet tells it when the containers have ended, and peers that failed by it did so before.
     if pod.reason in ("Evicted", "Preempting", "PreemptionByScheduler"):
         return failure_of(worker_view, Kind.EVICTED, Level.POD, f"pod {pod.name}: {pod.reason}: {pod.message}")
     container = _culprit(worker_view, pod)

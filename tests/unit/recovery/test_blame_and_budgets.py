@@ -91,6 +91,11 @@ def a_record(*incidents: GangIncident, checkpoint: int | None = None) -> GangSpe
             id="no victim and nothing that was killed goes before a pod that was deleted later",
         ),
         pytest.param(
+            [a_failure(index=1, age_seconds=9), a_failure(Kind.EVICTED, index=0)],
+            0,
+            id="an eviction outweighs a rank that ended while the evicted pod was being stopped",
+        ),
+        pytest.param(
             [a_failure(Kind.POD_ENDED, index=0), a_failure(Kind.NODE_UNREACHABLE, index=1)],
             1,
             id="a node outweighs a pod",
