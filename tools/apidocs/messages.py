@@ -11,7 +11,7 @@ import yaml
 
 from muster.answers.reasons import REASONS, Reason, Topic
 from muster.recovery import blame
-from muster.recovery.failure import Kind
+from muster.recovery.failure import TRAITS, Kind
 
 _HEAD = """<!-- {generated} -->
 
@@ -123,7 +123,7 @@ def _class_of(each: Reason) -> str:
         return ""
     kinds = [Kind(name) for name in each.each]
     # What a rank's exit is depends on how it exited: blame.py.
-    (usual,) = {str(blame.CLASSES[kind]) if kind in blame.CLASSES else "Application or Unknown" for kind in kinds}
+    (usual,) = {str(TRAITS[kind].fault_class or "Application or Unknown") for kind in kinds}
     faulty = "; Hardware where its node is faulty" if blame.OF_A_SICK_NODE.issuperset(kinds) else ""
     return f" · class {usual}{faulty}"
 

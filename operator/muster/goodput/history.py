@@ -28,7 +28,7 @@ from muster.api.trainingjob import CompletionResult, Incident, TrainingJob
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures, given_up
 from muster.health.pools import MODEL_LABELS
-from muster.recovery.failure import Kind
+from muster.recovery.failure import Kind, kinds_with
 
 EXPERIMENT_LABEL = "muster.dev/experiment"
 OWNER_LABEL = "muster.dev/owner"
@@ -45,7 +45,7 @@ MAX_SPEC_BYTES = 3328
 """Of an EndedJob's spec; the API server's own part (names, times, who has written it) has at most 768 more."""
 WORST = 3
 """Nodes that are kept rather than what was said at the end."""
-_OF_THE_NODE = frozenset({Kind.NODE_GONE, Kind.NODE_LOST, Kind.NODE_UNREACHABLE, Kind.NODE_UNHEALTHY})
+_OF_THE_NODE = kinds_with(lambda traits: traits.lost_node) | {Kind.NODE_UNHEALTHY}
 """Failures that a node is blamed for whatever their class. All others a tenant can bring about: he deletes pods, fills
 disks, kills launchers, and the largest job's would weigh most."""
 

@@ -35,7 +35,7 @@ from muster.preflight.verdict import Fail
 from muster.protocol.fence import doubled_seconds, wanted_fence_seconds
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds
-from muster.recovery.failure import Failure, Kind
+from muster.recovery.failure import Failure, Kind, kinds_with
 from muster.recovery.judging import LAUNCHER_SILENT, NOT_LISTED
 from muster.world.job import JobWorld, WorkerView
 from muster.world.turn import NotPlaced, Placed
@@ -60,22 +60,7 @@ GAVE_WAY = "NodesYielded"
 SUSPENDED = "Suspended"
 BURN_IN_FAILED = "BurnInFailed"
 MAX_BURN_IN_FAILURES = 64
-# Kinds that speak against the node, when they take the worker from it.
-_NODES_TO_AVOID = frozenset(
-    {
-        Kind.NODE_UNREACHABLE,
-        Kind.NODE_LOST,
-        Kind.POD_REJECTED,
-        Kind.NODE_CONFLICT,
-        Kind.POD_STUCK,
-        Kind.POD_START_TIMEOUT,
-        Kind.LAUNCHER_SILENT,
-        Kind.LAUNCHER_STUCK,
-        Kind.LISTING_STUCK,
-        Kind.RANK_FAILED,
-        Kind.CORRUPTION,
-    }
-)
+_NODES_TO_AVOID = kinds_with(lambda traits: traits.avoids_node)
 
 _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
 

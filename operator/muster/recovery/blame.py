@@ -3,73 +3,15 @@
 from collections.abc import Sequence
 
 from muster.api.gang import FaultClass, GangIncident
-from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind
+from muster.recovery.failure import ORDER_ERROR_SECONDS, TRAITS, Failure, Kind, kinds_with
 from muster.recovery.last_lines import is_killed
 
 # How long a victim's exit waits for its culprit to be seen, and until the blame is final.
 GATHER_SECONDS = 1.0
 SETTLE_SECONDS = 5.0
 
-CLASSES = {
-    # A tenant's report. If tests prove a fault of a node it becomes Hardware, and the job is not charged.
-    Kind.CORRUPTION: FaultClass.APPLICATION,
-    Kind.HANG: FaultClass.UNKNOWN,
-    Kind.START_HANG: FaultClass.UNKNOWN,
-    Kind.FENCED: FaultClass.INFRASTRUCTURE,
-    Kind.RECLAIM_SLOW: FaultClass.UNKNOWN,
-    Kind.LAUNCHER_SILENT: FaultClass.INFRASTRUCTURE,
-    Kind.LAUNCHER_STUCK: FaultClass.INFRASTRUCTURE,
-    Kind.LISTING_STUCK: FaultClass.INFRASTRUCTURE,
-    Kind.RESUMED_BEHIND: FaultClass.APPLICATION,
-    Kind.POD_DELETED: FaultClass.INFRASTRUCTURE,
-    Kind.POD_GONE: FaultClass.INFRASTRUCTURE,
-    Kind.POD_ENDED: FaultClass.UNKNOWN,
-    Kind.CONTAINER_LOST: FaultClass.INFRASTRUCTURE,
-    Kind.OUT_OF_MEMORY: FaultClass.APPLICATION,
-    Kind.EVICTED: FaultClass.INFRASTRUCTURE,
-    Kind.START_FAILED: FaultClass.APPLICATION,
-    Kind.POD_REJECTED: FaultClass.INFRASTRUCTURE,
-    Kind.NODE_CONFLICT: FaultClass.INFRASTRUCTURE,
-    Kind.POD_STUCK: FaultClass.INFRASTRUCTURE,
-    Kind.POD_START_TIMEOUT: FaultClass.INFRASTRUCTURE,
-    Kind.NODE_GONE: FaultClass.INFRASTRUCTURE,
-    Kind.NODE_UNREACHABLE: FaultClass.INFRASTRUCTURE,
-    Kind.NODE_LOST: FaultClass.INFRASTRUCTURE,
-    Kind.NODE_UNHEALTHY: FaultClass.HARDWARE,
-}
-# What an unhealthy node does to a sound program. Other kinds name their cause: used-up memory, a command that is not in
-# the image, or a cause outside of the job.
-OF_A_SICK_NODE = frozenset(
-    {Kind.RANK_FAILED, Kind.CORRUPTION, Kind.POD_ENDED, Kind.HANG, Kind.START_HANG, Kind.RECLAIM_SLOW}
-)
-# The stronger evidence first.
-_RANKING = [
-    Kind.NODE_GONE,
-    Kind.NODE_LOST,
-    Kind.NODE_UNREACHABLE,
-    Kind.NODE_UNHEALTHY,
-    Kind.POD_REJECTED,
-    Kind.POD_STUCK,
-    Kind.POD_START_TIMEOUT,
-    Kind.START_FAILED,
-    Kind.OUT_OF_MEMORY,
-    Kind.EVICTED,
-    Kind.CONTAINER_LOST,
-    Kind.POD_DELETED,
-    Kind.POD_GONE,
-    Kind.POD_ENDED,
-    Kind.LAUNCHER_SILENT,
-    Kind.LAUNCHER_STUCK,
-    Kind.LISTING_STUCK,
-    Kind.FENCED,
-    Kind.CORRUPTION,  # the others fall because this one stops
-    Kind.RANK_FAILED,
-    Kind.RESUMED_BEHIND,
-    Kind.RECLAIM_SLOW,
-    Kind.HANG,
-    Kind.START_HANG,
-    Kind.NODE_CONFLICT,
-]
+OF_A_SICK_NODE = kinds_with(lambda traits: traits.of_sick_node)
+_RANKING = list(TRAITS)
 # What happens to a worker from outside of it: its node, or its pod, is lost.
 _OUTSIDE = frozenset(_RANKING[: _RANKING.index(Kind.LAUNCHER_SILENT)]) - {Kind.POD_ENDED}
 
@@ -127,8 +69,9 @@ def fault_class(failure: Failure) -> FaultClass:
     """Return the provisional class of a failure by itself, before other failures or late evidence are compared."""
     if failure.node_fault:
         return FaultClass.HARDWARE
-    if failure.kind is not Kind.RANK_FAILED:
-        return CLASSES[failure.kind]
+    usual = TRAITS[failure.kind].fault_class
+    if usual is not None:
+        return usual
     if failure.victim or failure.killed:
         return FaultClass.UNKNOWN
     return FaultClass.APPLICATION

@@ -1,9 +1,10 @@
 """The failures that one member of a gang can show. They say what was seen and blame nothing yet. Pure."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from muster.api.gang import Level
+from muster.api.gang import FaultClass, Level
 from muster.world.job import WorkerView
 
 # Exits closer together than this have no order: reports carry ages, not a common clock.
@@ -38,6 +39,69 @@ class Kind(StrEnum):
     NODE_UNREACHABLE = "NodeUnreachable"
     NODE_LOST = "NodeLost"
     NODE_UNHEALTHY = "NodeUnhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What follows from a kind of failure, for every decision that asks.
+
+    Attributes:
+        fault_class: the class, which says which budget pays for the restart; None: it depends on how the rank ended.
+        of_sick_node: whether an unhealthy node does this to a sound program. Other kinds name their cause: used-up
+            memory, a command that is not in the image, or a cause outside of the job.
+        follows_node: whether a node that looks healthy can do this to a sound program. Such failures of several
+            attempts speak against the node that they follow.
+        avoids_node: whether it speaks against the node when it takes the worker from it: no worker of the job returns.
+        lost_node: whether the node went silent or away.
+        of_one_cause: whether its tries count together with those of the others of which this is true.
+    """
+
+    fault_class: FaultClass | None
+    of_sick_node: bool = False
+    follows_node: bool = False
+    avoids_node: bool = False
+    lost_node: bool = False
+    of_one_cause: bool = False
+
+
+TRAITS: Mapping[Kind, Traits] = {
+    Kind.NODE_GONE: Traits(FaultClass.INFRASTRUCTURE, lost_node=True),
+    Kind.NODE_LOST: Traits(FaultClass.INFRASTRUCTURE, follows_node=True, avoids_node=True, lost_node=True),
+    Kind.NODE_UNREACHABLE: Traits(FaultClass.INFRASTRUCTURE, follows_node=True, avoids_node=True, lost_node=True),
+    Kind.NODE_UNHEALTHY: Traits(FaultClass.HARDWARE),
+    Kind.POD_REJECTED: Traits(FaultClass.INFRASTRUCTURE, follows_node=True, avoids_node=True),
+    Kind.POD_STUCK: Traits(FaultClass.INFRASTRUCTURE, follows_node=True, avoids_node=True),
+    Kind.POD_START_TIMEOUT: Traits(FaultClass.INFRASTRUCTURE, follows_node=True, avoids_node=True),
+    Kind.START_FAILED: Traits(FaultClass.APPLICATION),
+    Kind.OUT_OF_MEMORY: Traits(FaultClass.APPLICATION),
+    Kind.EVICTED: Traits(FaultClass.INFRASTRUCTURE),
+    Kind.CONTAINER_LOST: Traits(FaultClass.INFRASTRUCTURE, follows_node=True),
+    Kind.POD_DELETED: Traits(FaultClass.INFRASTRUCTURE),
+    Kind.POD_GONE: Traits(FaultClass.INFRASTRUCTURE),
+    Kind.POD_ENDED: Traits(FaultClass.UNKNOWN, of_sick_node=True, follows_node=True),
+    Kind.LAUNCHER_SILENT: Traits(FaultClass.INFRASTRUCTURE, follows_node=True, avoids_node=True, of_one_cause=True),
+    Kind.LAUNCHER_STUCK: Traits(FaultClass.INFRASTRUCTURE, follows_node=True, avoids_node=True, of_one_cause=True),
+    Kind.LISTING_STUCK: Traits(FaultClass.INFRASTRUCTURE, avoids_node=True, of_one_cause=True),
+    Kind.FENCED: Traits(FaultClass.INFRASTRUCTURE),
+    # A tenant's report: the others fall because this one stops. If tests prove a fault of a node it becomes Hardware,
+    # and the job is not charged.
+    Kind.CORRUPTION: Traits(FaultClass.APPLICATION, of_sick_node=True, avoids_node=True),
+    Kind.RANK_FAILED: Traits(None, of_sick_node=True, follows_node=True, avoids_node=True),
+    Kind.RESUMED_BEHIND: Traits(FaultClass.APPLICATION),
+    Kind.RECLAIM_SLOW: Traits(FaultClass.UNKNOWN, of_sick_node=True),
+    Kind.HANG: Traits(FaultClass.UNKNOWN, of_sick_node=True, follows_node=True),
+    Kind.START_HANG: Traits(FaultClass.UNKNOWN, of_sick_node=True, follows_node=True),
+    Kind.NODE_CONFLICT: Traits(FaultClass.INFRASTRUCTURE, avoids_node=True),
+}
+"""Every kind, the stronger evidence first: a failure explains those of the kinds below it.
+
+Kinds above LauncherSilent happen to a worker from outside of it (`blame._OUTSIDE`).
+"""
+
+
+def kinds_with(trait: Callable[[Traits], bool]) -> frozenset[Kind]:
+    """Return the kinds whose traits satisfy a condition."""
+    return frozenset(kind for kind, traits in TRAITS.items() if trait(traits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from muster.api.gang import FaultClass, Gang, GangIncident
-from muster.recovery.failure import Kind
+from muster.recovery.failure import kinds_with
 from muster.recovery.last_lines import is_killed
 from muster.world.jobwords import JobWord
 from muster.world.names import job_name
@@ -20,24 +20,7 @@ from muster.world.names import job_name
 TOGETHER = timedelta(days=4)
 """A failure that is this much older than the job's newest one is unrelated."""
 MAX_WORDS = 8
-
-KINDS = frozenset(
-    {
-        Kind.RANK_FAILED,
-        Kind.HANG,
-        Kind.START_HANG,
-        Kind.POD_ENDED,
-        Kind.CONTAINER_LOST,
-        Kind.POD_REJECTED,
-        Kind.POD_STUCK,
-        Kind.POD_START_TIMEOUT,
-        Kind.LAUNCHER_SILENT,
-        Kind.LAUNCHER_STUCK,
-        Kind.NODE_UNREACHABLE,
-        Kind.NODE_LOST,
-    }
-)
-"""What a node can do to a program that is well. Others name another cause, or are looked into in another way."""
+KINDS = kinds_with(lambda traits: traits.follows_node)
 
 
 @dataclass(slots=True)

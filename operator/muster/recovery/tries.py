@@ -5,14 +5,14 @@ from dataclasses import replace
 from itertools import takewhile
 
 from muster.api.gang import Gang, GangIncident, Level
-from muster.recovery.failure import Failure, Kind, failure_of
+from muster.recovery.failure import Failure, Kind, failure_of, kinds_with
 from muster.world.job import WorkerView
 
 # A gang of one has no other worker to compare with: a failure that lasts this long may be its node's fault. Where it is
 # not (storage that is down, a network policy) another node does no better, so there are not many tries.
 LONE_SECONDS = 300.0
 LONE_TRIES = 4
-_OF_ONE_CAUSE = frozenset({Kind.LAUNCHER_SILENT, Kind.LAUNCHER_STUCK, Kind.LISTING_STUCK})
+_OF_ONE_CAUSE = kinds_with(lambda traits: traits.of_one_cause)
 
 
 def lone_failure(gang: Gang, worker_view: WorkerView, kind: Kind, message: str) -> Failure | None:

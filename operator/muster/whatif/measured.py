@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from muster.api.gang import FaultClass, Gang, GangIncident, Level
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.commit import FEW_INCIDENTS
-from muster.recovery.failure import Kind
+from muster.recovery.failure import Kind, kinds_with
 from muster.whatif.plan import DAY_SECONDS
 from muster.whatif.rates import Cause, Rates, RatesError
 from muster.whatif.ways import CRASH, HANG, SILENT
 
-_SILENT = frozenset({Kind.NODE_UNREACHABLE, Kind.NODE_LOST, Kind.NODE_GONE})
+_SILENT = kinds_with(lambda traits: traits.lost_node)
 _HANG = frozenset({Kind.HANG, Kind.START_HANG})
 # Evidence that has the worker leave at once, for what took a node without saying which it was.
 _SICK = "GpuLost"

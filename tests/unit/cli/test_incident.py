@@ -10,12 +10,10 @@ from tests.unit.cli.test_status import GANG, JOBS, PODS, a_gang, a_job, health_p
 from typer.testing import Result
 
 from muster.answers.inquiry import inquire
-from muster.api.gang import FaultClass
 from muster.api.goodput import Fingerprint, Goodput
 from muster.api.trainingjob import TrainingJob
 from muster.cli.incident import ran_with
 from muster.kube.errors import Forbidden
-from muster.recovery.failure import Kind
 
 EVENTS = "/api/v1/namespaces/team-a/events"
 Run = Callable[..., Result]
@@ -158,15 +156,6 @@ def test_a_number_that_is_not_there_is_answered_with_those_that_are(api: Any, co
     api.put(f"{JOBS}/llama", a_job())
     api.put(GANG, a_gang())
     assert command("report", "llama", "--incident").stderr == "error: team-a/llama has had no incident\n"
-
-
-def test_every_kind_of_failure_has_somebody_who_saw_it_and_every_class_a_budget() -> None:
-    from muster.answers import inquiry
-    from muster.api.trainingjob import Recovery
-
-    assert set(inquiry._SEEN_BY) == set(Kind)
-    assert all(inquiry._paid(each, Recovery()) for each in FaultClass)
-    assert "pays" not in inquiry._paid("Planned", Recovery()).replace("no budget pays", "")
 
 
 def test_what_was_new_with_the_attempt_that_failed_is_told() -> None:

@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import EPOCH, an_incident, at
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Level, Resume
 from muster.api.trainingjob import Recovery
 from muster.recovery import blame, budgets
-from muster.recovery.failure import Failure, Kind
+from muster.recovery.failure import TRAITS, Failure, Kind
 
 APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
 
@@ -108,7 +108,8 @@ def test_culprit(failures: list[Failure], index: int) -> None:
         assert blame.culprit(order).index == index
 
 
-def test_every_kind_has_a_class_and_a_rank() -> None:
+def test_every_kind_has_its_traits() -> None:
+    assert set(Kind) - set(TRAITS) == set(), "each needs a row of TRAITS in operator/muster/recovery/failure.py"
     for kind in Kind:
         assert blame.culprit([a_failure(kind)]).kind is kind
         assert blame.fault_class(a_failure(kind)) in FaultClass

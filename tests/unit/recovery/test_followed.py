@@ -103,7 +103,7 @@ def test_what_names_another_cause_blames_no_node(kind: Kind) -> None:
         Kind.NODE_GONE,
         Kind.NODE_UNHEALTHY,  # it was seen
     }
-    assert (kind in KINDS) is (kind not in others)
+    assert (kind in KINDS) is (kind not in others), "either follows_node in TRAITS, or one of the others here"
     assert blamed(failed(reason=kind))[1] == (kind not in others)
 
 
