@@ -1,4 +1,4 @@
-"""Renders crds/ and docs/reference/ from the models and tables, so that a field is spelled in one place only.
+"""Renders crds/, docs/reference/ and the tables of docs/node-health.md, so that a field is spelled in one place only.
 
     python -m apidocs.render            writes the files that differ
     python -m apidocs.render --check    writes nothing; names the files that differ; exit status 1 if there are any
@@ -20,6 +20,7 @@ import yaml
 
 from apidocs.checkpoints import checkpoint_formats
 from apidocs.messages import messages
+from apidocs.node_health import node_health
 from apidocs.progress import progress_presets
 from apidocs.resuming import resume_presets
 from muster.api.base import GROUP, NAME_LENGTH, VERSION, ApiModel
@@ -40,6 +41,7 @@ CRDS = Path("crds")
 DOCS = Path("docs/reference/api.md")
 CHECKPOINTS = Path("docs/reference/checkpoints.md")
 MESSAGES = Path("docs/reference/messages.md")
+NODE_HEALTH = Path("docs/node-health.md")
 PROGRESS = Path("docs/reference/progress.md")
 RESUMING = Path("docs/reference/resuming.md")
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -506,6 +508,7 @@ def render() -> Mapping[Path, str]:
         DOCS: reference(),
         CHECKPOINTS: checkpoint_formats(_GENERATED_CHECKPOINTS),
         MESSAGES: messages(_GENERATED_MESSAGES),
+        NODE_HEALTH: node_health((_REPOSITORY / NODE_HEALTH).read_text(encoding="utf-8")),
         PROGRESS: progress_presets(_GENERATED_PROGRESS),
         RESUMING: resume_presets(_GENERATED_RESUMING),
     }
