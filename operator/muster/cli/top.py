@@ -10,9 +10,9 @@ import importlib.util
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.cells import cell_len, set_cell_size
@@ -43,10 +43,54 @@ QUIT_KEYS = frozenset("qQ\x03\x04\x1b")
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;]*[A-Za-z~]|O[A-Za-z])")  # of an arrow or another key without a character
 NARROW = 110  # a terminal of fewer columns has no room for all
 LEAST_WHY = 16
-_COLUMNS = ("JOB", "STATE", "FOR", "NODES", "STEP", "SPEED", "ETTR", "SAVED")
-_NUMBERS = frozenset({"NODES", "STEP", "SPEED", "ETTR"})
-_NOT_IF_NARROW = ("FOR", "SAVED")
 LEAST_SECONDS, MOST_SECONDS = 0.5, 3600.0
+
+
+class _Shown(NamedTuple):
+    """A job as a line of the screen needs it.
+
+    Attributes:
+        row: the job.
+        now: the time.
+        several: whether jobs of more than one namespace are listed.
+    """
+
+    row: TopRow
+    now: datetime
+    several: bool
+
+
+class _Column(NamedTuple):
+    """A column of the screen.
+
+    Attributes:
+        head: its name.
+        cell: the text for one job.
+        number: whether it is aligned to the right.
+        wide: whether a narrow terminal does without it.
+    """
+
+    head: str
+    cell: Callable[[_Shown], str]
+    number: bool = False
+    wide: bool = False
+
+
+COLUMNS = (
+    _Column("JOB", lambda of: f"{of.row.namespace}/{of.row.name}" if of.several else of.row.name),
+    _Column("STATE", lambda of: show.on_one_line(of.row.state or "New")),
+    _Column("FOR", lambda of: show.age(of.row.since, of.now), wide=True),
+    _Column("NODES", lambda of: str(of.row.nodes or ""), number=True),
+    _Column("STEP", lambda of: "" if of.row.step is None else f"{of.row.step:,}", number=True),
+    _Column("SPEED", lambda of: show.rate(of.row.steps_per_second), number=True),
+    _Column("ETTR", lambda of: "" if of.row.ettr is None else f"{of.row.ettr:.1%}", number=True),
+    _Column(
+        "SAVED",
+        lambda of: f"{show.age(of.row.checkpoint_time, of.now)} ago" if of.row.checkpoint_time else "",
+        wide=True,
+    ),
+)
+"""All columns from left to right; WHY follows them."""
 
 
 def command(
@@ -184,14 +228,14 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
         return Group(head, *tail)
     several = not it.namespace
     narrow = width < NARROW
-    columns = [name for name in _COLUMNS if not (narrow and name in _NOT_IF_NARROW)]
-    told = [_cells(row, now, several=several) for row in shown]
-    rows = [[cells[name] for name in columns] for cells in told]
+    columns = [column for column in COLUMNS if not (narrow and column.wide)]
+    heads = [column.head for column in columns]
+    rows = [[column.cell(_Shown(row, now, several)) for column in columns] for row in shown]
     # Laid out here: a table of rich's takes half a second for 500 rows, and folds what would push others off the
     # screen.
-    sizes = [max(map(cell_len, (name, *each))) for name, *each in zip(columns, *rows, strict=True)]
+    sizes = [max(map(cell_len, (name, *each))) for name, *each in zip(heads, *rows, strict=True)]
     room = max(width - sum(sizes) - 2 * len(sizes), LEAST_WHY)
-    made = [Text(_line(columns, sizes, columns, "WHY", room), style="bold", no_wrap=True)]
+    made = [Text(_line(columns, sizes, heads, "WHY", room), style="bold", no_wrap=True)]
     for row, cells in zip(shown, rows, strict=True):
         line = Text(_line(columns, sizes, cells, show.on_one_line(_why(row)), room), no_wrap=True)
         line.stylize(show.STATE_STYLES.get(row.state, ""), sizes[0] + 2, sizes[0] + 2 + sizes[1])
@@ -199,27 +243,13 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
     return Group(head, Text(""), *made, *tail)
 
 
-def _line(columns: Sequence[str], sizes: Sequence[int], cells: Sequence[str], why: str, room: int) -> str:
+def _line(columns: Sequence[_Column], sizes: Sequence[int], cells: Sequence[str], why: str, room: int) -> str:
     padded = []
-    for name, size, cell in zip(columns, sizes, cells, strict=True):
+    for column, size, cell in zip(columns, sizes, cells, strict=True):
         blank = " " * (size - cell_len(cell))
-        padded.append(blank + cell if name in _NUMBERS else cell + blank)
+        padded.append(blank + cell if column.number else cell + blank)
     short = why if cell_len(why) <= room else f"{set_cell_size(why, room - 1)}…"
     return "  ".join([*padded, short]).rstrip()
-
-
-def _cells(row: TopRow, now: datetime, *, several: bool) -> dict[str, str]:
-    """What stands in each column."""
-    return {
-        "JOB": f"{row.namespace}/{row.name}" if several else row.name,
-        "STATE": show.on_one_line(row.state or "New"),
-        "FOR": show.age(row.since, now),
-        "NODES": str(row.nodes or ""),
-        "STEP": "" if row.step is None else f"{row.step:,}",
-        "SPEED": show.rate(row.steps_per_second),
-        "ETTR": "" if row.ettr is None else f"{row.ettr:.1%}",
-        "SAVED": f"{show.age(row.checkpoint_time, now)} ago" if row.checkpoint_time else "",
-    }
 
 
 def _why(row: TopRow) -> str:

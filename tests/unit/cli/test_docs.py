@@ -27,6 +27,7 @@ from muster.answers.scaling import ScalingSize
 from muster.answers.standing import JobStanding, Saved, WorkerRow
 from muster.answers.training import OpenIncident
 from muster.api.base import ApiModel
+from muster.cli import top
 from muster.cli.bundle import Bundle
 from muster.cli.main import app
 from muster.cli.page import PageWay
@@ -39,6 +40,12 @@ EVERYWHERE = {"--kubeconfig", "--context", "--namespace", "--output", "--help"}
 
 def test_every_command_is_told_of() -> None:
     assert [name for name in COMMANDS if f"kubectl muster {name}" not in TEXT] == []
+
+
+def test_the_example_of_top_has_its_columns() -> None:
+    _, _, section = TEXT.partition("\n## `kubectl muster top`")
+    heads = next(line.split() for line in section.splitlines() if line.startswith("    JOB "))
+    assert heads == [*(column.head for column in top.COLUMNS), "WHY"]
 
 
 @pytest.mark.parametrize("name", ["status", "top", "logs", "nodes", "page", "bundle"])
