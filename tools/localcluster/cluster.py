@@ -462,6 +462,7 @@ class Cluster:
             self.heal(node.name)
         self._make_storage()
         self._wait_until_ready([node.name for node in layout.nodes])
+        self._write_kubeconfig()
         self._write_description()
         progress(f"{layout.node_count} nodes Ready: {time.monotonic() - started:.1f} s after the control plane")
         progress(f"export KUBECONFIG={self.kubeconfig}")
@@ -514,10 +515,14 @@ class Cluster:
             raise
         return False
 
-    def _write_description(self) -> None:
+    def _write_kubeconfig(self) -> None:
+        """Write it when the cluster comes up alone: later it is the user's, whose namespace may stand in it."""
         self.output.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self.state / "kubeconfig", self._replacing(self.kubeconfig))
         self._replacing(self.kubeconfig).replace(self.kubeconfig)
+
+    def _write_description(self) -> None:
+        self.output.mkdir(parents=True, exist_ok=True)
         for name, target in (("kubectl", self.kubectl), ("logs", self._layout().logs)):
             (self.output / name).unlink(missing_ok=True)
             (self.output / name).symlink_to(target)
