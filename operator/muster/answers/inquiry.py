@@ -10,7 +10,7 @@ from pydantic import Field
 from muster.answers.explanation import OUTPUT_VERSION, JobEvent
 from muster.answers.words import count, duration
 from muster.api.base import ApiModel, Time
-from muster.api.gang import FaultClass, GangIncident, GangSpec
+from muster.api.gang import FaultClass, GangIncident, GangSpec, Level
 from muster.api.goodput import Fingerprint
 from muster.api.nodehealth import NodeHealth, Severity
 from muster.api.trainingjob import Incident, Recovery, TrainingJob
@@ -20,6 +20,8 @@ from muster.recovery.failure import Kind
 
 # What is told of the node or the job so long before the fault, or after the incident, may have to do with it.
 BEFORE, AFTER = timedelta(minutes=10), timedelta(minutes=2)
+# The job's own Events belong to it from this long before the fault to this long after the first step after it.
+AROUND = timedelta(seconds=5)
 # An incident that nobody has seen the end of is looked at for so long.
 OPEN_FOR = timedelta(hours=1)
 MAX_TIMELINE = 64
@@ -196,8 +198,10 @@ def _timeline(
         yield Moment(time=base.fault_time, who=_OPERATOR, what="it happened then, as far as is known")
     who = _SEEN_BY.get(base.reason, _OPERATOR).format(worker=worker, node=base.node or "the node")
     yield Moment(time=base.time, who=who, what=f"{base.reason}: {what}" if what else base.reason)
+    # What later attempts say is about them.
+    last_event = base.resumed_time + AROUND if base.resumed_time else end
     for event in events:
-        if event.time is not None and fault - timedelta(seconds=5) <= event.time <= end:
+        if event.time is not None and fault - AROUND <= event.time <= last_event:
             times = f" ({event.count} times)" if event.count > 1 else ""
             yield Moment(
                 time=event.time, who=event.reporter or "an Event", what=f"{event.reason}: {event.message}{times}"
@@ -237,7 +241,8 @@ def _decisions(
     yield _paid(base.fault_class, job.spec.recovery)
     if kept is not None and not kept.settled:
         yield "class and blame are not final yet: what other workers say within seconds can change them"
-    until = record.excluded_nodes.get(base.node) if record and base.node else None
+    moved = base.level in (Level.REPLACE, Level.REBUILD)
+    until = record.excluded_nodes.get(base.node) if record and base.node and moved else None
     if until is not None:
         yield f"this job avoids {base.node} until {until:%Y-%m-%d %H:%M:%S} UTC"
     if kept is not None and kept.resumed_step is not None:

@@ -71,6 +71,7 @@ def with_incident(api: Any, **more: Any) -> None:
         EVENTS,
         an_event("2026-01-05T03:00:03Z", "RankFailed", "attempt 2: ...; attempt 3 follows"),
         an_event("2026-01-05T02:00:00Z", "Placed", "long before"),
+        an_event("2026-01-05T03:02:00Z", "NodeLost", "attempt 3: another incident, after this one was over"),
     )
     api.put(health_path("gpu-1"), a_health())
 
@@ -94,7 +95,6 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
         "the ranks restarted in place: nodes and pods were good",
         "class Application (the program failed by itself): spec.recovery.applicationRestartsPerDay pays, 3 within 24 h "
         "until a new checkpoint refills it",
-        "this job avoids gpu-1 until 2026-01-05 05:00:00 UTC",
         "the next attempt went on from step 1000, 200 steps behind where it was: the newest complete checkpoint",
         "the training was back after 1m10s",
     ]
@@ -105,6 +105,16 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
     assert "\n  ValueError: loss is nan\n" in text
     assert "200 steps, which had taken 1m40s" in text
     assert "\x1b" not in text
+
+
+def test_only_a_failure_that_moved_the_worker_says_how_long_the_job_avoids_the_node(api: Any, command: Run) -> None:
+    with_incident(api)
+    avoids = "this job avoids gpu-1 until 2026-01-05 05:00:00 UTC"
+    assert avoids not in command("report", "llama", "--incident", "2").stdout
+    moved = {**KEPT, "level": "R2"}
+    api.put(f"{JOBS}/llama", a_job(incidents=[told(level="R2")]))
+    api.put(GANG, a_gang(incidents=[moved], excludedNodes={"gpu-1": "2026-01-05T05:00:00Z"}))
+    assert avoids in command("report", "llama", "--incident", "2").stdout
 
 
 def test_with_the_job_alone_the_rest_is_told(api: Any, command: Run) -> None:
