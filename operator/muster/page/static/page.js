@@ -286,6 +286,14 @@ function fact(name, value) {
   const [, figure, remark] = /^(.*?)((?:: | \().*)?$/s.exec(value);
   return [el("div", {}, el("dt", { text: name }), el("dd", {}, el("span", { text: figure }), el("small", { text: remark || "" })))];
 }
+function facts(figures) {
+  // A name that is indented belongs to the one above it, which here may stand on another line.
+  let above = "";
+  return figures.flatMap(({ name, value }) => {
+    if (!name.startsWith(" ")) above = name;
+    return fact(name.startsWith(" ") ? `${above}: ${name.trim()}` : name, value);
+  });
+}
 function strip(life) {
   const begin = +new Date(life.begin), whole = Math.max(+new Date(life.end) - begin, 1);
   const share = (time) => `${((new Date(time) - begin) / whole * 100).toFixed(3)}%`;
@@ -327,7 +335,7 @@ function drawOne(key, body) {
   parts.push(el("dl", { class: "numbers" }, ...fact("step", job.step == null ? "" : number(job.step)), ...fact("speed", speed(job.stepsPerSecond)),
     ...fact("nodes", job.nodes ? number(job.nodes) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),
     // In the words of kubectl muster report.
-    ...(body.figures || []).flatMap(({ name, value }) => fact(name, value))));
+    ...facts(body.figures || [])));
   if (job.why) parts.push(el("p", { class: "message", text: job.why }));
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {
@@ -337,7 +345,7 @@ function drawOne(key, body) {
   }
   if (report) {
     const left = el("div", {}, el("h3", { text: "Where the time went" }), bar(report.buckets), table(["", "time", "share", "GPU-hours"],
-      report.buckets.map((each) => [each.bucket, duration(each.seconds), percent(each.share), number(each.gpuHours.toFixed(1))]), [1, 2, 3]));
+      report.buckets.map((each) => [each.bucket, duration(each.seconds), percent(each.share), each.gpuHours.toFixed(1)]), [1, 2, 3]));
     const right = el("div");
     if (body.incidents?.length) right.append(el("h3", { text: "Incidents" }), table(["seen", "class", "reason", "node", "repaired", "training after", "lost"],
       body.incidents.toReversed().map((each) => [moment(each.time), each.faultClass, each.reason, each.node || "", REPAIRS[each.level] || each.level,
@@ -392,7 +400,7 @@ function drawReport(body) {
   const tables = body.tables.flatMap(({ title, heads, rows }) => [el("h3", { text: title }),
     table(heads.map((head) => head.toLowerCase().replace("gpu", "GPU")), rows, heads.map((_, at) => at).filter((at) => at && !["CLASS", "STATE"].includes(heads[at])))]);
   at("told").replaceChildren(el("p", { class: "quiet", text: `${body.period}${body.tables.length ? "" : ": no job has had nodes in this time"}` }),
-    el("dl", { class: "numbers" }, ...body.figures.flatMap(({ name, value }) => fact(name, value))), bar(body.buckets), ...tables,
+    el("dl", { class: "numbers" }, ...facts(body.figures)), bar(body.buckets), ...tables,
     ...body.remarks.map((text) => el("p", { class: "quiet", text })));
 }
 
