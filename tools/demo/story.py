@@ -15,7 +15,7 @@ from testbed.gangwatch import Seen
 
 WHAT_HAPPENED = {
     "RankKilled": "SIGKILL hits",
-    "PodDeleted": "somebody deletes",
+    "PodDeleted": "kubectl deletes",
     "NodePowerCut": "the power goes out on",
 }
 PROGRESS_SECONDS = 1.0
@@ -65,7 +65,7 @@ class Story:
 
     def harm(self, kind: str, step: int) -> None:
         """A fault is about to happen."""
-        self.tell(f"step {step}: now {kind}")
+        self.tell(f"step {step}: now {kind}" if step else f"before the first step: {kind}")
 
     def healed(self, fault: Measured, seen: Sequence[Seen]) -> None:
         """It is over: what was seen, what it cost."""
@@ -87,10 +87,10 @@ class Story:
         print()
         self.tell("the same by the demo's own clock, and by the trainers' own logs:")
         for fault in told.faults:
-            seconds = "unknown" if fault.told_seconds is None else f"{fault.told_seconds:.1f} s"
+            seconds = "an unknown time" if fault.told_seconds is None else f"{fault.told_seconds:.1f} s"
             self.detail(
-                f"{fault.kind}: training again after {fault.measured_seconds:.1f} s, told {seconds}; "
-                f"{fault.measured_steps} steps made again, told "
+                f"{fault.kind}: training again after {fault.measured_seconds:.1f} s, Muster says {seconds}; "
+                f"{fault.measured_steps} steps made again, Muster says "
                 f"{'unknown' if fault.told_steps is None else fault.told_steps}"
             )
 
