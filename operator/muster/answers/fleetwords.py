@@ -16,7 +16,7 @@ SHOWN = 0.0005
 """Shares that differ by less look alike."""
 Rows = tuple[str, list[str], list[list[str]]]
 """A table as text: title, heads, rows."""
-NO_PRICE = "unknown: of some GPUs at least no price is known (spec.prices of the FleetPolicy, or --price)"
+NO_PRICE = "unknown: some GPUs, or all, have no known price (spec.prices of the FleetPolicy, or --price)"
 CUT = "* an estimate: a part of the job's life lies outside this time"
 
 

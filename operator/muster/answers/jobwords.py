@@ -9,7 +9,7 @@ JOULES_PER_KWH = 3_600_000
 ALL_OF_IT = 0.995
 NOT_KNOWN_TO_BE_KEPT = "unknown until the job succeeds: without spec.checkpoint.directory nobody knows what is kept"
 NO_WORTH_OF_A_STEP = "unknown: the job does not say what a step is worth (spec.throughput.tokensPerStep)"
-UNTIMED = "unknown: the program prints one line in an attempt and no pace, so nobody knows how long its steps took"
+UNTIMED = "unknown: no step has been timed yet; that takes two reported steps in one attempt, or a printed pace"
 
 
 def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
@@ -28,7 +28,7 @@ def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
         ("First checkpoint after", duration(first) if first is not None else "none seen yet"),
         (
             "Steps wait for data",
-            _percent(it.input_wait) if it.input_wait is not None else "unknown: the program tells of none",
+            _percent(it.input_wait) if it.input_wait is not None else "unknown: the program does not report it",
         ),
         *_as_printed(it),
         *_made(it.made),

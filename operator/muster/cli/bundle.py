@@ -114,7 +114,7 @@ def command(
     context: typer.Context,
     job: Annotated[
         str | None,
-        typer.Argument(metavar="[JOB]", help="Also what concerns this TrainingJob: NAME, or NAMESPACE/NAME."),
+        typer.Argument(metavar="JOB", help="Also what concerns this TrainingJob: NAME, or NAMESPACE/NAME."),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="Default: muster-JOB-TIME.tar.gz, here.")
@@ -124,7 +124,10 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Collect what the report of a defect needs in one tar.gz, redacted; say what was left out, and why."""
+    """Collect what a bug report needs in one redacted tar.gz.
+
+    It says what was left out, and why.
+    """
     name, inside = job_argument(job, namespace) if job else (None, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
     now = datetime.now(UTC)

@@ -65,7 +65,10 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Have nodes tested by their checkers, once no gang has them, and show the figures."""
+    """Test idle nodes with their checkers, and show the figures.
+
+    A node that a job uses is tested as soon as it is idle.
+    """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     known = {name.lower(): Profile(name) for name in PROFILES}
     chosen = known.get(profile.lower())
@@ -94,7 +97,7 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
     used = [name for name in names if holders[name]]
     notes = [*account.notes]
     if used:
-        notes.append(f"{show.folded(used)}: tested once nobody uses it; the wish stands until then")
+        notes.append(f"{show.folded(used)}: in use: the test runs as soon as the node is idle")
     late = [name for name in free if name not in results]
     if late:
         lines = "is a pod of DaemonSet muster-check running there, and is the operator up?" if wait else ""

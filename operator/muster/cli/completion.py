@@ -100,7 +100,10 @@ class Names:
 
 
 def command(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
-    """Print a script by which a shell completes kubectl-muster; kubectl muster needs none (docs/cli.md)."""
+    """Print a completion script of a shell, for kubectl-muster.
+
+    kubectl muster itself needs none (docs/cli.md).
+    """
     typer.echo(SCRIPTS[shell], nl=False)
 
 

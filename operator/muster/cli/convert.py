@@ -25,7 +25,7 @@ _MOST_MERGED = 10_000  # fields that an object may take in
 _MARK = re.compile(r"^---(?=\s|$)[ \t]*\r?\n?", re.MULTILINE)
 
 FilesArgument = Annotated[
-    list[str], typer.Argument(metavar="FILE...", help="YAML or JSON, several documents in each; - for stdin.")
+    list[str], typer.Argument(metavar="FILE", help="YAML or JSON, several documents in each; - for stdin.")
 ]
 
 
@@ -45,14 +45,17 @@ class Document:
 
 
 def command(files: FilesArgument) -> None:
-    """Make TrainingJobs of PyTorchJobs, TrainJobs and JobSets, on stdout.
+    """Print PyTorchJobs, TrainJobs, JobSets as TrainingJobs.
 
     Other documents pass as they are; give the (Cluster)TrainingRuntimes of TrainJobs with them. What became of each
     field is told on stderr. Exit code 2: not all could be converted; the others are printed.
     """
     try:
         documents = [each for file in files for each in _documents(file)]
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        typer.echo(f"error: {show.printable(f'{error.filename}: {error.strerror}')}", err=True)
+        raise typer.Exit(1) from error
+    except ValueError as error:
         typer.echo(f"error: {show.printable(' '.join(str(error).split()))}: give files with YAML or JSON", err=True)
         raise typer.Exit(1) from error
     results = converted([document.value for document in documents])

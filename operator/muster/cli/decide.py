@@ -46,7 +46,7 @@ MAX_REASON = 512
 SHOWN = 5  # names of nodes in one line
 _WHO_AM_I = paths.group("authentication.k8s.io/v1", "selfsubjectreviews")
 
-NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.")]
+NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE", help="Names of nodes.")]
 ReasonOption = Annotated[
     str, typer.Option("--reason", metavar="TEXT", help="Why, for those who find the node like that.")
 ]
@@ -61,7 +61,7 @@ def cordon(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Take nodes out of use for training jobs, until somebody releases them."""
+    """Take nodes out of use for training jobs, until a release."""
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     _decide(options, Decision.CORDON, nodes, reason)
 
@@ -75,7 +75,10 @@ def release(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Let nodes back into use: take a cordon back, and forgive what has been seen of them until now."""
+    """Let nodes back into use.
+
+    It takes a cordon back, and forgives what was seen of the nodes until now.
+    """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     _decide(options, Decision.RELEASE, nodes, reason)
 

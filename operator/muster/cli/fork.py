@@ -84,7 +84,10 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Create a job that begins from a checkpoint of another one, and saves to a directory of its own."""
+    """Create a job that begins from a checkpoint of another one.
+
+    The new job saves to a directory of its own.
+    """
     short, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
 

@@ -85,7 +85,10 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Print what workers have printed; where a pod is gone, say so, and what is left of it."""
+    """Print what workers have printed.
+
+    Where a pod is gone, its log is gone: the command says so, and prints what the job's record has.
+    """
     if failed and rank is not None:
         raise typer.BadParameter("--failed says which worker it is: give one of them", param_hint="--rank")
     name, inside = job_argument(job, namespace)

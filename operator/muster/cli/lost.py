@@ -61,13 +61,16 @@ def command(
         str, typer.Option("--reason", metavar="TEXT", help="How you know, for those who find the node like that.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the word back.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the declaration back.")] = False,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Say that machines are dead (powered off, or gone), so that jobs need not wait for proof of it."""
+    """Declare machines dead: powered off, or gone for good.
+
+    Jobs then need not wait for proof that the ranks there have ended.
+    """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     reason = reason.strip()
     if not reason and not undo:

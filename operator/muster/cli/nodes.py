@@ -50,7 +50,7 @@ WIDE_COLUMNS = 120  # a narrower terminal has room for one of each
 def command(
     context: typer.Context,
     node: Annotated[
-        str | None, typer.Argument(metavar="[NODE]", help="Show the life of this node instead of the tree.")
+        str | None, typer.Argument(metavar="NODE", help="Show the life of this node instead of the tree.")
     ] = None,
     level: Annotated[
         str | None, typer.Option("--level", metavar="LEVEL", help="Innermost level of domains to show, e.g. block.")
@@ -59,7 +59,7 @@ def command(
         str | None, typer.Option("--domain", metavar="PATH", help="Only this domain, e.g. b1 or b1/r2.")
     ] = None,
     free: Annotated[bool, typer.Option("--free", help="Only what is free, most free first.")] = False,
-    sick: Annotated[bool, typer.Option("--sick", help="Only nodes that something stands against.")] = False,
+    sick: Annotated[bool, typer.Option("--sick", help="Only nodes that are Suspect or worse.")] = False,
     wide: Annotated[bool, typer.Option("--wide", help="List every node, and every holder and reason.")] = False,
     tolerate: Annotated[
         list[str] | None,
@@ -70,9 +70,10 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show the fleet's tree: which nodes are free, used and excluded, and their health; or the life of one node.
+    """Show which nodes are free, used or excluded, and why.
 
-    The life of NODE is one page: verdict, evidence, jobs and their failures there, offences, tests, repair.
+    Without NODE it is a tree of the fleet, with the health of each node. The life of NODE is one page: verdict,
+    evidence, jobs and their failures there, offences, tests, repair.
     """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     if node is not None:
@@ -168,7 +169,7 @@ def render(
     console.print(made)
     if listed and it.nodes:
         _print_nodes(console, it, now, gpus=gpus)
-    _print_notes(console, it, hidden=max(map(_depth, it.domains)) > deepest, listed=listed)
+    _print_notes(console, it, hidden=max(map(_depth, it.domains)) > deepest, listed=listed, sick=sick)
 
 
 def _print_nodes(console: Console, it: FleetTree, now: datetime, *, gpus: bool) -> None:
@@ -220,7 +221,7 @@ def _reason(node: NodeRow) -> str:
     return "; ".join(filter(None, (others, against, observed)))
 
 
-def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool) -> None:
+def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool, sick: bool) -> None:
     lines = []
     root = it.domains[0].domain
     inner = f"--domain {root}/..." if root else "--domain PATH"
@@ -231,6 +232,8 @@ def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool)
     if len(it.domains) == 1 and not root and it.levels and it.nodes:
         labels = ", ".join(it.levels)
         lines.append(f"no node has a label of the fleet's levels ({labels}): every node counts as near to no other")
+    if sick and not it.nodes and not it.notes:
+        lines.append("no node to list: none is Suspect or worse")
     if listed and any(node.sick for node in it.nodes):
         lines.append("what happened to a node, and what to do: kubectl describe nodehealth NODE")
     for line in [*lines, *(f"note: {note}" for note in it.notes)]:

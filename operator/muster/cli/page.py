@@ -85,7 +85,10 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Open the way to the page, on this machine's loopback alone, until Ctrl-C. --namespace is the page's own."""
+    """Forward a local port to the page, until Ctrl-C.
+
+    The port is on this machine's loopback alone. --namespace is the page's own.
+    """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     # The context's namespace says where somebody's jobs are, not where the page is.
     inside = options.namespace or NAMESPACE

@@ -76,12 +76,12 @@ _PAGES = {Form.MARKDOWN: fleetpage.markdown, Form.HTML: fleetpage.page}
 def command(
     context: typer.Context,
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Name of the TrainingJob, or NAMESPACE/NAME; or --fleet.")
+        str | None, typer.Argument(metavar="JOB", help="Name of the TrainingJob, or NAMESPACE/NAME; or --fleet.")
     ] = None,
     number: Annotated[
         int | None,
         typer.Argument(
-            metavar="[N]", help="With --incident: its number, as --incidents lists them. Default: the newest."
+            metavar="N", help="With --incident: its number, as --incidents lists them. Default: the newest."
         ),
     ] = None,
     list_incidents: Annotated[
@@ -143,7 +143,10 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Say where a job's time went, or all jobs', what failures took, and what would make it better."""
+    """Show where the time of a job, or of all jobs, went.
+
+    It also shows what failures took, and what would make it better.
+    """
     if [job is not None, fleet, experiment is not None].count(True) != 1:
         raise typer.BadParameter("name a job, or say --fleet or --experiment NAME: one of them", param_hint="JOB")
     if number is not None and not one_incident:

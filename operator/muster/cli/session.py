@@ -74,7 +74,7 @@ def job_argument(job: str, namespace: str | None) -> tuple[str, str | None]:
         typer.BadParameter: no job is named, or two namespaces are.
     """
     inside, slash, name = job.rpartition("/")
-    if not name or (slash and not inside):
+    if not name or (slash and not inside) or "/" in inside:
         raise typer.BadParameter(f"{job!r} names no job: write its name, or NAMESPACE/NAME", param_hint="JOB")
     if slash and namespace and namespace != inside:
         raise typer.BadParameter(f"{job} names a namespace, and --namespace another one: give one of them")

@@ -52,8 +52,11 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show on one screen where a job stands: why it waits or does not train, speed, checkpoint, nodes, what comes,
-    Events."""
+    """Show where a job stands, on one screen.
+
+    It says why the job waits or does not train, its speed, checkpoint, workers and Events, what comes, and what you
+    can do.
+    """
     name, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
     if burn_in:

@@ -98,15 +98,18 @@ def command(
     all_jobs: Annotated[bool, typer.Option("--all", "-a", help="List also jobs that have ended.")] = False,
     interval: Annotated[
         float,
-        typer.Option("--interval", metavar="SECONDS", min=LEAST_SECONDS, max=MOST_SECONDS, help="Between two looks."),
+        typer.Option("--interval", metavar="SECONDS", min=LEAST_SECONDS, max=MOST_SECONDS, help="Between two polls."),
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, also on a terminal.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Poll once, also on a terminal.")] = False,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show all jobs live: speed, ETTR, who waits and why. q or Ctrl-C ends it; into a pipe it is printed once."""
+    """Show all jobs live: state, speed, ETTR, why one waits.
+
+    q or Ctrl-C ends it; into a pipe it is printed once.
+    """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     one_namespace = options.namespace is not None
     if not once and options.output is None and _LIVE and sys.stdout.isatty() and sys.stdin.isatty():

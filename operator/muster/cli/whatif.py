@@ -83,8 +83,10 @@ def _number(name: str, text: str, least: float, most: float) -> Any:
 
 def command(
     context: typer.Context,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=65536, help="Workers of the gang, one on each node.")],
-    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=64)] = 8,
+    nodes: Annotated[
+        int, typer.Option("--nodes", metavar="N", min=1, max=65536, help="Workers of the gang, one on each node.")
+    ],
+    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", metavar="N", min=1, max=64)] = 8,
     days: Annotated[float, _number("--days", "For how long it trains.", LEAST_DAYS, 3650)] = 54.0,
     rates: Annotated[
         str,
@@ -106,7 +108,9 @@ def command(
             help="A cause in place of --rates'; HOW is Crash, Hang, Silent or evidence like Xid79. May be repeated.",
         ),
     ] = None,
-    spares: Annotated[int, typer.Option("--spares", min=0, max=65536, help="Free nodes that nobody else takes.")] = 0,
+    spares: Annotated[
+        int, typer.Option("--spares", metavar="N", min=0, max=65536, help="Free nodes that nobody else takes.")
+    ] = 0,
     repair_hours: Annotated[
         float, _number("--repair-hours", "Mean time until a node that was left can be used again.", 0.01, 8760)
     ] = 2.2,
@@ -137,15 +141,18 @@ def command(
         ),
     ] = None,
     lives: Annotated[
-        int, typer.Option("--lives", min=MIN_LIVES, max=100000, help="So many times it is lived through.")
+        int, typer.Option("--lives", metavar="N", min=MIN_LIVES, max=100000, help="So many times it is lived through.")
     ] = 100,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same answer.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same answer.")] = 1,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """What a gang would get done at given failure rates: ETTR, what is lost to what, and what would change it."""
+    """Estimate what a gang gets done at given failure rates.
+
+    It shows the ETTR, what is lost to which cause, and what would change it.
+    """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     try:
         causes = causes_from(cause or [])

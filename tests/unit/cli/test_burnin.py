@@ -100,10 +100,12 @@ def test_figures_of_a_tested_node_stand_below_its_name() -> None:
         id="w1", profile=Profile.QUICK, outcome=CheckOutcome.FAIL, time=at(0), seconds=21, device="H200", probes=[slow]
     )
     nodes = [check.TestedNode(name="n1", result=result), check.TestedNode(name="n2", used_by=["ml/llm"])]
-    it = check.NodeChecks(id="w1", profile=Profile.QUICK, nodes=nodes, notes=["n2: tested once nobody uses it"])
+    it = check.NodeChecks(
+        id="w1", profile=Profile.QUICK, nodes=nodes, notes=["n2: in use: the test runs as soon as the node is idle"]
+    )
     words = show.as_text(lambda console: check.render(console, it)).split()
     at_node = words.index("n1")
     assert words[at_node : at_node + 3] == ["n1", "Fail", "Quick"]
     assert {"gemm-bf16", "400", "561", "GPU"} <= set(words)
     assert words[words.index("n2") : words.index("n2") + 3] == ["n2", "waiting", "ml/llm"]
-    assert " ".join(words).endswith("note: n2: tested once nobody uses it")
+    assert " ".join(words).endswith("note: n2: in use: the test runs as soon as the node is idle")

@@ -153,6 +153,7 @@ def test_the_same_is_said_in_each_format(api: Any, command: Run) -> None:
         ("cordon", "n1"),
         ("cordon", "--reason", "why"),
         ("release", "n1", "--reason", " "),
+        ("status", "a/b/c"),
         ("release", "n1", "--reason", "x" * 513),
     ],
 )
@@ -172,6 +173,12 @@ def test_help_is_given_without_a_cluster(api: Any, command: Run, arguments: tupl
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: kubectl muster {'' if len(arguments) == 1 else arguments[0]}".rstrip())
     assert api.asked == []
+
+
+def test_the_list_of_commands_has_a_whole_sentence_of_each(command: Run) -> None:
+    listed = command("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert len(listed) == len(main.Commands())
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
 
 
 Found = Mapping[str, Any]

@@ -92,11 +92,11 @@ def test_a_jobs_page_tells_what_it_made_and_cost(command: Callable[..., Result],
 
 def test_without_a_price_or_a_right_to_it_no_cost_is_told(command: Callable[..., Result], api: Any) -> None:
     api.put(PATH, a_job(gpuModel="NVIDIA-H200"))
-    assert "Cost                       unknown: of some GPUs" in command("report", "llama").stdout
+    assert "Cost                       unknown: some GPUs, or all," in command("report", "llama").stdout
     api.errors[POLICY] = Forbidden(403, "Forbidden", "no")
     result = command("report", "llama")
     assert result.exit_code == 0
-    assert "Cost                       unknown: of some GPUs" in result.stdout
+    assert "Cost                       unknown: some GPUs, or all," in result.stdout
     assert "Tokens per second, MFU     unknown: the job does not say" in result.stdout
     assert command("report", "llama", "--price", "nan").exit_code == 2
 

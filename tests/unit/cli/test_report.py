@@ -528,7 +528,7 @@ def test_what_one_job_cannot_answer_is_unknown_with_its_reason(printed: Callable
     assert told({})["Tokens per second, MFU"] == (
         "unknown: the job does not say what a step is worth (spec.throughput.tokensPerStep)"
     )
-    assert told({})["Cost"].startswith("unknown: of some GPUs at least no price is known")
+    assert told({})["Cost"].startswith("unknown: some GPUs, or all, have no known price")
     assert told({})["Energy"].startswith("unknown: no launcher has read the drivers' counters")
     assert told({"tokensPerStep": 5}, 2.0, steps=10)["MFU"].startswith("unknown: spec.throughput has neither")
     few = told({"tokensPerStep": 5}, 2.0, steps=10, checkpointSteps=None, progressUnknown=True)
@@ -549,7 +549,7 @@ def test_that_nobody_tells_of_a_wait_for_data_is_not_taken_for_none(printed: Cal
     silent = reported()
     assert silent.input_wait is None
     assert "inputWait" not in json.loads(silent.model_dump_json(by_alias=True, exclude_none=True))
-    assert "unknown: the program tells of none" in printed(lambda console: render(console, silent))
+    assert "unknown: the program does not report it" in printed(lambda console: render(console, silent))
     told = reported(seconds={**SECONDS, "compute": 81 * HOUR, "inputWait": 9 * HOUR})
     assert told.input_wait == pytest.approx(0.1)
     text = printed(lambda console: render(console, told))

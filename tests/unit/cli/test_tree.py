@@ -120,6 +120,15 @@ def test_only_what_something_stands_against() -> None:
     assert tree_of(small_fleet(), Wanted(sick=True)).nodes == []
 
 
+def test_a_list_without_sick_nodes_says_so(printed: Callable[..., str]) -> None:
+    says = "no node to list: none is Suspect or worse"
+    tree = tree_of(small_fleet(), Wanted(sick=True))
+    assert printed(lambda console: render(console, tree, now=NOW, sick=True)).splitlines()[-1] == says
+    unread = tree.model_copy(update={"notes": ["the health of nodes may not be read"]})
+    assert says not in printed(lambda console: render(console, unread, now=NOW, sick=True))
+    assert says not in printed(lambda console: render(console, tree, now=NOW))
+
+
 def test_health_is_shown_beside_what_a_node_does(printed: Callable[..., str]) -> None:
     tree = tree_of(small_fleet(), Wanted(("b1",)), healths=healths())
     text = printed(lambda console: render(console, tree, now=NOW), width=110)

@@ -117,7 +117,7 @@ async def test_a_job_has_the_figures_of_the_command_line_with_what_is_unknown_an
     first = await shown()
     assert first["Energy"].startswith("unknown: no launcher has read the drivers' counters; kubectl muster report")
     assert first["Tokens per second, MFU"].startswith("unknown: the job does not say what a step is worth")
-    assert first["Cost"].startswith("unknown: of some GPUs at least no price is known")
+    assert first["Cost"].startswith("unknown: some GPUs, or all, have no known price")
     assert [name for name in await shown(anna) if name not in first] == []
     assert "Cost" not in await shown(anna), "a tenant does not learn of prices, so that it is not told of their lack"
     metered = 88 * HOUR * 16
