@@ -37,7 +37,7 @@ function el(kind, options = {}, ...inside) {
   return made;
 }
 function put(node, text) { if (node.textContent !== text) node.textContent = text; }
-const number = (value) => Number(value).toLocaleString("en");
+const number = (value, digits) => Number(value).toLocaleString("en", digits == null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const percent = (value) => value == null ? "" : `${(value * 100).toFixed(1)}%`;
 function duration(seconds) {
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
@@ -345,7 +345,7 @@ function drawOne(key, body) {
   }
   if (report) {
     const left = el("div", {}, el("h3", { text: "Where the time went" }), bar(report.buckets), table(["", "time", "share", "GPU-hours"],
-      report.buckets.map((each) => [each.bucket, duration(each.seconds), percent(each.share), each.gpuHours.toFixed(1)]), [1, 2, 3]));
+      report.buckets.map((each) => [each.bucket, duration(each.seconds), percent(each.share), number(each.gpuHours, 1)]), [1, 2, 3]));
     const right = el("div");
     if (body.incidents?.length) right.append(el("h3", { text: "Incidents" }), table(["seen", "class", "reason", "node", "repaired", "training after", "lost"],
       body.incidents.toReversed().map((each) => [moment(each.time), each.faultClass, each.reason, each.node || "", REPAIRS[each.level] || each.level,

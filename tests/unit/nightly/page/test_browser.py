@@ -101,8 +101,21 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
     await tab.run("location.hash = '#/research/llama-405b'")
     await tab.until("document.querySelectorAll('#one .strip i').length === 9")
     text = await tab.run("document.getElementById('one').innerText")
-    for words in ("184,220", "90.0%", "Where the time went", "NodeLost", "compute", "by a new node"):
+    for words in (
+        "184,220",
+        "90.0%",
+        "Where the time went",
+        "NodeLost",
+        "compute",
+        "by a new node",
+        "ETTR: without the first queue",
+    ):
         assert words in text
+    hours = await tab.run(
+        "[...document.querySelectorAll('#one table tr td:nth-child(4)')].map((each) => each.innerText)"
+    )
+    assert "0.0" in hours
+    assert any(re.fullmatch(r"\d{1,3}(,\d{3})+\.\d", each) for each in hours)
     assert re.search(r"cost\s+[1-9][0-9,]*\.[0-9]{2} EUR", text, re.IGNORECASE)
     spoken = await tab.run("document.querySelector('.strip').getAttribute('aria-label')")
     assert "work lost for 4h, then failed, not yet seen for 1h, then recovering for 3h" in spoken
