@@ -155,6 +155,8 @@ def written(health: NodeHealth, verdict: Verdict) -> NodeHealth:
         "boot_id": verdict.boot_id,
     }
     changed = health.model_copy(update={"status": health.status.model_copy(update=values)})
+    if changed == health:
+        return health
     return NodeHealth.model_validate(json.loads(json.dumps(changed.to_json())))
 
 
