@@ -70,13 +70,13 @@ def test_a_worker_that_asks_no_more_is_forgotten(clock: Clock) -> None:
     assert of_fleet(workers, clock) == 0
 
 
-def test_strangers_that_know_every_workers_uid_raise_no_alert(clock: Clock) -> None:
+def test_other_pods_that_know_every_workers_uid_raise_no_alert(clock: Clock) -> None:
     """They send bad tokens with the claims of each worker, from their own addresses."""
     workers = refused_workers(clock, is_proven=False, one=40, two=40)
     assert workers.count(clock(), {"one": 5, "two": 5}) == counts(unproven=80)
 
 
-def test_a_stranger_does_not_make_a_workers_own_refusals_last(clock: Clock) -> None:
+def test_another_pod_does_not_make_a_workers_own_refusals_last(clock: Clock) -> None:
     workers = RefusedWorkers()
     for _ in range(int(REFUSED_SECONDS) + 1):
         workers.refuse(WORKER, "the token is not valid", clock(), is_proven=False)
