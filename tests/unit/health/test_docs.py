@@ -9,6 +9,7 @@ from apidocs.node_health import node_health
 from muster.api.fleetpolicy import SourceName
 from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
 from muster.health.breaker import Act, BreakerState
+from muster.health.sources import CORDONING_SOURCES
 
 PAGE = Path(__file__).parents[3] / "docs/node-health.md"
 
@@ -54,3 +55,8 @@ def test_each_value_is_explained_and_no_other(heading: str, words: list[str]) ->
 def test_every_source_is_named() -> None:
     text = PAGE.read_text()
     assert [name for name in SourceName if f"`{name.value}`" not in text] == [], "name it in the text under Sources"
+
+
+def test_the_sources_that_cordon_are_named() -> None:
+    _, _, text = PAGE.read_text().partition("its source is one that cordons (")
+    assert set(re.findall(r"`([^`]+)`", text.partition(")")[0])) == {str(name) for name in CORDONING_SOURCES}

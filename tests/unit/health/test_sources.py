@@ -529,7 +529,7 @@ OF_CASES = [row for row in ROWS if row.removal is None]
 
 def test_every_row_has_a_case() -> None:
     """Those of removals are files of the corpus: tests/unit/reports/test_marks.py."""
-    assert set(CASES) == {row.name for row in ROWS if row.removal is None}
+    assert set(CASES) == {row.name for row in ROWS if row.removal is None}, "each needs a Case here"
     assert len(ROWS) == len({row.name for row in ROWS})
 
 

@@ -68,4 +68,4 @@ def test_every_format_has_a_tree() -> None:
     from muster.node.checkpoint.formats.table import FORMATS
 
     there = {case.right["format"] for case in COMPLETE}
-    assert {kind.name for kind in FORMATS} - there == set()
+    assert {kind.name for kind in FORMATS} - there == set(), "each needs a file in tests/data/reports/trees"
