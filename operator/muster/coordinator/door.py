@@ -17,6 +17,7 @@ A handshake takes 1.4 ms of the event loop, whoever asks for it, so handshakes h
 leads to a good token gives its part back, so thousands of launchers connect as fast as handshakes can be computed. All
 others share the budget. The address that has wasted the fewest handshakes lately goes first, so a launcher does not
 wait behind a flood, from however many addresses it comes. A client that has hung up while it waited costs no handshake.
+A launcher that shares its address with a flood does not wait behind it either: the newest connection there goes first.
 """
 
 import asyncio
@@ -43,6 +44,9 @@ HANDSHAKES_PER_SECOND = 25.0  # without a good token: 4 % of a core
 SHORTEST_PAUSE_SECONDS = 0.001  # until there is room for a handshake: sums of fractions stay below one for long
 FORGETTING_SECONDS = 300.0  # until half of the handshakes that an address has wasted are forgotten
 LANES = 12  # the last one: 1,024 wasted handshakes or more
+# Of a flooded address the newest connection goes first, once more wait than the budget serves within this time: the
+# older ones have most likely been given up, or are the flood's.
+NEWEST_FIRST_SECONDS = 2.0
 
 log = structlog.get_logger()
 
@@ -240,22 +244,32 @@ class Door:
     def _end_waiting(self, host: str) -> None:
         del self._lanes[self._waiting.pop(host).lane][host]
 
+    def _next_of(self, host: str, queue: _Queue) -> socket.socket:
+        """Remove the connection of an address whose turn it is: the oldest one, of a flooded address the newest."""
+        self._queued -= 1
+        return queue.visitors.pop() if self._is_flooded(host, queue) else queue.visitors.popleft()
+
+    def _is_flooded(self, host: str, queue: _Queue) -> bool:
+        """Whether an address has wasted handshakes, and more of its connections wait than a launcher waits for."""
+        return self._wasted[host] > 0 and len(queue.visitors) > NEWEST_FIRST_SECONDS * self._per_second()
+
     def _length(self, host: str) -> int:
         return len(self._waiting[host].visitors) if host in self._waiting else 0
 
     def _send_away(self, host: str) -> None:
-        self._waiting[host].visitors.pop().close()
+        """Close one waiting connection of an address: the one that would come last."""
+        queue = self._waiting[host]
+        (queue.visitors.popleft() if self._is_flooded(host, queue) else queue.visitors.pop()).close()
         self._queued -= 1
-        if not self._waiting[host].visitors:
+        if not queue.visitors:
             self._end_waiting(host)
 
     def _take(self, host: str) -> None:
-        """Let in the oldest waiting connection of an address whose client has not hung up."""
+        """Let in the next waiting connection of an address whose client has not hung up."""
         queue = self._waiting[host]
         self._end_waiting(host)
         while queue.visitors:
-            visitor = queue.visitors.popleft()
-            self._queued -= 1
+            visitor = self._next_of(host, queue)
             if _has_hung_up(visitor):
                 visitor.close()
                 continue

@@ -127,10 +127,21 @@ async def test_whoever_says_nothing_from_a_few_addresses_keeps_nobody_out(coordi
 class Hall:
     """Counts who is let in by a door."""
 
-    def __init__(self, few_of_address: int = 16, waiting: int = 6, waiting_of_address: int = 3) -> None:
+    def __init__(
+        self,
+        few_of_address: int = 16,
+        waiting: int = 6,
+        waiting_of_address: int = 3,
+        per_second: float = module.HANDSHAKES_PER_SECOND,
+    ) -> None:
         self.inside: list[str] = []
+        self.entered: list[socket.socket] = []
         limits = Limits(4, 2, few_of_address, waiting, waiting_of_address)
-        self.door = Door(lambda visitor, host: self.inside.append(host), limits)
+        self.door = Door(self._enter, limits, lambda: per_second)
+
+    def _enter(self, visitor: socket.socket, host: str) -> None:
+        self.inside.append(host)
+        self.entered.append(visitor)
 
     def knocks(self, host: str, times: int = 1) -> list[socket.socket]:
         visitors = [socket.socket() for _ in range(times)]
@@ -254,6 +265,31 @@ async def test_addresses_take_turns() -> None:
         hall.leaves(host)
     assert hall.inside == ["c", "d", "e", "c"]
     for visitor in visitors:
+        visitor.close()
+
+
+async def test_of_a_flooded_address_the_newest_connection_goes_first() -> None:
+    """A launcher behind the same gateway comes last; two seconds of the budget's two handshakes a second wait."""
+    hall = Hall(waiting=99, waiting_of_address=7, per_second=2.0)
+    mob = hall.knocks("gateway", 3)
+    hall.leaves("gateway")  # it has wasted one
+    mob += hall.knocks("gateway", 7)
+    (launcher,) = hall.knocks("gateway")
+    assert [visitor.fileno() >= 0 for visitor in mob[3:]] == [False] + [True] * 6, "the oldest that waits is sent away"
+    hall.leaves("gateway")
+    assert hall.entered[-1] is launcher
+    for visitor in [*mob, launcher]:
+        visitor.close()
+
+
+async def test_of_an_address_that_has_wasted_nothing_the_oldest_connection_goes_first() -> None:
+    """As where thousands of launchers come at once from behind a gateway."""
+    hall = Hall(waiting=99, waiting_of_address=99, per_second=2.0)
+    crowd = hall.knocks("gateway", 12)
+    hall.inside.remove("gateway")
+    hall.door.done("gateway", is_known=True)
+    assert hall.entered[-1] is crowd[2]
+    for visitor in crowd:
         visitor.close()
 
 
