@@ -456,7 +456,7 @@ REASONS: tuple[Reason, ...] = (
         "Workers are silent, but nothing proves yet that they are lost.",
         "Muster waits for a second witness; the message says for which.",
         "Check the nodes, the logs of the workers, and network policies to `muster-coordinator`.",
-        "2 of 16 workers have been silent for 20 s or more, the first is 4; waiting for a second witness or for a step",
+        "silent for 20 s or more: 2 of 16 workers, the first is worker 4; waiting for a second witness or for a step",
         next=("see the nodes: kubectl muster nodes", f"what the operator says: {OPERATOR_LOGS}"),
     ),
     Reason(

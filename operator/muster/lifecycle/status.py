@@ -539,7 +539,7 @@ def _silence(world: JobWorld) -> str:
     if not silent:
         return ""
     who = (
-        f"{len(silent)} of {world.job.spec.nodes} workers have been silent for {timeout} s or more, the first is "
+        f"silent for {timeout} s or more: {len(silent)} of {world.job.spec.nodes} workers, the first is worker "
         f"{silent[0]}"
     )
     if world.silence.widespread:
