@@ -28,10 +28,10 @@ from typing import Any
 from bench import dcp_files
 from bench.facts import facts
 from bench.processes import peak_mebibytes
-from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.launcher.scan_child import collect_seldom
 from muster.node.launcher.scanner import Scanner, ScanResult
-from muster.recovery.judging import JUDGES
+from muster.recovery.verification import JUDGES
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench" / "checkpoints.json"
 CHECKPOINTS, TENSORS, RANKS = 8, 873, 512
@@ -84,10 +84,10 @@ class Scans:
         for pid in self.scanner.pids:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            self.scanner.turn(time.monotonic(), {pid: signal.SIGKILL})
+            self.scanner.poll(time.monotonic(), {pid: signal.SIGKILL})
 
     def _turn(self, now: float) -> ScanResult | None:
-        result = self.scanner.turn(now, {})
+        result = self.scanner.poll(now, {})
         descriptor = self.scanner.descriptor
         if result is None and descriptor is not None and not select.select([descriptor], [], [], _GIVE_UP_SECONDS)[0]:
             raise RuntimeError("no answer")
@@ -133,9 +133,9 @@ def measure_wide(directory: Path, *, beside: bool) -> dict[str, float]:
     finder, names = Finder(str(directory)), ("first", "again", "unchanged")
     suffix = "_beside" if beside else ""
     found = {}
-    for name, how in zip(names, (Look(), Look(), Look(thorough=False)), strict=True):
+    for name, how in zip(names, (ScanOptions(), ScanOptions(), ScanOptions(thorough=False)), strict=True):
         began, began_core = time.perf_counter(), time.process_time()
-        *_, last = finder.look(how)
+        *_, last = finder.scan(how)
         found[f"{name}{suffix}_s"] = time.perf_counter() - began
         found[f"{name}{suffix}_core_s"] = time.process_time() - began_core
         if [one.judged for one in last.checkpoints] != [True]:

@@ -37,7 +37,7 @@ from muster.controller.metrics import PATH, guarded_metrics
 from muster.controller.settings import SWITCH_SECONDS
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.hub import Hub
-from muster.coordinator.probes import Beat
+from muster.coordinator.probes import LoopHeartbeat
 from muster.coordinator.server import CoordinatorServer, load_pair, server_context
 from muster.kube.access import Access
 from muster.kube.certificates import new_authority, new_serving
@@ -214,7 +214,7 @@ def _operate(parent: Connection, core: int, name: str) -> None:
 
 async def _turn(parent: Connection, name: str) -> None:
     """Answers each message with the turns of the loop so far, seconds of the core, and the time."""
-    beat, turns = Beat(str, str), 0
+    beat, turns = LoopHeartbeat(str, str), 0
     probes = Server(("", 0), beat.endpoints(), node=frozenset({KUBELET}))
     async with beat.running(), _operator() if name == OPERATOR else _page() as ports:
         parent.send({"probes": probes.port, **ports})
@@ -237,7 +237,7 @@ async def _operator() -> AsyncIterator[dict[str, int]]:
     )
     for number in range(JOBS):
         status = TrainingJobStatus(state="Running", reason="Training", goodput=account, step=number)
-        figures.told((f"tenant-{number % 20}", f"job-{number}"), status)
+        figures.set_status((f"tenant-{number % 20}", f"job-{number}"), status)
     reviews: Any = _Reviews()
     serving, context = new_serving(new_authority(now), ("it",), now), server_context()
     load_pair(context, serving.certificate, serving.key)

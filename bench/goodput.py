@@ -43,9 +43,9 @@ from muster.controller.history import NOTE_SECONDS, packed
 from muster.controller.jobfigures import JobFigures
 from muster.controller.perform import PROGRESS_WRITE_SECONDS
 from muster.coordinator.hub import STEP_NEWS_SECONDS
-from muster.goodput import told
+from muster.goodput import status_goodput
+from muster.goodput.history import ended_job_record as kept
 from muster.goodput.history import last_known
-from muster.goodput.history import record as kept
 from muster.lifecycle import commit
 from muster.lifecycle import record as records
 from muster.lifecycle.plan import Action, CommitGang
@@ -201,7 +201,7 @@ def measure(seconds: float, sizes: tuple[tuple[int, int], ...] = SIZES) -> dict[
     """What accounting takes in so many seconds of these jobs."""
     meter = Meter()
     jobs = [a_job(number, size) for number, size in enumerate(size for count, size in sizes for _ in range(count))]
-    fleet = Fleet.of(nodes={name: node for each in jobs for name, node in each.nodes.items()})
+    fleet = Fleet.from_parts(nodes={name: node for each in jobs for name, node in each.nodes.items()})
     figures = JobFigures()
     registry = CollectorRegistry()
     registry.register(_Scraped(figures))
@@ -235,7 +235,7 @@ def measure(seconds: float, sizes: tuple[tuple[int, int], ...] = SIZES) -> dict[
                 heapq.heappush(due, (now, number))
                 continue
             assert plan.status is not None
-            figures.told(each.key, plan.status)
+            figures.set_status(each.key, plan.status)
             if now - each.written_at >= PROGRESS_WRITE_SECONDS:
                 each.written_at = now
                 assert plan.status.goodput is not None
@@ -259,7 +259,7 @@ def measure(seconds: float, sizes: tuple[tuple[int, int], ...] = SIZES) -> dict[
 def growth(failures: int = MANY_FAILURES) -> dict[str, float]:
     """How large a record of one worker becomes by failures, and by how much more of as many again."""
     each = a_job(0, 1)
-    fleet = Fleet.of(nodes=each.nodes)
+    fleet = Fleet.from_parts(nodes=each.nodes)
 
     def after(first: int) -> int:
         for number in range(first, first + failures):
@@ -393,7 +393,7 @@ def fail(each: Job, now: float, fleet: Fleet) -> None:
     world = each.world(now, fleet)
     node = each.record.members[0].node
     failure = Failure(Kind.RANK_FAILED, Level.IN_PLACE, 0, node, "exit code 1", exit_code=1, age_seconds=1.0)
-    each.take(commit.commit(world, records.recovered(world, each.record, [failure])).actions)
+    each.take(commit.commit(world, records.after_failures(world, each.record, [failure])).actions)
     resume = each.step(now) - 10
     go = AttemptStart(
         time=moment(now + 1.0),
@@ -445,9 +445,9 @@ class _Scraped:
 def _metered(meter: Meter) -> Iterator[None]:
     """The functions that do the accounting are measured wherever the shipped code calls them."""
     places: list[tuple[Any, str, str]] = [
-        (told, "told", "told"),
-        (told, "incidents", "told"),
-        (commit, "carried", "committed"),
+        (status_goodput, "goodput_of_status", "told"),
+        (status_goodput, "incidents_of_status", "told"),
+        (commit, "with_account", "committed"),
     ]
     before = [getattr(where, name) for where, name, _ in places]
     for (where, name, part), act in zip(places, before, strict=True):

@@ -22,7 +22,7 @@ from tests.unit.placement.streams import MUSTER, RULES, SYSTEMS, compared, talli
 from bench.facts import facts
 from muster.controller.settings import COLLECT_AFTER
 from muster.placement.eligibility import Requirements
-from muster.placement.names import promised_to, reserved_for
+from muster.placement.names import promised_refusal, reserved_refusal
 from muster.placement.request import Request
 from muster.placement.space import Space, solve
 from muster.placement.tree import Tree
@@ -30,7 +30,7 @@ from muster.placement.where import domain_counts
 from muster.queueing.queue import plan_steps
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
-from muster.world.turn import NotPlaced, Placed, Refusal, RefusalKind
+from muster.world.queuedecision import NotPlaced, Placed, Refusal, RefusalKind
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench" / "placement.json"
 LEVELS = [("superpod", "superpod"), ("block", "block"), ("rack", "rack")]
@@ -97,7 +97,7 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
             fleet.occupy(("other", name), "other", frozenset({name} if random.random() < 0.5 else ()))
 
     parts, over = [], list[bool]()
-    making = Tree.made(fleet, request.needs)
+    making = Tree.prepare(fleet, request.needs)
     while not over:
         parts.append(seconds(partial(_next, making, over)))
     parts.append(seconds(lambda: solve(fleet, request)))
@@ -148,10 +148,10 @@ def plan(runs: int) -> Row:
         for request in requests:
             answer = space.solve(request)
             if isinstance(answer, NotPlaced):
-                space.take(space.reservation(request), reserved_for(f"default/{request.job_uid}"))
+                space.reserve_nodes(space.reservation(request), reserved_refusal(f"default/{request.job_uid}"))
             else:
                 placed += 1
-                space.take(answer.nodes, promised_to(f"default/{request.job_uid}"))
+                space.reserve_nodes(answer.nodes, promised_refusal(f"default/{request.job_uid}"))
         return placed
 
     placed = work()

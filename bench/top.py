@@ -104,7 +104,7 @@ def _fill(control_plane: ControlPlane) -> int:
 
 def told(each: Job) -> Mapping[str, Any]:
     """The status of a job that has failed again and again, and trains."""
-    fleet = Fleet.of(nodes=each.nodes)
+    fleet = Fleet.from_parts(nodes=each.nodes)
     for number in range(FAILURES):
         fail(each, 60.0 * (number + 1), fleet)
     while True:

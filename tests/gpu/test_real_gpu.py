@@ -24,7 +24,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
 from muster.health.assess import Verdict, assess
 from muster.health.facts import NodeFacts
-from muster.health.memory import Memory
+from muster.health.memory import MachineOffences
 from muster.health.sources import Rules
 from muster.node.agent.gpus import Gpus
 from muster.node.agent.nvml_process import NvmlProcess
@@ -138,7 +138,14 @@ class Agent:
         """What the operator would make of it."""
         facts = NodeFacts(NodeView(name="here", uid="here", resource_version=1, ready=True, boot_id="here"))
         health = NodeHealth(metadata=ObjectMeta(name="here"), status=NodeHealthStatus.model_validate(self.sink.status))
-        return assess(facts, health, Rules.of(FleetPolicySpec()), datetime.now(UTC), memory=Memory([]), words=[])
+        return assess(
+            facts,
+            health,
+            Rules.from_policy(FleetPolicySpec()),
+            datetime.now(UTC),
+            memory=MachineOffences([]),
+            reports=[],
+        )
 
 
 @pytest.fixture

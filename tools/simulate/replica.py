@@ -142,8 +142,8 @@ class _Process(Operator):
     def _make_admission(self) -> None:
         """The simulated API server admits everything."""
 
-    def _crowd(self) -> int:
-        return max(super()._crowd(), LARGE_CROWD if self._replica.around.is_large else 0)
+    def _expected_launchers(self) -> int:
+        return max(super()._expected_launchers(), LARGE_CROWD if self._replica.around.is_large else 0)
 
     async def _server_version(self) -> str:
         return "simulated"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from muster.node.checkpoint.dcp import METADATA_NAME
 from muster.node.checkpoint.listing import MAX_DEPTH, Children, File, Files, Listing, Status, no_sign
-from muster.node.launcher.fence_file import Standing
+from muster.node.launcher.fence_file import FenceState
 from simulate.clocks import START, WallClock
 
 SHARD_BYTES = 4096
@@ -124,16 +124,16 @@ class Directory:
         folder.files[shard_name(rank)].append(Version(now, None, None))
         self._rename(folder, self._stamp("", self.clock.ahead_seconds, now), now)
 
-    def claim(self, attempt: int, identity: str, now: float) -> Standing:
+    def claim(self, attempt: int, identity: str, now: float) -> FenceState:
         """Write an attempt into the fence file, unless a later one stands there; writers see it as it is."""
         if self.full:
-            return Standing(
+            return FenceState(
                 self.fence_file[0], self.fence_file[1], "cannot write the fence file: no space left on device"
             )
         if attempt > self.fence_file[0]:
             self._fence_file_before = self.fence_file, now
             self.fence_file = attempt, self.fence_file[1] or identity
-        return Standing(*self.fence_file)
+        return FenceState(*self.fence_file)
 
     # Who looks.
 
@@ -182,11 +182,11 @@ class Directory:
         then = now - lag_seconds * max(SOONEST, _part(node, path)) if lag_seconds else now
         return _at(then, versions, path)
 
-    def fence_file_seen_from(self, node: str, now: float) -> Standing:
+    def fence_file_seen_from(self, node: str, now: float) -> FenceState:
         """The fence file as a node sees it."""
         before, until = self._fence_file_before
         attempt, identity = before if now - self.lag_seconds.get(node, 0.0) < until else self.fence_file
-        return Standing(attempt, identity)
+        return FenceState(attempt, identity)
 
     # Within.
 

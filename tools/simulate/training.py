@@ -135,7 +135,7 @@ class RankProcess:
         # What the supervisor knows.
         self.clock = StepClock()
         self.printed = Printed()
-        self.told_seconds: Mapping[str, float] = {}
+        self.other_seconds: Mapping[str, float] = {}
         self.has_progress_file = True
         self.preset = ""
         self.heard_at = worker.now()
@@ -154,7 +154,7 @@ class RankProcess:
         told, self.told = self.told, []
         for step in told:
             self.heard_at = self.worker.now()
-            self.clock.note(step, self.heard_at)
+            self.clock.add_step(step, self.heard_at)
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
         """It was reaped."""

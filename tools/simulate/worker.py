@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 
 from muster.coordinator.auth import Caller
 from muster.node.launcher.environment import Settings
-from muster.node.launcher.fence_file import FenceFile, Standing
+from muster.node.launcher.fence_file import FenceFile, FenceState
 from muster.node.launcher.matcher import Matcher
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.reporter_core import OVERDUE_SECONDS, POLL, TELL, Contact, ReporterCore, Send
-from muster.node.launcher.scan_child import Looks
+from muster.node.launcher.scan_child import ScanServer
 from muster.node.launcher.scanner import Scanner
 from muster.node.launcher.snapshot import Snapshot
 from muster.node.launcher.supervisor import Supervisor
@@ -282,7 +282,7 @@ class Worker(Container):
             return
         self._turn_at = float("inf")
         self._ahead = 0.0
-        code = self.supervisor.turn()
+        code = self.supervisor.poll()
         ahead, self._ahead = self._ahead, 0.0
         if code is not None:
             self.after(ahead, lambda: self._leave(code))
@@ -445,7 +445,7 @@ class SimulatedStorage:
         self.is_busy = False
         self._worker = worker
         self._directory = directory
-        self._found: Standing | None = None
+        self._found: FenceState | None = None
         self._looks = itertools.count(1)
         self._look = 0
 
@@ -457,7 +457,7 @@ class SimulatedStorage:
         """Begin to write."""
         self._begin(attempt)
 
-    def take(self) -> Standing | None:
+    def pop_result(self) -> FenceState | None:
         """What was found, once."""
         found, self._found = self._found, None
         self.is_busy = self.is_busy and found is None
@@ -501,7 +501,7 @@ class Looker:
         self._answers = Answers(worker.directory, worker.machine.name)
         self._is_dead = False
         files = SimulatedFiles(worker.directory, worker.machine.name, lambda: worker.around.agenda.now)
-        self._looks = Looks(
+        self._looks = ScanServer(
             worker.directory.path,
             self._heard.append,
             is_asked_again=lambda: False,

@@ -6,7 +6,7 @@ ERROR = timedelta(seconds=2)
 """The API server tells its time in whole seconds, and the answer takes a while."""
 
 
-def now(servers: datetime | None) -> datetime:
+def current_time(servers: datetime | None) -> datetime:
     """The present by this machine's clock, or by the API server's where this one is wrong.
 
     A release forgives what was seen before it, so that a clock that is wrong would forgive too much or too little.
@@ -14,9 +14,9 @@ def now(servers: datetime | None) -> datetime:
     Args:
         servers: what the API server's clock says now; None: it has not told.
     """
-    return agreed(datetime.now(UTC), servers)
+    return agreed_time(datetime.now(UTC), servers)
 
 
-def agreed(local: datetime, servers: datetime | None) -> datetime:
+def agreed_time(local: datetime, servers: datetime | None) -> datetime:
     """Which of both counts."""
     return local if servers is None or abs(local - servers) <= ERROR else servers

@@ -16,7 +16,7 @@ from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision
 from muster.health.assess import CORDONED
-from muster.world.turn import Refusal, RefusalKind
+from muster.world.queuedecision import Refusal, RefusalKind
 
 MAX_NAMES = 8  # nodes that a command to be copied names
 
@@ -61,7 +61,7 @@ class Known:
     enforcement: Enforcement | None = None
 
 
-def follows(decision: Decision, known: Known) -> list[str]:
+def consequence_of(decision: Decision, known: Known) -> list[str]:
     """What comes of it."""
     return _of_cordon(known) if decision is Decision.CORDON else _of_release(known)
 

@@ -15,9 +15,9 @@ from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
 from muster.api.fleetpolicy import History
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import TrainingJob
-from muster.goodput.history import record
-from muster.goodput.kept import Kept, missing
-from muster.goodput.opened import ahead, as_of
+from muster.goodput.history import ended_job_record
+from muster.goodput.kept import Kept, missing_accounts_message
+from muster.goodput.opened import clock_lead_seconds, figures_as_of
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
 
@@ -85,12 +85,12 @@ async def _living(
             if not isinstance(job, TrainingJob):
                 unreadable += 1
                 continue
-            goodput, running = as_of(job, now), job.status.completion is None
+            goodput, running = figures_as_of(job, now), job.status.completion is None
             created = job.metadata.creation_timestamp
             if goodput is None and running and experiment is not None and created is not None:
                 goodput = Goodput(creation_time=created, counted_until=created)
             if goodput is not None:
-                spec, off = record(job, None, goodput, Ending.DELETED), ahead(goodput)
+                spec, off = ended_job_record(job, None, goodput, Ending.DELETED), clock_lead_seconds(goodput)
                 spec = spec.model_copy(
                     update={"creation_time": spec.creation_time - off, "end_time": spec.end_time - off}
                 )
@@ -130,7 +130,7 @@ async def _ended(
     except NotFound:
         return {}, [f"this cluster's Muster is too old to keep a history of ended jobs: {without}"]
     notes = [f"{count_of(unreadable, 'ended job')} cannot be read by this version"] if unreadable else []
-    return found, [*notes, *(missing(accounts, history, since, now) if history is not None else [])]
+    return found, [*notes, *(missing_accounts_message(accounts, history, since, now) if history is not None else [])]
 
 
 def _life(spec: EndedJobSpec) -> Life:

@@ -24,8 +24,8 @@ from muster.api.fleethours import IDLE, FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
 from muster.goodput.failure_rate import HOUR, exposed_seconds, in_steps
 from muster.goodput.figures import progress_share
-from muster.goodput.fleethours import between
-from muster.goodput.history import TAKEN, allotted
+from muster.goodput.fleethours import hours_between
+from muster.goodput.history import TAKEN, allot_amount
 from muster.goodput.prices import NO_PRICES, Prices
 
 K = TypeVar("K", str, tuple[str, str])
@@ -264,7 +264,7 @@ def fleet_report(
         hours: what the accelerators of the fleet did; None: not known.
         until: only what was before that; None: up to now.
     """
-    states = between(hours, since, until) if hours is not None else {}
+    states = hours_between(hours, since, until) if hours is not None else {}
     all_states = sum(states.values())
     lives = list(lives)
     cuts = [found for life in lives if (found := _cut(life, since, until, prices)) is not None]
@@ -343,7 +343,7 @@ def fleet_report(
             hours,
             since or min((each.life.spec.creation_time for each in cuts), default=None),
             end,
-            prices.of_any(),
+            prices.price_of_any_model(),
         ),
         idle_unpriced=prices.why_none_of_any() if is_told else "",
         outcomes=_outcomes(cuts, gpus, is_told=is_told),
@@ -378,7 +378,7 @@ def fleet_report(
 
 def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Prices) -> _Cut | None:
     """What of a job was between two moments; None: nothing."""
-    spec, price = life.spec, prices.of(life.spec.gpu_model)
+    spec, price = life.spec, prices.price_of_model(life.spec.gpu_model)
     if (since is not None and spec.end_time <= since) or (until is not None and spec.creation_time >= until):
         return None
     whole, part = (
@@ -394,11 +394,11 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
     def scaled(amounts: Mapping[str, int]) -> dict[str, int]:
         """The share of all of them in whole seconds; their sum is that of the sum."""
         total = sum(amounts.values()) * (part // _MICROSECOND) // (whole // _MICROSECOND)
-        return dict(zip(amounts, allotted(total, list(amounts.values())), strict=True))
+        return dict(zip(amounts, allot_amount(total, list(amounts.values())), strict=True))
 
     gpu_seconds = scaled(spec.gpu_seconds)
     taken = sum(gpu_seconds.get(bucket, 0) for bucket in TAKEN)
-    parts = allotted(taken, [each.gpu_seconds for each in spec.causes])
+    parts = allot_amount(taken, [each.gpu_seconds for each in spec.causes])
     causes = {
         (each.fault_class, each.reason): (each.incidents * share, amount)
         for each, amount in zip(spec.causes, parts, strict=True)

@@ -16,7 +16,7 @@ from muster.api.base import ApiModel
 from muster.api.fleethours import FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
 from muster.goodput.failure_rate import HOUR
-from muster.goodput.fleethours import between, counted_from
+from muster.goodput.fleethours import counted_from, hours_between
 
 PROGRESS = "progress"
 NOT_SAVED_YET = "notSavedYet"
@@ -88,7 +88,7 @@ def fleet_spend(
     why = _why_unknown(hours, begin, end)
     if why or hours is None:
         return FleetSpend(why=why)
-    states = {str(state): amount / MILLISECONDS for state, amount in between(hours, begin, end).items()}
+    states = {str(state): amount / MILLISECONDS for state, amount in hours_between(hours, begin, end).items()}
     others = states.pop(GpuState.OTHER_PODS, 0.0)
     by_jobs = states.pop(GpuState.HELD, 0.0)
     amounts, costs = _of_jobs(held)

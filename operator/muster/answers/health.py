@@ -12,7 +12,7 @@ from muster.api.maintenance import NodeMaintenance
 from muster.api.nodehealth import Decision, HumanDecision, NodeHealth, RecommendedAction, Severity, VerdictState
 from muster.health.assess import CORDONED
 from muster.health.effects import avoids
-from muster.health.maintenance import REASONS, until
+from muster.health.maintenance import REASONS, window_text
 from muster.health.story import LAST_CHOICE
 
 _WELL = frozenset({None, VerdictState.HEALTHY})
@@ -68,15 +68,15 @@ def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
         return ""
     if row.effect.startswith(LAST_CHOICE) and not cordoned:
         return ""
-    return _words(VerdictState.QUARANTINED, CORDONED) if cordoned else verdict(row)
+    return _verdict_text(VerdictState.QUARANTINED, CORDONED) if cordoned else verdict(row)
 
 
 def verdict(row: HealthRow) -> str:
     """State and reason, e.g. `unhealthy: Xid79`, or its maintenance window; "" if nothing is known."""
     if row.maintenance is not None and row.reason in REASONS:
-        return until(row.maintenance)
-    return _words(row.state, row.reason)
+        return window_text(row.maintenance)
+    return _verdict_text(row.state, row.reason)
 
 
-def _words(state: VerdictState | None, reason: str) -> str:
+def _verdict_text(state: VerdictState | None, reason: str) -> str:
     return ": ".join(filter(None, (state.lower() if state else "", reason)))

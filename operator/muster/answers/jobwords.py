@@ -31,7 +31,7 @@ def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
             _percent(it.input_wait) if it.input_wait is not None else "unknown: the program does not report it",
         ),
         *_as_printed(it),
-        *_made(it.made),
+        *_yield_rows(it.made),
         *(_cost(it) if with_cost else []),
         *_energy(it),
     ]
@@ -77,7 +77,7 @@ def _as_printed(it: JobReport) -> list[tuple[str, str]]:
     return found
 
 
-def _made(it: Yield | None) -> list[tuple[str, str]]:
+def _yield_rows(it: Yield | None) -> list[tuple[str, str]]:
     """What came of the time, where the job says what a step is worth."""
     if it is None:
         return [("Tokens per second, MFU", NO_WORTH_OF_A_STEP)]

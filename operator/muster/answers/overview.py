@@ -14,7 +14,7 @@ from muster.api.base import ApiModel, Time
 from muster.api.goodput import Bucket
 from muster.api.trainingjob import TrainingJob
 from muster.goodput.figures import progress_share
-from muster.goodput.opened import TRAINS, as_of
+from muster.goodput.opened import TRAINS, figures_as_of
 from muster.kube.decode import Undecodable
 
 # Who needs somebody comes first.
@@ -79,7 +79,7 @@ def overview(
     listed.sort(key=_place)
     shown = {(row.namespace, row.name) for row in listed}
     known = [j for j in jobs if isinstance(j, TrainingJob) and (j.metadata.namespace, j.metadata.name) in shown]
-    accounts = [goodput for job in known if (goodput := as_of(job, now)) is not None]
+    accounts = [goodput for job in known if (goodput := figures_as_of(job, now)) is not None]
     return JobsTop(
         namespace=namespace,
         time=now,
@@ -107,7 +107,7 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
         return TopRow(name=job.name, namespace=job.namespace, state="Unreadable", why=job.error[:_MAX_WHY])
     status, waiting = job.status, job.status.waiting
     base, found = explain(job), open_incident(job)
-    goodput = as_of(job, now)
+    goodput = figures_as_of(job, now)
     return TopRow(
         name=job.metadata.name,
         namespace=job.metadata.namespace,

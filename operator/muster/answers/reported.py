@@ -21,8 +21,8 @@ from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_
 from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes, why_no_energy
 from muster.goodput.failure_rate import HOUR, NONE_SEEN, exposed_seconds, in_steps, time_between
 from muster.goodput.figures import gpus_while_running
-from muster.goodput.history import levelled, lost_before_the_end
-from muster.goodput.opened import ahead, up_to
+from muster.goodput.history import level_amounts, lost_before_the_end
+from muster.goodput.opened import clock_lead_seconds, figures_until
 from muster.goodput.prices import NO_PRICES, Prices
 from muster.recovery.failure import Kind
 from muster.whatif.formula import best_interval_seconds, ettr
@@ -251,7 +251,7 @@ def report(
         metered: what Prometheus has, which goes before what launchers report; None: nobody has asked it.
     """
     if now is not None:
-        goodput = up_to(goodput, now + ahead(goodput))
+        goodput = figures_until(goodput, now + clock_lead_seconds(goodput))
     wall = goodput.wall_seconds
     buckets = [
         Share(
@@ -312,7 +312,7 @@ def report(
         "cost": _cost(job, goodput, found.tokens, prices),
         "energy": used,
         "energy_unknown": "" if used or not made.gpu_hours else _why_no_energy(goodput, metered),
-        "took": _took(job, goodput, prices.of(goodput.gpu_model)),
+        "took": _incident_costs(job, goodput, prices.price_of_model(goodput.gpu_model)),
     }
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
 
@@ -387,7 +387,7 @@ def yield_of(found: Efficiency) -> Yield | None:
 
 
 def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices) -> Cost | None:
-    price, total = prices.of(goodput.gpu_model), prices.cost(goodput.gpu_seconds, goodput.gpu_model)
+    price, total = prices.price_of_model(goodput.gpu_model), prices.cost(goodput.gpu_seconds, goodput.gpu_model)
     held = sum(goodput.gpu_seconds.values())
     if price is None or total is None:
         return None
@@ -423,7 +423,7 @@ def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None, metered: Met
     return None if found is None else EnergyUsed(source=EnergySource.LAUNCHERS, **dataclasses.asdict(found))
 
 
-def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]:
+def _incident_costs(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]:
     """Of each incident; of one after which no step has been seen yet up to what the figures count, or the next one.
 
     Nobody has noted when between the two the job was suspended or waited without nodes. All of them together have not
@@ -438,7 +438,7 @@ def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]
     held: float = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
     held -= min(goodput.lost_at_end_seconds * gpus, goodput.gpu_seconds.get(Bucket.LOST_WORK, 0))
     made = []
-    for each, gpu_seconds in zip(known, levelled(weights, held), strict=True):
+    for each, gpu_seconds in zip(known, level_amounts(weights, held), strict=True):
         hours = gpu_seconds / HOUR
         cost = None if price is None else hours * price
         made.append(Took(attempt=each.attempt, time=each.time, gpu_hours=hours, cost=cost))
@@ -480,7 +480,7 @@ def _recovery_seconds(known: Sequence[Incident], goodput: Goodput) -> float | No
         for each in known
         if each.resumed_time is not None and each.fault_class != FaultClass.PLANNED
     ]
-    return statistics.mean(levelled(took, goodput.amount(*_AWAY))) if took else None
+    return statistics.mean(level_amounts(took, goodput.amount(*_AWAY))) if took else None
 
 
 def _are_hangs(known: Sequence[Incident]) -> bool:

@@ -8,7 +8,7 @@ from pydantic import Field
 from muster.answers.explanation import ENDED
 from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import TrainingJob
-from muster.goodput.opened import TRAINS, ahead, late
+from muster.goodput.opened import TRAINS, clock_lead_seconds, shortest_phase
 
 
 class OpenIncident(ApiModel):
@@ -29,8 +29,8 @@ def still_since(job: TrainingJob, now: datetime) -> datetime | None:
     goodput = job.status.goodput
     if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
         return None
-    since = goodput.counted_until - ahead(goodput)
-    return since if now - since > late(goodput) else None
+    since = goodput.counted_until - clock_lead_seconds(goodput)
+    return since if now - since > shortest_phase(goodput) else None
 
 
 def step_rate(job: TrainingJob, now: datetime) -> float | None:

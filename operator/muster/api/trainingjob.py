@@ -789,8 +789,8 @@ class Incident(ApiModel):
         None,
         ge=0,
         le=LONGEST_MILLISECONDS,
-        description="lostSeconds is how many seconds of training work the incident lost: finished steps that had to "
-        "be made again or were never saved, and work that was interrupted. Absent: not known.",
+        description="lostSeconds is how many seconds of training work the incident lost. These are finished steps "
+        "that had to be made again or were never saved, and work that was interrupted. Absent: not known.",
     )
 
 

@@ -88,7 +88,7 @@ async def find(session: Session, name: str) -> JobBurnIn:
         policy = (await policy_of(session.client))[0]
     except Forbidden:
         notes.append("the FleetPolicy may not be read, so the profile may be another one than the job's")
-    return told(job, await _record(session, job), policy, notes)
+    return burn_in_report(job, await _record(session, job), policy, notes)
 
 
 async def _record(session: Session, job: TrainingJob) -> GangSpec | None:
@@ -105,7 +105,9 @@ async def _record(session: Session, job: TrainingJob) -> GangSpec | None:
     return found.spec
 
 
-def told(job: TrainingJob, record: GangSpec | None, policy: FleetPolicySpec | None, notes: Sequence[str]) -> JobBurnIn:
+def burn_in_report(
+    job: TrainingJob, record: GangSpec | None, policy: FleetPolicySpec | None, notes: Sequence[str]
+) -> JobBurnIn:
     """What these objects say of the burn-in."""
     own, known = job.spec.preflight, policy.preflight if policy is not None else PreflightPolicy()
     profile: Profile | None = wanted(own, known, record.least_profile if record else Profile.DISABLED)

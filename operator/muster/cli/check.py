@@ -87,11 +87,11 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
     """
     nodes = await nodes_there(session, names)
     by, servers_time = await who_am_i(session)
-    wish = CheckWish(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=clock.now(servers_time))
+    wish = CheckWish(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=clock.current_time(servers_time))
     for name in names:
         await write(session, name, {"check": wish.to_json()}, FIELD_MANAGER)
     account = await account_of(session, nodes.values())
-    holders = {name: account.known(nodes[name], None).used_by for name in names}
+    holders = {name: account.facts_of_node(nodes[name], None).used_by for name in names}
     free = [name for name in names if not holders[name]]
     results = await _results(session, free, wish) if wait else {}
     used = [name for name in names if holders[name]]

@@ -244,7 +244,7 @@ def lines(root: Any, words: Sequence[str], look: Callable[[Names], list[Offer]])
     yield NO_FILES
 
 
-def _look(asked: Names) -> list[Offer]:
+def _read_names(asked: Names) -> list[Offer]:
     async def in_time() -> list[Offer]:
         async with asyncio.timeout(DEADLINE_SECONDS):
             return await names(asked)
@@ -259,5 +259,5 @@ def main(app: typer.Typer, words: Sequence[str]) -> None:
     """Answer what kubectl's completion, or a script of ours, asks of the command line."""
     from typer.main import get_command
 
-    for line in lines(get_command(app), words, _look):
+    for line in lines(get_command(app), words, _read_names):
         sys.stdout.write(f"{line}\n")

@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from muster.cli import show
-from muster.convert.documents import VERSIONS, Result, converted, title
+from muster.convert.documents import VERSIONS, Result, convert_objects, title
 
 NOT_ALL = 2
 _MOST_VALUES = 1_000_000  # that a document may have beyond one for each of its characters
@@ -58,7 +58,7 @@ def command(files: FilesArgument) -> None:
     except ValueError as error:
         typer.echo(f"error: {show.printable(' '.join(str(error).split()))}: give files with YAML or JSON", err=True)
         raise typer.Exit(1) from error
-    results = converted([document.value for document in documents])
+    results = convert_objects([document.value for document in documents])
     printed, kept = [], []
     for document, result in zip(documents, results, strict=True):
         if result is None:
@@ -66,7 +66,7 @@ def command(files: FilesArgument) -> None:
             kept.append(title(document.value))
         else:
             printed += [as_document(result.job)] if result.job else []
-            _tell(document, result)
+            _print_result(document, result)
     # A document that is refused is not printed: kubectl apply would start it in the other system.
     typer.echo("---\n".join(text if text.endswith("\n") else f"{text}\n" for text in printed), nl=False)
     refused = sum(1 for result in results if result and result.refused)
@@ -79,7 +79,7 @@ def command(files: FilesArgument) -> None:
         raise typer.Exit(NOT_ALL)
 
 
-def _tell(document: Document, result: Result) -> None:
+def _print_result(document: Document, result: Result) -> None:
     became = title(result.job) if result.job else f"refused: {result.refused}"
     lines = [f"{title(document.value)} ({document.where}): {became}"]
     if result.job:

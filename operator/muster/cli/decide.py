@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.answers import clock
-from muster.answers.decision import DecidedNode, Known, NodeDecisions, follows, groups, next_steps
+from muster.answers.decision import DecidedNode, Known, NodeDecisions, consequence_of, groups, next_steps
 from muster.answers.health import HealthRow, health_row
 from muster.answers.roles import FLEET_EDIT_ROLE
 from muster.api.base import API_VERSION, NAME_LENGTH
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Decision, HumanDecision, NodeHealth
 from muster.cli import show
-from muster.cli.errors import CliError, one_line, told
+from muster.cli.errors import CliError, error_text, one_line
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,
@@ -108,7 +108,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     healths = {name: await _health(session, name) for name in names}
     by, servers_time = await who_am_i(session)
     account = await account_of(session, nodes.values())
-    human = HumanDecision(decision=decision, reason=reason, by=by, time=clock.now(servers_time))
+    human = HumanDecision(decision=decision, reason=reason, by=by, time=clock.current_time(servers_time))
     for index, name in enumerate(names):
         try:
             # By force: the newest word counts, whatever tool wrote the one before.
@@ -121,7 +121,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
         reason=reason,
         by=by,
         time=human.time,
-        nodes=[_decided(decision, name, account.known(nodes[name], healths[name])) for name in names],
+        nodes=[_decided(decision, name, account.facts_of_node(nodes[name], healths[name])) for name in names],
         next=next_steps(decision, names),
         notes=list(account.notes),
     )
@@ -129,7 +129,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
 
 def _decided(decision: Decision, name: str, known: Known) -> DecidedNode:
     used_by = None if known.used_by is None else list(known.used_by)
-    return DecidedNode(name=name, before=known.health, used_by=used_by, follows=follows(decision, known))
+    return DecidedNode(name=name, before=known.health, used_by=used_by, follows=consequence_of(decision, known))
 
 
 async def nodes_there(session: Session, names: Sequence[str]) -> "dict[str, NodeView]":
@@ -224,7 +224,7 @@ class Account:
     knows_policy: bool = True
     notes: tuple[str, ...] = ()
 
-    def known(self, node: "NodeView", health: HealthRow | None) -> Known:
+    def facts_of_node(self, node: "NodeView", health: HealthRow | None) -> Known:
         """What is known of one node."""
         from muster.health.sources import UNHEALTHY_TAINT
         from muster.placement.eligibility import Requirements, unusable
@@ -242,11 +242,11 @@ class Account:
 
 async def account_of(session: Session, nodes: Iterable["NodeView"]) -> Account:
     """The fleet as far as this user may know it."""
-    from muster.cli.observe import fleet_of, look, policy_of
+    from muster.cli.observe import fleet_of, observe_fleet, policy_of
     from muster.world.fleet import Fleet
 
     try:
-        return Account(fleet_of(await look(session.client)))
+        return Account(fleet_of(await observe_fleet(session.client)))
     except Forbidden:
         notes = ("who is on these nodes may not be read: ClusterRole muster-fleet-view has the rights",)
     try:
@@ -276,7 +276,7 @@ async def write(session: Session, name: str, spec: Mapping[str, Any], manager: s
     except NotFound as error:
         raise CliError(f"{name}: {too_old(session)}") from error
     except ApiError as error:
-        raise CliError(f"{name}: {told(error, session.context)}") from error
+        raise CliError(f"{name}: {error_text(error, session.context)}") from error
 
 
 def ask(error: Forbidden) -> str:

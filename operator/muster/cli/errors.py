@@ -10,7 +10,7 @@ class CliError(Exception):
     """The command cannot do what it was asked to; the message is one line with the remedy."""
 
 
-def told(error: errors.ApiError, context: str) -> CliError:
+def error_text(error: errors.ApiError, context: str) -> CliError:
     """An answer of the API server that ends a command, in words for the person who gave it.
 
     Args:

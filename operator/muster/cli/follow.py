@@ -15,7 +15,7 @@ from muster.cli.errors import CliError, one_line
 from muster.cli.jobs import job_of
 from muster.cli.printed import (
     MAX_WORKERS,
-    Asked,
+    LogRequest,
     NothingAskedForError,
     Wanted,
     container_of,
@@ -44,7 +44,7 @@ class Stamp:
     nanosecond: str
 
     @classmethod
-    def of(cls, text: str) -> Self | None:
+    def from_text(cls, text: str) -> Self | None:
         """As the kubelet writes it (RFC 3339, with as many digits as it needs); None: it is none."""
         whole, _, rest = text.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
@@ -67,10 +67,10 @@ class Place:
         """It is read again, from the last line's second on."""
         self.skip = self.told
 
-    def take(self, raw: bytes) -> str | None:
+    def line_if_new(self, raw: bytes) -> str | None:
         """A line without its time; None: it is known."""
         text, _, line = raw.decode(errors="replace").partition(" ")
-        stamp = Stamp.of(text)
+        stamp = Stamp.from_text(text)
         if stamp is None:
             return raw.decode(errors="replace")
         if self.stamp is not None and stamp < self.stamp:
@@ -99,7 +99,7 @@ class Follower:
     ) -> None:
         self._session = session
         self._name = name
-        self._asked = Asked(rank)
+        self._asked = LogRequest(rank)
         self._tail = tail
         self._out = out
         self._prefixed = True
@@ -118,7 +118,7 @@ class Follower:
         try:
             while True:
                 try:
-                    job = await self._look(first)
+                    job = await self._read_new(first)
                     self._trouble = ""
                 except (Unauthorized, Forbidden):
                     raise
@@ -140,7 +140,7 @@ class Follower:
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _look(self, first: TrainingJob | None) -> TrainingJob | None:
+    async def _read_new(self, first: TrainingJob | None) -> TrainingJob | None:
         """Begin to read what is new; returns the job, None where it is gone."""
         try:
             job = await job_of(self._session, self._name)
@@ -194,7 +194,7 @@ class Follower:
             try:
                 async with contextlib.aclosing(self._session.client.follow(path, {**query, **since, **begin})) as lines:
                     async for raw in lines:
-                        line, trouble = place.take(raw), ""
+                        line, trouble = place.line_if_new(raw), ""
                         if line is not None:
                             self._print(worker, line)
             except NotFound:

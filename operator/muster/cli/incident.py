@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.answers.inquiry import JobIncident, inquire, numbers
+from muster.answers.jobstatus import UNREADABLE_EVENTS
 from muster.answers.roles import FLEET_ROLE
-from muster.answers.standing import UNREADABLE_EVENTS
 from muster.api.nodehealth import NodeHealth
 from muster.cli import show
 from muster.cli.errors import CliError
@@ -69,7 +69,7 @@ def render(console: Console, it: JobIncident) -> None:
     head.append(show.on_one_line(f"{it.reason}{where}"), style="red" if it.resumed_time is None else "yellow")
     console.print(head)
     if it.message:
-        show.words(console, it.message)
+        show.print_foreign_text(console, it.message)
     console.print()
     show.facts(console, _facts(it))
     if it.last_lines:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from muster.answers.standing import pod_state
+from muster.answers.jobstatus import pod_state
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.cli import show
 from muster.cli.errors import CliError, one_line
@@ -17,8 +17,8 @@ from muster.cli.follow import follow
 from muster.cli.jobs import job_of
 from muster.cli.printed import (
     MAX_WORKERS,
-    Asked,
     JobLogs,
+    LogRequest,
     NothingAskedForError,
     PodLog,
     Wanted,
@@ -102,10 +102,10 @@ def command(
             raise typer.BadParameter("it prints lines as they come: leave out --output", param_hint="--follow")
         connected(options, lambda session: follow(session, name, rank, tail))
         return
-    run(options, lambda session: find(session, name, Asked(rank, failed, attempt), tail), render)
+    run(options, lambda session: find(session, name, LogRequest(rank, failed, attempt), tail), render)
 
 
-async def find(session: Session, name: str, asked: Asked, tail: int | None) -> JobLogs:
+async def find(session: Session, name: str, asked: LogRequest, tail: int | None) -> JobLogs:
     """Read the logs that answer.
 
     Raises:

@@ -81,10 +81,10 @@ def command(
     if undo:
         run(options, lambda session: take_back(session, names), render)
     else:
-        run(options, lambda session: say(session, names, reason, yes=yes), render)
+        run(options, lambda session: declare_lost(session, names, reason, yes=yes), render)
 
 
-async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool) -> LostNodes:
+async def declare_lost(session: Session, names: Sequence[str], reason: str, *, yes: bool) -> LostNodes:
     """Write that the nodes are lost.
 
     Raises:
@@ -105,13 +105,13 @@ async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool)
         if name in gone:
             rows.append(LostNodeRow(name=name, used_by=gone[name], follows=follows(gone[name], is_gone=True)))
             continue
-        known = account.known(nodes[name], None)
+        known = account.facts_of_node(nodes[name], None)
         used_by = None if known.used_by is None else list(known.used_by)
         rows.append(LostNodeRow(name=name, used_by=used_by, follows=follows(used_by)))
     renewals, unread = await _renewals(session, names)
     if not yes:
         await _confirm(rows)
-    time = clock.now(servers_time)
+    time = clock.current_time(servers_time)
     for name in names:
         boot = nodes[name].boot_id if name in nodes else ""
         word = LostNode(time=time, reason=reason, by=by, boot_id=boot, last_renewal=renewals.get(name, ""))
@@ -130,7 +130,7 @@ async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
     for name in names:
         await write(session, name, {}, FIELD_MANAGER)
     rows = [LostNodeRow(name=name, follows=["nobody says any more that it is dead"]) for name in names]
-    return LostNodes(undone=True, by=by, time=clock.now(servers_time), nodes=rows)
+    return LostNodes(undone=True, by=by, time=clock.current_time(servers_time), nodes=rows)
 
 
 def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str]:

@@ -16,9 +16,9 @@ from muster.api.nodehealth import NodeHealth, RecommendedAction
 from muster.api.repairrequest import RepairRequest
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
-from muster.cli.errors import CliError, told
+from muster.cli.errors import CliError, error_text
 from muster.cli.session import Session
-from muster.health.maintenance import until
+from muster.health.maintenance import window_text
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Forbidden, NotFound
@@ -117,7 +117,7 @@ async def _records(session: Session, namespace: str) -> tuple[list[TrainingJob],
             listed(session.client, paths.muster("gangs", namespace=namespace), decode.custom(Gang)),
         )
     except NotFound as error:
-        raise told(error, session.context) from error
+        raise error_text(error, session.context) from error
     return [job for job in jobs if isinstance(job, TrainingJob)], [gang for gang in gangs if isinstance(gang, Gang)]
 
 
@@ -205,7 +205,7 @@ def _print_head(console: Console, it: NodeLife, now: datetime) -> None:
         head.append(f", for {show.age(health.since, now)}" if health.since else "", style="not bold")
     console.print(head)
     if health is not None and health.message:
-        show.words(console, health.message)
+        show.print_foreign_text(console, health.message)
 
 
 def _facts(it: NodeLife, now: datetime) -> list[tuple[str, object]]:
@@ -218,7 +218,7 @@ def _facts(it: NodeLife, now: datetime) -> list[tuple[str, object]]:
         rows.append(("Taints", ", ".join(it.taints)))
     if health is not None:
         if health.maintenance is not None:
-            rows.append(("Maintenance", until(health.maintenance)))
+            rows.append(("Maintenance", window_text(health.maintenance)))
         rows.append(("What Muster did", health.effect))
         if health.recommended_action is not RecommendedAction.NONE:
             rows.append(("What it needs", health.recommended_action))

@@ -103,9 +103,9 @@ async def find(session: Session, wanted: Wanted) -> FleetTree:
         ApiError: something could not be read.
     """
     # It needs the client, which takes half a second to import.
-    from muster.cli.observe import fleet_of, healths_of, look
+    from muster.cli.observe import fleet_of, healths_of, observe_fleet
 
-    seen = await look(session.client)
+    seen = await observe_fleet(session.client)
     fleet = fleet_of(seen)
     try:
         return tree_of(fleet, wanted, seen.notes, healths_of(seen))

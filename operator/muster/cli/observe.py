@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FleetObservation:
     """What the API server has told.
 
     Attributes:
@@ -44,7 +44,7 @@ class Seen:
     healths: Iterable[NodeHealth | Undecodable] = ()
 
 
-async def look(client: Client) -> Seen:
+async def observe_fleet(client: Client) -> FleetObservation:
     """Read everything that the account needs, each kind once.
 
     Raises:
@@ -66,7 +66,7 @@ async def look(client: Client) -> Seen:
         notes.append(
             f"{unreadable} Gang(s) cannot be read by this version: nodes that they hold without a pod are shown as free"
         )
-    return Seen(policy, nodes, jobs, gangs, workers, occupants, leases, tuple(notes), healths)
+    return FleetObservation(policy, nodes, jobs, gangs, workers, occupants, leases, tuple(notes), healths)
 
 
 async def all_nodes(client: Client) -> list[NodeView]:
@@ -161,12 +161,12 @@ async def _healths(client: Client) -> tuple[list[NodeHealth | Undecodable], list
     return found, [f"{unreadable} NodeHealth(s) cannot be read by this version: nothing is told of these nodes' health"]
 
 
-def healths_of(seen: Seen) -> dict[str, HealthRow]:
+def healths_of(seen: FleetObservation) -> dict[str, HealthRow]:
     """What Muster makes of nodes, by name; without those that cannot be read."""
     return {health.metadata.name: health_row(health) for health in seen.healths if isinstance(health, NodeHealth)}
 
 
-def fleet_of(seen: Seen) -> Fleet:
+def fleet_of(seen: FleetObservation) -> Fleet:
     """The account of nodes and their holders."""
     fleet = Fleet(seen.policy, KnownAges(heartbeat_ages(seen.leases)))
     for node in seen.nodes:

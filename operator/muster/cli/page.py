@@ -35,7 +35,7 @@ from muster.cli.session import (
     OutputOption,
     Session,
     connected,
-    tell,
+    print_finding,
 )
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
@@ -101,7 +101,7 @@ def command(
             # `localhost` may be another's ::1: only a certificate can tell that one apart.
             url = f"https://localhost:{local}" if served.tls else f"http://127.0.0.1:{local}"
             way = PageWay(url=url, namespace=inside, log_in=_LOG_IN)
-            tell(options, way, render)
+            print_finding(options, way, render)
             sys.stdout.flush()
             _wait(process)
     except KeyboardInterrupt:  # at any moment from here on: whoever ends it gets no more words

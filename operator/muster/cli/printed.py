@@ -62,7 +62,7 @@ class JobLogs(ApiModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LogRequest:
     """What somebody wants to read."""
 
     rank: int | None = None
@@ -83,7 +83,7 @@ class NothingAskedForError(Exception):
     """There is no such rank or attempt, or nothing has failed; the message says so."""
 
 
-def wanted(job: TrainingJob, record: GangSpec | None, asked: Asked) -> tuple[list[Wanted], int | None, list[str]]:
+def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tuple[list[Wanted], int | None, list[str]]:
     """Workers whose logs answer, by index; the attempt that they are asked of; and notes.
 
     Raises:

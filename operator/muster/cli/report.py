@@ -31,7 +31,7 @@ from muster.cli.session import (
     job_argument,
     run,
 )
-from muster.goodput.opened import ahead, as_of
+from muster.goodput.opened import clock_lead_seconds, figures_as_of
 
 BAR_WIDTH = 60
 # What each bucket looks like in the bar, and its colour; productive ones are full.
@@ -219,7 +219,7 @@ async def find(session: Session, name: str, price: float | None = None, promethe
     """
     job = await job_of(session, name)
     now = session.now()
-    goodput = as_of(job, now)
+    goodput = figures_as_of(job, now)
     if goodput is None and job.status.completion is not None and not job.status.attempt:
         raise CliError(
             f"job {session.namespace}/{name} ended without ever having had nodes: there are no figures of it"
@@ -231,7 +231,7 @@ async def find(session: Session, name: str, price: float | None = None, promethe
         )
     metered = None
     if prometheus is not None:
-        off = ahead(goodput)  # Prometheus goes by the cluster's clock, as far as anybody knows
+        off = clock_lead_seconds(goodput)  # Prometheus goes by the cluster's clock, as far as anybody knows
         metered = await metered_energy(
             prometheus, session.namespace, name, goodput.creation_time - off, goodput.counted_until - off
         )
@@ -297,7 +297,7 @@ def render_incidents(console: Console, it: JobIncidents) -> None:
         console.print()
         reason = show.on_one_line(incident.reason)
         console.print(Text(f"{incident.attempt}  {show.moment(incident.time)}  {reason}", style="bold"))
-        show.words(console, incident.message)
+        show.print_foreign_text(console, incident.message)
 
 
 def bar(buckets: Sequence[Share]) -> Text:

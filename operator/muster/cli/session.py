@@ -13,7 +13,7 @@ from rich.console import Console
 from muster.answers import clock
 from muster.api.base import ApiModel
 from muster.cli import kubeconfig, show
-from muster.cli.errors import CliError, told
+from muster.cli.errors import CliError, error_text
 from muster.kube.errors import ApiError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Session:
     def now(self) -> datetime:
         """The time by the cluster's clock once the API server has answered; by this machine's where the two agree, or
         it has not told."""
-        return clock.now(self.client.answers.server_time())
+        return clock.current_time(self.client.answers.server_time())
 
 
 def run(
@@ -115,7 +115,7 @@ def run(
     Raises:
         typer.Exit: with code 1 when it could not be found out; one line on stderr has said why.
     """
-    tell(options, connected(options, find), render)
+    print_finding(options, connected(options, find), render)
 
 
 def run_with_ages(
@@ -138,7 +138,7 @@ def run_with_ages(
         return await find(session), session.now()
 
     found, now = connected(options, as_of)
-    tell(options, found, lambda console, it: render(console, it, now))
+    print_finding(options, found, lambda console, it: render(console, it, now))
 
 
 def connected(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Done:
@@ -154,7 +154,7 @@ def connected(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Do
         raise typer.Exit(1) from error
 
 
-def tell(options: Options, found: Found, render: Callable[[Console, Found], None]) -> None:
+def print_finding(options: Options, found: Found, render: Callable[[Console, Found], None]) -> None:
     """Print a finding as the options ask for it."""
     if options.output is Output.JSON:
         typer.echo(show.as_json(found))
@@ -177,6 +177,6 @@ async def _with_session(options: Options, act: Callable[[Session], Awaitable[Don
     try:
         return await act(Session(client, options.namespace or target.namespace, target.context, target.user))
     except ApiError as error:
-        raise told(error, target.context) from error
+        raise error_text(error, target.context) from error
     finally:
         await client.close()

@@ -135,7 +135,7 @@ def facts(console: Console, rows: Sequence[tuple[str, object]]) -> None:
     console.print(made)
 
 
-def words(console: Console, text: str, style: str = "") -> None:
+def print_foreign_text(console: Console, text: str, style: str = "") -> None:
     """Print what others wrote, line for line and indented: none of its lines can pass for one of ours."""
     console.print(Padding(Text(printable(text.strip()), style=style), (0, 0, 0, 2), expand=False))
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from muster.answers.explanation import ENDED, JobEvent
 from muster.answers.health import verdict
+from muster.answers.jobstatus import JobStatusView, WorkerRow, job_status
 from muster.answers.jobwords import NOT_KNOWN_TO_BE_KEPT, UNTIMED
-from muster.answers.standing import JobStanding, WorkerRow, standing
 from muster.api.trainingjob import Waiting
 from muster.cli import burnin, show
 from muster.cli.jobs import REPAIRS, events_of, job_of
@@ -65,7 +65,7 @@ def command(
     run(options, lambda session: find(session, name), lambda console, it: render(console, it, it.time))
 
 
-async def find(session: Session, name: str) -> JobStanding:
+async def find(session: Session, name: str) -> JobStatusView:
     """Read a job, its record, its pods, its Events and what is known of its nodes, as far as this user may.
 
     Raises:
@@ -78,10 +78,10 @@ async def find(session: Session, name: str) -> JobStanding:
     )
     nodes = [member.node for member in record.members] if record else job.status.nodes
     healths, unknown = await healths_of(session, nodes)
-    return standing(job, record, pods, healths, session.now(), [*unread, *hidden, *unknown], events)
+    return job_status(job, record, pods, healths, session.now(), [*unread, *hidden, *unknown], events)
 
 
-def render(console: Console, it: JobStanding, now: datetime) -> None:
+def render(console: Console, it: JobStatusView, now: datetime) -> None:
     """Print it as text: one screen."""
     line = Text(f"{it.namespace}/{it.name} ", style="bold")
     if it.state:
@@ -109,7 +109,7 @@ def render(console: Console, it: JobStanding, now: datetime) -> None:
         )
         console.print(Text(show.on_one_line(seen), style="yellow"))
         if found.message:
-            show.words(console, found.message)
+            show.print_foreign_text(console, found.message)
     for head, lines in (("WHAT COMES", it.next), ("WHAT YOU CAN DO", it.can_do)):
         if lines:
             show.headline(console, head)
@@ -163,7 +163,7 @@ def _print_events(console: Console, events: list[JobEvent], now: datetime) -> No
     console.print(made)
 
 
-def _facts(it: JobStanding, now: datetime) -> list[tuple[str, object]]:
+def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     speed = show.rate(it.steps_per_second)
     rows: list[tuple[str, object]] = []
     if it.step is not None:
@@ -194,8 +194,8 @@ def _facts(it: JobStanding, now: datetime) -> list[tuple[str, object]]:
     return rows
 
 
-def _print_workers(console: Console, it: JobStanding) -> None:
-    shown = it.workers if len(it.workers) <= MAX_WORKERS else [row for row in it.workers if not row.well]
+def _print_workers(console: Console, it: JobStatusView) -> None:
+    shown = it.workers if len(it.workers) <= MAX_WORKERS else [row for row in it.workers if not row.is_well]
     healths = any(row.health is not None for row in it.workers)
     if shown:
         console.print()

@@ -30,8 +30,8 @@ from muster.cli.session import (
     Options,
     OutputOption,
     Session,
+    print_finding,
     run,
-    tell,
 )
 from muster.whatif.answer import Answer, Estimate, Option, answer, others_than
 from muster.whatif.measured import measured
@@ -202,7 +202,7 @@ def command(
     except CliError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
-    tell(options, it, render)
+    print_finding(options, it, render)
 
 
 def what_if(plan: Plan, rates: Rates, lives: int, seed: int) -> WhatIf:

@@ -12,9 +12,9 @@ from prometheus_client import Gauge
 
 from muster.api.nodehealth import NodeHealth, Severity
 from muster.controller.cluster import Cluster
-from muster.health.books import Ground
 from muster.health.signs import AGENT
-from muster.health.silence import AGENT_SILENT, AVOID_SECONDS, Quiet, Silence, crowds
+from muster.health.silence import AGENT_SILENT, AVOID_SECONDS, AgentSilence, Silence, pools_silent_at_once
+from muster.health.verdict_index import NodeIndex
 from muster.kube.decode import AgentPod
 from muster.world.views import NodeView
 
@@ -39,7 +39,7 @@ class _Since:
     paused: bool
 
 
-class Agents:
+class AgentSilences:
     """The silence of the nodes' agents, by their Pods.
 
     Args:
@@ -57,7 +57,7 @@ class Agents:
         namespace: str,
         clock: Callable[[], float],
         blind_seconds: Callable[[], float],
-        ground: Ground,
+        ground: NodeIndex,
         stirred: Callable[[], None],
         avoid_seconds: float = AVOID_SECONDS,
     ) -> None:
@@ -77,7 +77,7 @@ class Agents:
         """Pools in which too many are silent at once, and how many."""
         cluster.agents.store.subscribe(self._pod_changed)
 
-    def of(self, node: str) -> Silence | None:
+    def silence_of(self, node: str) -> Silence | None:
         """The silence of a node's agent, as of the last call of `changed`; None: the agent is Ready, or there is none
         to miss."""
         return self._silences.get(node)
@@ -130,9 +130,9 @@ class Agents:
         if not self._silent or not self._met:
             self.crowds = {}
         else:
-            quiet = self._quiet()
+            quiet = self._measure_silences()
             ground = self._ground
-            self.crowds = crowds(quiet, ground.pools, ground.pool_sizes, self._heard, limit)
+            self.crowds = pools_silent_at_once(quiet, ground.pools, ground.pool_sizes, self._heard, limit)
             for name in self._silent:
                 each = quiet.get(name)
                 free = each is not None and ground.pools.get(name, "") not in self.crowds
@@ -144,15 +144,15 @@ class Agents:
         """The seconds until time alone may change a silence; None = never."""
         if not self._silent or not self._met:
             return None
-        moments = (each.next_seconds() for each in self._quiet().values())
+        moments = (each.next_seconds() for each in self._measure_silences().values())
         soonest = min((moment for moment in moments if moment is not None), default=None)
         # While nothing is heard of Pods, silences do not grow: look again soon, not at once.
         return None if soonest is None else max(soonest, _SHORTEST_SECONDS)
 
-    def _quiet(self) -> dict[str, Quiet]:
+    def _measure_silences(self) -> dict[str, AgentSilence]:
         now = self._clock() - self._blind_seconds()
         return {
-            name: Quiet(now - since.silent, now - since.pod, since.starting, self._avoid_seconds)
+            name: AgentSilence(now - since.silent, now - since.pod, since.starting, self._avoid_seconds)
             for name, since in self._silent.items()
             if not since.paused
         }

@@ -24,7 +24,7 @@ from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
 from muster.fencing.ages import UnfencedAges
-from muster.fencing.lost_nodes import Heartbeat, dead_by, holds, refuted
+from muster.fencing.lost_nodes import Heartbeat, counts_now, pods_proved_dead, sign_of_life
 from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable, job_identity
@@ -163,7 +163,7 @@ class Cluster:
         self._clock = clock
         self._wall_clock = wall_clock
         self.heartbeats = LeaseAges(self._answers.attended_seconds)
-        self.leases = NodeLeases(client, self.heartbeats.take, clock)
+        self.leases = NodeLeases(client, self.heartbeats.note_leases, clock)
         self._sightings = Sightings(clock)
         self.fleet = Fleet(heartbeats=self.heartbeats)
         self._policy = FleetPolicySpec()
@@ -193,7 +193,7 @@ class Cluster:
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
         self.policies.store.subscribe(self._policy_changed)
-        self.priorities.store.subscribe(lambda _old, _new: self._everybody())
+        self.priorities.store.subscribe(lambda _old, _new: self._mark_all_jobs())
         self.pods.store.subscribe(self._pod_changed)
         self.occupants.store.subscribe(self._occupant_changed)
         self.nodes.store.subscribe(self._node_changed)
@@ -439,7 +439,7 @@ class Cluster:
         fleet = self.fleet.snapshot(ages)
         seen = memory.unfenced_workers
         there = self._still_there(gang)
-        seen.look(gang, there, fleet.nodes, self.heartbeats.beats, self._clock(), self._answers.attended_seconds())
+        seen.update(gang, there, fleet.nodes, self.heartbeats.beats, self._clock(), self._answers.attended_seconds())
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         checkers = self._checkers_of(gang)
         return JobWorld(
@@ -586,17 +586,17 @@ class Cluster:
         dead: set[str] = set()
         for node in self._lost.keys() & where.values():
             word, since = self._lost[node]
-            if holds(word, self.fleet.nodes.get(node), self._heartbeat(node)):
+            if counts_now(word, self.fleet.nodes.get(node), self._heartbeat(node)):
                 here = [uid for uid, at in where.items() if at == node]
-                dead |= dead_by(word, here, by_uid, launchers, self._clock() - since, now)
+                dead |= pods_proved_dead(word, here, by_uid, launchers, self._clock() - since, now)
         return dead
 
-    def refuted(self, node: str) -> str:
+    def sign_of_life(self, node: str) -> str:
         """The sign of life that a node has given since an administrator declared it lost; "" if there is none."""
         if node not in self._lost:
             return ""
         word, _ = self._lost[node]
-        return refuted(word, self.fleet.nodes.get(node), self._heartbeat(node))
+        return sign_of_life(word, self.fleet.nodes.get(node), self._heartbeat(node))
 
     def _heartbeat(self, node: str) -> Heartbeat | None:
         lease = self.heartbeats.lease(node)
@@ -627,7 +627,7 @@ class Cluster:
         for key in self.job_keys():  # whoever has had a pod there, or waits for its death
             self._rings(key)
 
-    def ring_uid(self, job_uid: str) -> None:
+    def mark_job(self, job_uid: str) -> None:
         """Have the job of this uid decided about again."""
         for key in self.keys_of(job_uid):
             self._rings(key)
@@ -651,9 +651,9 @@ class Cluster:
                 self._occupies(pod, here=True)
         for namespace in list(self._refused):
             self._reconsider(namespace)
-        self._everybody()
+        self._mark_all_jobs()
 
-    def _everybody(self) -> None:
+    def _mark_all_jobs(self) -> None:
         for key in self.job_keys():
             self._rings(key)
 
@@ -668,7 +668,7 @@ class Cluster:
         going = old if new is None else new
         if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
             self.job_goes(going)
-        self.fleet.call(uid, "/".join(_key(job)) if new is not None else "")
+        self.fleet.set_name(uid, "/".join(_key(job)) if new is not None else "")
         self._note_uid(_key(job)[0], uid, is_there=new is not None)
         key = _record_key(job)
         gang = self.gangs.store.get(key)
@@ -699,12 +699,12 @@ class Cluster:
         key = _key(value)
         if isinstance(new, Undecodable):  # it holds what it held
             self._count_pods(key[0], new.owner_uid)
-            self.ring_uid(new.owner_uid)
+            self.mark_job(new.owner_uid)
             return
         self._take_record(key, new)
         gang = new or old
         if isinstance(gang, Gang):
-            self.ring_uid(gang.spec.job_uid)
+            self.mark_job(gang.spec.job_uid)
 
     def _take_record(self, key: Key, gang: Gang | None) -> None:
         """Account for a Gang that has changed, if it is the record of a job.
@@ -716,12 +716,12 @@ class Cluster:
         record = gang if gang is not None and self._is_record(gang, before) else None
         if record is not None:
             self._records[key] = record
-        self._hold(key, before, record)
+        self._account_record(key, before, record)
         self._forget_dropped(before, record)
         if before is not None and (record is None or before.spec.job_uid != record.spec.job_uid):
-            self._give((key[0], before.spec.job_uid), None)
+            self._note_record_nodes((key[0], before.spec.job_uid), None)
         if record is not None:
-            self._give((key[0], record.spec.job_uid), self._nodes_given(key, record))
+            self._note_record_nodes((key[0], record.spec.job_uid), self._nodes_given(key, record))
 
     def _is_record(self, gang: Gang, before: Gang | None) -> bool:
         """Whether a Gang is the record of an existing job, or was it when the job was last seen."""
@@ -744,7 +744,7 @@ class Cluster:
             unfenced_workers if len(unfenced_workers) <= most else frozenset()
         )
 
-    def _give(self, whose: tuple[str, str], given: frozenset[str] | None) -> None:
+    def _note_record_nodes(self, whose: tuple[str, str], given: frozenset[str] | None) -> None:
         """Note the nodes that a job's record names, and account for the job's pods anew.
 
         Args:
@@ -765,7 +765,7 @@ class Cluster:
         if any(freed):
             self.node_freed()
 
-    def _hold(self, key: Key, before: Gang | None, after: Gang | None) -> None:
+    def _account_record(self, key: Key, before: Gang | None, after: Gang | None) -> None:
         """Account for the nodes of a record that has changed. Those of a job that has ended, or is being deleted, are
         free.
 
@@ -912,7 +912,7 @@ class Cluster:
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
             return  # something in it that nobody here looks at
         self._sightings.note(old, new)
-        if any(view is not None and self._is_told_dead(view) for view in (old, new)):
+        if any(view is not None and self._is_reported_dead(view) for view in (old, new)):
             self._remember_dead(pod.uid)
         if new is None or new.terminal:
             self.hub.retire(pod.uid)
@@ -927,7 +927,7 @@ class Cluster:
             if job is not None:
                 self._rings(_key(job))
 
-    def _is_told_dead(self, pod: PodView) -> bool:
+    def _is_reported_dead(self, pod: PodView) -> bool:
         """Whether the pod's kubelet has reported that nothing of the pod is alive.
 
         A pod whose containers have not begun may be declared ended by others, but not while its node is there.
@@ -951,7 +951,7 @@ class Cluster:
         given = self._given_to(pod) if isinstance(pod, PodView) else None
         place = self._node_taken_by(pod, given, here=here)
         nodes = frozenset({place}) if place else frozenset()
-        self._stand(pod, place)
+        self._note_pod_place(pod, place)
         resource = self._policy.accelerator_resource
         holder, uses = claim_of(pod, self.fleet.nodes.get(pod.place), resource, given)
         freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
@@ -987,7 +987,7 @@ class Cluster:
         if any(freed):
             self.node_freed()
 
-    def _stand(self, pod: PodView | OccupantView, place: str) -> None:
+    def _note_pod_place(self, pod: PodView | OccupantView, place: str) -> None:
         before = self._places_of_pods.pop(pod.uid, "")
         if before:
             self._standing[before].pop(pod.uid)
@@ -1035,7 +1035,7 @@ class Cluster:
         if not changed:
             return
         for uid in self._jobs_on.get(node.name, ()):
-            self.ring_uid(uid)
+            self.mark_job(uid)
         self.node_freed()
 
     def _is_named(self, pod: PodView) -> bool:

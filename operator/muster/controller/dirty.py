@@ -51,7 +51,7 @@ class DirtyKeys:
             self._hurried.add(key)
         self.add(key)
 
-    async def take(self) -> Key:
+    async def next_key(self) -> Key:
         """Wait for the next key that is due, and return it; `done` must follow."""
         while True:
             self._changed.clear()

@@ -17,7 +17,7 @@ from prometheus_client import Gauge
 from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours, GpuState
 from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices
-from muster.goodput.fleethours import folded, state_of
+from muster.goodput.fleethours import state_of, with_counted_hours
 from muster.kube import paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import ApiError, LeadershipLost, NotFound
@@ -72,19 +72,19 @@ class FleetHoursKeeper:
                 await asyncio.sleep(0 if is_read else RETRY_SECONDS)
                 continue
             try:
-                await self._turn()
+                await self._add_hours()
             except LeadershipLost:
                 raise
             except Exception:
                 log.exception("what the fleet's accelerators do was not counted")
             await asyncio.sleep(SAMPLE_SECONDS)
 
-    async def _turn(self) -> None:
+    async def _add_hours(self) -> None:
         """Add the time since the last turn to what each node was found doing then."""
         found, now = await self._count(), self._clock()
         at, gpus = self._counted or (now, found)
         lived = timedelta(seconds=now - at)
-        self._hours = folded(
+        self._hours = with_counted_hours(
             self._hours, self._wall_clock(), lived, gpus, self._cluster.policy().history.max_age_days
         ).model_copy(update={"gpus": found.total()})
         self._counted = now, found

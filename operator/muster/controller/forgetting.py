@@ -42,7 +42,7 @@ class Forgetting:
         elif name not in self._gone:
             self._gone[name] = self._clock()
 
-    async def turn(self, rules: Rules, now: datetime) -> None:
+    async def forget_some(self, rules: Rules, now: datetime) -> None:
         """Look at some of the records, and delete those that may be forgotten."""
         deleted = 0
         for name in list(islice(self._gone, LOOKED_AT)):

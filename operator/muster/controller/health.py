@@ -24,37 +24,37 @@ from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.nodehealth import CheckResult, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
 from muster.api.repairrequest import Machine, RepairAction
-from muster.controller.agents import Agents
+from muster.controller.agents import AgentSilences
 from muster.controller.cluster import AGENT_NAMESPACE, Cluster
-from muster.controller.equals import Outfits
+from muster.controller.equipment import Equipment
 from muster.controller.forgetting import PERIOD_SECONDS, Forgetting
 from muster.controller.nodeacts import TAINT_KEY, NodeActs
 from muster.controller.nodemarks import NodeMarks
-from muster.controller.nodewords import NodeWords
+from muster.controller.nodereports import NodeReports
 from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
-from muster.health.ahead import Ahead
-from muster.health.assess import BurnInWord, Verdict, assess, doubt, node_fault
-from muster.health.books import is_tainted
+from muster.health.ahead import FutureTimes
+from muster.health.assess import FailedBurnIn, Verdict, assess, doubt, node_fault
 from muster.health.breaker import BreakerState
 from muster.health.effects import Effect
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
+from muster.health.job_failures import LASTS, JobFailureReports, TestRequests
 from muster.health.memory import identity, same_machine
 from muster.health.orders import Order
-from muster.health.repairs import NOT_READ, Case, RepairWord, Stage, is_held
+from muster.health.repairs import NOT_READ, Case, RepairStatus, Stage, is_held
 from muster.health.signs import JOBS, REPAIR
 from muster.health.silence import AVOID_SECONDS
 from muster.health.sources import Rules
-from muster.health.words import LASTS, Asked, JobWords
+from muster.health.verdict_index import is_tainted
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import EventRecorder
 from muster.preflight.upkeep import Finding
-from muster.recovery.followed import facts_of, name_of, words_of
+from muster.recovery.followed import comparable_facts, failures_that_followed, qualified_job_name
 from muster.world.fleet import Doubt
-from muster.world.jobwords import JobWord
+from muster.world.jobfailures import JobFailureReport
 from muster.world.views import NodeView
 
 NODES_AT_ONCE = 32
@@ -141,37 +141,37 @@ class HealthKeeper:
         self._doing: dict[str, _Doing] = {}
         self._resting: set[str] = set()  # nodes of which something failed just now
         self._failure: BaseException | None = None
-        self._ahead = Ahead()
+        self._ahead = FutureTimes()
         self._faded: dict[str, float] = {}  # nodes whose quarantine would be over -> since when that is seen
         self._offenders = Offenders(lambda: cluster.policy().health.quarantine.half_life_seconds, wall_clock)
-        self._burned: dict[str, dict[str, list[BurnInWord]]] = {}  # node -> uid of a job, or TESTS -> what it failed
-        self._job_words = JobWords()
-        self._asked = Asked()
+        self._burned: dict[str, dict[str, list[FailedBurnIn]]] = {}  # node -> uid of a job, or TESTS -> what it failed
+        self._job_words = JobFailureReports()
+        self._asked = TestRequests()
         self._leads_since: float | None = None
         self._other_since: dict[str, datetime] = {}  # nodes that another machine has become, or that were gone -> when
         self._results: dict[str, CheckResult] = {}  # what came of tests that somebody wished for, until it is written
-        self._repairs: Mapping[str, RepairWord] | None = None  # None: requests have not been read yet
+        self._repairs: Mapping[str, RepairStatus] | None = None  # None: requests have not been read yet
         self._policy: FleetPolicySpec | None = None
-        self._rules = Rules.of(FleetPolicySpec())
+        self._rules = Rules.from_policy(FleetPolicySpec())
         self._reasons: set[str] = set()
         self._observed: set[str] = set()
         self._pools: set[str] = set()
-        self._words = NodeWords(cluster, events)
+        self._words = NodeReports(cluster, events)
         self._acts = NodeActs(
-            client, cluster, events, self._health, rings, freed, lambda name: self._stir([name]), clock
+            client, cluster, events, self._health, rings, freed, lambda name: self._mark_dirty([name]), clock
         )
         self._marks = NodeMarks(client, cluster, events, clock, wall_clock)
         self._forgetting = Forgetting(client, cluster, clock)
-        self._agents = Agents(
+        self._agents = AgentSilences(
             cluster,
             agent_namespace,
             client.answers.attended_seconds,
             cluster.agents.last_contact_age_seconds,
-            self._engine.ground,
+            self._engine.node_index,
             self._stirred.set,
             agent_silence_seconds,
         )
-        self._outfits = Outfits(cluster, client.answers.attended_seconds, self._stirred.set)
+        self._outfits = Equipment(cluster, client.answers.attended_seconds, self._stirred.set)
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
         cluster.gangs.store.subscribe(self._gang_changed)
@@ -181,13 +181,13 @@ class HealthKeeper:
     def everything(self) -> None:
         """Have every node looked at again."""
         self._engine.forget_echoes()
-        self._stir(self._cluster.fleet.nodes)
+        self._mark_dirty(self._cluster.fleet.nodes)
 
     async def begin(self) -> None:
         """Put into force again what the records hold against nodes, before a new leader gives any to a job."""
         self._leads_since = self._clock()
-        self._engine.dirty = set(_told_against(self._cluster.healths.store.values()))  # `run` looks at the others
-        await self._look_at_it()
+        self._engine.dirty = set(_unhealthy_names(self._cluster.healths.store.values()))  # `run` looks at the others
+        await self._note_changes()
         await asyncio.sleep(0)  # what is on record already has nothing to wait for
 
     async def run(self) -> None:
@@ -209,16 +209,16 @@ class HealthKeeper:
                 self._stirred.clear()
                 if self._failure is not None:
                     raise self._failure
-                await self._look_at_it()
+                await self._note_changes()
         finally:
             forgetting.cancel()
             marking.cancel()
             for doing in self._doing.values():
                 doing.task.cancel()
 
-    async def _look_at_it(self) -> None:
+    async def _note_changes(self) -> None:
         try:
-            await self.look()
+            await self.evaluate()
         except Exception:  # what is in force stays; whatever it was is met again, or is over
             log.exception("nodes not judged", nodes=len(self._engine.dirty))
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._stirred.set)
@@ -233,10 +233,10 @@ class HealthKeeper:
     async def _forget(self) -> None:
         while True:
             await asyncio.sleep(PERIOD_SECONDS)
-            self._forget_words(self._wall_clock())
+            self._forget_reports(self._wall_clock())
             try:
                 if not self._cluster.policy_unknown:  # how long an account lasts the policy says
-                    await self._forgetting.turn(self._rules, self._wall_clock())
+                    await self._forgetting.forget_some(self._rules, self._wall_clock())
             except LeadershipLost as error:
                 self._failure = error
                 self._stirred.set()
@@ -244,14 +244,14 @@ class HealthKeeper:
             except Exception:
                 log.exception("records of machines that are gone not looked at")
 
-    def _stir(self, nodes: Iterable[str]) -> None:
-        self._engine.stir(nodes)
+    def _mark_dirty(self, nodes: Iterable[str]) -> None:
+        self._engine.mark_dirty(nodes)
         self._stirred.set()
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
         assert node is not None
-        self._engine.ground.put(node.name, new, self._cluster.fleet)
+        self._engine.node_index.put(node.name, new, self._cluster.fleet)
         if old is None or new is None or (old.ready, old.boot_id) != (new.ready, new.boot_id):
             self._agents.note(node.name)
         if old is None or new is None:
@@ -259,11 +259,11 @@ class HealthKeeper:
         if old is not None and (new is None or old.uid != new.uid):
             self._other_since[node.name] = self._wall_clock()
         if old is None or new is None or _facts(old) != _facts(new):
-            self._stir([node.name])
+            self._mark_dirty([node.name])
         elif is_tainted(old) != is_tainted(new):
             outcome = self._acts.in_force.get(node.name)
             if outcome is None or outcome.effect.taint != is_tainted(new):
-                self._stir([node.name])  # it was not we who did it
+                self._mark_dirty([node.name])  # it was not we who did it
 
     def _health_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
@@ -272,18 +272,18 @@ class HealthKeeper:
         if old is None or new is None:
             self._forgetting.note(name)
         if not isinstance(new, Undecodable):  # an account that cannot be read is not one that is settled
-            self._engine.recorded(name, new.status if new else None)
+            self._engine.note_record(name, new.status if new else None)
             self._offenders.put(name, new.status.offences if new else None)
         if isinstance(old, NodeHealth) and isinstance(new, NodeHealth) and _is_another(old, new):
             self._other_since[name] = self._wall_clock()
         self._agents.note(name)
         status = new.status if isinstance(new, NodeHealth) else None
-        self._engine.echoed(name, is_echo=self._acts.is_echo(name, status))
-        self._stir([name])
+        self._engine.note_echo(name, is_echo=self._acts.is_echo(name, status))
+        self._mark_dirty([name])
 
     def open_since(self, name: str) -> datetime | None:
         """The time since when a node is out of use, or since its last repair ended; None for a node in use."""
-        verdict = self._engine.books.verdicts.get(name)
+        verdict = self._engine.verdict_index.verdicts.get(name)
         incident = verdict.open_incident if verdict else None
         if incident is None:
             return None
@@ -291,15 +291,15 @@ class HealthKeeper:
 
     def out(self) -> list[str]:
         """The names of the nodes that are out of use, by their last verdict."""
-        return [name for name in self._engine.books.concerned if self._engine.books.verdicts[name].out]
+        return [name for name in self._engine.verdict_index.concerned if self._engine.verdict_index.verdicts[name].out]
 
     def verdicts(self) -> Collection[Verdict]:
         """The newest verdicts of all nodes."""
-        return self._engine.books.verdicts.values()
+        return self._engine.verdict_index.verdicts.values()
 
     def repair_case(self, name: str) -> Case | None:
         """The facts about a node for the decision whether to request a repair; None while they are not known."""
-        health, verdict = self._health(name), self._engine.books.verdicts.get(name)
+        health, verdict = self._health(name), self._engine.verdict_index.verdicts.get(name)
         in_force = self._acts.in_force.get(name)
         if health is None or verdict is None or in_force is None or name in self._doing:
             return None
@@ -332,7 +332,7 @@ class HealthKeeper:
             self._cluster.is_empty(name),
         )
 
-    def repairs_told(self, words: Mapping[str, RepairWord]) -> None:
+    def note_repairs(self, words: Mapping[str, RepairStatus]) -> None:
         """Take in all requests for repairs as they are now, by node, those included that are about to be made."""
         before, self._repairs = self._repairs, dict(words)
         if before is None:
@@ -340,7 +340,7 @@ class HealthKeeper:
         else:
             changed = {name for name in before.keys() | words.keys() if before.get(name) != words.get(name)}
         if changed:
-            self._stir(changed)
+            self._mark_dirty(changed)
 
     def knows_of_repairs(self) -> bool:
         """Whether there are requests for repairs, or any node's record has one."""
@@ -355,7 +355,7 @@ class HealthKeeper:
 
     def is_repaired(self, name: str) -> bool:
         """Whether a repair of the node may be under way, or may begin in a moment, as far as is known."""
-        verdict = self._engine.books.verdicts.get(name)
+        verdict = self._engine.verdict_index.verdicts.get(name)
         if verdict is not None and verdict.maintenance is not None:
             return True
         word = self._repairs.get(name) if self._repairs is not None else None
@@ -363,9 +363,9 @@ class HealthKeeper:
 
     def heard(self, name: str) -> None:
         """Have a node evaluated again whose checker has news: it may have passed the test that it was waiting for."""
-        verdict = self._engine.books.verdicts.get(name)
+        verdict = self._engine.verdict_index.verdicts.get(name)
         if verdict is not None and (verdict.state is VerdictState.VALIDATING or verdict.followed is not None):
-            self._stir([name])
+            self._mark_dirty([name])
 
     def tested(self, finding: Finding) -> None:
         """Take in the result of a test on a node that no gang has."""
@@ -374,13 +374,13 @@ class HealthKeeper:
         node = self._cluster.fleet.nodes.get(finding.node)
         boot = health.status.agent.boot_id if health and health.status.agent else ""
         boot = boot or (node.boot_id if node else "")
-        words = [BurnInWord(boot, fail.probe, f"test of the node: {fail.words}", now) for fail in finding.fails]
-        self._take_words(finding.node, TESTS, words)
+        words = [FailedBurnIn(boot, fail.probe, f"test of the node: {fail.words}", now) for fail in finding.fails]
+        self._note_reports(finding.node, TESTS, words)
         if finding.wish is not None:
             self._results[finding.node] = finding.result(finding.wish, now)
-        self._stir([finding.node])
+        self._mark_dirty([finding.node])
 
-    def _take_words(self, node: str, owner: str, words: list[BurnInWord]) -> None:
+    def _note_reports(self, node: str, owner: str, words: list[FailedBurnIn]) -> None:
         of_node = self._burned.setdefault(node, {})
         of_node.pop(owner, None)
         if words:
@@ -397,25 +397,27 @@ class HealthKeeper:
             return
         uid = (new or old).spec.job_uid  # type: ignore[union-attr] # one of them has failures, so it is a Gang
         for node in before.keys() | after.keys():
-            self._take_words(node, uid, after.get(node, []))
-        self._stir(after)
+            self._note_reports(node, uid, after.get(node, []))
+        self._mark_dirty(after)
 
     def _take_in_failures(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
         """Take in what a gang's record reports of the node on which the job's failures recurred.
 
         Once the record is gone, the report counts until it has faded.
         """
-        if not isinstance(new, Gang) or (isinstance(old, Gang) and facts_of(old) == facts_of(new)):
+        if not isinstance(new, Gang) or (isinstance(old, Gang) and comparable_facts(old) == comparable_facts(new)):
             return
-        node, words = words_of(new)
-        self._stir(self._job_words.put(new.metadata.namespace, name_of(new), new.spec.job_uid, node, words))
+        node, words = failures_that_followed(new)
+        self._mark_dirty(
+            self._job_words.put(new.metadata.namespace, qualified_job_name(new), new.spec.job_uid, node, words)
+        )
 
-    def _forget_words(self, now: datetime) -> None:
+    def _forget_reports(self, now: datetime) -> None:
         self._job_words.forget(now)
         for name in [name for name, moment in self._other_since.items() if now - moment >= LASTS]:
             del self._other_since[name]
 
-    def _answered(self, name: str, now: datetime) -> datetime | None:
+    def _reports_outdated_until(self, name: str, now: datetime) -> datetime | None:
         """The time up to which jobs' reports about a node do not count any more; None = all of them count.
 
         It is when the node last passed a thorough test, or when another machine took its name.
@@ -424,13 +426,13 @@ class HealthKeeper:
         moments = (None if age is None else now - timedelta(seconds=age), self._other_since.get(name))
         return max((moment for moment in moments if moment is not None), default=None)
 
-    def _words_about(self, name: str, health: NodeHealth, now: datetime) -> list[JobWord]:
+    def _failure_reports(self, name: str, health: NodeHealth, now: datetime) -> list[JobFailureReport]:
         """The reports of jobs' failures about a node.
 
         A new leader may not have heard yet which tests the node has passed since. As long as that is so, the result is
         empty unless the node's record already has a finding from such reports.
         """
-        words = self._job_words.of(name, len(self._cluster.fleet.nodes), now)
+        words = self._job_words.failures_on(name, len(self._cluster.fleet.nodes), now)
         if not words or not self._rules.validates or self._leads_since is None:
             return words
         left = NEW_LEADER_SECONDS - (self._clock() - self._leads_since)
@@ -450,13 +452,13 @@ class HealthKeeper:
             pauses.append(max((min(moments) - self._wall_clock()).total_seconds(), 0.0))
         return min((pause for pause in pauses if pause is not None), default=None)
 
-    async def look(self) -> None:
+    async def evaluate(self) -> None:
         """Evaluate the nodes that have changed or are due, decide about all of them, and begin to put that into
         force."""
         now = self._wall_clock()
         self._take_in_policy()
-        self._engine.stir(self._agents.changed(self._rules.budgets.window_limit))
-        self._engine.stir(self._outfits.changed() & self._cluster.fleet.nodes.keys())
+        self._engine.mark_dirty(self._agents.changed(self._rules.budgets.window_limit))
+        self._engine.mark_dirty(self._outfits.changed() & self._cluster.fleet.nodes.keys())
         judged = await self._observe(now)
         orders = self._engine.decide(
             now,
@@ -466,22 +468,24 @@ class HealthKeeper:
             self._acts.in_force,
             {name: doing.effect for name, doing in self._doing.items()},
             policy_unknown=self._cluster.policy_unknown,
-            ahead=self._ahead.look(self._taken(), now, self._clock()),
+            ahead=self._ahead.ages_of_future_times(self._times_taken_out(), now, self._clock()),
         )
         self._measure()
         for order in orders:
             if order.name in self._doing:
-                self._engine.stir([order.name])
+                self._engine.mark_dirty([order.name])
             elif order.name not in self._resting:
                 self._begin(order, now)
 
-    def _taken(self) -> Iterator[datetime]:
+    def _times_taken_out(self) -> Iterator[datetime]:
         """The times at which Muster has taken nodes out of use, as far as they may be charged to a budget."""
-        for name in self._engine.books.concerned:
+        for name in self._engine.verdict_index.concerned:
             yield from (
-                i.taken_out_time for i in self._engine.books.verdicts[name].incidents if i.taken_out_time is not None
+                i.taken_out_time
+                for i in self._engine.verdict_index.verdicts[name].incidents
+                if i.taken_out_time is not None
             )
-        for name, incidents in self._engine.ground.incidents.items():
+        for name, incidents in self._engine.node_index.incidents.items():
             if name not in self._cluster.fleet.nodes:
                 yield from (i.taken_out_time for i in incidents if i.taken_out_time is not None)
 
@@ -491,7 +495,7 @@ class HealthKeeper:
         judged, slices = set(), Slices(self._clock)
         for name in self._engine.due(now, self._doing.keys()):
             await slices.pause()
-            before = self._engine.books.verdicts.get(name)
+            before = self._engine.verdict_index.verdicts.get(name)
             if self._judged(name, now) and self._engine.differs(name, before):
                 judged.add(name)
         return judged
@@ -503,7 +507,7 @@ class HealthKeeper:
 
     def _begin(self, order: Order, now: datetime) -> None:
         if order.ruling.charge:  # the next look must know, though it is written only in a moment
-            self._engine.books.put(order.name, order.verdict)
+            self._engine.verdict_index.put(order.name, order.verdict)
         task = asyncio.create_task(self._deal_with(order, now), name=f"health of {order.name}")
         self._doing[order.name] = _Doing(task, order.effect)
         task.add_done_callback(lambda task: self._done(order.name, task))
@@ -529,7 +533,7 @@ class HealthKeeper:
 
     def _rested(self, name: str) -> None:
         self._resting.discard(name)
-        self._stir([name])
+        self._mark_dirty([name])
 
     def _done(self, name: str, task: asyncio.Task[None]) -> None:
         del self._doing[name]
@@ -543,8 +547,8 @@ class HealthKeeper:
         self._words.policy()
         policy = self._cluster.fleet.policy
         if policy != self._policy:
-            self._policy, self._rules = policy, Rules.of(policy)
-            self._engine.ground.lay_out(self._cluster.fleet)
+            self._policy, self._rules = policy, Rules.from_policy(policy)
+            self._engine.node_index.rebuild(self._cluster.fleet)
             self._outfits.leave_out(self._rules.ignored_ports)
             _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
@@ -575,24 +579,24 @@ class HealthKeeper:
             self._faded.pop(name, None)
             self._cluster.fleet.exclude(name, None)
             self._cluster.fleet.set_node_fault(name, "")
-            self._cluster.fleet.doubt(name, None)
-            self._stir(self._asked.put(name, None))
+            self._cluster.fleet.set_suspicion(name, None)
+            self._mark_dirty(self._asked.put(name, None))
             return
         burned = [word for words in self._burned.get(name, {}).values() for word in words]
         age = self._pass_age_seconds(name) if self._rules.validates else None
-        words = self._words_about(name, health, now)
+        words = self._failure_reports(name, health, now)
         verdict = assess(
-            NodeFacts.of(node),
+            NodeFacts.from_node(node),
             health,
             self._rules,
             now,
             memory=self._engine.memory,
-            words=words,
+            reports=words,
             burn_ins=burned,
             passed=None if age is None else now - timedelta(seconds=age),
-            answered=self._answered(name, now) if words else None,
-            silence=self._agents.of(name),
-            lack=self._outfits.of(name),
+            answered=self._reports_outdated_until(name, now) if words else None,
+            silence=self._agents.silence_of(name),
+            lack=self._outfits.lack_of(name),
             repair=NOT_READ if self._repairs is None else self._repairs.get(name),
             time_is_sure=self._unsure_seconds(name) <= 0,
         )
@@ -610,7 +614,7 @@ class HealthKeeper:
         if self._cluster.fleet.set_node_fault(name, node_fault(verdict)):
             for uid in self._cluster.jobs_on(name):
                 self._rings(uid)
-        self._cluster.fleet.doubt(name, self._doubt(name, verdict))
+        self._cluster.fleet.set_suspicion(name, self._doubt(name, verdict))
         if verdict.faded and (left := self._unsure_seconds(name)) > 0:
             self._engine.wake_at(name, now + timedelta(seconds=left))
 
@@ -625,12 +629,12 @@ class HealthKeeper:
 
         Only a share of a pool is offered for a test at a time.
         """
-        pool = self._engine.ground.pools.get(name, "")
-        self._stir(self._asked.put(name, pool if verdict.wants_check else None, verdict.asked_by))
+        pool = self._engine.node_index.pools.get(name, "")
+        self._mark_dirty(self._asked.put(name, pool if verdict.wants_check else None, verdict.asked_by))
         found = None if self._rules.enforcement is Enforcement.OBSERVE else doubt(verdict)
         if found is None or not found.wants_check:
             return found
-        most = self._rules.budgets.window_limit(self._engine.ground.pool_sizes[pool])
+        most = self._rules.budgets.window_limit(self._engine.node_index.pool_sizes[pool])
         return replace(found, wants_check=self._asked.has_turn(name, most))
 
     def _health(self, name: str) -> NodeHealth | None:
@@ -641,17 +645,17 @@ class HealthKeeper:
         return found or NodeHealth(metadata=ObjectMeta(name=name))
 
     def _measure(self) -> None:
-        states, reasons = self._engine.books.states, self._engine.books.reasons
+        states, reasons = self._engine.verdict_index.states, self._engine.verdict_index.reasons
         for state in (*VerdictState, "Unknown"):
             _nodes.labels(str(state)).set(states.get(str(state), 0))
         for reason in sorted(reasons):
             if len(self._reasons) < MAX_REASONS:
                 self._reasons.add(reason)
-        for reason in sorted(self._engine.books.observed):
+        for reason in sorted(self._engine.verdict_index.observed):
             if len(self._observed) < MAX_REASONS:
                 self._observed.add(reason)
         for reason in self._observed:
-            _observed.labels(reason).set(self._engine.books.observed.get(reason, 0))
+            _observed.labels(reason).set(self._engine.verdict_index.observed.get(reason, 0))
         for reason in self._reasons:
             _findings.labels(reason).set(reasons.get(reason, 0))
         breaker = self._engine.breaker
@@ -667,20 +671,20 @@ class HealthKeeper:
         self._words.silent(self._agents.crowds)
 
 
-def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[BurnInWord]]:
+def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[FailedBurnIn]]:
     """The reports of failed burn-ins in a gang's record, by node."""
-    found: dict[str, list[BurnInWord]] = {}
+    found: dict[str, list[FailedBurnIn]] = {}
     if not isinstance(gang, Gang) or gang.spec.burn_in is None:
         return found
     job = f"{gang.metadata.namespace}/{gang.metadata.name}"
     for failure in gang.spec.burn_in.failures:
         message = f"burn-in of {job}: {failure.message}"
-        word = BurnInWord(failure.boot, failure.probe, message, failure.time)
+        word = FailedBurnIn(failure.boot, failure.probe, message, failure.time)
         found.setdefault(failure.node, []).append(word)
     return found
 
 
-def _told_against(healths: Iterable[NodeHealth | Undecodable]) -> list[str]:
+def _unhealthy_names(healths: Iterable[NodeHealth | Undecodable]) -> list[str]:
     """The names of the nodes that are not healthy by their records, or whose records cannot be read."""
     return [
         health.metadata.name

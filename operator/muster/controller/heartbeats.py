@@ -59,7 +59,7 @@ class Versions:
         return self._moments[at] if at < len(self._moments) else self._clock()
 
 
-class _Seen(NamedTuple):
+class _ReadLease(NamedTuple):
     """A node's lease as it was last read.
 
     Attributes:
@@ -84,12 +84,12 @@ class LeaseAges:
         self.versions = Versions(clock)
         self.beats = Beats()
         self._clock = clock
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _ReadLease] = {}
         self._looked_at = clock()
         self._version = 0
         self._oldest: list[tuple[float, str]] | None = None  # when written, the earliest first; None: not sorted yet
 
-    def take(self, leases: Iterable[NodeLease], version: int, under_way_seconds: float = 0.0) -> None:
+    def note_leases(self, leases: Iterable[NodeLease], version: int, under_way_seconds: float = 0.0) -> None:
         """Take in all leases of a list.
 
         Args:
@@ -112,9 +112,9 @@ class LeaseAges:
             written = self.versions.written_by(lease.resource_version)
             renewed = known is not None and known.lease.renew_time != lease.renew_time
             if known is not None and not renewed:  # somebody has changed something else in it
-                self._seen[lease.node] = _Seen(lease, known.written, known.renewed)
+                self._seen[lease.node] = _ReadLease(lease, known.written, known.renewed)
                 continue
-            self._seen[lease.node] = _Seen(lease, written, renewed or (known is not None and known.renewed))
+            self._seen[lease.node] = _ReadLease(lease, written, renewed or (known is not None and known.renewed))
             self.beats.renewed(lease.node, written, min(looked_before, written) if known is not None else written)
         for node in before.keys() - self._seen.keys():
             self.beats.forget(node)

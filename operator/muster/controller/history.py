@@ -40,9 +40,9 @@ from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices
 from muster.controller.turns import in_turns
 from muster.goodput import kept
-from muster.goodput.history import kept_work, last_known, model_of, record
+from muster.goodput.history import ended_job_record, kept_work, last_known, model_of
 from muster.goodput.kept import Kept
-from muster.goodput.told import told
+from muster.goodput.status_goodput import goodput_of_status
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
@@ -150,7 +150,7 @@ class HistoryKeeper:
         self._stirred = asyncio.Event()
         self._leads = False
         cluster.jobs.store.subscribe(self._job_changed)
-        cluster.job_goes = self._goes
+        cluster.job_goes = self._keep_vanished
 
     # Noticing.
 
@@ -163,7 +163,7 @@ class HistoryKeeper:
         if job.metadata.uid not in self._known and job.metadata.uid not in self._waiting:
             self._want(job, last_known(job, self._gang_of(job)))
 
-    def _goes(self, job: TrainingJob) -> None:
+    def _keep_vanished(self, job: TrainingJob) -> None:
         """Keep the account of a job that is gone or being deleted; called while its facts are still known."""
         try:
             self._remember(job)
@@ -192,7 +192,9 @@ class HistoryKeeper:
     def _until_now(self, job: TrainingJob, gang: Gang | None) -> Goodput | None:
         """The figures that the job's status would have if the job had failed now; None where there are none."""
         saved = kept_work(job, gang).step
-        return told(self._cluster.world(job), step=job.status.step, saved=saved, ended=True, succeeded=False)
+        return goodput_of_status(
+            self._cluster.world(job), step=job.status.step, saved=saved, ended=True, succeeded=False
+        )
 
     def _gang_of(self, job: TrainingJob) -> Gang | None:
         found = self._cluster.gang_of(job.metadata.uid)
@@ -215,7 +217,7 @@ class HistoryKeeper:
         names = [member.node for member in gang.spec.members if member.node] if gang else job.status.nodes
         nodes = (self._cluster.fleet.nodes.get(name) for name in names[:8])
         model = next((found for node in nodes if node is not None and (found := model_of(node.labels))), "")
-        return record(job, gang, goodput, state, model)
+        return ended_job_record(job, gang, goodput, state, model)
 
     def _wait_for(self, spec: EndedJobSpec) -> None:
         now = self._clock()
@@ -265,11 +267,11 @@ class HistoryKeeper:
             if job.status.completion is not None:
                 self._ended(job)
             elif job.metadata.deletion_timestamp is not None:
-                self._goes(job)
+                self._keep_vanished(job)
         self._noted_at = begun + FIRST_NOTE_SECONDS - NOTE_SECONDS
         while True:
             try:
-                await self._turn()
+                await self._work_once()
             except LeadershipLost:
                 raise
             except Exception:
@@ -309,7 +311,7 @@ class HistoryKeeper:
             if self._clock() - each.since < HOLD_SECONDS and uid in self._waiting:
                 raise
 
-    async def _turn(self) -> None:
+    async def _work_once(self) -> None:
         self._stirred.clear()
         policy = self._cluster.policy().history
         calls = CALLS
@@ -386,7 +388,7 @@ class HistoryKeeper:
         log.warning("account of an ended job not written", job=_of(each.spec), error=str(error)[:500], tries=each.tries)
         if each.tries == 3 and not each.told:
             each.told = True
-            self._say(
+            self._report_problem(
                 "HistoryNotWritten",
                 f"the account of the ended job {_of(each.spec)} cannot be written: {str(error)[:300]}. It is tried "
                 "again; without it `kubectl muster report --fleet` says less than happened.",
@@ -397,13 +399,13 @@ class HistoryKeeper:
             return
         _written.labels("lost").inc()
         log.error("account of an ended job lost", job=_of(each.spec), uid=each.spec.job_uid, why=why[:500])
-        self._say(
+        self._report_problem(
             "HistoryLost",
             f"the account of the ended job {_of(each.spec)} is not in the history: {why[:300]}. The job is not held "
             "for it.",
         )
 
-    def _say(self, reason: str, words: str) -> None:
+    def _report_problem(self, reason: str, words: str) -> None:
         """Report a problem once in a while only: the other accounts meet the same one."""
         now = self._clock()
         if now - self._said.get(reason, float("-inf")) >= SAY_SECONDS:
@@ -442,12 +444,12 @@ class HistoryKeeper:
     async def _forget(self, most: int) -> int:
         """Delete some accounts beyond the bounds, with at most `most` calls; returns the number of calls made."""
         policy, now = self._cluster.policy().history, self._clock()
-        old = kept.outdated(self._known, policy, self._wall_clock())
+        old = kept.outdated_names(self._known, policy, self._wall_clock())
         self._too_old = {name: self._too_old.get(name, now) for name in sorted(old)}
         surely = sorted(
             (self._known[name].end, name) for name, since in self._too_old.items() if now - since >= SURE_SECONDS
         )
-        names = [*kept.surplus(self._known, policy, max(most, 0)), *(name for _, name in surely)]
+        names = [*kept.surplus_names(self._known, policy, max(most, 0)), *(name for _, name in surely)]
         calls = 0
         for name in dict.fromkeys(names):
             if calls >= most:

@@ -21,7 +21,7 @@ from muster.api.goodput import Goodput
 from muster.api.throughput import Throughput
 from muster.api.trainingjob import CompletionResult, ConditionStatus, TrainingJobStatus
 from muster.goodput.efficiency import job_efficiency
-from muster.goodput.opened import ahead, up_to
+from muster.goodput.opened import clock_lead_seconds, figures_until
 from muster.goodput.prices import NO_PRICES, Prices
 
 MAX_JOBS = 500
@@ -174,7 +174,7 @@ class JobFigures:
         self._reasons: set[str] = set(ALERTED)
         _collector.figures = self
 
-    def told(self, key: Key, status: TrainingJobStatus, throughput: Throughput | None = None) -> None:
+    def set_status(self, key: Key, status: TrainingJobStatus, throughput: Throughput | None = None) -> None:
         """Take in the status that is published of a job, and what the job reports of its steps."""
         self._count(key, status.state)
         if status.completion is not None:
@@ -287,7 +287,7 @@ def _families(rows: dict[Key, _Row], failed: dict[Key, datetime], now: datetime,
         put(_SAVED_STEP, key, row.saved_step)
         if row.goodput is None:
             continue
-        account = up_to(row.goodput, now + ahead(row.goodput))
+        account = figures_until(row.goodput, now + clock_lead_seconds(row.goodput))
         for bucket, seconds in account.seconds.items():
             put(_TIME, key, seconds, bucket)
         for bucket, seconds in account.gpu_seconds.items():

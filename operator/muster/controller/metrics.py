@@ -38,8 +38,8 @@ def guarded_metrics(access: Access, render: Callable[[], bytes], loop: asyncio.A
     rendered = at_most_once_a_second(render)
 
     async def check(authorization: str) -> None:
-        user = await access.who(access.token(authorization))
-        if not await access.may(user, READ):
+        user = await access.user_of_token(access.token(authorization))
+        if not await access.has_right(user, READ):
             raise RefusedError(403, _FORBIDDEN)
 
     def endpoint(authorization: str) -> Answer:

@@ -21,12 +21,12 @@ from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
 from muster.controller.pace import Pace
 from muster.health.assess import Verdict
-from muster.health.books import is_tainted
 from muster.health.effects import Effect, exclusion_of
 from muster.health.orders import InForce, Order
 from muster.health.signs import CHECK_WANTED
 from muster.health.sources import UNHEALTHY_TAINT
-from muster.health.story import effect_text, tell, would_text
+from muster.health.story import effect_text, observed_effect_text, status_message
+from muster.health.verdict_index import is_tainted
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
@@ -93,7 +93,7 @@ class NodeActs:
         """Whether a changed record says what this process has just written into it; to be asked once for each
         change."""
         written = self._written.pop(name, None)
-        return status is not None and written is not None and _ours(status) == written
+        return status is not None and written is not None and _operator_part(status) == written
 
     async def put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
         """Write the record, exclude or free the node, inform jobs, set the taint and emit Events, as ordered.
@@ -120,7 +120,7 @@ class NodeActs:
                     self._taint_refused(name, error)
                 else:
                     self._removal_refused(name, error)
-        self._tell(order, enforcement, before)
+        self._emit_events(order, enforcement, before)
 
     def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
         exclusion = exclusion_of(verdict, wanted)
@@ -156,7 +156,7 @@ class NodeActs:
         status = NodeHealthStatus(
             state=verdict.state,
             reason=verdict.reason,
-            message=tell(name, verdict, ruling, wanted, enforcement),
+            message=status_message(name, verdict, ruling, wanted, enforcement),
             since=verdict.since,
             recommended_action=verdict.recommended_action,
             findings=list(verdict.findings),
@@ -168,15 +168,15 @@ class NodeActs:
             node_uid=verdict.node_uid,
             boot_id=verdict.boot_id,
         )
-        ours = _ours(status)
+        ours = _operator_part(status)
         exists = bool(health.metadata.uid)
-        if ours == _ours(health.status) or (
+        if ours == _operator_part(health.status) or (
             not exists
             and verdict.state in (None, VerdictState.HEALTHY)
             and not any(f.observed for f in verdict.findings)
         ):
             return True
-        if _has_time(order, status, health.status, before):  # what has none neither waits nor keeps others waiting
+        if _may_wait(order, status, health.status, before):  # what has none neither waits nor keeps others waiting
             wait = self._pace.wait_seconds(name)
             if wait > 0:
                 self._later(name, wait)
@@ -251,7 +251,7 @@ class NodeActs:
         if self._is_refused:
             return
         self._is_refused = True
-        self._tell_policy(
+        self._report_policy(
             "taint refused",
             name,
             error,
@@ -275,9 +275,9 @@ class NodeActs:
             "overlay."
         )
         self._events.record(Regarding("v1", "Node", name, name), WARNING, "NodeTaintLeft", text)
-        self._tell_policy("taint left", name, error, "NodeTaintLeft", text)
+        self._report_policy("taint left", name, error, "NodeTaintLeft", text)
 
-    def _tell_policy(self, event: str, name: str, error: ApiError, reason: str, text: str) -> None:
+    def _report_policy(self, event: str, name: str, error: ApiError, reason: str, text: str) -> None:
         """Log a problem, with an Event of the FleetPolicy where there is one."""
         log.error(event, node=name, error=str(error), message=text)
         policy = self._cluster.policies.store.get(("", "default"))
@@ -285,7 +285,7 @@ class NodeActs:
             uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
             self._events.record(Regarding(API_VERSION, "FleetPolicy", "default", uid), WARNING, reason, text)
 
-    def _tell(self, order: Order, enforcement: Enforcement, before: InForce | None) -> None:
+    def _emit_events(self, order: Order, enforcement: Enforcement, before: InForce | None) -> None:
         name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
         known = before.state if before else None
         asks = verdict.reason == CHECK_WANTED and before is not None and before.reason != CHECK_WANTED
@@ -295,14 +295,14 @@ class NodeActs:
             assert verdict.would is not None
             log.info("only observed", node=name, reason=verdict.would.reason, would=verdict.would.state.value)
             if before is not None:  # a new leader has nothing new to tell
-                text = would_text(verdict.would, enforcement)
+                text = observed_effect_text(verdict.would, enforcement)
                 self._events.record(Regarding("v1", "Node", name, name), NORMAL, "NodeObserved", text)
         if same and not asks:
             return
         if before is None and verdict.state in (None, VerdictState.HEALTHY):
             return
         well = verdict.state in (None, VerdictState.HEALTHY)
-        text = tell(name, verdict, ruling, wanted, enforcement) or "nothing stands against it any more"
+        text = status_message(name, verdict, ruling, wanted, enforcement) or "nothing stands against it any more"
         planned = "NodeMaintenance" if verdict.removal is None else "NodeRemoval"
         reason = planned if verdict.only_planned else f"Node{verdict.state.value if verdict.state else 'Healthy'}"
         kind = NORMAL if well or verdict.only_planned or verdict.state is VerdictState.SUSPECT else WARNING
@@ -341,7 +341,7 @@ def _taint(reason: str) -> dict[str, str]:
     return {"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}
 
 
-def _has_time(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, before: InForce | None) -> bool:
+def _may_wait(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, before: InForce | None) -> bool:
     """Whether the new record only informs people, so that its write may wait.
 
     It is so where the node is used as before, nothing is counted by time, and no decision, charge or request has
@@ -356,6 +356,6 @@ def _has_time(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, b
     return all(getattr(status, name) == getattr(known, name) for name in kept) and order.verdict.followed is None
 
 
-def _ours(status: NodeHealthStatus) -> dict[str, Any]:
+def _operator_part(status: NodeHealthStatus) -> dict[str, Any]:
     """The operator's part of a NodeHealth status, in the form in which it is written."""
     return {key: value for key, value in status.to_json().items() if key not in _AGENTS}

@@ -83,7 +83,7 @@ class NodeMarks:
                 name = next(iter(self._queue))
                 del self._queue[name]
                 try:
-                    wrote = await self.turn(name)
+                    wrote = await self.write_condition(name)
                 except LeadershipLost:
                     raise
                 except Forbidden as error:
@@ -105,7 +105,7 @@ class NodeMarks:
                 handle.cancel()
             self._waiting.clear()
 
-    async def turn(self, name: str) -> bool:
+    async def write_condition(self, name: str) -> bool:
         """Bring one node's condition up to date; returns whether something was written.
 
         Raises:

@@ -38,7 +38,7 @@ from muster.controller.standards import LimitsKeeper, Standards
 from muster.controller.upkeep import UpkeepKeeper
 from muster.controller.windows import WindowKeeper
 from muster.controller.worlds import KeptWorlds
-from muster.coordinator import desks
+from muster.coordinator import endpoints
 from muster.coordinator.auth import Caller, TokenVerifier
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
@@ -104,19 +104,19 @@ class Operator:
             clock,
             wall_clock,
             self.checkers,
-            self.standards.of,
+            self.standards.standards_for,
             settings.agent_namespace,
         )
         self.queue = Queue(self.cluster, self.dirty.add, clock, lambda: wall_clock().timestamp())
         self.events = EventRecorder(
             client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
         )
-        self.limits = LimitsKeeper(self.standards, self.cluster, self._tell_policy)
+        self.limits = LimitsKeeper(self.standards, self.cluster, self._report_policy)
         self.health = HealthKeeper(
             client,
             self.cluster,
             self.events,
-            self.cluster.ring_uid,
+            self.cluster.mark_job,
             self.queue.replan,
             clock,
             wall_clock,
@@ -147,7 +147,7 @@ class Operator:
             self.not_serving,
             self.leader_elsewhere,
             cpu_clock,
-            desks.checkers(self.checkers, settings.checker_namespace, self.cluster.has_node),
+            endpoints.checker_endpoint(self.checkers, settings.checker_namespace, self.cluster.has_node),
             self._addresses_of,
         )
         self.ports = self._make_ports()
@@ -155,7 +155,7 @@ class Operator:
             self.cluster,
             self.checkers,
             self.health,
-            self.standards.of,
+            self.standards.standards_for,
             self._orders_changed,
             wall_clock,
         )
@@ -201,7 +201,7 @@ class Operator:
         Raises:
             UnsupportedServerError: the API server is too old.
         """
-        await self.ports.open(self.not_healthy, self.not_ready, self.kept.of)
+        await self.ports.open(self.not_healthy, self.not_ready, self.kept.decisions_of)
         version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
@@ -299,14 +299,14 @@ class Operator:
         self.hub.start_serving()  # only now launchers are answered
         self.checkers.start_serving()
         self._spawn(self.events.run(), "events")
-        self._spawn(self.ports.renew(self._all_again), "certificates")
+        self._spawn(self.ports.renew(self._mark_all_jobs), "certificates")
         if self.settings.checker_namespace:
             self._spawn(self.ports.publish(), "checkers' authority")
         self._spawn(self.standards.run(), "standards")
         await self.health.begin()
         self.queue.expect(self.cluster.job_keys())
-        self.reconciler.expect(self.cluster.job_keys(), self.checkers.decided)
-        self._all_again()
+        self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
+        self._mark_all_jobs()
         self._spawn(self.queue.run(), "queue")
         self._spawn(self.health.run(), "health")
         self._spawn(self.upkeep.run(), "upkeep")
@@ -331,7 +331,7 @@ class Operator:
 
     def _make_history(self, clock: Callable[[], float], wall_clock: Callable[[], datetime]) -> HistoryKeeper | None:
         """The keeper of ended jobs' accounts; None in a simulator, which overrides this."""
-        return HistoryKeeper(self.client, self.cluster, self.settings.namespace, self._tell_policy, clock, wall_clock)
+        return HistoryKeeper(self.client, self.cluster, self.settings.namespace, self._report_policy, clock, wall_clock)
 
     def _make_admission(self) -> AdmissionCheck | None:
         """The check of admission policies; None in a simulator, which overrides this."""
@@ -345,7 +345,7 @@ class Operator:
         """The ports that the process listens on; a simulator overrides this."""
         return Ports(self.client, self.settings, self.server, self.lease)
 
-    def _all_again(self) -> None:
+    def _mark_all_jobs(self) -> None:
         """Have every job decided about once."""
         for key in self.cluster.job_keys():
             self.dirty.add(key)
@@ -390,11 +390,11 @@ class Operator:
             return self.hub.last(uid, FRESH_SECONDS)
 
         other = self.cluster.other_job(job) if job is not None else None
-        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self._crowd(), heard_lately, other)
+        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self._expected_launchers(), heard_lately, other)
 
-    def _crowd(self) -> int:
+    def _expected_launchers(self) -> int:
         """About how many launchers report here; a simulator, which overrides this, may have more elsewhere."""
-        return self.hub.crowd()
+        return self.hub.expected_launchers()
 
     def _heard(self, caller: Caller, _: Report) -> None:
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
@@ -410,7 +410,7 @@ class Operator:
         gpus = known.capacity.get(policy.accelerator_resource, 0) if known is not None else 0
         return newest_pass_seconds(view, least or policy.preflight.profile, gpus) if view is not None else None
 
-    def _tell_policy(self, reason: str, words: str) -> None:
+    def _report_policy(self, reason: str, words: str) -> None:
         policy = self.cluster.policies.store.get(("", "default"))
         if isinstance(policy, FleetPolicy):
             about = Regarding(API_VERSION, "FleetPolicy", policy.metadata.name, policy.metadata.uid)
@@ -430,7 +430,7 @@ class Operator:
             self.dirty.hurry(key)
 
     def _checks_wanted(self, job_uid: str, checks: Mapping[str, NodeChecks] | None) -> None:
-        self._orders_changed(self.checkers.give(job_uid, checks))
+        self._orders_changed(self.checkers.set_orders(job_uid, checks))
 
     def _orders_changed(self, nodes: Iterable[str]) -> None:
         self.server.notify(self.checkers.pods_on(nodes))

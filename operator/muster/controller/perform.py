@@ -133,7 +133,7 @@ class Performer:
         support = [action for action in plan.actions if isinstance(action, ApplySupport)]
         await _side_by_side(functools.partial(self._apply, job, anew=anew), support)
         for action in plan.actions:
-            await self._one(job, action)
+            await self._perform_one(job, action)
 
     async def conclude(self, job: TrainingJob, plan: Plan) -> float | None:
         """Create the pods and, beside that, write the status: thousands of pods take seconds.
@@ -201,7 +201,7 @@ class Performer:
         self._cluster.jobs.assume(answer)
         return None
 
-    async def _one(self, job: TrainingJob, action: Action) -> None:
+    async def _perform_one(self, job: TrainingJob, action: Action) -> None:
         """Perform one of the actions that come one after the other."""
         match action:
             case CommitGang():

@@ -12,7 +12,7 @@ from muster.controller.cluster import Key
 from muster.controller.metrics import PATH, guarded_metrics
 from muster.controller.perform import FIELD_MANAGER
 from muster.controller.settings import COORDINATOR_SERVICE, EXTERNAL_ISSUER, Settings
-from muster.coordinator.probes import Beat
+from muster.coordinator.probes import LoopHeartbeat
 from muster.coordinator.server import CoordinatorServer, load_pair, server_context
 from muster.coordinator.worlds import serve_worlds
 from muster.kube import paths
@@ -78,7 +78,7 @@ class Ports:
             not_ready: says why it could not lead now; "" = it could.
             kept: returns the last decisions about a job.
         """
-        beat = Beat(not_healthy, not_ready)
+        beat = LoopHeartbeat(not_healthy, not_ready)
         await self._stack.enter_async_context(beat.running())
         probes = Server(("", self._settings.probe_port), beat.endpoints(), node=self._settings.node_addresses)
         self._stack.callback(probes.close)

@@ -22,8 +22,8 @@ from muster.queueing.charges import Charges
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.waiting import Waiting
+from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 from muster.world.quotas import QuotaView
-from muster.world.turn import NotPlaced, Placed, Turn
 
 # Heartbeats grow old without any watch telling so.
 REPLAN_SECONDS = 15.0
@@ -83,7 +83,7 @@ class Queue:
         self._wall_clock = wall_clock
         self._entries: dict[str, _Entry] = {}
         self._uids: dict[Key, str] = {}
-        self._turns: dict[str, Turn] = {}
+        self._turns: dict[str, QueueDecision] = {}
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
@@ -99,7 +99,7 @@ class Queue:
         first."""
         self._unseen = set(keys)
 
-    def put(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
+    def set_waiting(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
         """Set what a job waits for now.
 
         Args:
@@ -107,7 +107,7 @@ class Queue:
             waited_seconds: for how long it has already waited.
         """
         if self._uids.get(key, job_uid) != job_uid:  # another job has its name now, and its end was never seen
-            self.put(key, self._uids[key], None)
+            self.set_waiting(key, self._uids[key], None)
         known = self._entries.get(job_uid)
         if waiting != (known.waiting if known else None):
             self._turns.pop(job_uid, None)  # what was promised is the answer to another question
@@ -120,9 +120,9 @@ class Queue:
                 since = known.since if known else self._wall_clock() - waited_seconds
                 self._entries[job_uid] = _Entry(key, waiting, since)
                 self._uids[key] = job_uid
-        self.seen(key)
+        self.note_decided(key)
 
-    def seen(self, key: Key) -> None:
+    def note_decided(self, key: Key) -> None:
         """Note that a job of `expect` has been looked at, or is gone."""
         if self._unseen:
             self._unseen.discard(key)
@@ -133,10 +133,10 @@ class Queue:
         """Remove a job that is gone."""
         self._gave_back.pop(key, None)
         if key in self._uids:
-            self.put(key, self._uids[key], None)
-        self.seen(key)
+            self.set_waiting(key, self._uids[key], None)
+        self.note_decided(key)
 
-    def gave_back(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> None:
+    def charge_returned_nodes(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> None:
         """Charge a job whose gang could not be assembled and gave its nodes back; once, however often this is called.
 
         Args:
@@ -152,7 +152,7 @@ class Queue:
         self._charges.charge(namespace, job_uid, self._clock() - ago_seconds)
         self._stale.set()
 
-    def turn(self, job_uid: str) -> Turn | None:
+    def decision_of(self, job_uid: str) -> QueueDecision | None:
         """The job's answer in the newest plan, for what it waits for now; None for a job that is in no such plan."""
         return self._turns.get(job_uid)
 
@@ -209,13 +209,13 @@ class Queue:
         entry = self._entries.get(uid)
         return entry is not None and entry.waiting == asked[uid]
 
-    def _log_failure(self, uid: str, turn: Turn) -> None:
+    def _log_failure(self, uid: str, turn: QueueDecision) -> None:
         if isinstance(turn.answer, Failed) and self._failed.get(uid) != turn.answer.message:
             self._failed[uid] = turn.answer.message
             log.error("no answer for a job", job_uid=uid, exc_info=turn.answer.error)
 
     async def _plan(self) -> None:
-        turns: dict[str, Turn] = {}
+        turns: dict[str, QueueDecision] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
         limits = self._cluster.fleet.policy.queueing.limits_of(waiting.namespace for waiting in asked.values())
         held = self._cluster.held_by_namespace() if limits else {}

@@ -37,9 +37,9 @@ from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle import pending, status
 from muster.lifecycle import record as records
-from muster.lifecycle.decided import Decided, in_words
-from muster.lifecycle.figures import worked_out
-from muster.lifecycle.plan import Action, Announcement, ApplySupport, CommitGang, CreatePod, Plan, State, Telling
+from muster.lifecycle.decided import Decided, error_text
+from muster.lifecycle.figures import compute_or_fallback
+from muster.lifecycle.plan import Action, Announcement, ApplySupport, CommitGang, CreatePod, Plan, State, StatusReport
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.placement.request import Request
@@ -125,14 +125,14 @@ class Reconciler:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                await self._look(group)
+                await self._decide_in_turn(group)
         except ExceptionGroup as ended:  # nothing else ends a pass
             raise ended.exceptions[0] from ended
 
-    async def _look(self, group: asyncio.TaskGroup) -> None:
+    async def _decide_in_turn(self, group: asyncio.TaskGroup) -> None:
         """Decide about one changed job after the other; nothing here waits for a write."""
         while True:
-            key = await self._dirty.take()
+            key = await self._dirty.next_key()
             await asyncio.sleep(0)  # many that have nothing to write would never let go of the loop
             wake = self._rest_seconds(key)
             if wake is not None:
@@ -167,13 +167,15 @@ class Reconciler:
                 try:
                     plan = self._decide(job)
                 except NotAtHandError as missing:
-                    await in_slices(Tree.made(self._cluster.fleet, missing.needs), self._clock)
+                    await in_slices(Tree.prepare(self._cluster.fleet, missing.needs), self._clock)
                     continue
                 self._assume(job, plan)
                 if plan.status is not None:
-                    worked_out("figures of saves", functools.partial(self._saves.told, key, plan.status), None)
-                    figures = functools.partial(self._figures.told, key, plan.status, job.spec.throughput)
-                    worked_out("figures of jobs", figures, None)
+                    compute_or_fallback(
+                        "figures of saves", functools.partial(self._saves.set_status, key, plan.status), None
+                    )
+                    figures = functools.partial(self._figures.set_status, key, plan.status, job.spec.throughput)
+                    compute_or_fallback("figures of jobs", figures, None)
                 if not plan.commits:  # what is not on record yet is asked of nobody
                     self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)
@@ -237,7 +239,7 @@ class Reconciler:
         wake = self._failed(key, type(error).__name__)
         self._resting_until[key] = self._clock() + wake
         log.error("pass failed unexpectedly", job="/".join(key), retry_seconds=round(wake, 1), exc_info=error)
-        self._tell_internal_error(key, error)
+        self._report_internal_error(key, error)
         return wake
 
     def _assume(self, job: TrainingJob, plan: Plan) -> None:
@@ -291,7 +293,7 @@ class Reconciler:
             self._figures.forget(key)
         else:
             self._figures.forget(key)
-            self._tell_undecodable(job)
+            self._report_undecodable(job)
         self._queue.forget(key)
         return None
 
@@ -300,19 +302,19 @@ class Reconciler:
         world, record = self._cluster.world(job), self._cluster.unreadable_record_of(job)
         key, uid = (job.metadata.namespace, job.metadata.name), job.metadata.uid
         if record is not None:
-            self._queue.put(key, uid, None)
+            self._queue.set_waiting(key, uid, None)
             return _without_record(world, record)
         if world.gang is not None and records.came_to_nothing(world.gang.spec):
             spec = world.gang.spec
             ago = max((world.now - spec.time).total_seconds(), 0.0)
-            self._queue.gave_back(key, uid, spec.attempt, ago)
-        request = pending.wanted(world)
+            self._queue.charge_returned_nodes(key, uid, spec.attempt, ago)
+        request = pending.request_of(world)
         waiting = self._waiting(world, request) if request else None
         # Who has never had nodes has waited since it was made; the others begin to wait now.
         created = job.metadata.creation_timestamp or world.now
         waited = (world.now - created).total_seconds() if world.gang is None else 0.0
-        self._queue.put(key, uid, waiting, waited)
-        plan = self._plan(key, replace(world, turn=self._queue.turn(uid)))
+        self._queue.set_waiting(key, uid, waiting, waited)
+        plan = self._plan(key, replace(world, turn=self._queue.decision_of(uid)))
         # Who has just done something goes on at once; who only waits can wait for several changes together.
         idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)
         self._pauses[key] = 0.0 if plan.acts else idle
@@ -326,14 +328,14 @@ class Reconciler:
         except NotAtHandError:
             raise
         except Exception as error:
-            self._kept.keep(key, Decided(world, settings, None, in_words(error)))
+            self._kept.keep(key, Decided(world, settings, None, error_text(error)))
             raise
         self._kept.keep(key, Decided(world, settings, plan))
         return plan
 
     def _waiting(self, world: JobWorld, request: Request) -> Waiting:
         job = world.job
-        self._tell_class(job)
+        self._report_priority_class(job)
         hidden = replace(request, viewer=job.metadata.namespace)
         return Waiting(
             job_uid=job.metadata.uid,
@@ -362,13 +364,13 @@ class Reconciler:
         if plan.status is not None and plan.status.completion is not None:
             self._directives_changed(job)
         for announcement in plan.announcements:
-            self._tell(job, announcement)
+            self._emit_event(job, announcement)
         wakes = [wake for wake in (plan.wake_in_seconds, unwritten) if wake is not None]
         return min(wakes, default=None)
 
     def _count_placement(self, job: TrainingJob, plan: Plan) -> None:
         for action in plan.actions:
-            if isinstance(action, CommitGang) and self._queue.turn(job.metadata.uid) is not None:
+            if isinstance(action, CommitGang) and self._queue.decision_of(job.metadata.uid) is not None:
                 self._queue.placed(job.metadata.uid, {count.level: count.domains for count in action.spec.topology})
 
     def _failed(self, key: Key, reason: str) -> float:
@@ -384,12 +386,12 @@ class Reconciler:
         self._failures[key] = count + 1, now
         return doubled(RETRY_FIRST_SECONDS, count, limit)
 
-    def _tell(self, job: TrainingJob, announcement: Announcement) -> None:
+    def _emit_event(self, job: TrainingJob, announcement: Announcement) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.metadata.name, job.metadata.uid, job.metadata.namespace)
         kind = WARNING if announcement.warning else NORMAL
         self._events.record(about, kind, announcement.reason, announcement.note)
 
-    def _tell_class(self, job: TrainingJob) -> None:
+    def _report_priority_class(self, job: TrainingJob) -> None:
         """Report once that the job's PriorityClass counts for nothing in the queue."""
         name, memory = named_class(job), self._cluster.memory(job.metadata.uid)
         told = name if name and not self._cluster.policy().queueing.counts(name) else ""
@@ -398,21 +400,21 @@ class Reconciler:
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
                 "that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
             )
-            self._tell(job, Announcement("PriorityIgnored", text, warning=True))
+            self._emit_event(job, Announcement("PriorityIgnored", text, warning=True))
         memory.class_told = told
 
-    def _tell_undecodable(self, job: Undecodable) -> None:
+    def _report_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)
         remedy = "" if job.waits_for_room else " Delete the job and create it again."
         self._events.record(about, WARNING, job.reason, f"{job.error}.{remedy}")
         log.warning("job does not fit its schema", job=f"{job.namespace}/{job.name}", error=job.error)
 
-    def _tell_internal_error(self, key: Key, error: Exception) -> None:
+    def _report_internal_error(self, key: Key, error: Exception) -> None:
         job = self._cluster.job(key)
         if isinstance(job, TrainingJob):
             what = f"an unexpected error keeps Muster from looking after this job ({type(error).__name__}: {error}). "
             remedy = "It goes on trying, and what runs goes on. This is a defect: report it with the operator's log."
-            self._tell(job, Announcement("InternalError", what + remedy, warning=True))
+            self._emit_event(job, Announcement("InternalError", what + remedy, warning=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +473,7 @@ def _without_record(world: JobWorld, record: Undecodable) -> Plan:
     )
     before = world.job.status
     seen = {"attempt": before.attempt, "nodes_ready": before.nodes_ready, "nodes": before.nodes}
-    plan = status.told(world, Plan((), Telling(State.STALLED, "RecordUnreadable", message)))
+    plan = status.with_status(world, Plan((), StatusReport(State.STALLED, "RecordUnreadable", message)))
     return replace(plan, status=plan.status and plan.status.model_copy(update=seen))
 
 

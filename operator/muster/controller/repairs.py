@@ -19,7 +19,7 @@ from muster.api.base import API_VERSION
 from muster.api.repairrequest import RepairRequest
 from muster.controller.cluster import Cluster
 from muster.controller.health import HealthKeeper
-from muster.health.repairs import NOT_EMPTY, Case, Plan, RepairWord, Request, Stage, plan
+from muster.health.repairs import NOT_EMPTY, Case, Plan, RepairStatus, Request, Stage, plan
 from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
@@ -85,7 +85,7 @@ class RepairKeeper:
         self._events = events
         self._clock = clock
         self._changed = asyncio.Event()
-        self._words: dict[str, RepairWord] | None = None  # None: requests have not been read yet
+        self._words: dict[str, RepairStatus] | None = None  # None: requests have not been read yet
         self._missing_since: dict[str, float] = {}
         self._rests_until: dict[str, float] = {}
         cluster.policies.store.subscribe(lambda _old, _new: self._changed.set())
@@ -100,11 +100,11 @@ class RepairKeeper:
             self._changed.clear()
             if not self._is_wanted():
                 if self._words is None:
-                    self._tell({})
+                    self._report_statuses({})
                 await self._changed.wait()
                 continue
             try:
-                await self.look()
+                await self.reconcile()
             except ApiError as error:
                 log.warning("repairs not looked after", error=str(error))
             except LeadershipLost:
@@ -116,7 +116,7 @@ class RepairKeeper:
     def _is_wanted(self) -> bool:
         return bool(self._cluster.policy().health.repair.actions) or self._health.knows_of_repairs()
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Read all requests, then create, keep and delete them as nodes need.
 
         Raises:
@@ -129,16 +129,16 @@ class RepairKeeper:
         cases = {name: self._health.repair_case(name) for name in {*self._health.out(), *found, *(self._words or ())}}
         what = self._planned(found, {name: case for name, case in cases.items() if case is not None})
         words = dict(what.kept)
-        words |= {name: found[name].request.word for name in what.ends}
+        words |= {name: found[name].request.status for name in what.ends}
         words |= {
-            name: RepairWord(Stage.ASKED, case.wants.value)
+            name: RepairStatus(Stage.ASKED, case.wants.value)
             for name in (*what.creates, *what.holds)
             if (case := cases[name]) is not None and case.wants is not None
         }
         for name, word in (self._words or {}).items():  # of these nobody can say anything just now
             if cases[name] is None and name not in words and word.stage is Stage.ASKED and self._exists(name):
                 words[name] = word
-        self._tell(words)
+        self._report_statuses(words)
         await self._carry_out(what, found, words)
 
     def _exists(self, name: str) -> bool:
@@ -156,7 +156,7 @@ class RepairKeeper:
             self._rests_until,
         )
 
-    async def _carry_out(self, what: Plan, found: Mapping[str, _Found], words: dict[str, RepairWord]) -> None:
+    async def _carry_out(self, what: Plan, found: Mapping[str, _Found], words: dict[str, RepairStatus]) -> None:
         for name, why in list(what.ends.items())[:WRITES]:
             try:
                 gone = await self._deleted(name, found[name], why)
@@ -167,7 +167,7 @@ class RepairKeeper:
                 if why == NOT_EMPTY:
                     self._rests_until[name] = self._clock() + REST_SECONDS
                 words.pop(name, None)
-                self._tell(words)
+                self._report_statuses(words)
         for name in what.creates[:WRITES]:
             try:
                 await self._create(name)
@@ -220,14 +220,14 @@ class RepairKeeper:
                     found[each.name] = _Found(request, each.uid, str(each.resource_version))
                 else:
                     meta = each.metadata
-                    found[meta.name] = _Found(Request.of(each), meta.uid, meta.resource_version)
+                    found[meta.name] = _Found(Request.from_object(each), meta.uid, meta.resource_version)
             if not page.metadata.continue_:
                 return found
             query = {"limit": str(PAGE), "continue": page.metadata.continue_}
 
-    def _tell(self, words: Mapping[str, RepairWord]) -> None:
+    def _report_statuses(self, words: Mapping[str, RepairStatus]) -> None:
         before, self._words = self._words, dict(words)
-        self._health.repairs_told(words)
+        self._health.note_repairs(words)
         for stage in _TOLD:
             _requests.labels(stage.value).set(sum(word.stage is stage for word in words.values()))
         for name, word in words.items():

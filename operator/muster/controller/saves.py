@@ -32,7 +32,7 @@ class SaveFigures:
     def __init__(self) -> None:
         self._shown: set[Key] = set()
 
-    def told(self, key: Key, status: TrainingJobStatus) -> None:
+    def set_status(self, key: Key, status: TrainingJobStatus) -> None:
         """Take in the status that is published of a job from now on."""
         checkpoint = status.checkpoint
         if checkpoint is None or status.completion is not None:

@@ -12,7 +12,7 @@ from muster.world.views import PodView
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenTimes:
     """The times since when a pod was first seen in each of its states; None for states that it is not in."""
 
     there: float
@@ -29,7 +29,7 @@ class Sightings:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenTimes] = {}
 
     def note(self, old: PodView | None, new: PodView | None) -> None:
         """Take in that a pod has come, changed or gone."""
@@ -38,7 +38,7 @@ class Sightings:
         if new is None:
             return
         now = self._clock()
-        seen = self._seen.setdefault(new.uid, _Seen(now))
+        seen = self._seen.setdefault(new.uid, _SeenTimes(now))
         if new.phase == "Pending":
             seen.running = None
         elif seen.running is None:
@@ -52,7 +52,7 @@ class Sightings:
         return {uid: _ages(seen, now) for uid in uids if (seen := self._seen.get(uid))}
 
 
-def _ages(seen: _Seen, now: float) -> PodAges:
+def _ages(seen: _SeenTimes, now: float) -> PodAges:
     return PodAges(
         now - seen.there,
         0.0 if seen.running is None else now - seen.running,

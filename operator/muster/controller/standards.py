@@ -21,7 +21,7 @@ from muster.controller.slices import in_slices
 from muster.coordinator.checkers import CheckerHub, Heard
 from muster.preflight import baselines
 from muster.preflight.baselines import LEAST_NODES, Key, Sample
-from muster.preflight.limits import Best, Tuned, tuned
+from muster.preflight.limits import Best, Tuned, apply_limits
 from muster.preflight.outcomes import Yardstick
 from muster.protocol.checks import CheckReport
 from muster.world.checks import Standard
@@ -39,7 +39,7 @@ Reached = dict[tuple[str, str], Best]
 log = structlog.get_logger()
 
 
-class Kind(NamedTuple):
+class NodeKind(NamedTuple):
     """The properties that nodes with comparable figures share; `Key` without the probe."""
 
     model: str
@@ -47,7 +47,7 @@ class Kind(NamedTuple):
     version: str
 
     @classmethod
-    def of(cls, report: CheckReport) -> "Kind":
+    def from_report(cls, report: CheckReport) -> "NodeKind":
         """The kind of the node whose checker reports."""
         return cls(report.model, report.library, report.version)
 
@@ -69,8 +69,8 @@ class Standards:
         self._hub = hub
         self._clock = clock
         self._wall_clock = wall_clock
-        self._history: dict[Kind, tuple[Standard, ...]] = {}
-        self._best: dict[Kind, Reached] = {}
+        self._history: dict[NodeKind, tuple[Standard, ...]] = {}
+        self._best: dict[NodeKind, Reached] = {}
         self._nodes = 0  # whose figures are in it
         self._made_at = float("-inf")
         self._changed = asyncio.Event()
@@ -81,21 +81,21 @@ class Standards:
         """Call `callback` whenever the standards have been made anew."""
         self._subscribers.append(callback)
 
-    def of(self, reports: Iterable[CheckReport], policy: PreflightPolicy) -> tuple[Standard, ...]:
+    def standards_for(self, reports: Iterable[CheckReport], policy: PreflightPolicy) -> tuple[Standard, ...]:
         """The standards that apply to nodes with these reports. A probe without history, floor and limit has none."""
-        kinds = sorted({Kind.of(report) for report in reports})
+        kinds = sorted({NodeKind.from_report(report) for report in reports})
         return tuple(standard for kind in kinds for standard in self._tuned(kind, policy).standards)
 
     def unused(self, policy: PreflightPolicy) -> str:
         """Which of the policy's limits have no effect, and why; "" if none."""
         return "; ".join(each for kind in sorted(self._best) for each in self._tuned(kind, policy).unused)
 
-    def _tuned(self, kind: Kind, policy: PreflightPolicy) -> Tuned:
+    def _tuned(self, kind: NodeKind, policy: PreflightPolicy) -> Tuned:
         history = self._history.get(kind, ())
         known = {(standard.probe, standard.transport) for standard in history}
         floors = [floor for floor in _floors(kind) if (floor.probe, floor.transport) not in known]
         best = self._best.get(kind, {})
-        return tuned(_like(kind), [*history, *floors], best, policy.limits)
+        return apply_limits(_like(kind), [*history, *floors], best, policy.limits)
 
     async def run(self) -> None:
         """Make the standards anew when figures have changed, until cancelled."""
@@ -148,12 +148,12 @@ class LimitsKeeper:
 
 def _history(
     heard: list[Heard], now: float, wall: datetime
-) -> Generator[None, None, tuple[dict[Kind, tuple[Standard, ...]], dict[Kind, Reached]]]:
+) -> Generator[None, None, tuple[dict[NodeKind, tuple[Standard, ...]], dict[NodeKind, Reached]]]:
     """Make the standards and the best figures of each kind of node from the reports, step by step."""
-    best: dict[Kind, Reached] = defaultdict(dict)
-    by_name: dict[tuple[Kind, str, str], tuple[Key, list[Sample], Counter[str]]] = {}
+    best: dict[NodeKind, Reached] = defaultdict(dict)
+    by_name: dict[tuple[NodeKind, str, str], tuple[Key, list[Sample], Counter[str]]] = {}
     for number, one in enumerate(heard):
-        kind = Kind.of(one.report)
+        kind = NodeKind.from_report(one.report)
         reached = best[kind]
         for figure in one.report.figures:
             name = (kind, figure.probe, figure.transport)
@@ -167,7 +167,7 @@ def _history(
                 reached[name[1:]] = Best(figure.figure, figure.unit)
         if number % _NODES_AT_ONCE == 0:
             yield
-    found: dict[Kind, list[Standard]] = defaultdict(list)
+    found: dict[NodeKind, list[Standard]] = defaultdict(list)
     for name in sorted(by_name):
         key, samples, units = by_name[name]
         if len(samples) < LEAST_NODES:
@@ -196,7 +196,7 @@ def _history(
     return {kind: tuple(standards) for kind, standards in found.items()}, dict(best)
 
 
-def _floors(kind: Kind) -> list[Standard]:
+def _floors(kind: NodeKind) -> list[Standard]:
     """The standards from the published figures of a model, where there is no history yet."""
     found = {}
     for each in baselines.FLOORS:
@@ -216,7 +216,7 @@ def _floors(kind: Kind) -> list[Standard]:
     ]
 
 
-def _like(kind: Kind) -> Standard:
+def _like(kind: NodeKind) -> Standard:
     """A standard for this kind of node that demands nothing."""
     return Standard(
         "", kind.model, "", kind.library, kind.version, None, _UNKNOWN.ratio, 0.0, _UNKNOWN.miss_share, "", ""

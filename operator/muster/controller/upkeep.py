@@ -14,7 +14,7 @@ from muster.controller.health import HealthKeeper
 from muster.coordinator.checkers import CheckerHub
 from muster.health.memory import score
 from muster.kube.decode import Undecodable
-from muster.preflight.upkeep import Site, look
+from muster.preflight.upkeep import IdleNode, plan_upkeep
 
 OWNER = "upkeep"
 GATHER_SECONDS = 0.2
@@ -73,30 +73,30 @@ class UpkeepKeeper:
             await asyncio.sleep(GATHER_SECONDS)
             self._stirred.clear()
             try:
-                self.look()
+                self.assign_tests()
             except Exception:
                 log.exception("idle nodes not looked after")
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def look(self) -> None:
+    def assign_tests(self) -> None:
         """Give and take back the orders of all nodes that no job uses, once."""
         views = self._checkers.views_of(node for node in self._checkers.nodes if self._is_free(node))
         policy = self._cluster.policy()
         sites = [
-            Site(
+            IdleNode(
                 node,
                 view,
                 self._accelerators(node, policy.accelerator_resource),
                 self._wish(node),
-                self._out(node),
+                self._out_of_use(node),
                 self._offences(node, policy.health.quarantine.half_life_seconds),
                 self._doubt(node),
             )
             for node, view in sorted(views.items())
         ]
         standards = self._standards_of([view.report for view in views.values()], policy.preflight)
-        found = look(sites, policy.preflight, standards)
-        self._told(self._checkers.give(OWNER, found.checks, job=False))
+        found = plan_upkeep(sites, policy.preflight, standards)
+        self._told(self._checkers.set_orders(OWNER, found.checks, job=False))
         standing = set()
         for finding in found.findings:
             key = (finding.node, finding.order, str(finding.outcome))
@@ -117,7 +117,7 @@ class UpkeepKeeper:
     def _accelerators(self, node: str, resource: str) -> int | None:
         return self._cluster.fleet.nodes[node].capacity.get(resource) or None
 
-    def _out(self, node: str) -> tuple[str, float] | None:
+    def _out_of_use(self, node: str) -> tuple[str, float] | None:
         since = self._health.open_since(node)
         if since is None:
             return None
@@ -134,7 +134,7 @@ class UpkeepKeeper:
         return float(score(health.status.offences, self._wall_clock(), half_life_seconds))
 
     def _doubt(self, node: str) -> tuple[str, float] | None:
-        doubt = self._cluster.fleet.doubt_of(node)
+        doubt = self._cluster.fleet.suspicion_of(node)
         if doubt is None or not doubt.wants_check or doubt.followed is None:
             return None
         age_seconds = max(0.0, (self._wall_clock() - doubt.followed).total_seconds())

@@ -62,12 +62,12 @@ class WindowKeeper:
         while True:
             begun = self._clock()
             try:
-                await self.look()
+                await self.check_windows()
             except Exception:
                 log.exception("maintenance windows not looked at")
             await asyncio.sleep(max(PERIOD_SECONDS, REST * (self._clock() - begun)))
 
-    async def look(self) -> None:
+    async def check_windows(self) -> None:
         """Count the windows' nodes, and report new problems."""
         counts = dict.fromkeys(MaintenanceStage, 0)
         slices = Slices(self._clock)
@@ -93,9 +93,9 @@ class WindowKeeper:
                 else:
                     found.append(problem)
         _problems.set(len(found))
-        self._tell(found)
+        self._report_problems(found)
 
-    def _tell(self, found: list[Problem]) -> None:
+    def _report_problems(self, found: list[Problem]) -> None:
         news = [problem for problem in found if problem.about not in self._told]
         now = self._cluster.policies.store.get(("", "default"))
         if now is None or isinstance(now, Undecodable):

@@ -47,7 +47,7 @@ class KeptWorlds:
         while self._worker_views > self._most and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
 
-    def of(self, key: Key) -> list[Decided]:
+    def decisions_of(self, key: Key) -> list[Decided]:
         """The kept decisions about a job, the newest last."""
         return [self._kept[number][1] for number in self._of.get(key, ())]
 

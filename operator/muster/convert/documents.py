@@ -42,7 +42,7 @@ class Result:
     notes: Notes = field(default_factory=Notes)
 
 
-def converted(objects: Sequence[Any]) -> list[Result | None]:
+def convert_objects(objects: Sequence[Any]) -> list[Result | None]:
     """What becomes of each object; None: it stays as it is."""
     policy = FleetPolicySpec()
     for it in objects:

@@ -70,7 +70,7 @@ def short(value: Any) -> str:
 
 
 class Fields:
-    """The fields of one object: each is taken once, and `leave_rest` tells those that nobody took.
+    """The fields of one object: each is taken once, and `report_rest` tells those that nobody took.
 
     Raises:
         RefusedError: it, or a field that is taken, has not the shape that it should have.
@@ -79,7 +79,7 @@ class Fields:
     def __init__(self, value: Any, path: str, notes: Notes) -> None:
         self.path, self._notes = path, notes
         self._left: dict[str, Any] = {"": value or {}}
-        self._left = dict(self.take("", dict))
+        self._left = dict(self.pop_field("", dict))
         self._inner: list[Fields] = []
 
     def __iter__(self) -> Iterator[str]:
@@ -90,7 +90,7 @@ class Fields:
         """Where a field stands."""
         return f"{self.path}.{name}".rstrip(".")
 
-    def take(self, name: str, kind: type = object) -> Any:
+    def pop_field(self, name: str, kind: type = object) -> Any:
         """The value, of this kind; None where there is none."""
         value = self._left.pop(name, None)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
@@ -100,20 +100,20 @@ class Fields:
 
     def inner(self, name: str) -> "Fields":
         """An object within, the rest of which is told with the rest of this one."""
-        self._inner.append(Fields(self.take(name), self.at(name), self._notes))
+        self._inner.append(Fields(self.pop_field(name), self.at(name), self._notes))
         return self._inner[-1]
 
     def several(self, name: str) -> "list[Fields]":
         """The objects of a list, the same way."""
-        listed = self.take(name, list) or []
+        listed = self.pop_field(name, list) or []
         found = [Fields(each, f"{self.at(name)}[{index}]", self._notes) for index, each in enumerate(listed)]
         self._inner += found
         return found
 
-    def leave_rest(self) -> None:
+    def report_rest(self) -> None:
         """Tell what nobody took."""
         for name, value in self._left.items():
             if value not in ({}, [], "", False):
                 self._notes.leave_out(self.at(name), value)
         for each in self._inner:
-            each.leave_rest()
+            each.report_rest()

@@ -82,11 +82,11 @@ class Gang:
 
     def ends(self, fields: Fields, notes: Notes) -> None:
         """Carry over suspend and ttlSecondsAfterFinished."""
-        seconds = fields.take("ttlSecondsAfterFinished", int)
+        seconds = fields.pop_field("ttlSecondsAfterFinished", int)
         if seconds is not None:
             self.spec["completion"] = {"ttlSecondsAfterFinished": seconds}
             notes.became.append(f"{fields.at('ttlSecondsAfterFinished')} -> spec.completion.ttlSecondsAfterFinished")
-        if fields.take("suspend", bool):
+        if fields.pop_field("suspend", bool):
             if _QUEUE in (self.metadata.get("labels") or {}):
                 notes.leave_out(
                     fields.at("suspend"), True, "Kueue would have taken it back; Muster's own queue decides now"
@@ -267,7 +267,7 @@ def _judge(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> Non
     message = message.removesuffix(AGAIN).strip()
     if reason == "TemplateInvalid":
         raise RefusedError(message)
-    notes.check.extend(filter(None, (message, launching.words(made))))
+    notes.check.extend(filter(None, (message, launching.start_warnings(made))))
     mounts = [mount for each in made.spec.containers for mount in each.get("volumeMounts") or ()]
     mounted = ", ".join(str(mount.get("mountPath")) for mount in mounts)
     notes.check.append(

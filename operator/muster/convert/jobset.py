@@ -25,40 +25,40 @@ def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
     spec = Fields(source.get("spec"), path, notes)
     made.ends(spec, notes)
     failure = spec.inner("failurePolicy")
-    made.restarts(failure, "maxRestarts", failure.take("maxRestarts", int), notes)
-    if spec.take("volumeClaimPolicies"):
+    made.restarts(failure, "maxRestarts", failure.pop_field("maxRestarts", int), notes)
+    if spec.pop_field("volumeClaimPolicies"):
         raise RefusedError(
             f"{spec.at('volumeClaimPolicies')}: Muster makes no claims: write a PersistentVolumeClaim that every "
             "node can mount, and name it in the template's volumes"
         )
     kinds = []
     for part in spec.several("replicatedJobs"):
-        jobs, job = part.take("replicas", int), part.inner("template")
+        jobs, job = part.pop_field("replicas", int), part.inner("template")
         marks, batch = job.inner("metadata"), job.inner("spec")
-        exclusive = (marks.take("annotations", dict) or {}).get(EXCLUSIVE)
+        exclusive = (marks.pop_field("annotations", dict) or {}).get(EXCLUSIVE)
         if exclusive:
             made.metadata = {
                 **made.metadata,
                 "annotations": {**(made.metadata.get("annotations") or {}), EXCLUSIVE: exclusive},
             }
-        size, ended = batch.take("parallelism", int), batch.take("completions", int)
+        size, ended = batch.pop_field("parallelism", int), batch.pop_field("completions", int)
         size = (ended or 1) if size is None else size
         if ended not in (None, size):
             raise RefusedError(
                 f"{batch.path}: {ended} completions with a parallelism of {size} are no gang, but a queue: leave it "
                 "a JobSet"
             )
-        batch.take("completionMode")  # each worker has an index
+        batch.pop_field("completionMode")  # each worker has an index
         if "completion" not in made.spec:
             made.ends(batch, notes)
         jobs = 1 if jobs is None else jobs
-        made.joins(part, batch.take("template", dict), jobs * size, notes)
-        made.restarts(batch, "backoffLimit", batch.take("backoffLimit", int), notes)
+        made.joins(part, batch.pop_field("template", dict), jobs * size, notes)
+        made.restarts(batch, "backoffLimit", batch.pop_field("backoffLimit", int), notes)
         made.sizes += [size] * jobs
-        kinds.append(str(part.take("name")))
+        kinds.append(str(part.pop_field("name")))
     if not made.nodes:
         raise RefusedError(f"{spec.at('replicatedJobs')}: there are none: write the one that trains")
-    spec.leave_rest()
+    spec.report_rest()
     made.first = f"{made.name}-{kinds[0]}-0-0"
     made.hosts = rf"{re.escape(made.name)}-(?:{'|'.join(map(re.escape, kinds))})-\d+-\d+"
     return made

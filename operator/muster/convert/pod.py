@@ -151,11 +151,11 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
             "template.spec.shareProcessNamespace: ranks end and begin while the pod stays: a container that waits "
             "for the end of the trainer's processes would take a restart for the end"
         )
-    _end(pod, notes)
-    _near(pod, notes)
-    _data(pod, container, notes)
+    _convert_grace_period(pod, notes)
+    _drop_foreign_rules(pod, notes)
+    _convert_volumes(pod, container, notes)
     _trainer(container, notes)
-    _beside(template, container, restarted=restarted, notes=notes)
+    _convert_other_containers(template, container, restarted=restarted, notes=notes)
 
 
 def _leave_out(fields: dict[str, Any], where: str, name: str, why: str, notes: Notes) -> None:
@@ -164,7 +164,7 @@ def _leave_out(fields: dict[str, Any], where: str, name: str, why: str, notes: N
         notes.leave_out(f"{where}.{name}", value, why)
 
 
-def _end(pod: dict[str, Any], notes: Notes) -> None:
+def _convert_grace_period(pod: dict[str, Any], notes: Notes) -> None:
     """How long a pod may take to end: the launcher ends its ranks by SIGKILL, and what is to be saved has been saved
     before."""
     name = "terminationGracePeriodSeconds"
@@ -184,7 +184,7 @@ def _end(pod: dict[str, Any], notes: Notes) -> None:
         )
 
 
-def _near(pod: dict[str, Any], notes: Notes) -> None:
+def _drop_foreign_rules(pod: dict[str, Any], notes: Notes) -> None:
     """Rules by the labels of other systems, which no pod of Muster's has."""
     affinity = pod.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -231,7 +231,7 @@ def _labels(rule: Mapping[str, Any]) -> list[str]:
     return [*map(str, selector.get("matchLabels") or ()), *listed, *map(str, rule.get("matchLabelKeys") or ())]
 
 
-def _data(pod: Mapping[str, Any], container: Mapping[str, Any], notes: Notes) -> None:
+def _convert_volumes(pod: Mapping[str, Any], container: Mapping[str, Any], notes: Notes) -> None:
     """What volumes hold: files of an attempt before, and what other systems tell a pod of itself."""
     mounted: dict[Any, list[str]] = {}
     for each in container.get("volumeMounts") or ():
@@ -283,7 +283,9 @@ def _trainer(container: dict[str, Any], notes: Notes) -> None:
         container.pop("lifecycle", None)
 
 
-def _beside(template: Mapping[str, Any], container: dict[str, Any], *, restarted: bool, notes: Notes) -> None:
+def _convert_other_containers(
+    template: Mapping[str, Any], container: dict[str, Any], *, restarted: bool, notes: Notes
+) -> None:
     """The containers beside the one that trains."""
     listed = [("container", container), *others(template, container)]
     for kind, each in listed:

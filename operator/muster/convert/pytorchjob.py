@@ -25,7 +25,11 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
     kinds = [kind for kind in ("Master", "Worker") if kind in replicas]
     for kind in kinds:
         part = replicas.inner(kind)
-        nodes, template, policy = part.take("replicas", int), part.take("template", dict), part.take("restartPolicy")
+        nodes, template, policy = (
+            part.pop_field("replicas", int),
+            part.pop_field("template", dict),
+            part.pop_field("restartPolicy"),
+        )
         made.joins(part, template, 1 if nodes is None else nodes, notes)
         made.restarts_containers |= policy not in ("Never", "ExitCode")  # the operator's default is OnFailure
         if policy == "Never" and "recovery" not in made.spec:
@@ -36,13 +40,13 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
         raise RefusedError(
             f"{replicas.path}: Master and Worker are what a PyTorchJob has: write them, and nothing else"
         )
-    made.restarts(run, "backoffLimit", run.take("backoffLimit", int), notes)
-    made.restarts(elastic, "maxRestarts", elastic.take("maxRestarts", int), notes)
-    priority = scheduling.take("priorityClass", str)
+    made.restarts(run, "backoffLimit", run.pop_field("backoffLimit", int), notes)
+    made.restarts(elastic, "maxRestarts", elastic.pop_field("maxRestarts", int), notes)
+    priority = scheduling.pop_field("priorityClass", str)
     for _, template, _ in made.parts if priority else ():
         template["spec"].setdefault("priorityClassName", priority)
-    made.processes = str(elastic.take("nProcPerNode") or spec.take("nprocPerNode") or "auto")
+    made.processes = str(elastic.pop_field("nProcPerNode") or spec.pop_field("nprocPerNode") or "auto")
     made.first = f"{made.name}-{kinds[0].lower()}-0"
     made.hosts = rf"{re.escape(made.name)}-(?:master|worker)-\d+"
-    spec.leave_rest()
+    spec.report_rest()
     return made

@@ -26,13 +26,13 @@ def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: No
         RefusedError: it is no gang of one template, or not enough is known of it.
     """
     spec, its = Fields(source.get("spec"), "spec", notes), Fields((runtime or {}).get("spec"), "runtime.spec", notes)
-    if spec.take("initializer"):
+    if spec.pop_field("initializer"):
         raise RefusedError(
             "spec.initializer: no step comes before a gang: make it an init container, or a Job that ends before"
         )
     reference, trainer, policy = spec.inner("runtimeRef"), spec.inner("trainer"), its.inner("mlPolicy")
-    wanted = f"{reference.take('kind') or 'ClusterTrainingRuntime'} {reference.take('name')}"
-    reference.take("apiGroup")
+    wanted = f"{reference.pop_field('kind') or 'ClusterTrainingRuntime'} {reference.pop_field('name')}"
+    reference.pop_field("apiGroup")
     if runtime is None:
         if "image" not in trainer:
             raise RefusedError(
@@ -41,35 +41,37 @@ def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: No
             )
         notes.check.append(f"{wanted} is not in the input: what it adds (volumes, variables, a command) is missing")
     for other in ("mpi", "flux", "xgboost"):
-        if policy.take(other) is not None:
+        if policy.pop_field(other) is not None:
             raise RefusedError(
                 f"{policy.at(other)}: Muster starts ranks as torchrun does: take a runtime with torch or jax"
             )
-    layout = its.take("template", dict) or {"spec": {"replicatedJobs": [{"name": _NODE}]}}
+    layout = its.pop_field("template", dict) or {"spec": {"replicatedJobs": [{"name": _NODE}]}}
     for patch in _patches(spec):
         layout = merged(layout, patch)
     jobs = layout["spec"]["replicatedJobs"]
     job = next((each for each in jobs if _trains(each)), jobs[-1])
     batch = job.setdefault("template", {}).setdefault("spec", {})
-    usual = policy.take("numNodes", int) or 1
-    nodes = trainer.take("numNodes", int) or usual
+    usual = policy.pop_field("numNodes", int) or 1
+    nodes = trainer.pop_field("numNodes", int) or usual
     batch |= {"parallelism": nodes, "completions": nodes}
     containers = batch.setdefault("template", {}).setdefault("spec", {}).setdefault("containers", [{"name": _NODE}])
     container = next((each for each in containers if each.get("name") == _NODE), containers[0])
-    said = {part: trainer.take(part) for part in ("image", "command", "args", "env") if part in trainer}
+    said = {part: trainer.pop_field(part) for part in ("image", "command", "args", "env") if part in trainer}
     container |= merged(container, said)
     if "resourcesPerNode" in trainer:
-        container["resources"] = trainer.take("resourcesPerNode", dict)
-    processes = trainer.take("numProcPerNode") or policy.inner("torch").take("numProcPerNode") or _auto(container)
-    marks = {part: spec.take(part, dict) for part in ("labels", "annotations") if part in spec}
+        container["resources"] = trainer.pop_field("resourcesPerNode", dict)
+    processes = (
+        trainer.pop_field("numProcPerNode") or policy.inner("torch").pop_field("numProcPerNode") or _auto(container)
+    )
+    marks = {part: spec.pop_field(part, dict) for part in ("labels", "annotations") if part in spec}
     notes.became += [f"spec.{part} -> metadata.{part}: {', '.join(marks[part])}" for part in marks]
     metadata = merged(merged(layout.get("metadata") or {}, marks), source["metadata"])
     jobset_of = {"metadata": metadata, "spec": layout["spec"]}
     made = jobset.gang(jobset_of, notes, "runtime.spec.template.spec")
     made.ends(spec, notes)
     made.processes = str(processes)
-    spec.leave_rest()
-    its.leave_rest()
+    spec.report_rest()
+    its.report_rest()
     return made
 
 
@@ -82,12 +84,12 @@ def _patches(spec: Fields) -> list[dict[str, Any]]:
     """What changes the runtime's template, all in its shape."""
     found = []
     for patch in spec.several("runtimePatches"):
-        patch.take("manager")
-        patch.take("time")
-        found.append(patch.inner("trainingRuntimeSpec").take("template") or {})
+        patch.pop_field("manager")
+        patch.pop_field("time")
+        found.append(patch.inner("trainingRuntimeSpec").pop_field("template") or {})
     for override in spec.several("podTemplateOverrides"):
-        targets = [target.take("name", str) for target in override.several("targetJobs")]
-        pod = {part: override.take(part) for part in ("metadata", "spec") if part in override}
+        targets = [target.pop_field("name", str) for target in override.several("targetJobs")]
+        pod = {part: override.pop_field(part) for part in ("metadata", "spec") if part in override}
         found.append(
             {"spec": {"replicatedJobs": [{"name": name, "template": {"spec": {"template": pod}}} for name in targets]}}
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from prometheus_client import Gauge
 
 from muster.coordinator.auth import Caller
-from muster.coordinator.figures import Figures
+from muster.coordinator.figures import CheckFigures
 from muster.protocol import checks
 from muster.protocol.checks import CheckDirective, CheckReport, Put, can_be_put
 from muster.world.checks import CheckerView, NodeChecks
@@ -70,7 +70,7 @@ class CheckerHub:
         self._nodes_of: dict[str, frozenset[str]] = {}  # owner -> the nodes of his claims
         self._told: dict[str, NodeChecks] = {}  # node -> what its directive says
         self._given: dict[str, dict[str, float]] = {}  # node -> when each order came to stand there
-        self._counts = Figures()
+        self._counts = CheckFigures()
         self._outstanding: dict[
             str, tuple[str, int]
         ] = {}  # node -> whose orders stand there, and how many are unanswered
@@ -90,7 +90,7 @@ class CheckerHub:
         """Note that checkers can reach this process from now on: it has become the leader."""
         self._serving_since = self._clock()
 
-    def decided(self) -> None:
+    def note_all_decided(self) -> None:
         """Note that every job was decided once. A node without claims has no orders from then on, instead of unknown
         ones."""
         self._all_decided = True
@@ -127,28 +127,28 @@ class CheckerHub:
         process."""
         node, now = caller.node_name, self._clock()
         pods = self._heard.setdefault(node, {})
-        before = self._speaker(node)
+        before = self._current_checker(node)
         old = None if before is None else pods[before].report
         was_silent = before is None or now - pods[before].heard_at >= SILENT_SECONDS
-        if not _took_in(pods, caller.pod_uid, report, now):
+        if not _keep_if_newest(pods, caller.pod_uid, report, now):
             return False
         self._heard.move_to_end(node)
         for uid in [uid for uid, pod in pods.items() if now - pod.heard_at >= SILENT_SECONDS]:
             del pods[uid]  # one that is replaced does not say goodbye
         while len(self._heard) > self._max_nodes:
             self.forget(next(iter(self._heard)))
-        speaker = self._speaker(node)
+        speaker = self._current_checker(node)
         assert speaker is not None
         new = pods[speaker].report
         if new is old:  # another one speaks for the node
             return True
         if old is None or _figures(old) != _figures(new):
-            self._tell_figures()
+            self._notify_figures()
         if before is not None and before != speaker and node in self._given:
             self._given[node] = dict.fromkeys(self._given[node], now)  # a successor begins at the beginning
         self._count_state(old, new)
         if new.meeting and (old is None or (old.meeting, old.puts) != (new.meeting, new.puts)):
-            self._tell_meeting(node, new.meeting)
+            self._notify_meeting(node, new.meeting)
         owner = self._owner(node)
         waited = owner is not None and owner in self._awaited
         self._count_orders(node)
@@ -163,11 +163,11 @@ class CheckerHub:
 
     def forget(self, node: str) -> None:
         """Drop the reports of a node that is gone."""
-        speaker = self._speaker(node)
+        speaker = self._current_checker(node)
         pods = self._heard.pop(node, None)
         if pods and speaker is not None:
             self._count_state(pods[speaker].report, None)
-            self._tell_figures()
+            self._notify_figures()
         self._count_orders(node)
 
     def pods_on(self, nodes: Iterable[str]) -> list[str]:
@@ -183,7 +183,7 @@ class CheckerHub:
         """The last report of the checker that counts on each node, unchanged."""
         found = []
         for node, pods in self._heard.items():
-            speaker = self._speaker(node)
+            speaker = self._current_checker(node)
             if speaker is not None:
                 found.append(Heard(node, pods[speaker].report, pods[speaker].heard_at))
         return found
@@ -194,13 +194,13 @@ class CheckerHub:
         now = self._clock()
         found = {}
         for node in nodes:
-            speaker = self._speaker(node)
+            speaker = self._current_checker(node)
             if speaker is not None:
                 given = {order: now - since for order, since in self._given.get(node, {}).items()}
                 found[node] = _view(self._heard[node][speaker], now, given)
         return found
 
-    def give(self, owner: str, wanted: Mapping[str, NodeChecks] | None, *, job: bool = True) -> list[str]:
+    def set_orders(self, owner: str, wanted: Mapping[str, NodeChecks] | None, *, job: bool = True) -> list[str]:
         """Replace all that an owner wants done on nodes, and return the names of the nodes whose directive has changed.
 
         A node obeys one owner at a time: jobs go before other owners, then the one that asked first.
@@ -225,7 +225,7 @@ class CheckerHub:
                 claims[owner] = _Claim(wanted[node], job)
             if not claims:
                 del self._claims[node]
-            if self._tell(node):
+            if self._update_directive(node):
                 changed.append(node)
         return changed
 
@@ -243,21 +243,21 @@ class CheckerHub:
             return _NOTHING if self._all_decided or self._has_served() else _UNKNOWN
         if not told.known:
             return _UNKNOWN
-        speaker = self._speaker(node)
+        speaker = self._current_checker(node)
         if pod_uid and speaker is not None and pod_uid != speaker:
             pods = self._heard[node]
             replaced = pod_uid in pods and pods[pod_uid].came_at < pods[speaker].came_at
             return _NOTHING if replaced else _UNKNOWN
-        meeting, puts = self._met(node)
+        meeting, puts = self._meeting_of(node)
         return CheckDirective(orders=told.orders, grants=told.grants, meeting=meeting, puts=puts)
 
-    def _met(self, node: str) -> tuple[str, tuple[Put, ...]]:
+    def _meeting_of(self, node: str) -> tuple[str, tuple[Put, ...]]:
         """The id of the order in whose meeting a node's processes look for others, and what the other nodes have put
         there.
 
         Returns ("", ()) for a meeting that belongs to no order in the node's own directive.
         """
-        speaker = self._speaker(node)
+        speaker = self._current_checker(node)
         meeting = self._heard[node][speaker].report.meeting if speaker is not None else ""
         nodes = self._meetings.get(meeting, ())
         if node not in nodes:
@@ -267,7 +267,7 @@ class CheckerHub:
             put
             for other in sorted(nodes)
             if other != node
-            for put in self._puts(other, meeting) or ()
+            for put in self._values_put(other, meeting) or ()
             if put.rank // processes == self._node_rank(other, meeting)
         )
 
@@ -283,37 +283,37 @@ class CheckerHub:
         needs, while its test runs on all GPUs of the node.
         """
         first = min(nodes, key=lambda node: self._node_rank(node, meeting))
-        speaker = self._speaker(first)
+        speaker = self._current_checker(first)
         report = self._heard[first][speaker].report if speaker is not None else None
         if report is None or report.device != "cuda":
             return 1
         return max(report.gpus, 1)
 
-    def _puts(self, node: str, meeting: str) -> tuple[Put, ...] | None:
+    def _values_put(self, node: str, meeting: str) -> tuple[Put, ...] | None:
         """What a node has put into a meeting; None while it has not come there; () where it put more than is
         allowed."""
-        speaker = self._speaker(node)
+        speaker = self._current_checker(node)
         report = self._heard[node][speaker].report if speaker is not None else None
         if report is None or report.meeting != meeting:
             return None
         return report.puts if can_be_put(report.puts) else ()
 
-    def _tell_meeting(self, node: str, meeting: str) -> None:
+    def _notify_meeting(self, node: str, meeting: str) -> None:
         """Notify the other nodes of a meeting once all of them are there. No process can begin before that."""
         nodes = self._meetings.get(meeting, set())
-        if node not in nodes or any(self._puts(other, meeting) is None for other in nodes):
+        if node not in nodes or any(self._values_put(other, meeting) is None for other in nodes):
             return
         for callback in self._meeting_subscribers:
             callback(nodes - {node})
 
-    def _tell_figures(self) -> None:
+    def _notify_figures(self) -> None:
         for callback in self._figures_subscribers:
             callback()
 
     def _has_served(self) -> bool:
         return self._serving_since is not None and self._clock() - self._serving_since >= SILENT_SECONDS
 
-    def _speaker(self, node: str) -> str | None:
+    def _current_checker(self, node: str) -> str | None:
         """The pod uid of the checker that counts on a node; None where none was heard.
 
         Of the checkers that were heard lately and are ready, the one that came last counts; else the one heard last.
@@ -337,7 +337,7 @@ class CheckerHub:
         claims = self._claims.get(node, {})
         return next((owner for owner, claim in claims.items() if claim.job), next(iter(claims), None))
 
-    def _tell(self, node: str) -> bool:
+    def _update_directive(self, node: str) -> bool:
         """Set a node's directive to what its owner wants. Returns whether the directive has changed."""
         owner = self._owner(node)
         before, after = self._told.get(node), None if owner is None else self._claims[node][owner].wanted
@@ -374,7 +374,7 @@ class CheckerHub:
                 self._meetings.setdefault(order.id, set()).add(node)
 
     def _answered(self, node: str) -> set[str]:
-        speaker = self._speaker(node)
+        speaker = self._current_checker(node)
         return set() if speaker is None else {answer.order for answer in self._heard[node][speaker].report.answers}
 
     def _count_orders(self, node: str) -> None:
@@ -383,7 +383,7 @@ class CheckerHub:
         granted = {grant.id for grant in told.grants} if told else set()
         if orders:
             orders -= self._answered(node)
-        if granted and (speaker := self._speaker(node)) is not None:
+        if granted and (speaker := self._current_checker(node)) is not None:
             granted -= {one.granted for one in self._heard[node][speaker].report.passes}
         before_owner, before = self._outstanding.pop(node, ("", 0))
         self._unanswered += len(orders) - before
@@ -440,7 +440,7 @@ def _figures(report: CheckReport) -> tuple[object, ...]:
     return report.model, report.library, report.version, figures
 
 
-def _took_in(pods: dict[str, _Pod], uid: str, report: CheckReport, now: float) -> bool:
+def _keep_if_newest(pods: dict[str, _Pod], uid: str, report: CheckReport, now: float) -> bool:
     """Keep a report in `pods` if it is the newest of its process. Returns whether it was kept.
 
     Sequence numbers begin anew in each process, and a container may start again in the same pod. So a single lower

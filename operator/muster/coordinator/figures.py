@@ -31,14 +31,14 @@ _figure = Histogram(
 )
 
 
-class _Told(NamedTuple):
+class _ProbeResult(NamedTuple):
     probe: str
     seconds: float
     figure: float | None
     unit: str
 
 
-class Figures:
+class CheckFigures:
     """Counts the answers of checkers. Only the event loop's thread may touch it."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Figures:
 
     def _count(self, answer: CheckAnswer, model: str) -> None:
         model = _bounded(model, self._models, MAX_MODELS)
-        for told in _told(answer):
+        for told in _probe_results(answer):
             key = (told.probe, told.unit)
             if key not in self._probes and len(self._probes) >= MAX_PROBES:
                 key = (OTHER, OTHER)
@@ -94,13 +94,13 @@ def _bounded(name: str, known: set[str], most: int) -> str:
     return name
 
 
-def _told(answer: CheckAnswer) -> Iterator[_Told]:
+def _probe_results(answer: CheckAnswer) -> Iterator[_ProbeResult]:
     """The results of the probes that were run for an answer."""
     if answer.kind == NODE:
         for probe in answer.probes:
             if probe.outcome != How.ENVIRONMENT:
                 good = probe.outcome == How.RESULT and not probe.wrong
-                yield _Told(probe.probe, probe.seconds, probe.figure if good else None, probe.unit)
+                yield _ProbeResult(probe.probe, probe.seconds, probe.figure if good else None, probe.unit)
     elif answer.kind in (PAIR, GANG) and answer.outcome != How.ENVIRONMENT:
         figure = answer.gbps if answer.outcome == How.RESULT and answer.gbps > 0.0 else None
-        yield _Told(answer.kind.lower(), answer.seconds, figure, "GB/s")
+        yield _ProbeResult(answer.kind.lower(), answer.seconds, figure, "GB/s")

@@ -97,7 +97,7 @@ class Hub:
             membership = self.membership(caller)
             if membership is Membership.NONE:
                 return False
-            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, _Ranks.of(report))
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, _Ranks.from_report(report))
             if membership is Membership.MEMBER:
                 self._present[caller.pod_uid] = now
                 self._present_in[caller.namespace] += 1
@@ -117,7 +117,7 @@ class Hub:
             if now - entry.heard_at >= FRESH_SECONDS:  # whoever was silent has to be told anew what to do
                 entry.talking_at = now
             if not entry.ranks.are_of(report):
-                entry.ranks = _Ranks.of(report)
+                entry.ranks = _Ranks.from_report(report)
             entry.caller, entry.report, entry.heard_at = caller, report, now
             self._entries.move_to_end(caller.pod_uid)
             if caller.pod_uid in self._present:
@@ -165,7 +165,7 @@ class Hub:
             self._present_in[self._entries[pod_uid].caller.namespace] -= 1
 
     def silence(self, timeout_seconds: float, namespace: str) -> Silence:
-        """The counts of silent and of expected launchers, as seen by the jobs of a namespace (see `Silence.around`).
+        """The counts of silent and of expected launchers, as seen by the jobs of a namespace (see `Silence.seen_from`).
 
         Args:
             timeout_seconds: a launcher is silent when it has not reported for this long.
@@ -173,13 +173,13 @@ class Hub:
         now = self._clock()
         late = itertools.takewhile(lambda item: now - item[1] > timeout_seconds, self._present.items())
         silent = Counter(self._entries[uid].caller.namespace for uid, _ in late)
-        return Silence.around(namespace, silent, self._present_in)
+        return Silence.seen_from(namespace, silent, self._present_in)
 
     def expected(self) -> Mapping[str, int]:
         """The number of launchers that were heard and are expected to report, by namespace."""
         return self._present_in
 
-    def crowd(self) -> int:
+    def expected_launchers(self) -> int:
         """The number of launchers that are expected to report, rounded to a power of two with hysteresis.
 
         What depends on this number then rarely changes.
@@ -281,19 +281,19 @@ class _Ranks:
     grow: bool
 
     @classmethod
-    def of(cls, report: Report) -> "_Ranks":
+    def from_report(cls, report: Report) -> "_Ranks":
         reported = report.ranks, report.previous_ranks
         several = [*report.ranks, *report.previous_ranks]
-        return cls(reported, _seen(reported, 0.0), any(rank.exited_age_seconds is not None for rank in several))
+        return cls(reported, _rank_views(reported, 0.0), any(rank.exited_age_seconds is not None for rank in several))
 
     def are_of(self, report: Report) -> bool:
         return self.reported == (report.ranks, report.previous_ranks)
 
     def views(self, since: float) -> tuple[_Views, _Views]:
-        return _seen(self.reported, since) if self.grow else self.shown
+        return _rank_views(self.reported, since) if self.grow else self.shown
 
 
-def _seen(reported: tuple[_Several, _Several], since: float) -> tuple[_Views, _Views]:
+def _rank_views(reported: tuple[_Several, _Several], since: float) -> tuple[_Views, _Views]:
     ranks, previous = (tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in many]) for many in reported)
     return ranks, previous
 

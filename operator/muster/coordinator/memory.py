@@ -16,7 +16,7 @@ CROWD = 256  # connections opened or lost that make giving memory back worth whi
 AFTERMATH_SECONDS = 30.0
 
 
-def give_back(*, garbage: bool) -> bool:
+def release_memory(*, garbage: bool) -> bool:
     """Return freed memory to the system, in some milliseconds; False where the C library cannot (it is not glibc).
 
     Args:
@@ -28,11 +28,11 @@ def give_back(*, garbage: bool) -> bool:
     return trim is not None and bool(trim(0))
 
 
-class Crowds:
+class BurstDetector:
     """Notices when very many connections were opened or lost within a short time, and gives their memory back.
 
     Args:
-        now: seconds of the clock whose times `look` is given.
+        now: seconds of the clock whose times `check_burst` is given.
         forget: drops what is cached for connections that are gone.
     """
 
@@ -41,7 +41,7 @@ class Crowds:
         self._seen = self._settled = (0, 0)
         self._again_at: float | None = now + AFTERMATH_SECONDS
 
-    def look(self, opened: int, lost: int, now: float) -> None:
+    def check_burst(self, opened: int, lost: int, now: float) -> None:
         """Give memory back after a burst of opened or lost connections; to be called about every second.
 
         Args:
@@ -56,8 +56,8 @@ class Crowds:
             if has_gone:
                 self._forget()
                 self._again_at = now + AFTERMATH_SECONDS
-            give_back(garbage=has_gone)
+            release_memory(garbage=has_gone)
         elif self._again_at is not None and now >= self._again_at:
             self._again_at = None
-            give_back(garbage=True)
+            release_memory(garbage=True)
         self._seen = counts

@@ -24,7 +24,7 @@ class _Written:
     not_ready: str
 
 
-class Beat:
+class LoopHeartbeat:
     """The health of the event loop's process as the loop last wrote it, for a server in another thread.
 
     Args:

@@ -3,7 +3,7 @@ is new.
 
 A held answer is a long poll. It goes out the moment `notify` says that the pod's directive may have changed. So a
 decision reaches thousands of pods at once, while each asks only every few seconds. A held answer is an entry in a
-table, not a task that waits. `desks` says whose reports are taken on which path, and what is answered.
+table, not a task that waits. `endpoints` says whose reports are taken on which path, and what is answered.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ import msgspec
 import structlog
 from prometheus_client import Counter, Gauge
 
-from muster.coordinator import desks
+from muster.coordinator import endpoints
 from muster.coordinator.auth import AuthError, Caller, claimed
-from muster.coordinator.desks import Desk
-from muster.coordinator.door import HANDSHAKES_PER_SECOND, Door, listener
+from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND, ConnectionLimiter, listener
+from muster.coordinator.endpoints import ReportEndpoint
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
-from muster.coordinator.memory import Crowds
+from muster.coordinator.memory import BurstDetector
 from muster.coordinator.refused import RefusedWorkers
 from muster.coordinator.tasks import Tasks
 from muster.protocol import messages
@@ -74,7 +74,7 @@ class Verifier(Protocol):
         """
 
 
-class Asking(Protocol):
+class PendingRequest(Protocol):
     """A connection, or a stand-in for one, that waits for an answer."""
 
     on_lost: Callable[[], None] | None
@@ -91,15 +91,15 @@ class Asking(Protocol):
 class _Hold:
     """A request whose answer is held back until its directive changes or its time is up."""
 
-    desk: Desk[Any]
-    connection: Asking
+    desk: ReportEndpoint[Any]
+    connection: PendingRequest
     caller: Caller
     seen: str  # digest of the directive that the caller has
     timer: asyncio.TimerHandle | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Stranger:
+class _UnauthenticatedConnection:
     """A connection that has not authenticated yet."""
 
     host: str
@@ -130,14 +130,14 @@ class CoordinatorServer:
         not_ready: Callable[[], str],
         leader: Callable[[], str | None] = lambda: None,
         cpu_clock: Callable[[], float] = time.thread_time,
-        checkers: Desk[CheckReport] | None = None,
+        checkers: ReportEndpoint[CheckReport] | None = None,
         addresses_of: Callable[[Caller], Collection[str]] = lambda _: (),
     ) -> None:
         self._verifier = verifier
         self._hub = hub
         self._addresses_of = addresses_of
-        several = (desks.launchers(hub, directive_for, is_worker), checkers)
-        self._desks: dict[str, Desk[Any]] = {desk.path: desk for desk in several if desk is not None}
+        several = (endpoints.launcher_endpoint(hub, directive_for, is_worker), checkers)
+        self._desks: dict[str, ReportEndpoint[Any]] = {desk.path: desk for desk in several if desk is not None}
         self._not_ready = not_ready
         self._leader = leader
         self._cpu_clock = cpu_clock
@@ -145,13 +145,15 @@ class CoordinatorServer:
         self._stopping = False
         self.connections: set[Connection] = set()
         self._opened = 0  # connections so far
-        self._strangers: dict[Connection, _Stranger] = {}  # those whose caller is not known yet, the oldest first
+        self._strangers: dict[
+            Connection, _UnauthenticatedConnection
+        ] = {}  # those whose caller is not known yet, the oldest first
         self._owners: dict[Connection, str] = {}  # the others -> the pod of their first token
         self._by_pod: dict[str, list[Connection]] = {}  # the same by pod, the oldest first
         self._refused = RefusedWorkers()
         self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
         self._paid: dict[str, float] = {}  # pods -> until when their new connections count, by the loop's clock
-        self._door = Door(self._enter, per_second=self._handshakes_per_second)
+        self._door = ConnectionLimiter(self._enter, per_second=self._handshakes_per_second)
         self._listener: socket.socket | None = None
         self._tasks = Tasks()
         self._tls = server_context()
@@ -191,7 +193,7 @@ class CoordinatorServer:
         for uid in pod_uids:
             hold = self._waiting.get(uid)
             if hold is not None:
-                self._look_again(hold)
+                self._check_hold(hold)
 
     def admit(self, head: Head) -> None:
         """Refuse a head whose body is not wanted from any sender.
@@ -238,20 +240,20 @@ class CoordinatorServer:
             is_proven = connection.host in self._addresses_of(caller)
             self._refused.refuse(caller, str(error), asyncio.get_running_loop().time(), is_proven=is_proven)
 
-    def _receive(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
+    def _receive(self, desk: ReportEndpoint[Any], connection: Connection, caller: Caller) -> None:
         """Let the body of a known caller's request come, or refuse the request.
 
         Only one body of each pod comes in at a time: a launcher's bodies are small and come with their heads.
         """
         answer = self._unready()
         if answer is None and not desk.is_known(caller):  # any pod can have a good token
-            answer = _stranger(desk, caller)
+            answer = _refuse_outsider(desk, caller)
         if answer is not None:
             _refuse(connection, answer)
             return
         self._refused.accept(caller.pod_uid)
         if connection in self._strangers:
-            self._no_stranger(connection, is_known=self._may_connect(caller.pod_uid))
+            self._end_unauthenticated(connection, is_known=self._may_connect(caller.pod_uid))
             self._own(connection, caller.pod_uid)
         loop = asyncio.get_running_loop()
         rest = self._rests.get(caller.pod_uid, 0.0) - loop.time()
@@ -265,7 +267,7 @@ class CoordinatorServer:
         if connection.receiving:
             self._rests[caller.pod_uid] = loop.time() + BODY_SECONDS
 
-    def _let_in(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
+    def _let_in(self, desk: ReportEndpoint[Any], connection: Connection, caller: Caller) -> None:
         """Let the body of a request come after its pod's pause, unless the caller has hung up."""
         if not connection.is_open:
             return
@@ -291,7 +293,7 @@ class CoordinatorServer:
 
     def lost(self, connection: Connection) -> None:
         """Drop a closed connection from the tables of connections."""
-        self._no_stranger(connection)
+        self._end_unauthenticated(connection)
         pod_uid = self._owners.pop(connection, "")
         of_pod = self._by_pod.get(pod_uid)
         if of_pod is not None:
@@ -303,7 +305,7 @@ class CoordinatorServer:
         connection = Connection(self)
         self._opened += 1
         handshake = self._tasks.spawn(self._shake_hands(visitor, connection))
-        self._strangers[connection] = _Stranger(host, asyncio.get_running_loop().time(), handshake)
+        self._strangers[connection] = _UnauthenticatedConnection(host, asyncio.get_running_loop().time(), handshake)
 
     async def _shake_hands(self, visitor: socket.socket, connection: Connection) -> None:
         try:
@@ -315,7 +317,7 @@ class CoordinatorServer:
                 ssl_shutdown_timeout=CLOSING_SECONDS,
             )
         except OSError:  # whoever breaks off, or is too slow, is gone
-            self._no_stranger(connection)
+            self._end_unauthenticated(connection)
 
     def _make_room(self, now: float) -> None:
         """Close slow unauthenticated connections of addresses that have many, while they keep other addresses out.
@@ -335,12 +337,12 @@ class CoordinatorServer:
             if stranger.host == host:
                 stranger.handshake.cancel()
                 connection.abort()
-                self._no_stranger(connection)
+                self._end_unauthenticated(connection)
 
-    def _no_stranger(self, connection: Connection, *, is_known: bool = False) -> None:
+    def _end_unauthenticated(self, connection: Connection, *, is_known: bool = False) -> None:
         stranger = self._strangers.pop(connection, None)
         if stranger is not None:
-            self._door.done(stranger.host, is_known=is_known)
+            self._door.note_settled(stranger.host, is_known=is_known)
 
     def _may_connect(self, pod_uid: str) -> bool:
         """Count a new connection of this pod; False where the pod has opened more than its share lately."""
@@ -363,25 +365,29 @@ class CoordinatorServer:
         if len(of_pod) > MAX_CONNECTIONS_OF_POD:
             of_pod[0].abort()
 
-    def _answer(self, desk: Desk[Any], connection: Connection, caller: Caller, body: bytes) -> Answer | None:
+    def _answer(self, desk: ReportEndpoint[Any], connection: Connection, caller: Caller, body: bytes) -> Answer | None:
         """The status and body that answer a request, or None when the answer is held back."""
         return self._heard(desk, connection, caller, lambda: desk.decode(body))
 
     def heard(
-        self, connection: Asking, caller: Caller, report: Report | CheckReport, path: str = REPORT_PATH
+        self, connection: PendingRequest, caller: Caller, report: Report | CheckReport, path: str = REPORT_PATH
     ) -> Answer | None:
         """The status and body that answer a known caller's report, or None when the connection is given the answer
         later."""
         return self._heard(self._desks[path], connection, caller, lambda: report)
 
     def _heard(
-        self, desk: Desk[Any], connection: Asking, caller: Caller, reported: Callable[[], Report | CheckReport]
+        self,
+        desk: ReportEndpoint[Any],
+        connection: PendingRequest,
+        caller: Caller,
+        reported: Callable[[], Report | CheckReport],
     ) -> Answer | None:
         unready = self._unready()
         if unready is not None:
             return unready
         if not desk.is_known(caller):  # whoever is nobody's worker costs no more than this
-            return _stranger(desk, caller)
+            return _refuse_outsider(desk, caller)
         try:
             report = reported()
         except ProtocolError as error:
@@ -389,7 +395,7 @@ class CoordinatorServer:
         desk.take(caller, report)
         directive = desk.directive_for(caller)  # what was heard may have changed it at once
         if directive is None:
-            return _stranger(desk, caller)
+            return _refuse_outsider(desk, caller)
         digest, encoded = _encoded(directive)
         if report.hold_seconds <= 0:  # news: the request that waits beside it goes on waiting
             return 200, encoded
@@ -418,7 +424,7 @@ class CoordinatorServer:
 
     def _end(self, hold: _Hold) -> None:
         """Answer a held request now, even where its directive has not changed."""
-        self._look_again(hold, at_once=True)
+        self._check_hold(hold, at_once=True)
 
     def _release_older(self, pod_uid: str) -> None:
         """Answer the held request of this pod now, because a newer one waits. The connection of the older one may be
@@ -427,7 +433,7 @@ class CoordinatorServer:
         if older is not None:
             self._end(older)
 
-    def _look_again(self, hold: _Hold, *, at_once: bool = False) -> None:
+    def _check_hold(self, hold: _Hold, *, at_once: bool = False) -> None:
         try:
             answer = self._answer_to(hold, at_once or self._stopping)
         except Exception:
@@ -443,7 +449,7 @@ class CoordinatorServer:
             return unready
         directive = hold.desk.directive_for(hold.caller)
         if directive is None:
-            return _stranger(hold.desk, hold.caller)
+            return _refuse_outsider(hold.desk, hold.caller)
         digest, encoded = _encoded(directive)
         return (200, encoded) if at_once or digest != hold.seen else None
 
@@ -459,11 +465,11 @@ class CoordinatorServer:
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        crowds = Crowds(loop.time(), forget=_kept.cache_clear)
+        crowds = BurstDetector(loop.time(), forget=_kept.cache_clear)
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = loop.time()
-            crowds.look(self._opened, self._opened - len(self.connections), now)
+            crowds.check_burst(self._opened, self._opened - len(self.connections), now)
             self._make_room(now)
             self._refused.count(now, self._hub.expected())
             for connection in list(self.connections):
@@ -520,7 +526,7 @@ def _refuse(connection: Connection, answer: Answer) -> None:
     connection.refuse(status, body)
 
 
-def _send(connection: Asking, answer: Answer) -> None:
+def _send(connection: PendingRequest, answer: Answer) -> None:
     status, body = answer
     _answered(status).inc()
     connection.answer(status, body)
@@ -531,5 +537,5 @@ def _answered(status: int) -> Counter:
     return _reports.labels(status)
 
 
-def _stranger(desk: Desk[Any], caller: Caller) -> Answer:
+def _refuse_outsider(desk: ReportEndpoint[Any], caller: Caller) -> Answer:
     return 403, refusal(desk.stranger(caller))

@@ -55,7 +55,7 @@ class Beats:
 class UnfencedAges:
     """For how long this leader has seen the facts about one job's attempt and unfenced workers.
 
-    `look` has to be called for every decision.
+    `update` has to be called for every decision.
 
     Attributes:
         ages: as JobWorld.unfenced_ages.
@@ -78,7 +78,7 @@ class UnfencedAges:
     _listing: tuple[int, float] = (0, 0.0)  # the record's listing, and when seen in that attempt
     _go: tuple[int, float] = (0, 0.0)  # the attempt whose go was seen, and when
 
-    def look(
+    def update(
         self,
         gang: Gang | None,
         there: Collection[str],
@@ -101,7 +101,7 @@ class UnfencedAges:
         unfenced_workers = record.unfenced_workers if record else []
         self._first = {(g.pod_uid, g.proof): self._first.get((g.pod_uid, g.proof), now) for g in unfenced_workers}
         self._gone = {
-            g.pod_uid: self._gone.get(g.pod_uid, beating) for g in unfenced_workers if _is_disowned(g, there, nodes)
+            g.pod_uid: self._gone.get(g.pod_uid, beating) for g in unfenced_workers if _is_removed(g, there, nodes)
         }
         self.ages = {uid: now - first for (uid, _), first in self._first.items()}
         self.removed_seconds = {g.pod_uid: self._lasting(g, beats) for g in unfenced_workers if g.pod_uid in self._gone}
@@ -123,6 +123,6 @@ class UnfencedAges:
         return beats.lasting_seconds(unfenced_worker.node, self._gone[unfenced_worker.pod_uid])
 
 
-def _is_disowned(unfenced_worker: UnfencedWorker, there: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
+def _is_removed(unfenced_worker: UnfencedWorker, there: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
     node = nodes.get(unfenced_worker.node)
     return node is not None and node.ready and unfenced_worker.pod_uid not in there

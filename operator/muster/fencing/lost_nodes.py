@@ -30,47 +30,47 @@ class Heartbeat:
     renewed: datetime | None = None
 
 
-def refuted(word: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) -> str:
+def sign_of_life(declaration: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) -> str:
     """Return the sign of life that a node has given since it was declared lost, as text; "" if there is none.
 
     Args:
-        word: the declaration in NodeHealth.
+        declaration: the declaration in NodeHealth.
         node: the Node; None: it does not exist.
         heartbeat: of the node; None: it has no lease.
     """
-    if node is not None and node.boot_id and word.boot_id and node.boot_id != word.boot_id:
+    if node is not None and node.boot_id and declaration.boot_id and node.boot_id != declaration.boot_id:
         return "it has booted since"
-    if heartbeat is not None and _renewed_since(word, heartbeat):
+    if heartbeat is not None and _has_renewed_lease(declaration, heartbeat):
         at = f", at {heartbeat.renewed.astimezone(UTC):%H:%M:%S} UTC" if heartbeat.renewed is not None else ""
         return f"its kubelet has renewed its lease since{at}"
     return ""
 
 
-def _renewed_since(word: LostNode, heartbeat: Heartbeat) -> bool:
+def _has_renewed_lease(declaration: LostNode, heartbeat: Heartbeat) -> bool:
     """Whether the kubelet has renewed its lease since the node was declared lost.
 
     Where the declaration names the last renewal that it saw, no clock has to be right.
     """
-    if word.last_renewal:
-        return heartbeat.renewal not in ("", word.last_renewal)
-    return heartbeat.renewed is not None and heartbeat.renewed > word.time
+    if declaration.last_renewal:
+        return heartbeat.renewal not in ("", declaration.last_renewal)
+    return heartbeat.renewed is not None and heartbeat.renewed > declaration.time
 
 
-def holds(word: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) -> bool:
+def counts_now(declaration: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) -> bool:
     """Whether the declaration that a node is lost counts now: nothing refutes it, and the kubelet has been silent for a
     while.
 
     Args:
-        word: the declaration in NodeHealth.
+        declaration: the declaration in NodeHealth.
         node: the Node; None: it does not exist.
         heartbeat: of the node; None: it has no lease.
     """
     silent = heartbeat is None or heartbeat.age_seconds >= STALE_HEARTBEAT_SECONDS
-    return silent and not refuted(word, node, heartbeat)
+    return silent and not sign_of_life(declaration, node, heartbeat)
 
 
-def dead_by(
-    word: LostNode,
+def pods_proved_dead(
+    declaration: LostNode,
     uids: Iterable[str],
     pods: Mapping[str, PodView],
     launchers: Mapping[str, LauncherView],
@@ -80,7 +80,7 @@ def dead_by(
     """Return those pods of a lost node that its declaration proves to be dead.
 
     Args:
-        word: the declaration, which holds.
+        declaration: the declaration, which holds.
         uids: of pods that were on the node.
         pods: by UID, those that still exist. A pod that does not was made before the declaration, because no kubelet
             could
@@ -90,22 +90,24 @@ def dead_by(
         now: the time.
     """
     return {
-        uid for uid in uids if _is_old(word, pods.get(uid)) and _is_silent(word, launchers.get(uid), known_seconds, now)
+        uid
+        for uid in uids
+        if _is_old(declaration, pods.get(uid)) and _is_silent(declaration, launchers.get(uid), known_seconds, now)
     }
 
 
-def _is_old(word: LostNode, pod: PodView | None) -> bool:
-    return pod is None or pod.created is None or pod.created <= word.time
+def _is_old(declaration: LostNode, pod: PodView | None) -> bool:
+    return pod is None or pod.created is None or pod.created <= declaration.time
 
 
-def _is_silent(word: LostNode, launcher: LauncherView | None, known_seconds: float, now: datetime) -> bool:
+def _is_silent(declaration: LostNode, launcher: LauncherView | None, known_seconds: float, now: datetime) -> bool:
     """Whether a launcher has been silent since before its node was declared lost.
 
     It must have been so by the clock and since before the declaration arrived: the clock may be behind, the declaration
     late.
 
     Args:
-        word: the declaration.
+        declaration: the declaration.
         launcher: the last report; None: none was ever received.
         known_seconds: for how long this process has known the declaration.
         now: the time.
@@ -113,4 +115,4 @@ def _is_silent(word: LostNode, launcher: LauncherView | None, known_seconds: flo
     if launcher is None:
         return True
     age = launcher.heard_age_seconds
-    return age >= max(STALE_HEARTBEAT_SECONDS, known_seconds) and now - timedelta(seconds=age) <= word.time
+    return age >= max(STALE_HEARTBEAT_SECONDS, known_seconds) and now - timedelta(seconds=age) <= declaration.time

@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Proof, UnfencedWorker
 from muster.fencing import proofs
-from muster.fencing.proofs import by
+from muster.fencing.proofs import moment_text
 from muster.protocol.fence import fenced_after_seconds, marked_after_seconds
 from muster.protocol.messages import IDLE, RECLAIMING, RUNNING
 from muster.world.job import JobWorld, WorkerView
@@ -38,7 +38,7 @@ class ManagedProofs:
         never_began = record.start is None and view is not None and (view.state, view.attempt) == (IDLE, record.attempt)
         if not member.pod_uid or world.is_dead(member.pod_uid) or never_began:
             return None
-        obeys, seen = record.obeys_fence_file(member), _seen(world)
+        obeys, seen = record.obeys_fence_file(member), _member_figures(world)
         # One that this leader has not heard has the same steps as the others.
         fence = max(member.fence_seconds, math.ceil(max(seen.fence_seconds, view.fence_seconds if view else 0.0)))
         unfenced_worker = UnfencedWorker(
@@ -59,17 +59,17 @@ class ManagedProofs:
         return (
             unfenced_worker
             if missing is None
-            else _fenced(world, unfenced_worker, _counted_seconds(world, record, view, missing))
+            else _with_fence_proof(world, unfenced_worker, _counted_seconds(world, record, view, missing))
         )
 
-    def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
+    def with_current_proof(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
         """Return an unfenced worker, its fence counting where its gang is known to be broken.
 
         The workers that show this may be no members of the next record, so that the record has to keep the fence.
         """
         broken = _broken_seconds(world, unfenced_worker)
         return (
-            _fenced(world, unfenced_worker, broken)
+            _with_fence_proof(world, unfenced_worker, broken)
             if broken and unfenced_worker.proof is not Proof.FENCE
             else unfenced_worker
         )
@@ -86,33 +86,36 @@ class ManagedProofs:
         if _broken_seconds(world, unfenced_worker) >= fenced_after_seconds(float(unfenced_worker.fence_seconds)):
             return True
         if unfenced_worker.proof is Proof.FENCE_FILE and not _is_elsewhere(world, unfenced_worker):
-            return _marked_seconds(world, unfenced_worker) >= marked_after_seconds(float(unfenced_worker.fence_seconds))
+            return _fence_file_seconds(world, unfenced_worker) >= marked_after_seconds(
+                float(unfenced_worker.fence_seconds)
+            )
         return proofs.given_up(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
-    def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
+    def awaited_proof_message(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """Return the message that says what proof of the worker's end is awaited, and by when."""
-        start, record = proofs.may_train(unfenced_worker), world.gang.spec if world.gang else None
+        start, record = proofs.may_train_message(unfenced_worker), world.gang.spec if world.gang else None
         if unfenced_worker.pod_uid in world.removed_seconds:
             alive = "it is gone from the API server, but its launcher reports living ranks"
             return f"{start}: {alive}. {proofs.remedy(unfenced_worker)}"
         if unfenced_worker.proof is Proof.FENCE:
-            until = by(world.now, _fence_left(world, unfenced_worker))
+            until = moment_text(world.now, _fence_left(world, unfenced_worker))
             return f"{start}: it lost contact. If it lives, its launcher ends its ranks by {until}."
         others = record is not None and any(member.pod_uid for member in record.members)
         if _broken_seconds(world, unfenced_worker) or (unfenced_worker.gossips and others):
             left = fenced_after_seconds(float(unfenced_worker.fence_seconds)) - _broken_seconds(world, unfenced_worker)
             return (
                 f"{start}: it lost contact, and the other workers have gone on. If it lives, its launcher ends its "
-                f"ranks by {by(world.now, left)}."
+                f"ranks by {moment_text(world.now, left)}."
             )
         if unfenced_worker.proof is not Proof.FENCE_FILE or _is_elsewhere(world, unfenced_worker):
             wrong = " Its successor sees another checkpoint directory: is the volume mounted there, and shared?"
             because = wrong if _is_elsewhere(world, unfenced_worker) else ""
-            return proofs.from_nobody(world, unfenced_worker, _silent_seconds(world, unfenced_worker), because)
-        if _claims(world, unfenced_worker):
-            until = by(
+            return proofs.unstoppable_message(world, unfenced_worker, _silent_seconds(world, unfenced_worker), because)
+        if _later_claims(world, unfenced_worker):
+            until = moment_text(
                 world.now,
-                marked_after_seconds(float(unfenced_worker.fence_seconds)) - _marked_seconds(world, unfenced_worker),
+                marked_after_seconds(float(unfenced_worker.fence_seconds))
+                - _fence_file_seconds(world, unfenced_worker),
             )
             return (
                 f"{start}: the whole gang lost contact at once. The fence file in the checkpoint directory stops it by "
@@ -129,7 +132,7 @@ class ManagedProofs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _MemberFigures:
     """Figures from the members' reports that all unfenced workers have in common, computed once for each decision.
 
     Attributes:
@@ -154,11 +157,11 @@ class _Seen:
     ended: Mapping[int, float]
 
 
-def _seen(world: JobWorld) -> _Seen:
-    return world.derived(_look)
+def _member_figures(world: JobWorld) -> _MemberFigures:
+    return world.derived(_compute_member_figures)
 
 
-def _look(world: JobWorld) -> _Seen:
+def _compute_member_figures(world: JobWorld) -> _MemberFigures:
     views = world.views.values()
     kept = [worker_view for worker_view in world.worker_views if worker_view.member.pod_uid]
     ages: dict[int, list[float]] = {}
@@ -175,7 +178,7 @@ def _look(world: JobWorld) -> _Seen:
         for rank in view.ranks:
             if rank.exited_age_seconds is not None:
                 ended[view.attempt] = max(ended.get(view.attempt, 0.0), rank.exited_age_seconds)
-    return _Seen(
+    return _MemberFigures(
         max((view.fence_seconds for view in views), default=0.0),
         frozenset(worker_view.index for worker_view in kept if world.is_dead(worker_view.member.pod_uid)),
         len(kept),
@@ -187,7 +190,7 @@ def _look(world: JobWorld) -> _Seen:
     )
 
 
-def _fenced(world: JobWorld, unfenced_worker: UnfencedWorker, counted_seconds: float) -> UnfencedWorker:
+def _with_fence_proof(world: JobWorld, unfenced_worker: UnfencedWorker, counted_seconds: float) -> UnfencedWorker:
     """Return the unfenced worker with its fence as the proof, of which a part has passed already.
 
     Args:
@@ -219,7 +222,7 @@ def _missing_seconds(world: JobWorld, unfenced_worker: UnfencedWorker, worker_vi
     silent = worker_view.launcher.heard_age_seconds if worker_view.launcher else math.inf
     heard_since = min(FRESH_SECONDS, silent - COMPLAINT_SECONDS)
     certain = [s for other, s in complaints if s >= COMPLAINT_SECONDS and other.heard_age_seconds <= heard_since]
-    if unfenced_worker.gossips and _seen(world).dead - {worker_view.index}:
+    if unfenced_worker.gossips and _member_figures(world).dead - {worker_view.index}:
         certain.append(0.0)
     broken = _broken_seconds(world, unfenced_worker)
     return max([*certain, broken] if broken else certain, default=None)
@@ -254,7 +257,7 @@ def _stepless_seconds(world: JobWorld, silent: LauncherView) -> float:
         world: the state of the job.
         silent: the last report of the worker's launcher.
     """
-    seen = _seen(world)
+    seen = _member_figures(world)
     told = next((age for age, teller in seen.step_ages if teller is not silent), None)
     if told is None and silent.step_age_seconds is not None:
         gone_on = (age for attempt, age in seen.gone_on.items() if attempt > silent.attempt)
@@ -268,7 +271,7 @@ def _broken_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     Without gossip (see `_missing_seconds`), it must be the only unfenced worker, and all others must have gone on: then
     it misses each of them itself.
     """
-    seen = _seen(world)
+    seen = _member_figures(world)
     gone_on = [ages for attempt, ages in seen.ages.items() if attempt > unfenced_worker.attempt]
     if unfenced_worker.gossips:
         return max((most for _, most, _ in gone_on), default=0.0)
@@ -315,21 +318,21 @@ def _fence_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     return at_first - proofs.age_seconds(world, unfenced_worker)
 
 
-def _marked_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
+def _fence_file_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """Return for how many seconds the fence file has told this worker's ranks to end; 0 while it does not."""
-    told = (v for v in _claims(world, unfenced_worker) if v.fence_file_id == unfenced_worker.fence_file_id)
+    told = (v for v in _later_claims(world, unfenced_worker) if v.fence_file_id == unfenced_worker.fence_file_id)
     return max((view.fence_file_age_seconds or 0.0 for view in told), default=0.0)
 
 
-def _claims(world: JobWorld, unfenced_worker: UnfencedWorker) -> list[LauncherView]:
+def _later_claims(world: JobWorld, unfenced_worker: UnfencedWorker) -> list[LauncherView]:
     """Return the reports of launchers that have written an attempt after the worker's own into the fence file they
     see."""
-    return [view for view in _seen(world).claims if view.fence_file_attempt > unfenced_worker.attempt]
+    return [view for view in _member_figures(world).claims if view.fence_file_attempt > unfenced_worker.attempt]
 
 
 def _is_elsewhere(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether the fence file was written, but in another directory than the one that this worker's launcher reads."""
-    claims = _claims(world, unfenced_worker)
+    claims = _later_claims(world, unfenced_worker)
     return bool(unfenced_worker.fence_file_id and claims) and all(
         view.fence_file_id != unfenced_worker.fence_file_id for view in claims
     )

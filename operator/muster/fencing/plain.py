@@ -30,7 +30,7 @@ class PlainProofs:
         )
         return proofs.silent_since(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
-    def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
+    def with_current_proof(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
         """Return the unfenced worker as it is, because nothing reports about ranks without a launcher."""
         return unfenced_worker
 
@@ -40,9 +40,9 @@ class PlainProofs:
             world, unfenced_worker, _silent_seconds(world, unfenced_worker)
         )
 
-    def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
+    def awaited_proof_message(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """Return the message that says when the worker is assumed dead, and what a user can do before that."""
-        return proofs.from_nobody(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
+        return proofs.unstoppable_message(world, unfenced_worker, _silent_seconds(world, unfenced_worker))
 
 
 def _silent_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:

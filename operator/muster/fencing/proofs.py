@@ -26,10 +26,10 @@ COARSE_SECONDS = 5
 def is_dead(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether an unfenced worker is proved dead: its pod has ended, its node has booted again, or a person has declared
     it."""
-    return world.is_dead(unfenced_worker.pod_uid) or _rebooted(world, unfenced_worker)
+    return world.is_dead(unfenced_worker.pod_uid) or _has_rebooted(world, unfenced_worker)
 
 
-def _rebooted(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
+def _has_rebooted(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     node = world.fleet.nodes.get(unfenced_worker.node)
     boot = node.boot_id[:BOOT_CHARACTERS] if node else ""
     return bool(boot and unfenced_worker.boot_id and boot != unfenced_worker.boot_id)
@@ -106,7 +106,7 @@ def age_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
 # What is waited for, in words.
 
 
-def may_train(unfenced_worker: UnfencedWorker) -> str:
+def may_train_message(unfenced_worker: UnfencedWorker) -> str:
     """Return the beginning of the message about an unfenced worker: that its pod may still be training."""
     return f"Pod {unfenced_worker.pod} on node {unfenced_worker.node} may still be training"
 
@@ -116,24 +116,26 @@ def remedy(unfenced_worker: UnfencedWorker) -> str:
     return f"If you know that its ranks have ended, run: kubectl muster lost {unfenced_worker.node}"
 
 
-def from_its_kubelet(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
+def kubelet_message(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
     """Return the message where the worker's kubelet is about to prove its end; "" where the kubelet is silent."""
     if removal_left(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.removed_seconds:
-        until = by(world.now, removal_left(world, unfenced_worker))
+        until = moment_text(world.now, removal_left(world, unfenced_worker))
         return (
-            f"{may_train(unfenced_worker)}: it is gone from the API server. The kubelet of its node is heard, and will "
-            f"have ended it by {until}."
+            f"{may_train_message(unfenced_worker)}: it is gone from the API server. The kubelet of its node is heard, "
+            f"and will have ended it by {until}."
         )
     if is_being_ended(world, unfenced_worker):
-        until = by(world.now, _patience_left(world, unfenced_worker))
+        until = moment_text(world.now, _patience_left(world, unfenced_worker))
         return (
-            f"{may_train(unfenced_worker)}: the kubelet of its node is heard, and is ending it. Muster waits until "
-            f"{until} at the latest."
+            f"{may_train_message(unfenced_worker)}: the kubelet of its node is heard, and is ending it. Muster waits "
+            f"until {until} at the latest."
         )
     return ""
 
 
-def from_nobody(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float, because: str = "") -> str:
+def unstoppable_message(
+    world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds: float, because: str = ""
+) -> str:
     """Return the message where nothing can stop the ranks: until when Muster waits, and what a user can do.
 
     Args:
@@ -145,14 +147,14 @@ def from_nobody(world: JobWorld, unfenced_worker: UnfencedWorker, silent_seconds
     limit = unproved_seconds(world)
     if world.fleet.nodes.get(unfenced_worker.node) is None:
         because += " That node is gone from the cluster."
-    text = f"{may_train(unfenced_worker)}, and cannot be stopped remotely.{because}"
+    text = f"{may_train_message(unfenced_worker)}, and cannot be stopped remotely.{because}"
     if limit is None:
         return f"{text} {remedy(unfenced_worker)}, or set spec.recovery.unfencedTimeoutSeconds"
-    until = by(world.now, limit - silent_seconds)
+    until = moment_text(world.now, limit - silent_seconds)
     return f"{text} It is assumed dead at {until} (spec.recovery.unfencedTimeoutSeconds). {remedy(unfenced_worker)}"
 
 
-def by(now: datetime, seconds: float) -> str:
+def moment_text(now: datetime, seconds: float) -> str:
     """Return the moment in this many seconds as text, e.g. `10:32:15 UTC`; it is rounded up, to five seconds."""
     moment = math.ceil((now.timestamp() + max(0.0, seconds)) / COARSE_SECONDS) * COARSE_SECONDS
     return f"{now + timedelta(seconds=moment - now.timestamp()):%H:%M:%S} UTC"

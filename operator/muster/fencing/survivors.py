@@ -20,14 +20,14 @@ class Proofs(Protocol):
     def unfenced_worker(self, world: JobWorld, record: GangSpec, worker_view: WorkerView) -> UnfencedWorker | None:
         """Return the pod that a dropped member leaves behind; None where no rank of it can be alive."""
 
-    def known(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
+    def with_current_proof(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> UnfencedWorker:
         """Return an unfenced worker on record with what is known of it by now."""
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
         """Whether no rank of an unfenced worker can be alive though its end was not seen: by kubelet, launcher or time
         limit."""
 
-    def waited_for(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
+    def awaited_proof_message(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
         """Return the message that says what proof of the worker's end is awaited."""
 
 
@@ -54,9 +54,9 @@ def unfenced_workers(world: JobWorld, record: GangSpec, members: Iterable[Member
         if (worker_view.index, worker_view.member.incarnation) not in kept
     )
     known = [
-        of_mode.known(world, unfenced_worker)
+        of_mode.with_current_proof(world, unfenced_worker)
         for unfenced_worker in record.unfenced_workers
-        if not laid(world, unfenced_worker)
+        if not is_fenced(world, unfenced_worker)
     ]
     return known + [
         unfenced_worker
@@ -65,11 +65,13 @@ def unfenced_workers(world: JobWorld, record: GangSpec, members: Iterable[Member
     ]
 
 
-def laid(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
+def is_fenced(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     """Whether an unfenced worker is fenced: no rank of its pod can be alive any more."""
     return proofs.is_dead(world, unfenced_worker) or _proofs_of(world.job).is_ended(world, unfenced_worker)
 
 
-def waited_for(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
+def awaited_proof_message(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
     """Return the message that says what proof of an unfenced worker's end is awaited, and how a user can help."""
-    return proofs.from_its_kubelet(world, unfenced_worker) or _proofs_of(world.job).waited_for(world, unfenced_worker)
+    return proofs.kubelet_message(world, unfenced_worker) or _proofs_of(world.job).awaited_proof_message(
+        world, unfenced_worker
+    )

@@ -26,16 +26,16 @@ from muster.api.goodput import (
 )
 from muster.api.trainingjob import Condition, ConditionStatus
 from muster.goodput.evidence import (
-    ago,
     burn_in_milliseconds,
+    current_evidence,
     last_step_of,
     measured_tflops,
     milliseconds,
+    milliseconds_ago,
     reclaim_milliseconds,
-    told_now,
 )
-from muster.goodput.fingerprint import learned, noted
-from muster.goodput.stretches import MILLISECOND, cut, with_first_checkpoint, with_stretch
+from muster.goodput.fingerprint import with_fingerprint, with_library
+from muster.goodput.segments import MILLISECOND, cut_after, with_first_checkpoint, with_segment
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
@@ -82,7 +82,7 @@ class Split:
     lost_steps: int = 0
 
 
-def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
+def with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
     """The next record with its account: the phase that ends with it is counted, or how far it has come is noted.
 
     Args:
@@ -92,7 +92,7 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
     if record is not None and record.attempt == spec.attempt and (record.start is None) == (spec.start is None):
         return _noted(world, record, spec)
     fault = _new_fault(record, spec)
-    account, split = closed(world, fault=fault)
+    account, split = close_account(world, fault=fault)
     if record is not None and record.start is not None:
         account = account.model_copy(update={"has_run": True})
     incidents = _with_offset(record, spec.incidents, account_offset(world, account))
@@ -104,16 +104,16 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         changes = {"failures": account.failures + 1, "failed_starts": account.failed_starts + (split.seen is None)}
         account = account.model_copy(update=changes)
     if spec.start is not None and record is not None:
-        account, incidents = _caught_up(world, record, account, incidents)
+        account, incidents = _with_steps_made_again(world, record, account, incidents)
     if (
         spec.start is not None and spec.start.resume is not None
     ):  # without, its first step tells where the program goes on from
         account = with_first_checkpoint(account, spec.start.resume.step, account_now(world, account))
-        account, taken_back = cut(account, spec.start.resume.step)
+        account, taken_back = cut_after(account, spec.start.resume.step)
         if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
-            incidents[-1] = _costlier(incidents[-1], taken_back)
+            incidents[-1] = _with_undone_work(incidents[-1], taken_back)
     if spec.start is not None:
-        account = _measured(world, spec, noted(world, account, spec.attempt))
+        account = _measured(world, spec, with_fingerprint(world, account, spec.attempt))
     return spec.model_copy(update={"account": account, "incidents": incidents})
 
 
@@ -137,7 +137,7 @@ def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
     return account.model_copy(update={"measured_tflops": found})
 
 
-def _caught_up(
+def _with_steps_made_again(
     world: JobWorld, record: GangSpec, account: Account, incidents: Sequence[GangIncident]
 ) -> tuple[Account, list[GangIncident]]:
     """The account and the incidents with the steps that were made after the last report that was known when the failure
@@ -156,7 +156,7 @@ def _caught_up(
     if last <= top:
         return account, found
     found[first] = found[first].model_copy(update={"step": max(found[first].step or 0, last)})
-    return with_stretch(account, Segment(after_step=top, step=last, gpus=held_gpus(world, record))), found
+    return with_segment(account, Segment(after_step=top, step=last, gpus=held_gpus(world, record))), found
 
 
 def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
@@ -167,7 +167,7 @@ def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
     return spec.model_copy(update={"account": account.model_copy(update={"progress": found})})
 
 
-def closed(
+def close_account(
     world: JobWorld, *, fault: GangIncident | None = None, ended: bool = False, only_steps: bool = False
 ) -> tuple[Account, Split]:
     """The account with all that has passed, and how that was split.
@@ -179,10 +179,10 @@ def closed(
             none.
     """
     record = world.gang.spec if world.gang else None
-    account = (record.account if record else None) or _begun(world)
+    account = (record.account if record else None) or _new_account(world)
     elapsed = _elapsed(account, account_now(world, account))
     if only_steps:
-        split = _stepped(world, record, account, elapsed)
+        split = _split_until_step(world, record, account, elapsed)
     else:
         split = _split(world, record, account, elapsed, fault, ended=ended)
     account = account.model_copy(
@@ -198,21 +198,21 @@ def closed(
                     *(each for each in TOLD if split.seen and each in split.seen.reported_milliseconds),
                 }
             ),
-            **_metered(account, split.seen),
+            **_with_energy(account, split.seen),
             "progress": None,
         }
     )
     if record is not None and record.start is not None:
-        account = learned(world, account, record.attempt)
+        account = with_library(world, account, record.attempt)
     if split.made is not None:
-        account, taken_back = cut(account, split.base)
-        account, _ = cut(account, split.made.after_step)  # the program has gone back further than it was started
+        account, taken_back = cut_after(account, split.base)
+        account, _ = cut_after(account, split.made.after_step)  # the program has gone back further than it was started
         account = account.model_copy(update={"lost_steps": min(account.lost_steps + split.lost_steps, MAX_STEP)})
-        account, split = with_stretch(account, split.made), replace(split, taken_back=taken_back)
+        account, split = with_segment(account, split.made), replace(split, taken_back=taken_back)
     return account, split
 
 
-def _metered(account: Account, seen: AttemptProgress | None) -> dict[str, int]:
+def _with_energy(account: Account, seen: AttemptProgress | None) -> dict[str, int]:
     """What accelerators have used so far."""
     if seen is None:
         return {}
@@ -246,7 +246,7 @@ def resumed(
     if last < 0 or incidents[last].resumed_time is not None:
         return list(incidents)
     at = _resumed_at(incidents[last], record, found, offset)
-    back = _costlier(incidents[last].model_copy(update={"resumed_time": at}), taken_back)
+    back = _with_undone_work(incidents[last].model_copy(update={"resumed_time": at}), taken_back)
     return [*incidents[:last], back, *incidents[last + 1 :]]
 
 
@@ -263,7 +263,7 @@ def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress
     return max(at, incident.time)
 
 
-def _costlier(incident: GangIncident, taken_back: int) -> GangIncident:
+def _with_undone_work(incident: GangIncident, taken_back: int) -> GangIncident:
     """The incident with more work that it took back; where nothing is known of any it stays so."""
     if not taken_back and incident.lost_milliseconds is None:
         return incident
@@ -271,7 +271,7 @@ def _costlier(incident: GangIncident, taken_back: int) -> GangIncident:
     return incident.model_copy(update={"lost_milliseconds": lost})
 
 
-def _begun(world: JobWorld) -> Account:
+def _new_account(world: JobWorld) -> Account:
     """An account that begins with the creation, by the leader's clock: the API server has noted it by its own."""
     created = world.job.metadata.creation_timestamp or world.now
     begun = min(created + timedelta(seconds=ahead_seconds(world)), world.now)
@@ -382,8 +382,8 @@ def _split(
     if record is None:
         return Split(_without_nodes(world, record, account, elapsed))
     if record.start is not None:
-        return _ran(world, record, account, elapsed, fault, ended=ended)
-    borne_out = _borne_out(world, elapsed)
+        return _split_run(world, record, account, elapsed, fault, ended=ended)
+    borne_out = _confirmed_milliseconds(world, elapsed)
     rest = {Bucket.UNKNOWN: elapsed - borne_out}
     if not record.members:
         return Split(added(_without_nodes(world, record, account, borne_out), rest))
@@ -400,7 +400,7 @@ def _watched(world: JobWorld) -> bool:
     return world.attempt_age_seconds < world.leader_age_seconds
 
 
-def _borne_out(world: JobWorld, elapsed: int) -> int:
+def _confirmed_milliseconds(world: JobWorld, elapsed: int) -> int:
     """What of the wall clock this leader has lived through, by a clock that does not step; all where it came later."""
     if not _watched(world):
         return elapsed
@@ -462,7 +462,7 @@ def _since(world: JobWorld, account: Account, condition: Condition, elapsed: int
     return min(max(age // MILLISECOND, 0), elapsed)
 
 
-def _ran(
+def _split_run(
     world: JobWorld,
     record: GangSpec,
     account: Account,
@@ -478,33 +478,33 @@ def _ran(
         if ended:  # it has worked, and nobody knows since when
             return Split(added({}, {Bucket.UNKNOWN: elapsed}))
         return Split(_without_a_step(world, record, account, broken, elapsed))
-    split = _made(world, record, account, found)
+    split = _steps_in_buckets(world, record, account, found)
     tail, interval = elapsed - found.last_step_milliseconds, _interval(record, account, found)
     if not is_told_now:  # nobody tells how it went on
-        return _and(split, {Bucket.UNKNOWN: tail})
+        return _merge_splits(split, {Bucket.UNKNOWN: tail})
     if ended:
-        return _and(split, {Bucket.FINISHING: tail})
+        return _merge_splits(split, {Bucket.FINISHING: tail})
     under_way = max(broken - found.last_step_milliseconds, 0)
     if interval:
         under_way = min(under_way, STEPS_UNDER_WAY * interval)
     if fault is not None and fault.reason == Kind.HANG:
         under_way = min(under_way, interval)
     rest = Bucket.UNKNOWN if fault is None else Bucket.UNDETECTED
-    return _and(split, {Bucket.LOST_WORK: under_way, rest: tail - under_way})
+    return _merge_splits(split, {Bucket.LOST_WORK: under_way, rest: tail - under_way})
 
 
-def _and(split: Split, more: dict[Bucket, int]) -> Split:
+def _merge_splits(split: Split, more: dict[Bucket, int]) -> Split:
     return replace(split, amounts=added(split.amounts, more))
 
 
-def _stepped(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> Split:
+def _split_until_step(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> Split:
     """From the go to the newest step."""
     if record is None or record.start is None or record.account is None:
         return Split()
     found, _ = _evidence(world, record, account, elapsed)
     if found is None:
         return Split()
-    return _made(world, record, account, found)
+    return _steps_in_buckets(world, record, account, found)
 
 
 def _without_a_step(world: JobWorld, record: GangSpec, account: Account, broken: int, elapsed: int) -> dict[str, int]:
@@ -525,7 +525,7 @@ def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int)
 
     Where none does any more, the record or what people were told last does: whichever is newer.
     """
-    now, status, found = told_now(world, record, elapsed), world.job.status, None
+    now, status, found = current_evidence(world, record, elapsed), world.job.status, None
     if (
         status.goodput is not None
         and status.attempt == record.attempt
@@ -579,7 +579,7 @@ def _interval(record: GangSpec, account: Account, found: AttemptProgress) -> int
     return found.pace_milliseconds * (found.step_stride or max(found.first_step - _base(record, account, found), 1))
 
 
-def _made(world: JobWorld, record: GangSpec, account: Account, found: AttemptProgress) -> Split:
+def _steps_in_buckets(world: JobWorld, record: GangSpec, account: Account, found: AttemptProgress) -> Split:
     """The steps of the attempt, and all up to the newest one in buckets."""
     late = max(found.start_milliseconds - STARTED_WITHIN_MILLISECONDS, 0)
     base = _base(record, account, found)
@@ -621,4 +621,4 @@ def _fault_at(fault: GangIncident | None, elapsed: int) -> int:
     """When it broke, in milliseconds of the phase; its end where that is not known."""
     if fault is None or fault.fault_time is None:
         return elapsed
-    return ago(elapsed, (fault.time - fault.fault_time).total_seconds())
+    return milliseconds_ago(elapsed, (fault.time - fault.fault_time).total_seconds())

@@ -9,7 +9,7 @@ from itertools import pairwise
 from muster.api.gang import GangSpec
 from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, AttemptProgress, Bucket
 from muster.api.throughput import MAX_PEAK
-from muster.goodput.history import words
+from muster.goodput.history import cleaned_text
 from muster.protocol.checks import CheckReport
 from muster.protocol.messages import MAX_VALUE_CHARS
 from muster.world.job import JobWorld
@@ -30,7 +30,7 @@ MOST_STEPS = 10**6
 """Of a rank that tells no pace."""
 
 
-def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress | None:
+def current_evidence(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress | None:
     """What launchers say; None where none tells of a step.
 
     Of several the one that has made most steps speaks for the gang: a step proves that all were alive when it was
@@ -43,13 +43,13 @@ def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress
     views = [
         view
         for view in world.views.values()
-        if view.attempt == record.attempt and view.step is not None and _tells(view)
+        if view.attempt == record.attempt and view.step is not None and _reports_steps(view)
     ]
     views = _credible(views)
     if not views:
         return None
     # The first rank prints, or the last one.
-    loss = next((words(view.printed_loss, MAX_VALUE_CHARS) for view in views if view.printed_loss), "")
+    loss = next((cleaned_text(view.printed_loss, MAX_VALUE_CHARS) for view in views if view.printed_loss), "")
     printed = {
         "loss": loss,
         "tokens_per_gpu_second": max(_whole(view.printed_tokens) for view in views),
@@ -57,7 +57,7 @@ def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress
         "gflops_per_gpu": max(_whole(view.printed_tflops, 1000) for view in views),
         "mfu_permille": min(max(_whole(view.printed_mfu, 1000) for view in views), 1000),
     }
-    seen = _of(max(views, key=_order), elapsed, world, record)
+    seen = _evidence_of_view(max(views, key=_order), elapsed, world, record)
     return _with_stall(_with_waits(seen.model_copy(update=printed), views), views)
 
 
@@ -140,7 +140,7 @@ def _ahead(view: LauncherView) -> float:
     return FEW_STEPS + (LATE_SECONDS / pace if pace > 0 else MOST_STEPS)
 
 
-def _tells(view: LauncherView) -> bool:
+def _reports_steps(view: LauncherView) -> bool:
     """Whether it says since when: no step is finished before the first one."""
     return None not in (view.first_step, view.step_age_seconds, view.first_step_age_seconds)
 
@@ -149,16 +149,16 @@ def _order(view: LauncherView) -> tuple[int, float]:
     return (view.step or 0) + view.lost_steps, view.first_step_age_seconds or 0.0
 
 
-def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> AttemptProgress:
+def _evidence_of_view(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> AttemptProgress:
     before = record.account.progress if record.account else None
-    last = ago(elapsed, view.step_age_seconds)
-    first = min(ago(elapsed, view.first_step_age_seconds), last)
+    last = milliseconds_ago(elapsed, view.step_age_seconds)
+    first = min(milliseconds_ago(elapsed, view.first_step_age_seconds), last)
     joules, metered = _metered(world, record)
     lost_steps = view.lost_steps if view.lowest_restarted_step is not None else 0
     first_step = min(view.first_step or 0, (view.step or 0) + lost_steps)  # it may have gone back to before the first
     stall = view.checkpoint_stall_seconds
     return AttemptProgress(
-        start_milliseconds=min(ago(elapsed, view.started_age_seconds), first),
+        start_milliseconds=min(milliseconds_ago(elapsed, view.started_age_seconds), first),
         first_step_milliseconds=first,
         last_step_milliseconds=last,
         first_step=first_step,
@@ -223,7 +223,7 @@ def reclaim_milliseconds(world: JobWorld, record: GangSpec, elapsed: int) -> int
         for view in world.views.values()
         if view.attempt == record.attempt and 0 < view.previous_attempt < record.attempt
     ]
-    return ago(elapsed, min(ages)) if ages else 0
+    return milliseconds_ago(elapsed, min(ages)) if ages else 0
 
 
 def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:
@@ -252,7 +252,7 @@ def _gemm(report: CheckReport) -> float:
     return max((figure for figure in told if figure > 0), default=0.0)
 
 
-def ago(elapsed: int, age_seconds: float | None) -> int:
+def milliseconds_ago(elapsed: int, age_seconds: float | None) -> int:
     """So long before the end, within what has elapsed; an age that nobody tells is none."""
     return min(max(elapsed - milliseconds(age_seconds), 0), elapsed)
 

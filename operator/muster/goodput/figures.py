@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from muster.api.goodput import MAX_STEP, PRODUCTIVE, Account, AttemptProgress, Bucket, Goodput, added
-from muster.goodput.stretches import cut
+from muster.goodput.segments import cut_after
 
 NOTHING_SAVED = -1
 """Before every step."""
@@ -33,7 +33,7 @@ class KeptWork:
     succeeded: bool = False
 
 
-def settled(account: Account, kept: KeptWork) -> tuple[Account, int]:
+def settle_account(account: Account, kept: KeptWork) -> tuple[Account, int]:
     """The account of a job, and the milliseconds that it lost by its end: of one that has ended without success, what
     no complete checkpoint holds is lost."""
     is_lost = kept.ended and kept.is_known and not kept.succeeded
@@ -41,10 +41,10 @@ def settled(account: Account, kept: KeptWork) -> tuple[Account, int]:
 
 
 def _without_unsaved(account: Account, kept: KeptWork) -> tuple[Account, int]:
-    return cut(account, NOTHING_SAVED if kept.step is None else kept.step)
+    return cut_after(account, NOTHING_SAVED if kept.step is None else kept.step)
 
 
-def given_up(goodput: Goodput) -> Goodput:
+def give_up_unsaved(goodput: Goodput) -> Goodput:
     """The figures of a job that is gone and that nobody could count at its end: what was not saved is lost.
 
     Only the sum of that time is known, so that it is taken off the buckets of the steps, and off the steps, in
@@ -107,7 +107,7 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
         before is not None and before.creation_time != account.creation_time
     ):  # another job's, or from before a record was made anew
         before = None
-    account, lost_at_end = settled(account, kept)
+    account, lost_at_end = settle_account(account, kept)
     productive = account.amount(*PRODUCTIVE)
     is_timed = productive > 0 or not account.segments
     is_told = is_timed and (kept.is_known or kept.succeeded)

@@ -14,7 +14,7 @@ from typing import Any
 from muster.api.endedjob import LABEL_LENGTH
 from muster.api.goodput import MAX_FINGERPRINTS, Account, Fingerprint
 from muster.api.trainingjob import TrainingJob
-from muster.goodput.history import model_of, words
+from muster.goodput.history import cleaned_text, model_of
 from muster.world.job import JobWorld
 
 REVISION = "muster.dev/git-revision"
@@ -29,7 +29,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 DIGEST_LETTERS = 16
 
 
-def noted(world: JobWorld, account: Account, attempt: int) -> Account:
+def with_fingerprint(world: JobWorld, account: Account, attempt: int) -> Account:
     """The account with what this attempt starts with, if that differs from the one before."""
     made = fingerprint(world, attempt)
     last = account.fingerprints[-1] if account.fingerprints else None
@@ -38,11 +38,11 @@ def noted(world: JobWorld, account: Account, attempt: int) -> Account:
     return account.model_copy(update={"fingerprints": [*account.fingerprints, made][-MAX_FINGERPRINTS:]})
 
 
-def learned(world: JobWorld, account: Account, attempt: int) -> Account:
+def with_library(world: JobWorld, account: Account, attempt: int) -> Account:
     """The account with the library of collectives that the ranks of this attempt have loaded, which is known once they
     train."""
     found = _alike(
-        words(view.collectives, LABEL_LENGTH)
+        cleaned_text(view.collectives, LABEL_LENGTH)
         for view in world.views.values()
         if view.attempt == attempt and view.collectives
     )
@@ -100,7 +100,7 @@ def revision(job: TrainingJob) -> str:
         template.get(REVISION) if isinstance(template, Mapping) else None,
         *(variables.get(name) for name in REVISION_VARIABLES),
     ]
-    return next((words(each, LABEL_LENGTH) for each in told if isinstance(each, str) and each.strip()), "")
+    return next((cleaned_text(each, LABEL_LENGTH) for each in told if isinstance(each, str) and each.strip()), "")
 
 
 def _worker(job: TrainingJob) -> Mapping[str, Any]:
@@ -123,12 +123,12 @@ def _listed(value: object) -> list[Any]:
 def _image(image_id: str) -> str:
     """The digest of an image as the kubelet tells of it; what has none is told as it is."""
     found = _DIGEST.search(image_id)
-    return found[0] if found else words(image_id, LABEL_LENGTH)
+    return found[0] if found else cleaned_text(image_id, LABEL_LENGTH)
 
 
 def _driver(labels: Mapping[str, str]) -> str:
     parts = [labels[name] for name in _DRIVER_PARTS if labels.get(name)]
-    return words(labels.get(_FULL_DRIVER) or ".".join(parts), 32)
+    return cleaned_text(labels.get(_FULL_DRIVER) or ".".join(parts), 32)
 
 
 def _alike(values: Iterable[str]) -> str:

@@ -51,7 +51,7 @@ def _is_closed(node: NodeView) -> bool:
     return any(taint.effect != "PreferNoSchedule" and taint.key.startswith(CLOSING_TAINTS) for taint in node.taints)
 
 
-def folded(
+def with_counted_hours(
     before: FleetHours | None, now: datetime, lived: timedelta, gpus: Mapping[GpuState, int], most_days: int
 ) -> FleetHours:
     """What is known until now.
@@ -86,7 +86,7 @@ def folded(
     return FleetHours(until=now, gpus=total, spans=_summed_up(spans, now, most_days))
 
 
-def between(hours: FleetHours, since: datetime | None, until: datetime | None = None) -> dict[GpuState, int]:
+def hours_between(hours: FleetHours, since: datetime | None, until: datetime | None = None) -> dict[GpuState, int]:
     """GPU-milliseconds by state between these two. Of an hour (a day where only that is known) that they cut the same
     share counts as of its time."""
     found: dict[GpuState, int] = {}

@@ -26,7 +26,7 @@ from muster.api.gang import FaultClass, Gang, GangIncident
 from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Bucket, Goodput
 from muster.api.trainingjob import CompletionResult, Incident, TrainingJob
 from muster.goodput.failure_rate import by_class
-from muster.goodput.figures import KeptWork, figures, given_up
+from muster.goodput.figures import KeptWork, figures, give_up_unsaved
 from muster.health.pools import MODEL_LABELS
 from muster.recovery.failure import Kind, kinds_with
 
@@ -61,7 +61,9 @@ class _Took:
     incidents: int = 1
 
 
-def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending, model: str = "") -> EndedJobSpec:
+def ended_job_record(
+    job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending, model: str = ""
+) -> EndedJobSpec:
     """What is kept of a job with these figures.
 
     Args:
@@ -75,11 +77,11 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
         state = Ending.SUCCEEDED if end.result is CompletionResult.SUCCEEDED else Ending.FAILED
         ended, message = end.reason, end.message
     taken = min(sum(goodput.gpu_seconds.get(bucket, 0) for bucket in TAKEN), LONGEST_MILLISECONDS)
-    took = _took(job, gang, goodput)
+    took = _timed_incidents(job, gang, goodput)
     lost_at_end = min(goodput.lost_at_end_seconds, goodput.seconds.get(Bucket.LOST_WORK, 0))
     taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN) - lost_at_end
     # What is longer than all of them can have been was spent suspended.
-    weights = levelled([each.seconds for each in took], taken_seconds)
+    weights = level_amounts([each.seconds for each in took], taken_seconds)
     rest = int(taken_seconds - sum(weights))
     if (took or lost_at_end) and rest > len(took):  # times are whole seconds
         is_suspension = goodput.seconds.get(Bucket.SUSPENDED, 0) > 0
@@ -88,24 +90,24 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
     if lost_at_end:
         took = [*took, _Took(str(FaultClass.UNKNOWN), NOT_SAVED, "", lost_at_end, incidents=0)]
         weights = [*weights, lost_at_end]
-    shares = allotted(taken, [max(round(each), 1) for each in weights])
-    causes, blamed = _causes(took, shares, taken), _blamed(took, shares)
-    return fitted(
+    shares = allot_amount(taken, [max(round(each), 1) for each in weights])
+    causes, blamed = _causes(took, shares, taken), _blamed_nodes(took, shares)
+    return within_record_limit(
         EndedJobSpec(
             job_uid=metadata.uid,
             namespace=metadata.namespace[:LABEL_LENGTH],
             name=metadata.name[:LABEL_LENGTH],
             experiment=_label(job, EXPERIMENT_LABEL),
             owner=_label(job, OWNER_LABEL),
-            priority_class=words(str(job.spec.pod.get("priorityClassName") or ""), LABEL_LENGTH),
-            gpu_model=words(goodput.gpu_model or model, LABEL_LENGTH),
+            priority_class=cleaned_text(str(job.spec.pod.get("priorityClassName") or ""), LABEL_LENGTH),
+            gpu_model=cleaned_text(goodput.gpu_model or model, LABEL_LENGTH),
             gpus=job.spec.nodes * job.spec.gpus_per_node,
             nodes=job.spec.nodes,
             creation_time=goodput.creation_time,
             end_time=goodput.counted_until,
             state=state,
-            reason=words(ended, 64),
-            message=words(message, MESSAGE_LENGTH),
+            reason=cleaned_text(ended, 64),
+            message=cleaned_text(message, MESSAGE_LENGTH),
             seconds=_known(goodput.seconds),
             gpu_seconds=_known(goodput.gpu_seconds),
             ettr_permille=goodput.ettr_permille,
@@ -139,7 +141,7 @@ def last_known(job: TrainingJob, gang: Gang | None) -> Goodput | None:
     if account is None or (
         told is not None and told.creation_time == account.creation_time and told.counted_until >= account.counted_until
     ):
-        return told if told is None or job.status.completion is not None else given_up(told)
+        return told if told is None or job.status.completion is not None else give_up_unsaved(told)
     found = figures(account, None, told, kept_work(job, gang))
     return found.model_copy(update={"failures_by_class": by_class(gang.spec.incidents if gang else ())})
 
@@ -156,7 +158,7 @@ def model_of(labels: Mapping[str, str]) -> str:
     return next((labels[label] for label in MODEL_LABELS[:-1] if labels.get(label)), "")
 
 
-def allotted(amount: int, weights: Sequence[int]) -> list[int]:
+def allot_amount(amount: int, weights: Sequence[int]) -> list[int]:
     """A whole amount in whole parts by weight; their sum is the amount (largest remainders are rounded up)."""
     whole = sum(weights)
     if whole <= 0:
@@ -168,7 +170,7 @@ def allotted(amount: int, weights: Sequence[int]) -> list[int]:
     return parts
 
 
-def levelled(amounts: Sequence[float], most: float) -> list[float]:
+def level_amounts(amounts: Sequence[float], most: float) -> list[float]:
     """The amounts, the largest of them cut to one size where all together are more than `most`."""
     level, left = float(most), float(most)
     for place, amount in enumerate(sorted(amounts)):
@@ -179,7 +181,7 @@ def levelled(amounts: Sequence[float], most: float) -> list[float]:
     return list(amounts)
 
 
-def fitted(spec: EndedJobSpec) -> EndedJobSpec:
+def within_record_limit(spec: EndedJobSpec) -> EndedJobSpec:
     """The same, as large as may be: nodes that took least are only counted, and causes that took least are taken
     together."""
     while size(spec) > MAX_SPEC_BYTES:
@@ -192,7 +194,7 @@ def fitted(spec: EndedJobSpec) -> EndedJobSpec:
         elif spec.message:
             spec = spec.model_copy(update={"message": ""})
         elif len(spec.causes) > 1:
-            spec = spec.model_copy(update={"causes": _folded(spec.causes, len(spec.causes) - 1)})
+            spec = spec.model_copy(update={"causes": _merge_causes(spec.causes, len(spec.causes) - 1)})
         elif spec.fingerprints:
             spec = spec.model_copy(update={"fingerprints": []})
         else:
@@ -206,7 +208,7 @@ def size(part: ApiModel) -> int:
     return len(written) + 5 * sum(written.count(each) for each in "<>&")
 
 
-def words(text: str, length: int) -> str:
+def cleaned_text(text: str, length: int) -> str:
     """What others wrote on one line of at most so many characters, without what moves a cursor or changes direction."""
     seen = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text[: 8 * length])
     seen = " ".join(seen.split())
@@ -214,7 +216,7 @@ def words(text: str, length: int) -> str:
 
 
 def _label(job: TrainingJob, name: str) -> str:
-    return words(job.metadata.labels.get(name, ""), LABEL_LENGTH)
+    return cleaned_text(job.metadata.labels.get(name, ""), LABEL_LENGTH)
 
 
 def _known(amounts: Mapping[str, int]) -> dict[str, int]:
@@ -242,7 +244,7 @@ def _lost_by_each(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list
     return lost_before_the_end(job, goodput)
 
 
-def _took(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list[_Took]:
+def _timed_incidents(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list[_Took]:
     """The incidents that are known, oldest first."""
     listed, lost = _listed(job, gang), _lost_by_each(job, gang, goodput)
     resumed = {(each.attempt, each.time): each.resumed_time for each in job.status.incidents}
@@ -253,7 +255,7 @@ def _took(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list[_Took]:
         until = each.resumed_time or resumed.get((each.attempt, each.time))
         until = until or ((later.fault_time or later.time) if later else goodput.counted_until)
         seconds = max(int((until - fault).total_seconds()), 0) + lost[place]
-        found.append(_Took(str(each.fault_class), words(each.reason, 64), each.node, max(seconds, 1)))
+        found.append(_Took(str(each.fault_class), cleaned_text(each.reason, 64), each.node, max(seconds, 1)))
     return found
 
 
@@ -273,10 +275,10 @@ def _causes(took: Sequence[_Took], shares: Sequence[int], taken: int) -> list[Ca
         for (fault_class, reason), (many, amount) in counts.items()
     ]
     found.sort(key=lambda each: (-each.gpu_seconds, -each.incidents, each.reason, each.fault_class))
-    return _folded(found, MAX_CAUSES)
+    return _merge_causes(found, MAX_CAUSES)
 
 
-def _folded(causes: Sequence[Cause], most: int) -> list[Cause]:
+def _merge_causes(causes: Sequence[Cause], most: int) -> list[Cause]:
     """The causes, of which those that took least are taken together where there are more than so many."""
     if len(causes) <= most:
         return list(causes)
@@ -293,7 +295,7 @@ def _folded(causes: Sequence[Cause], most: int) -> list[Cause]:
     ]
 
 
-def _blamed(took: Sequence[_Took], shares: Sequence[int]) -> list[Blamed]:
+def _blamed_nodes(took: Sequence[_Took], shares: Sequence[int]) -> list[Blamed]:
     counts: dict[str, tuple[int, int]] = {}
     for each, share in zip(took, shares, strict=True):
         if each.node and (each.fault_class == FaultClass.HARDWARE or each.reason in _OF_THE_NODE):

@@ -45,7 +45,9 @@ def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime
     return {namespace: oldest[namespace] for namespace, count in counts.items() if count + 1 >= most}
 
 
-def missing(known: Collection[Kept], policy: History, since: datetime | None, now: datetime) -> list[str]:
+def missing_accounts_message(
+    known: Collection[Kept], policy: History, since: datetime | None, now: datetime
+) -> list[str]:
     """Why accounts of jobs that ended in this time may not be there, a sentence each.
 
     Args:
@@ -74,7 +76,7 @@ def missing(known: Collection[Kept], policy: History, since: datetime | None, no
     return found
 
 
-def surplus(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:
+def surplus_names(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:
     """Names of those that are beyond the limit; none where the history is switched off: it stays as it is.
 
     Each is the oldest of the namespace of which most are kept then: a tenant with many short jobs pushes out accounts
@@ -100,7 +102,7 @@ def surplus(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:
     return found
 
 
-def outdated(known: Mapping[str, Kept], policy: History, now: datetime) -> set[str]:
+def outdated_names(known: Mapping[str, Kept], policy: History, now: datetime) -> set[str]:
     """Names of those that are too old."""
     oldest = now - timedelta(days=policy.max_age_days)
     return {name for name, one in known.items() if one.end < oldest}

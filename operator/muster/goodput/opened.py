@@ -21,7 +21,7 @@ UNSEEN = timedelta(minutes=10)
 _HAS_RUN = (*PRODUCTIVE, Bucket.LOST_WORK, Bucket.UNDETECTED, Bucket.RECLAIM, Bucket.REQUEUED, Bucket.RESTARTING)
 
 
-def late(goodput: Goodput) -> timedelta:
+def shortest_phase(goodput: Goodput) -> timedelta:
     """An open phase that is shorter than this is counted with the next steps."""
     if goodput.open_phase is not None and goodput.open_phase.bucket != Bucket.UNKNOWN:
         return LATE
@@ -29,12 +29,12 @@ def late(goodput: Goodput) -> timedelta:
     return max(LATE, timedelta(milliseconds=min(STEPS_LATE * step, LONGEST_MILLISECONDS)))
 
 
-def up_to(goodput: Goodput, now: datetime) -> Goodput:
+def figures_until(goodput: Goodput, now: datetime) -> Goodput:
     """The figures at a moment of the clock that they go by: with the open phase, once it is long enough to count."""
-    return goodput if now - goodput.counted_until <= late(goodput) else phase_closed(goodput, now)
+    return goodput if now - goodput.counted_until <= shortest_phase(goodput) else close_phase(goodput, now)
 
 
-def phase_closed(goodput: Goodput, now: datetime) -> Goodput:
+def close_phase(goodput: Goodput, now: datetime) -> Goodput:
     """The figures with the open phase counted up to this moment, however short; it goes on from there."""
     phase, passed = goodput.open_phase, now - goodput.counted_until
     if phase is None or passed <= timedelta(0):
@@ -66,10 +66,10 @@ def _bucket(goodput: Goodput, passed: timedelta) -> Bucket:
     return Bucket.RESTARTING if has_run else Bucket.STARTING
 
 
-def as_of(job: TrainingJob, now: datetime) -> Goodput | None:
+def figures_as_of(job: TrainingJob, now: datetime) -> Goodput | None:
     """The figures of a job at a moment of the API server's clock; they go by their own."""
     goodput = job.status.goodput or _waiting(job)
-    return None if goodput is None else up_to(goodput, now + ahead(goodput))
+    return None if goodput is None else figures_until(goodput, now + clock_lead_seconds(goodput))
 
 
 def _waiting(job: TrainingJob) -> Goodput | None:
@@ -83,6 +83,6 @@ def _waiting(job: TrainingJob) -> Goodput | None:
     return Goodput(creation_time=created, counted_until=created, open_phase=phase)
 
 
-def ahead(goodput: Goodput | None) -> timedelta:
+def clock_lead_seconds(goodput: Goodput | None) -> timedelta:
     """By how much the clock that these figures go by is ahead of the API server's."""
     return timedelta(seconds=goodput.clock_ahead_seconds if goodput is not None else 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from muster.api.prices import PRICE, PriceList
 from muster.goodput.failure_rate import HOUR
 from muster.goodput.fingerprint import SEVERAL
-from muster.goodput.history import words
+from muster.goodput.history import cleaned_text
 
 CURRENCY_LENGTH = 16
 DIFFERENT_PRICES = "models have different prices"
@@ -26,21 +26,21 @@ class Prices:
     models: Mapping[str, float] = field(default_factory=dict)
     currency: str = ""
 
-    def of(self, model: str) -> float | None:
+    def price_of_model(self, model: str) -> float | None:
         """The price of one GPU-hour of this model; None where it is not known, as where a job has had several."""
         if model in self.models or not self.models:
             return self.models.get(model, self.flat)
         # Whose model nobody knows may be any of the listed ones.
         return self.flat if model and model != SEVERAL else None
 
-    def of_any(self) -> float | None:
+    def price_of_any_model(self) -> float | None:
         """The price of one GPU-hour of whatever model, where all have the same; None where they differ, or it is not
         known."""
         return self.flat if all(price == self.flat for price in self.models.values()) else None
 
     def why_none_of_any(self) -> str:
-        """Why `of_any` is not known; "" where it is."""
-        if self.of_any() is not None:
+        """Why `price_of_any_model` is not known; "" where it is."""
+        if self.price_of_any_model() is not None:
             return ""
         if self.flat is None and len(set(self.models.values())) <= 1:
             return "models that are not listed have no price"
@@ -49,7 +49,7 @@ class Prices:
     def cost(self, gpu_seconds: Mapping[str, int], model: str) -> float | None:
         """What it costs to have held accelerators of this model for so long, by bucket; None where no price is known,
         or none were held."""
-        price, held = self.of(model), sum(gpu_seconds.values())
+        price, held = self.price_of_model(model), sum(gpu_seconds.values())
         return None if price is None or not held else held / HOUR * price
 
 
@@ -64,7 +64,7 @@ def listed(prices: PriceList) -> Prices:
     return Prices(
         None if prices.per_gpu_hour is None else _amount(prices.per_gpu_hour),
         models,
-        words(prices.currency, CURRENCY_LENGTH),
+        cleaned_text(prices.currency, CURRENCY_LENGTH),
     )
 
 

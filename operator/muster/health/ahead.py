@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from datetime import datetime
 
 
-class Ahead:
+class FutureTimes:
     """The recorded times that lie ahead of the wall clock, and since when this process has known each of them."""
 
     def __init__(self) -> None:
         self._since: dict[datetime, float] = {}
 
-    def look(self, times: Iterable[datetime], now: datetime, clock: float) -> dict[datetime, float]:
+    def ages_of_future_times(self, times: Iterable[datetime], now: datetime, clock: float) -> dict[datetime, float]:
         """Return for how many seconds this process has known each of the given times that lies ahead of now.
 
         Times that are no longer given, or no longer lie ahead, are forgotten.

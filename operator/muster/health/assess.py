@@ -37,16 +37,25 @@ from muster.api.nodehealth import (
 from muster.health.causes import causes_of, is_certain
 from muster.health.equals import FEWER_THAN_EQUALS, Lack
 from muster.health.facts import NodeFacts
+from muster.health.job_failures import Following, following
 from muster.health.kinds import latched, sign_of
-from muster.health.maintenance import REASONS, MaintenanceWord, was_within
-from muster.health.memory import Memory, charged_score, fuller, identity, may_be_same, same_machine, score
+from muster.health.maintenance import REASONS, MaintenanceState, was_within
+from muster.health.memory import (
+    MachineOffences,
+    charged_score,
+    identity,
+    identity_to_keep,
+    may_be_same,
+    same_machine,
+    score,
+)
 from muster.health.repairs import (
     LOOK_SECONDS,
-    RepairWord,
-    failures,
-    holds,
+    RepairStatus,
+    failure_signs,
+    hold_signs,
     is_in_progress,
-    unproven,
+    unverified_signs,
     was_worked_on,
 )
 from muster.health.signs import (
@@ -65,9 +74,8 @@ from muster.health.signs import (
 )
 from muster.health.silence import AGENT_SILENT, Silence
 from muster.health.sources import Rules, in_charge
-from muster.health.words import Following, following
 from muster.world.fleet import Doubt, Evacuate, Removal
-from muster.world.jobwords import JobWord
+from muster.world.jobfailures import JobFailureReport
 
 SAME_FAULT_SECONDS = 30 * 86400
 """A fault that comes back within this time was not repaired by what was done about it."""
@@ -94,7 +102,7 @@ _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, Ve
 
 
 @dataclass(frozen=True, slots=True)
-class BurnInWord:
+class FailedBurnIn:
     """A burn-in test that a node has failed: Muster's own checkers measured it, beside nodes that are proven.
 
     Attributes:
@@ -111,7 +119,7 @@ class BurnInWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Would:
+class ObservedEffect:
     """What would follow for a node if the findings counted that the policy only observes.
 
     Attributes:
@@ -196,7 +204,7 @@ class Verdict:
     gone_by: datetime | None = None
     only_planned: bool = False
     removal: Removal | None = None
-    would: Would | None = None
+    would: ObservedEffect | None = None
     faded: bool = False
 
     @property
@@ -215,7 +223,7 @@ class Verdict:
         last = self.incidents[-1] if self.incidents else None
         return last if last is not None and last.cleared_time is None else None
 
-    def taken(self, now: datetime, cause: str = "", certain: bool = False, pool: str = "") -> "Verdict":
+    def after_taking_out(self, now: datetime, cause: str = "", certain: bool = False, pool: str = "") -> "Verdict":
         """Return the verdict with its incident marked as one for which Muster takes the node out, and the offence
         charged.
 
@@ -234,7 +242,7 @@ class Verdict:
         )
         return replace(self, incidents=(*self.incidents[:-1], acted), offences=self.offences_if_taken)
 
-    def yielded(self, now: datetime) -> "Verdict":
+    def after_yielding(self, now: datetime) -> "Verdict":
         """Return the verdict with its incident marked as left to the system that repairs the node; nothing is charged.
 
         A verdict without an open incident is returned as it is.
@@ -250,14 +258,14 @@ def assess(
     rules: Rules,
     now: datetime,
     *,
-    memory: Memory | None = None,
-    words: Sequence[JobWord] = (),
-    burn_ins: Sequence[BurnInWord] = (),
+    memory: MachineOffences | None = None,
+    reports: Sequence[JobFailureReport] = (),
+    burn_ins: Sequence[FailedBurnIn] = (),
     passed: datetime | None = None,
     answered: datetime | None = None,
     silence: Silence | None = None,
     lack: Lack | None = None,
-    repair: RepairWord | None = None,
+    repair: RepairStatus | None = None,
     time_is_sure: bool = True,
 ) -> Verdict:
     """Return the verdict on one node, from stored objects and the time alone.
@@ -268,7 +276,7 @@ def assess(
         rules: the fleet's policy.
         now: the time.
         memory: the offences of all machines; None: none is remembered.
-        words: failures of jobs that have followed the node.
+        reports: failures of jobs that have followed the node.
         burn_ins: tests that the node has failed, as far as records of gangs still hold them.
         passed: when the node last passed a test, if the pass still holds; None: it has none.
         answered: failures of jobs before this time do not count: the node has passed a thorough test then, or was
@@ -302,8 +310,8 @@ def assess(
     steady_until = _steady_until(before, boot, _released(health.spec.override, now), now)
     if steady_until is not None:
         signs = [*signs, *_kept_signs(before, earlier, rules)]
-    signs = [*signs, *failures(before.findings, repair, now)]
-    followed = _following(words, before, health.spec.override, answered, now) if JOBS in rules.listens else None
+    signs = [*signs, *failure_signs(before.findings, repair, now)]
+    followed = _following(reports, before, health.spec.override, answered, now) if JOBS in rules.listens else None
     signs = sorted(_distinct([*signs, *([_job_sign(followed)] if followed else [])]), key=lambda sign: sign.strength)
 
     human = health.spec.override
@@ -324,20 +332,20 @@ def assess(
     if replaced and was_open:
         past.append(_closed(was_open, ANOTHER_MACHINE, now))
         was_open = None
-    window, next_stage = rules.windows.about(facts.node, now)
+    window, next_stage = rules.windows.state_of_node(facts.node, now)
     if was_open:
         was_open = _worked_on(was_open, before, repair, window, now)
     faults = sorted((sign for sign in standing if sign.source != REPAIR), key=lambda sign: sign.strength)
-    standing += holds(before.findings, repair, now)
+    standing += hold_signs(before.findings, repair, now)
     standing += [] if window is None else [window.sign(known, now)]
     ended = was_open.repair_ended_time if was_open and AGENT in rules.listens and before.agent else None
     if ended is not None and (released is None or released < ended):
         what = "maintenance" if was_open and was_open.reason in REASONS else "repair"
-        standing += unproven(before.findings, ended, _is_seen(before.agent, silence, facts), now, what)
+        standing += unverified_signs(before.findings, ended, _is_seen(before.agent, silence, facts), now, what)
     standing.sort(key=lambda sign: sign.strength)
     weighing = [sign for sign in standing if sign.weighs >= WEIGHT[Severity.DEGRADED]]
 
-    account = _Account.of(before, machine, replaced, rules, memory, now)
+    account = _Account.from_record(before, machine, replaced, rules, memory, now)
     worst = max((sign.weighs for sign in standing), default=0)
     cordoned = human is not None and human.decision is Decision.CORDON
     blamed = any(sign.offence for sign in weighing)
@@ -347,17 +355,17 @@ def assess(
 
     removal = _removal(standing)
     state = _state(worst, cordoned, quarantined, before.agent is not None or bool(signs or window))
-    would = None if cordoned or quarantined else _would(standing, watched, worst, facts.node.unschedulable)
+    would = None if cordoned or quarantined else _observed_effect(standing, watched, worst, facts.node.unschedulable)
     forgiven_now = [replace(s, severity=Severity.INFO) for s in waived]
-    listed = _that_fit([*standing, *watched, *forgiven_now])
+    listed = _signs_that_fit([*standing, *watched, *forgiven_now])
     findings = tuple(
         _finding(sign, known, observed=rules.observes(sign), forgiven=sign.key in forgiven) for sign in listed
     )
     strongest = standing[0] if standing and standing[0].weighs else None
-    reason, message = _told(
+    reason, message = _reason_and_message(
         state, human, cordoned, quarantined, account, strongest, bool(standing or waived), before.agent
     )
-    let_go = _is_let_go(was_open, watched, weighing)
+    let_go = _is_only_observed_now(was_open, watched, weighing)
     untested = not let_go and _is_to_pass(was_open, released, rules, passed)
     if state in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested:
         state, reason = VerdictState.VALIDATING, AWAITS_BURN_IN
@@ -390,7 +398,7 @@ def assess(
         wants_check=followed is not None and followed.wants_check,
         asked_by=followed.owners if followed is not None and followed.wants_check else (),
         repair=_repair(faults, quarantined, past),
-        maintenance=window.told if window is not None else None,
+        maintenance=window.recorded if window is not None else None,
         gone_by=_earliest(window.gone_by if window else None, removal.gone_by if removal else None),
         only_planned=(window is not None or removal is not None)
         and not (cordoned or quarantined)
@@ -544,7 +552,9 @@ def _of_this_boot(evidence: Evidence, agent: AgentStatus | None) -> bool:
     return not (agent and agent.boot_id and evidence.boot_id and evidence.boot_id != agent.boot_id)
 
 
-def _burn_in_signs(failures: Iterable[BurnInWord], earlier: Iterable[Finding], boot: str, now: datetime) -> list[Sign]:
+def _burn_in_signs(
+    failures: Iterable[FailedBurnIn], earlier: Iterable[Finding], boot: str, now: datetime
+) -> list[Sign]:
     """Return the signs of the burn-in tests that the node has failed, one for each probe.
 
     They stand until a human releases the node: neither silence nor a boot repairs anything. A gang's record holds a
@@ -559,7 +569,7 @@ def _burn_in_signs(failures: Iterable[BurnInWord], earlier: Iterable[Finding], b
     """
     standing = (finding for finding in earlier if finding.source == BURN_IN and finding.severity is not Severity.INFO)
     found = {finding.subject: finding for finding in standing}
-    newest: dict[str, BurnInWord] = {}
+    newest: dict[str, FailedBurnIn] = {}
     for failure in sorted(failures, key=lambda each: each.time):
         if failure.probe in found or failure.boot in ("", boot):
             newest[failure.probe] = failure
@@ -632,7 +642,7 @@ def _kept_signs(before: NodeHealthStatus, earlier: Iterable[Finding], rules: Rul
 
 
 def _following(
-    words: Sequence[JobWord],
+    reports: Sequence[JobFailureReport],
     before: NodeHealthStatus,
     human: HumanDecision | None,
     answered: datetime | None,
@@ -643,7 +653,7 @@ def _following(
     Only failures after a human's release, after the last thorough test and after the last removal of the node count.
 
     Args:
-        words: the failures.
+        reports: the failures.
         before: the record of the last verdict.
         human: the decision in NodeHealth's spec; None: there is none.
         answered: failures before this time do not count; None: all do.
@@ -653,8 +663,8 @@ def _following(
     over = [moment for moment in (_released(human, now), answered, *taken) if moment is not None]
     since = max(over, default=None)
     latest = now + timedelta(seconds=CLOCK_ERROR_SECONDS)  # one from a clock far ahead waits for its time
-    counting = (replace(word, time=min(word.time, now)) for word in words if word.time <= latest)
-    return following((word for word in counting if since is None or word.time > since), now)
+    counting = (replace(report, time=min(report.time, now)) for report in reports if report.time <= latest)
+    return following((report for report in counting if since is None or report.time > since), now)
 
 
 def _job_sign(found: Following) -> Sign:
@@ -744,11 +754,13 @@ def _steady(sign: Sign, known: Mapping[tuple[str, str, str], Finding], now: date
     return replace(sign, since=finding.since) if finding and sign.since >= now else sign
 
 
-def _would(standing: Sequence[Sign], watched: Sequence[Sign], worst: int, unschedulable: bool) -> Would | None:
+def _observed_effect(
+    counting: Sequence[Sign], watched: Sequence[Sign], worst: int, unschedulable: bool
+) -> ObservedEffect | None:
     """Return what the signs that are only observed would change; None: nothing.
 
     Args:
-        standing: the signs that count, strongest first.
+        counting: the signs that count, strongest first.
         watched: the signs that the policy only observes.
         worst: the greatest weight of the signs that count.
         unschedulable: whether the Node is cordoned in Kubernetes.
@@ -756,17 +768,19 @@ def _would(standing: Sequence[Sign], watched: Sequence[Sign], worst: int, unsche
     strongest = min(watched, key=lambda sign: sign.strength, default=None)
     if strongest is None or strongest.weighs <= worst:
         return None
-    every = sorted([*standing, *watched], key=lambda sign: sign.strength)
+    every = sorted([*counting, *watched], key=lambda sign: sign.strength)
     weighing = [sign for sign in every if sign.weighs >= WEIGHT[Severity.DEGRADED]]
     evacuate = Evacuate.NO
     if not all(sign.stays for sign in weighing):
         evacuate = Evacuate.NOW if strongest.severity is Severity.FATAL else Evacuate.AFTER_CHECKPOINT
     seen = strongest.in_public or strongest.message
     message = ": ".join(filter(None, (strongest.subject, seen)))
-    return Would(_STATES[strongest.weighs], strongest.reason, message, evacuate, in_charge(every, unschedulable))
+    return ObservedEffect(
+        _STATES[strongest.weighs], strongest.reason, message, evacuate, in_charge(every, unschedulable)
+    )
 
 
-def _is_let_go(was_open: HealthIncident | None, watched: Iterable[Sign], weighing: Collection[Sign]) -> bool:
+def _is_only_observed_now(was_open: HealthIncident | None, watched: Iterable[Sign], weighing: Collection[Sign]) -> bool:
     """Whether the fault that had the node out is still there, but only observed by now.
 
     Then the node has nothing to prove, as nothing was repaired.
@@ -806,7 +820,7 @@ def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, obser
     return finding.model_copy(update={"message": old.message})
 
 
-def _that_fit(signs: Sequence[Sign]) -> Iterable[Sign]:
+def _signs_that_fit(signs: Sequence[Sign]) -> Iterable[Sign]:
     """Yield as many of the signs as the record has room for, the first ones; signs about a repair are always among
     them."""
     left = MAX_EVIDENCE - sum(sign.source == REPAIR for sign in signs)
@@ -832,24 +846,24 @@ class _Account:
     now: datetime
 
     @classmethod
-    def of(
+    def from_record(
         cls,
         before: NodeHealthStatus,
         machine: str,
         replaced: bool,
         rules: Rules,
-        memory: Memory | None,
+        memory: MachineOffences | None,
         now: datetime,
     ) -> "_Account":
         half_life = rules.quarantine.half_life_seconds
         offences = Offences(hardware=machine) if replaced else before.offences
         own = score(offences, now, half_life)
         met = bool(machine) and (replaced or not before.offences.hardware)
-        elsewhere = memory.of(machine, now, half_life) if memory and met else Decimal(0)
+        elsewhere = memory.highest_score(machine, now, half_life) if memory and met else Decimal(0)
         if elsewhere > own:
             offences = Offences(hardware=machine, score=str(elsewhere), as_of=now)
         if machine and offences.hardware != machine:
-            kept = fuller(machine, offences.hardware) if offences.hardware else machine
+            kept = identity_to_keep(machine, offences.hardware) if offences.hardware else machine
             offences = offences.model_copy(update={"hardware": kept})
         return cls(offences, max(own, elsewhere), rules, now)
 
@@ -953,8 +967,8 @@ def _state(worst: int, cordoned: bool, quarantined: bool, known: bool) -> Verdic
 def _worked_on(
     was_open: HealthIncident,
     before: NodeHealthStatus,
-    repair: RepairWord | None,
-    window: MaintenanceWord | None,
+    repair: RepairStatus | None,
+    window: MaintenanceState | None,
     now: datetime,
 ) -> HealthIncident:
     """Return the incident with the time at which work on the machine was last seen to have ended.
@@ -1003,7 +1017,7 @@ def _is_to_pass(
     return passed is None or passed <= since
 
 
-def _told(
+def _reason_and_message(
     state: VerdictState | None,
     human: HumanDecision | None,
     cordoned: bool,

@@ -11,9 +11,10 @@ left. Where the fault is certain they never do (`muster.health.effects`). The st
 
 The breaker opens when a window's budget, for a cause or for all uncertain faults, is used up and more nodes are
 unhealthy. It then tries one node at a time, after a pause that doubles with each. It closes by itself when no unhealthy
-node waits any more. No state of it is stored. It follows from the incidents in NodeHealth and from the taints on
-nodes, so that a restart resets nothing. An incident says when it began, and when and for which cause Muster acted. An
-action is written into its incident before it is done (`Verdict.taken`), and is not counted again when it is repeated.
+node waits any more. No state of it is stored. It follows from the incidents in NodeHealth and from the taints on nodes,
+so that a restart resets nothing. An incident says when it began, and when and for which cause Muster acted. An action
+is written into its incident before it is done (`Verdict.after_taking_out`), and is not counted again when it is
+repeated.
 
 A node that another system says it repairs is left to that system without a charge, but not a whole pool at once. One
 label on every node is more often a mistake than maintenance.
@@ -33,7 +34,7 @@ from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import HealthIncident
 from muster.health.assess import Verdict
 from muster.health.causes import cause_of
-from muster.health.pools import OTHERS, told_apart
+from muster.health.pools import OTHERS, pools_with_own_budget
 from muster.health.sources import Rules
 
 MAX_PAUSE_SECONDS = 14400
@@ -98,8 +99,8 @@ class Ruling:
         if not self.charge:
             return verdict
         if self.act is Act.YIELD:
-            return verdict.yielded(now)
-        return verdict.taken(now, self.cause, self.certain, self.pool)
+            return verdict.after_yielding(now)
+        return verdict.after_taking_out(now, self.cause, self.certain, self.pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, R
     sizes = situation.pool_sizes
     if sizes is None:
         sizes = Counter(situation.pools.get(name, "") for name in situation.verdicts)
-    own = told_apart(sizes)
+    own = pools_with_own_budget(sizes)
     size_of: Counter[str] = Counter()
     for pool, size in sizes.items():
         size_of[pool if pool in own else OTHERS] += size
@@ -292,7 +293,7 @@ class _Gate:
     next: datetime | None
 
     @classmethod
-    def of(
+    def at_time(
         cls,
         waiting_since: Iterable[datetime],
         taken: _Times,
@@ -648,7 +649,7 @@ class _Pool:
 
     def _gate(self, names: Iterable[str], taken: _Times, tries: _Times, budget: int) -> _Gate:
         since = {_began(self.verdicts[name], self.now) for name in names}
-        return _Gate.of(since, taken, tries, budget, self.window, self.now)
+        return _Gate.at_time(since, taken, tries, budget, self.window, self.now)
 
 
 class _Gates:

@@ -7,7 +7,7 @@ from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import VerdictState
 from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
-from muster.health.maintenance import until
+from muster.health.maintenance import window_text
 from muster.health.signs import BURN_IN
 from muster.world.fleet import Cause, Evacuate, Exclusion
 
@@ -96,7 +96,7 @@ def _planned(verdict: Verdict) -> tuple[Cause, str]:
     if verdict.only_planned and verdict.removal is not None:
         return Cause.REMOVAL, f"being taken away by {verdict.removal.by}"
     if verdict.only_planned and verdict.maintenance is not None:
-        return Cause.MAINTENANCE, until(verdict.maintenance)
+        return Cause.MAINTENANCE, window_text(verdict.maintenance)
     return Cause.HEALTH, ""
 
 

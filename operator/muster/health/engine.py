@@ -10,37 +10,37 @@ from datetime import datetime
 
 from muster.api.nodehealth import NodeHealthStatus
 from muster.health.assess import Verdict
-from muster.health.books import Books, Ground
 from muster.health.breaker import Breaker
 from muster.health.effects import Effect
-from muster.health.memory import Memory
+from muster.health.memory import MachineOffences
 from muster.health.orders import InForce, Order, View, decide
 from muster.health.sources import Rules
+from muster.health.verdict_index import NodeIndex, VerdictIndex
 
 
 class Engine:
     """The health loop's state: what is known of all nodes from one decision to the next.
 
     Attributes:
-        ground: facts about all nodes that rulings need.
-        books: the verdicts on all nodes, and counts of them.
+        node_index: facts about all nodes that rulings need.
+        verdict_index: the verdicts on all nodes, and counts of them.
         memory: the offences on record, by machine.
         dirty: names of the nodes about which something may have changed since they were judged.
         breaker: the breaker's state after the last decision; None before the first.
     """
 
     def __init__(self) -> None:
-        self.ground, self.books, self.memory = Ground(), Books(), Memory()
+        self.node_index, self.verdict_index, self.memory = NodeIndex(), VerdictIndex(), MachineOffences()
         self.dirty: set[str] = set()
         self.breaker: Breaker | None = None
         self._wakes: dict[str, datetime] = {}  # node -> when it has to be judged again by time alone
         self._echoes: set[str] = set()  # nodes whose record says what was written last
 
-    def stir(self, nodes: Iterable[str]) -> None:
+    def mark_dirty(self, nodes: Iterable[str]) -> None:
         """Mark these nodes to be judged again, because something about them may have changed."""
         self.dirty.update(nodes)
 
-    def recorded(self, name: str, status: NodeHealthStatus | None) -> None:
+    def note_record(self, name: str, status: NodeHealthStatus | None) -> None:
         """Take in a node's record as it was read: its offences and incidents.
 
         Args:
@@ -48,9 +48,9 @@ class Engine:
             status: of its NodeHealth; None: there is no record.
         """
         self.memory.put(name, status.offences if status else None)
-        self.ground.put_incidents(name, status.incidents if status else ())
+        self.node_index.put_incidents(name, status.incidents if status else ())
 
-    def echoed(self, name: str, *, is_echo: bool) -> None:
+    def note_echo(self, name: str, *, is_echo: bool) -> None:
         """Remember whether the record of a node, as read, is what Muster wrote last.
 
         If it is, and the node's verdict stays the same, nothing has to be done about the node.
@@ -81,7 +81,7 @@ class Engine:
     def put(self, name: str, verdict: Verdict | None) -> None:
         """Replace the verdict on a node, and have the node judged again at the verdict's `wake`; None: the node is
         gone."""
-        self.books.put(name, verdict)
+        self.verdict_index.put(name, verdict)
         if verdict is not None and verdict.wake is not None:
             self.wake_at(name, verdict.wake)
 
@@ -94,7 +94,7 @@ class Engine:
         """
         is_echo = name in self._echoes
         self._echoes.discard(name)
-        return not (is_echo and before is not None and _same(before, self.books.verdicts.get(name)))
+        return not (is_echo and before is not None and _same(before, self.verdict_index.verdicts.get(name)))
 
     def decide(
         self,
@@ -121,7 +121,16 @@ class Engine:
             ahead: for how many seconds times that lie ahead have been known; None: there are none.
         """
         view = View(
-            now, rules, self.books, self.ground, nodes, judged, in_force, under_way, policy_unknown, ahead or {}
+            now,
+            rules,
+            self.verdict_index,
+            self.node_index,
+            nodes,
+            judged,
+            in_force,
+            under_way,
+            policy_unknown,
+            ahead or {},
         )
         orders, self.breaker = decide(view)
         return orders

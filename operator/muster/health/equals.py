@@ -26,7 +26,7 @@ KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
+class MachineEquipment:
     """The most GPUs and ports that a machine has had, as far as its agent knows."""
 
     gpus: int
@@ -64,18 +64,18 @@ def kind_of(node: NodeView, agent: AgentStatus | None, accelerator: str) -> str:
     return "/".join((pool_of(node, accelerator), machine, agent.gpu_model))
 
 
-class Equals:
+class MachineKinds:
     """All machines by their kind, to find those that have less than nearly all others of the kind."""
 
     def __init__(self) -> None:
-        self._machines: dict[str, tuple[str, Outfit]] = {}
-        self._kinds: defaultdict[str, dict[str, Outfit]] = defaultdict(dict)
-        self._expected: dict[str, Outfit] = {}
-        self._stirred: set[str] = set()
+        self._machines: dict[str, tuple[str, MachineEquipment]] = {}
+        self._kinds: defaultdict[str, dict[str, MachineEquipment]] = defaultdict(dict)
+        self._expected: dict[str, MachineEquipment] = {}
+        self._changed: set[str] = set()
         self._lacking: dict[str, tuple[float, Lack]] = {}
-        self._told: set[str] = set()
+        self._reported_lasting: set[str] = set()
 
-    def put(self, name: str, kind: str, outfit: Outfit | None) -> None:
+    def put(self, name: str, kind: str, outfit: MachineEquipment | None) -> None:
         """Replace what is known of a node's machine.
 
         Args:
@@ -95,22 +95,22 @@ class Equals:
             self._machines[name] = new
             self._kinds[new[0]][name] = new[1]
             self._reckon(new[0])
-        self._stirred.add(name)
+        self._changed.add(name)
 
     def _reckon(self, kind: str) -> None:
         machines = self._kinds[kind].values()
         ports = [each.ports for each in machines if each.ports is not None]
-        expected = Outfit(_most([each.gpus for each in machines]), _most(ports))
+        expected = MachineEquipment(_number_of_most([each.gpus for each in machines]), _number_of_most(ports))
         if self._expected.get(kind) != expected:
             self._expected[kind] = expected
-            self._stirred |= self._kinds[kind].keys()
+            self._changed |= self._kinds[kind].keys()
         if not machines:
             del self._kinds[kind], self._expected[kind]
 
     @property
-    def stirred(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether a machine has changed since the last call of `changed`."""
-        return bool(self._stirred)
+        return bool(self._changed)
 
     def changed(self, now: float) -> set[str]:
         """Return the names of the nodes whose lack is another than at the last call, or has lasted since.
@@ -119,19 +119,21 @@ class Equals:
             now: seconds of a clock that never goes back.
         """
         changed = set()
-        for name in self._stirred:
+        for name in self._changed:
             lack = self._lack_of(name)
             since, before = self._lacking.get(name, (now, None))
             if lack != before:
                 changed.add(name)
             if lack is None:
                 self._lacking.pop(name, None)
-                self._told.discard(name)
+                self._reported_lasting.discard(name)
             else:
                 self._lacking[name] = (since, lack)
-        self._stirred.clear()
-        lasting = {name for name, (since, _) in self._lacking.items() if now - since >= LASTS_SECONDS} - self._told
-        self._told |= lasting
+        self._changed.clear()
+        lasting = {
+            name for name, (since, _) in self._lacking.items() if now - since >= LASTS_SECONDS
+        } - self._reported_lasting
+        self._reported_lasting |= lasting
         return changed | lasting
 
     def next_seconds(self, now: float) -> float | None:
@@ -140,15 +142,15 @@ class Equals:
         Args:
             now: seconds of a clock that never goes back.
         """
-        if self._stirred:
+        if self._changed:
             return 0.0
-        moments = [since for name, (since, _) in self._lacking.items() if name not in self._told]
+        moments = [since for name, (since, _) in self._lacking.items() if name not in self._reported_lasting]
         return max(0.0, min(moments) + LASTS_SECONDS - now) if moments else None
 
-    def of(self, name: str) -> Lack | None:
+    def lack_of_node(self, name: str) -> Lack | None:
         """Return what the node's machine lacks, as of the last call of `changed`; None: nothing."""
         found = self._lacking.get(name)
-        return replace(found[1], lasts=name in self._told) if found else None
+        return replace(found[1], lasts=name in self._reported_lasting) if found else None
 
     def _lack_of(self, name: str) -> Lack | None:
         machine = self._machines.get(name)
@@ -171,7 +173,7 @@ class Equals:
         return Lack("; ".join(told), less[0][-1])
 
 
-def _most(numbers: list[int]) -> int:
+def _number_of_most(numbers: list[int]) -> int:
     """Return the largest number that nearly all machines reach; 0 where too few machines are known.
 
     Args:

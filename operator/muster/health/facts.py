@@ -23,7 +23,7 @@ class NodeFacts:
     capacity: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, node: NodeView) -> "NodeFacts":
+    def from_node(cls, node: NodeView) -> "NodeFacts":
         """Return the facts of a node as it was read, without Muster's own condition, which must not be its own
         reason."""
         others = node.conditions

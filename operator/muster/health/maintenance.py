@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from muster.api.maintenance import MaintenancePolicy, MaintenanceStage, MaintenanceWindow, NodeMaintenance
 from muster.api.nodehealth import Finding, Severity
 from muster.health.signs import MAINTENANCE, Sign
+from muster.placement.constraints import Expression
 from muster.placement.natural import natural
-from muster.placement.wishes import Expression
 from muster.world.views import NodeView
 
 AHEAD = "MaintenanceAhead"
@@ -55,7 +55,7 @@ class _Window:
     reason: str
 
     @classmethod
-    def of(cls, window: MaintenanceWindow, policy: MaintenancePolicy) -> "_Window":
+    def from_policy(cls, window: MaintenanceWindow, policy: MaintenancePolicy) -> "_Window":
         selector = window.nodes.selector
         expressions = (
             None
@@ -89,23 +89,23 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceWord:
+class MaintenanceState:
     """What the maintenance windows mean for a node now.
 
     Attributes:
-        told: the window as NodeHealth records it.
+        recorded: the window as NodeHealth records it.
         message: for people.
         gone_by: when running jobs have to be gone; None: they stay for now.
     """
 
-    told: NodeMaintenance
+    recorded: NodeMaintenance
     message: str
     gone_by: datetime | None
 
     @property
     def stage(self) -> MaintenanceStage:
         """How near the window is."""
-        return self.told.stage
+        return self.recorded.stage
 
     def sign(self, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
         """Return the sign that keeps the node out for the window: planned, and charged to nothing.
@@ -137,12 +137,14 @@ class Windows:
     windows: tuple[_Window, ...] = ()
 
     @classmethod
-    def of(cls, policy: MaintenancePolicy) -> "Windows":
+    def from_policy(cls, policy: MaintenancePolicy) -> "Windows":
         """Return the sound windows of the policy, earliest first."""
         sound = (window for window in policy.windows if window.end_time > window.start_time)
-        return cls(tuple(sorted((_Window.of(w, policy) for w in sound), key=lambda w: (w.starts, w.ends, w.name))))
+        return cls(
+            tuple(sorted((_Window.from_policy(w, policy) for w in sound), key=lambda w: (w.starts, w.ends, w.name)))
+        )
 
-    def about(self, node: NodeView, now: datetime) -> tuple[MaintenanceWord | None, datetime | None]:
+    def state_of_node(self, node: NodeView, now: datetime) -> tuple[MaintenanceState | None, datetime | None]:
         """Return what the windows mean for a node now, and when that changes by time alone.
 
         Returns:
@@ -156,34 +158,37 @@ class Windows:
             return None, wake
         stage, window = min(standing, key=lambda each: (_RANK[each[0]], each[1].starts, each[1].name))
         leaving = [each.starts for its, each in standing if its is not MaintenanceStage.CLOSED]
-        told = NodeMaintenance(stage=stage, window=window.name, start_time=window.starts, end_time=_until(window, here))
-        return MaintenanceWord(told, _words(told, window.reason), min(leaving, default=None)), wake
+        told = NodeMaintenance(
+            stage=stage, window=window.name, start_time=window.starts, end_time=_end_of_windows(window, here)
+        )
+        return MaintenanceState(told, _window_message(told, window.reason), min(leaving, default=None)), wake
 
     def is_pending(self, now: datetime) -> bool:
         """Whether any of the windows is not over."""
         return any(now < window.ends for window in self.windows)
 
 
-def was_within(before: NodeMaintenance | None, word: MaintenanceWord | None, now: datetime) -> bool:
+def was_within(before: NodeMaintenance | None, state: MaintenanceState | None, now: datetime) -> bool:
     """Whether somebody may have worked on the machine in a recorded window that is over now.
 
     That includes a window that began and ended between two verdicts.
 
     Args:
         before: the window on record; None: there is none.
-        word: what the windows mean for the node now; None: nothing.
+        state: what the windows mean for the node now; None: nothing.
         now: the time.
     """
-    if before is None or (word is not None and word.stage is MaintenanceStage.IN_PROGRESS):
+    if before is None or (state is not None and state.stage is MaintenanceStage.IN_PROGRESS):
         return False
     return before.stage is MaintenanceStage.IN_PROGRESS or before.end_time <= now
 
 
-def until(told: NodeMaintenance) -> str:
+def window_text(window: NodeMaintenance) -> str:
     """Return for how long a window keeps the node, as a short text for users who wait for nodes."""
-    if told.stage is MaintenanceStage.IN_PROGRESS:
-        return f"in maintenance ({told.window}) until {_moment(told.end_time)}"
-    return f"kept free for maintenance ({told.window}) from {_moment(told.start_time)} until {_moment(told.end_time)}"
+    if window.stage is MaintenanceStage.IN_PROGRESS:
+        return f"in maintenance ({window.window}) until {_moment(window.end_time)}"
+    times = f"from {_moment(window.start_time)} until {_moment(window.end_time)}"
+    return f"kept free for maintenance ({window.window}) {times}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +220,7 @@ def problems(
         limit: returns how many nodes of a pool of the given size the breaker would have out at the same time.
         now: the time.
     """
-    windows = [_Window.of(window, policy) for window in policy.windows if window.end_time > window.start_time]
+    windows = [_Window.from_policy(window, policy) for window in policy.windows if window.end_time > window.start_time]
     sound = {window.name for window in windows}
     for each in policy.windows:
         if each.name not in sound:
@@ -298,7 +303,7 @@ def _of_window(
             )
 
 
-def _until(window: _Window, here: Iterable[_Window]) -> datetime:
+def _end_of_windows(window: _Window, here: Iterable[_Window]) -> datetime:
     """Return when the node is free again: the end of the last of the windows that follow each other without a gap.
 
     Args:
@@ -312,16 +317,16 @@ def _until(window: _Window, here: Iterable[_Window]) -> datetime:
     return end
 
 
-def _words(told: NodeMaintenance, reason: str) -> str:
+def _window_message(window: NodeMaintenance, reason: str) -> str:
     why = f" ({reason})" if reason else ""
-    times = f"from {_moment(told.start_time)} until {_moment(told.end_time)}"
+    times = f"from {_moment(window.start_time)} until {_moment(window.end_time)}"
     return {
-        MaintenanceStage.CLOSED: f"maintenance window {told.window}{why} is near, {times}: no new work begins here",
-        MaintenanceStage.EVACUATING: f"maintenance window {told.window}{why} is about to start, {times}: jobs leave",
+        MaintenanceStage.CLOSED: f"maintenance window {window.window}{why} is near, {times}: no new work begins here",
+        MaintenanceStage.EVACUATING: f"maintenance window {window.window}{why} is about to start, {times}: jobs leave",
         MaintenanceStage.IN_PROGRESS: (
-            f"maintenance window {told.window}{why} is open, {times}: the machine may be down"
+            f"maintenance window {window.window}{why} is open, {times}: the machine may be down"
         ),
-    }[told.stage]
+    }[window.stage]
 
 
 def _earlier(moment: datetime, seconds: float) -> datetime:

@@ -50,7 +50,7 @@ def may_be_same(now: str, before: str) -> bool:
     return not _parts(now)[1] and bool(_parts(before)[1])
 
 
-def fuller(now: str, before: str) -> str:
+def identity_to_keep(now: str, before: str) -> str:
     """Return the identity to keep of two identities of one machine: the one with more GPUs, so that a lost GPU stays
     known."""
     return before if len(_parts(before)[1]) > len(_parts(now)[1]) else now
@@ -83,7 +83,7 @@ def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
     return left.quantize(_LEAST, ROUND_HALF_EVEN)
 
 
-class Memory:
+class MachineOffences:
     """The accounts of offences of all machines, to be asked by the machine's identity.
 
     Args:
@@ -111,7 +111,7 @@ class Memory:
         for gpu in gpus:
             self._by_gpu[gpu][name] = account
 
-    def of(self, machine: str, now: datetime, half_life_seconds: int) -> Decimal:
+    def highest_score(self, machine: str, now: datetime, half_life_seconds: int) -> Decimal:
         """Return the highest account of offences of the machine, under whatever node name it is kept; 0 if there is
         none.
 

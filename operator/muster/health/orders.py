@@ -6,10 +6,10 @@ from datetime import datetime
 
 from muster.api.nodehealth import VerdictState
 from muster.health.assess import Verdict
-from muster.health.books import Books, Ground
 from muster.health.breaker import Act, Breaker, Ruling, Situation, held_back, rule
 from muster.health.effects import Effect, effect
 from muster.health.sources import Rules
+from muster.health.verdict_index import NodeIndex, VerdictIndex
 
 _NO_RULING = Ruling(Act.NOTHING)
 
@@ -55,8 +55,8 @@ class View:
     Attributes:
         now: the time.
         rules: the fleet's policy.
-        books: the verdicts on all nodes, and counts of them.
-        ground: facts about all nodes that rulings need.
+        verdict_index: the verdicts on all nodes, and counts of them.
+        node_index: facts about all nodes that rulings need.
         nodes: names of the nodes that exist.
         judged: names of the nodes whose verdict or record is not what is in force.
         in_force: by node, what was last put into force.
@@ -67,8 +67,8 @@ class View:
 
     now: datetime
     rules: Rules
-    books: Books
-    ground: Ground
+    verdict_index: VerdictIndex
+    node_index: NodeIndex
     nodes: Collection[str]
     judged: Collection[str]
     in_force: Mapping[str, InForce]
@@ -92,19 +92,19 @@ def _orders(view: View, rulings: Mapping[str, Ruling]) -> Iterator[Order]:
         if name in view.judged or _is_news(view, name, ruling, wanted):
             yield _order(view, name, ruling, wanted)
     for name in view.judged:
-        if name not in rulings and name in view.books.verdicts:
+        if name not in rulings and name in view.verdict_index.verdicts:
             yield _order(view, name, _NO_RULING, _wanted(view, name, _NO_RULING))
 
 
 def _wanted(view: View, name: str, ruling: Ruling) -> Effect:
-    wanted = effect(view.books.verdicts[name], ruling, view.rules.enforcement)
+    wanted = effect(view.verdict_index.verdicts[name], ruling, view.rules.enforcement)
     if view.policy_unknown:  # what it says of taints, too: they stay as they are
-        return wanted._replace(taint=name in view.ground.tainted)
+        return wanted._replace(taint=name in view.node_index.tainted)
     return wanted
 
 
 def _order(view: View, name: str, ruling: Ruling, wanted: Effect) -> Order:
-    return Order(name, ruling.charged(view.books.verdicts[name], view.now), ruling, wanted)
+    return Order(name, ruling.charged(view.verdict_index.verdicts[name], view.now), ruling, wanted)
 
 
 def _is_news(view: View, name: str, ruling: Ruling, wanted: Effect) -> bool:
@@ -119,14 +119,14 @@ def _is_news(view: View, name: str, ruling: Ruling, wanted: Effect) -> bool:
     if name in view.under_way:
         return view.under_way[name] != wanted
     known = view.in_force.get(name)
-    tainted = name in view.ground.tainted
+    tainted = name in view.node_index.tainted
     return ruling.charge or known is None or known.effect != wanted or wanted.taint != tainted
 
 
 def _situation(view: View) -> Situation:
     """Return the breaker's view of the fleet: the nodes that are out, were out, or bear Muster's taint, and the
     counts."""
-    books, ground = view.books, view.ground
+    books, ground = view.verdict_index, view.node_index
     names = [name for name in books.concerned | ground.tainted if name in books.verdicts and name in view.nodes]
     return Situation(
         verdicts={name: books.verdicts[name] for name in names},

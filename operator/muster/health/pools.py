@@ -38,7 +38,7 @@ def pool_of(node: NodeView, accelerator: str) -> str:
     return f"{accelerator} {model or node.labels.get(machine, '')}".strip()[:128]
 
 
-def told_apart(sizes: Mapping[str, int]) -> frozenset[str]:
+def pools_with_own_budget(sizes: Mapping[str, int]) -> frozenset[str]:
     """Return the pools that have a budget of their own: the 16 largest. All others share one budget, as `OTHERS`.
 
     Args:

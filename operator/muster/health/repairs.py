@@ -54,7 +54,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RepairWord:
+class RepairStatus:
     """What the RepairRequest of a node says.
 
     Attributes:
@@ -68,7 +68,7 @@ class RepairWord:
     message: str = ""
 
 
-NOT_READ = RepairWord(Stage.UNKNOWN)
+NOT_READ = RepairStatus(Stage.UNKNOWN)
 
 _REASONS = {Stage.ASKED: REQUESTED, Stage.IN_PROGRESS: IN_PROGRESS, Stage.FAILED: FAILED}
 _HOLDS = frozenset({REQUESTED, IN_PROGRESS})
@@ -84,22 +84,22 @@ def is_in_progress(findings: Iterable[Finding]) -> bool:
     return any(finding.source == REPAIR and finding.reason == IN_PROGRESS for finding in findings)
 
 
-def was_worked_on(findings: Iterable[Finding], word: RepairWord | None) -> bool:
+def was_worked_on(findings: Iterable[Finding], status: RepairStatus | None) -> bool:
     """Whether a repair that was on record has just ended, so that the machine may be another than before.
 
     A request that was deleted while it was in progress has ended, too, whether another one follows or not.
 
     Args:
         findings: on the node's record.
-        word: what the node's RepairRequest says; None: there is none.
+        status: what the node's RepairRequest says; None: there is none.
     """
     held = {finding.reason for finding in findings if finding.source == REPAIR} & _HOLDS
-    if word is None or word.stage is Stage.ASKED:
+    if status is None or status.stage is Stage.ASKED:
         return IN_PROGRESS in held
-    return bool(held) and word.stage in (Stage.DONE, Stage.FAILED)
+    return bool(held) and status.stage in (Stage.DONE, Stage.FAILED)
 
 
-def holds(findings: Iterable[Finding], word: RepairWord | None, now: datetime) -> list[Sign]:
+def hold_signs(findings: Iterable[Finding], status: RepairStatus | None, now: datetime) -> list[Sign]:
     """Return the sign that keeps a node out for its repair, whatever a human's release says; none where no repair is
     due.
 
@@ -107,25 +107,25 @@ def holds(findings: Iterable[Finding], word: RepairWord | None, now: datetime) -
 
     Args:
         findings: on the node's record.
-        word: what the node's RepairRequest says; None: there is none.
+        status: what the node's RepairRequest says; None: there is none.
         now: the time.
     """
     known = {finding.reason: finding for finding in findings if finding.source == REPAIR}
-    if word is not None and word.stage is Stage.UNKNOWN:
+    if status is not None and status.stage is Stage.UNKNOWN:
         return [_sign(reason, known[reason].since, now, known[reason].message) for reason in _HOLDS & known.keys()]
-    if word is None or word.stage not in (Stage.ASKED, Stage.IN_PROGRESS):
+    if status is None or status.stage not in (Stage.ASKED, Stage.IN_PROGRESS):
         return []
-    reason = _REASONS[word.stage]
+    reason = _REASONS[status.stage]
     since = known[reason].since if reason in known else now
-    what = f"{word.action} of the machine" if word.action else "a repair"
-    if word.stage is Stage.ASKED:
+    what = f"{status.action} of the machine" if status.action else "a repair"
+    if status.stage is Stage.ASKED:
         text = f"{what} is asked for by the RepairRequest of the node's name; nobody has taken it on"
     else:
         text = f"{what} is in progress, says the RepairRequest of the node's name"
-    return [_sign(reason, since, now, f"{text}: {word.message}" if word.message else text)]
+    return [_sign(reason, since, now, f"{text}: {status.message}" if status.message else text)]
 
 
-def unproven(
+def unverified_signs(
     findings: Iterable[Finding], ended: datetime, is_seen: bool, now: datetime, what: str = "repair"
 ) -> list[Sign]:
     """Return the sign that keeps a node out after a repair until its agent has looked at all of it; none after that.
@@ -144,23 +144,23 @@ def unproven(
     return [_sign(UNPROVEN, old.since if old is not None else ended, now, text)]
 
 
-def failures(findings: Iterable[Finding], word: RepairWord | None, now: datetime) -> list[Sign]:
+def failure_signs(findings: Iterable[Finding], status: RepairStatus | None, now: datetime) -> list[Sign]:
     """Return the sign that the repair of a node has failed, which a human's release covers; none where no repair has
     failed.
 
     Args:
         findings: on the node's record.
-        word: what the node's RepairRequest says; None: there is none.
+        status: what the node's RepairRequest says; None: there is none.
         now: the time.
     """
     old = next((each for each in findings if each.source == REPAIR and each.reason == FAILED), None)
     since = old.since if old is not None else now
-    if word is not None and word.stage is Stage.UNKNOWN and old is not None:
+    if status is not None and status.stage is Stage.UNKNOWN and old is not None:
         return [_sign(FAILED, since, since, old.message, RecommendedAction.INSPECT)]
-    if word is None or word.stage is not Stage.FAILED:
+    if status is None or status.stage is not Stage.FAILED:
         return []
-    why = f": {word.message}" if word.message else "; its RepairRequest does not say why"
-    text = f"{word.action} of the machine has failed{why}"
+    why = f": {status.message}" if status.message else "; its RepairRequest does not say why"
+    text = f"{status.action} of the machine has failed{why}"
     return [_sign(FAILED, since, since, text, RecommendedAction.INSPECT)]
 
 
@@ -254,7 +254,7 @@ class Plan:
     ends: Mapping[str, str]
     creates: tuple[str, ...]
     holds: tuple[str, ...]
-    kept: Mapping[str, RepairWord]
+    kept: Mapping[str, RepairStatus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,15 +262,15 @@ class Request:
     """A RepairRequest that exists.
 
     Attributes:
-        word: what the request says.
+        status: what the request says.
         incident: the time of the incident that the request is about; None where it cannot be read.
     """
 
-    word: RepairWord
+    status: RepairStatus
     incident: datetime | None
 
     @classmethod
-    def of(cls, found: RepairRequest) -> "Request":
+    def from_object(cls, found: RepairRequest) -> "Request":
         """Return the stage, action and incident of a RepairRequest that was read."""
         stage = {
             None: Stage.ASKED,
@@ -278,7 +278,7 @@ class Request:
             RepairPhase.DONE: Stage.DONE,
             RepairPhase.FAILED: Stage.FAILED,
         }[found.status.phase]
-        return cls(RepairWord(stage, found.spec.action.value, found.status.message), found.spec.incident_time)
+        return cls(RepairStatus(stage, found.spec.action.value, found.status.message), found.spec.incident_time)
 
     @classmethod
     def unreadable(cls, phase: str, error: str) -> "Request":
@@ -290,7 +290,7 @@ class Request:
             error: why the object cannot be read.
         """
         stage = Stage.IN_PROGRESS if phase == RepairPhase.IN_PROGRESS else Stage.ASKED
-        return cls(RepairWord(stage, "", f"it cannot be read ({error[:256]})"), None)
+        return cls(RepairStatus(stage, "", f"it cannot be read ({error[:256]})"), None)
 
 
 def plan(
@@ -310,13 +310,13 @@ def plan(
         resting: nodes for which no repair is requested now.
     """
     ends: dict[str, str] = {}
-    kept: dict[str, RepairWord] = {}
+    kept: dict[str, RepairStatus] = {}
     for name, request in requests.items():
         why = _why_ended(cases.get(name), request, policy, missing_seconds.get(name))
         if why:
             ends[name] = why
         else:
-            kept[name] = request.word
+            kept[name] = request.status
     room = policy.max_concurrent - sum(word.stage in (Stage.ASKED, Stage.IN_PROGRESS) for word in kept.values())
     wanting = [
         case
@@ -343,7 +343,7 @@ def _why_ended(case: Case | None, request: Request, policy: RepairPolicy, missin
         policy: what to request.
         missing_seconds: for how long the node has been missing; None: it exists.
     """
-    stage, action = request.word.stage, request.word.action
+    stage, action = request.status.stage, request.status.action
     if missing_seconds is not None:
         return "the node is gone" if stage is not Stage.IN_PROGRESS or missing_seconds >= GONE_SECONDS else ""
     if stage is Stage.IN_PROGRESS or case is None:

@@ -34,7 +34,7 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class AgentSilence:
     """How long a node's agent has been silent.
 
     Attributes:
@@ -71,8 +71,8 @@ class Quiet:
         return min((moment for moment in moments if moment > 0), default=None)
 
 
-def crowds(
-    quiet: Mapping[str, Quiet],
+def pools_silent_at_once(
+    silences: Mapping[str, AgentSilence],
     pools: Mapping[str, str],
     pool_sizes: Mapping[str, int],
     heard: Collection[str],
@@ -81,7 +81,7 @@ def crowds(
     """Return the pools in which so many agents are silent that no node is at fault: more than a share, or all.
 
     Args:
-        quiet: by node, how long its agent has been silent.
+        silences: by node, how long its agent has been silent.
         pools: by node, its pool of like nodes; absent: the pool "".
         pool_sizes: by pool, its number of nodes.
         heard: names of the nodes whose agent is Ready.
@@ -90,7 +90,7 @@ def crowds(
     Returns:
         By pool, the number of silent agents.
     """
-    counted = Counter(pools.get(name, "") for name, each in quiet.items() if each.counts)
+    counted = Counter(pools.get(name, "") for name, each in silences.items() if each.counts)
     found = {}
     for pool, count in counted.items():
         alone = not any(pools.get(name, "") == pool for name in heard)

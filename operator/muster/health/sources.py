@@ -833,7 +833,7 @@ class Rules:
     _known: dict[tuple[str, str], tuple[_Exact, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def of(cls, fleet: FleetPolicySpec) -> "Rules":
+    def from_policy(cls, fleet: FleetPolicySpec) -> "Rules":
         """Return the rules of a FleetPolicy; its contradictions are in `problems`."""
         policy = fleet.health
         off = {source.name for source in policy.sources if not source.enabled}
@@ -856,7 +856,7 @@ class Rules:
             of_kind(Annotation),
             tuple(row for row in rows if isinstance(row.mark, Deletion)),
             tuple(row for row in rows if isinstance(row.mark, Shortage)),
-            Windows.of(fleet.maintenance),
+            Windows.from_policy(fleet.maintenance),
             frozenset(source.name.value for source in policy.sources if source.observe_only)
             | {_source_of(rule) for rule in policy.rules if rule.observe_only},
             frozenset(policy.observed_reasons),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
-from muster.health.assess import REPEAT_OFFENDER, Verdict, Would
+from muster.health.assess import REPEAT_OFFENDER, ObservedEffect, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.effects import Effect
 from muster.health.maintenance import REASONS
@@ -74,7 +74,7 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
     return _cut("; ".join(part for part in parts if part), EFFECT_LENGTH)
 
 
-def tell(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:
+def status_message(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:
     """Return the whole explanation of a verdict, at most 1,024 characters: the text of NodeHealth's `status.message`.
 
     Args:
@@ -84,7 +84,7 @@ def tell(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcemen
         effect: what Muster does.
         enforcement: of the policy.
     """
-    observed = "" if verdict.would is None else would_text(verdict.would, enforcement)
+    observed = "" if verdict.would is None else observed_effect_text(verdict.would, enforcement)
     if verdict.state in (None, VerdictState.HEALTHY):
         told = (_sentence(part) for part in (verdict.message, observed) if part)
         return _cut(" ".join(told), MESSAGE_LENGTH)
@@ -106,11 +106,11 @@ def tell(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcemen
     if to_do:
         parts.append(f"To do: {to_do}")
     if verdict.out:
-        parts.append(_comes_back(node, verdict))
+        parts.append(_return_message(node, verdict))
     return _cut(" ".join(_sentence(part) for part in parts), MESSAGE_LENGTH)
 
 
-def would_text(would: Would, enforcement: Enforcement) -> str:
+def observed_effect_text(would: ObservedEffect, enforcement: Enforcement) -> str:
     """Return what would follow from the findings that are only observed, and that it does not, as text.
 
     Args:
@@ -144,7 +144,7 @@ def _others(verdict: Verdict) -> str:
     return ", ".join(named[:_MAX_OTHERS]) + more
 
 
-def _comes_back(node: str, verdict: Verdict) -> str:
+def _return_message(node: str, verdict: Verdict) -> str:
     by_hand = f"kubectl muster release {node} --reason ..."
     if verdict.cordoned:
         return f"Muster uses the node again when somebody takes the cordon back: {by_hand}"

@@ -167,7 +167,7 @@ class Access:
         """Whether the cluster knew this token when it was last asked about it: he need not wait behind strangers."""
         return _digest(token) in self._users
 
-    async def who(self, token: str) -> User:
+    async def user_of_token(self, token: str) -> User:
         """Whose token this is.
 
         Raises:
@@ -183,7 +183,7 @@ class Access:
             raise RefusedError(401, "the cluster does not know this token, or it has expired: get a new one")
         return user
 
-    async def may(self, user: User, right: Right) -> bool:
+    async def has_right(self, user: User, right: Right) -> bool:
         """Whether he has this right.
 
         Raises:

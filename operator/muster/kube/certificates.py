@@ -227,7 +227,7 @@ class CertificateKeeper:
         may_switch = self._may_switch(held, published, now)
         # Generating keys takes a while for an event loop.
         if former is not None and (held is None or held.current.certificate != former.current.certificate):
-            authorities = await asyncio.to_thread(_parted, former, held, now)
+            authorities = await asyncio.to_thread(_split_secret, former, held, now)
         else:
             authorities = await asyncio.to_thread(authorities_after, held, published, now, may_switch=may_switch)
         if authorities != held:
@@ -282,7 +282,7 @@ class CertificateKeeper:
             return None
 
 
-def _parted(former: Authorities, held: Authorities | None, now: datetime) -> Authorities:
+def _split_secret(former: Authorities, held: Authorities | None, now: datetime) -> Authorities:
     """What to keep of a Secret in which an earlier version kept the authority's key beside the serving key.
 
     Clients trust that authority, so it stays, and is replaced as soon as they have been shown another.

@@ -331,7 +331,7 @@ class Client:
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             deadline = deadline_seconds
             if guarded:
-                await self._tell(verb, path, "before")
+                await self._note_answer(verb, path, "before")
                 if self.before_write is not None:
                     left = self.before_write()
                     deadline = deadline if left is None else min(deadline, left)
@@ -347,11 +347,11 @@ class Client:
                 await asyncio.sleep(min(error.retry_after_seconds, _MAX_RETRY_AFTER_SECONDS))
                 continue
             if guarded:
-                await self._tell(verb, path, "after")
+                await self._note_answer(verb, path, "after")
             return answer
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _tell(self, verb: str, path: str, moment: Moment) -> None:
+    async def _note_answer(self, verb: str, path: str, moment: Moment) -> None:
         if self.on_write is not None:
             awaitable = self.on_write(verb, path, moment)
             if awaitable is not None:

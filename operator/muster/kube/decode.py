@@ -248,14 +248,14 @@ class _AgentSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
 
 
-class _Told(msgspec.Struct):
+class _ReportedProblem(msgspec.Struct):
     type: str = ""
     status: str = ""
 
 
 class _AgentStatus(msgspec.Struct):
     phase: str = ""
-    conditions: list[_Told] | None = None
+    conditions: list[_ReportedProblem] | None = None
 
 
 class _AgentPod(msgspec.Struct):

@@ -117,7 +117,7 @@ class EventRecorder:
         self._count += 1
         if self._count > MAX_PENDING:
             busiest = max(self._pending.values(), key=lambda several: len(several))
-            self._take(next(iter(busiest)))
+            self._enqueue(next(iter(busiest)))
             _dropped.inc()
         self._wakeup.set()
 
@@ -146,7 +146,7 @@ class EventRecorder:
         event = next((e for e in waiting if not only_due or self._is_due(e)), None)
         if event is None:
             return False
-        pending = self._take(event)
+        pending = self._enqueue(event)
         if event.namespace in self._pending:
             self._pending.move_to_end(event.namespace)
         self._written[event] = self._clock()
@@ -160,7 +160,7 @@ class EventRecorder:
             log.warning("event dropped", reason=event.reason, object=event.regarding.name, error=str(error))
         return True
 
-    def _take(self, event: _Event) -> _Pending:
+    def _enqueue(self, event: _Event) -> _Pending:
         several = self._pending[event.namespace]
         pending = several.pop(event)
         self._count -= 1

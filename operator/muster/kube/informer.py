@@ -242,7 +242,7 @@ class Informer(Generic[T]):
         """Of the kind."""
         return self.kind.name
 
-    def counted(self, number: int) -> None:
+    def note_listed(self, number: int) -> None:
         """So many objects have been listed."""
         _lists.labels(self.kind.name).inc()
         self._count.set(number)
@@ -363,11 +363,11 @@ class Informer(Generic[T]):
         )
         async with contextlib.aclosing(lines):
             async for line in lines:
-                self._take(line)
+                self._apply_line(line)
                 self.last_contact = self._clock()
                 self._failures = 0
 
-    def _take(self, line: bytes) -> None:
+    def _apply_line(self, line: bytes) -> None:
         event = decode.watch_event(line)
         if event.type == "ERROR":
             raise from_status(0, bytes(event.object))

@@ -30,7 +30,7 @@ _is_leader = Gauge("muster_is_leader", "Whether this process is the leader.")
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ObservedLease:
     """A state of the lease and when, on our clock, we first saw it."""
 
     resource_version: str
@@ -81,7 +81,7 @@ class LeaderLease:
         self._tell_seen = seen
         self._clock = clock
         self._wall_clock = wall_clock
-        self._seen: _Seen | None = None
+        self._seen: _ObservedLease | None = None
         self._object: dict[str, Any] = {}
         self._renewed_at: float | None = None  # when the last successful renewal was sent
 
@@ -185,7 +185,11 @@ class LeaderLease:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": self._name, "namespace": self._namespace, **self._told(self.address)},
+                "metadata": {
+                    "name": self._name,
+                    "namespace": self._namespace,
+                    **self._address_annotation(self.address),
+                },
                 "spec": self._spec(0),
             }
             self._adopt(await self._client.post(paths.leases(self._namespace), body, guarded=False))
@@ -198,9 +202,9 @@ class LeaderLease:
         # Our own name in it: a write of ours whose answer was lost.
         if seen.holder not in ("", self._identity) and waited < duration:
             return False
-        return await self._take(transitions=int(self._object.get("spec", {}).get("leaseTransitions") or 0) + 1)
+        return await self._claim(transitions=int(self._object.get("spec", {}).get("leaseTransitions") or 0) + 1)
 
-    async def _take(self, transitions: int) -> bool:
+    async def _claim(self, transitions: int) -> bool:
         sent = self._clock()
         await self._put(self._spec(transitions))
         self._renewed_at = sent
@@ -210,7 +214,7 @@ class LeaderLease:
         """Renew once; False when somebody else holds it."""
         transitions = int(self._object.get("spec", {}).get("leaseTransitions") or 0)
         try:
-            return await self._take(transitions)
+            return await self._claim(transitions)
         except (Conflict, NotFound):
             # Either another holder, or an earlier renewal of ours arrived although its answer was lost.
             try:
@@ -219,7 +223,7 @@ class LeaderLease:
                 return False  # deleted by hand: another replica may have created it already
             if self.holder != self._identity:
                 return False
-            return await self._take(transitions)
+            return await self._claim(transitions)
 
     def _spec(self, transitions: int) -> dict[str, Any]:
         now = rfc3339(self._wall_clock())  # for people; nobody decides by it
@@ -232,7 +236,7 @@ class LeaderLease:
             "leaseTransitions": transitions,
         }
 
-    def _told(self, address: str) -> dict[str, Any]:
+    def _address_annotation(self, address: str) -> dict[str, Any]:
         others = self._object.get("metadata", {}).get("annotations") or {}
         return {"annotations": {**others, ADDRESS_ANNOTATION: address}}
 
@@ -243,7 +247,7 @@ class LeaderLease:
         address = self.address if spec["holderIdentity"] else ""
         merged = {
             **self._object,
-            "metadata": {**self._object["metadata"], **self._told(address)},
+            "metadata": {**self._object["metadata"], **self._address_annotation(address)},
             "spec": {**self._object.get("spec", {}), **spec},
         }
         self._adopt(await self._client.put(self._path, merged, guarded=False, deadline_seconds=self._call_seconds))
@@ -263,7 +267,7 @@ class LeaderLease:
         version = self._object["metadata"]["resourceVersion"]
         self._tell_seen(int(version))
         if self._seen is None or self._seen.resource_version != version:
-            self._seen = _Seen(
+            self._seen = _ObservedLease(
                 version,
                 spec.get("holderIdentity") or "",
                 float(spec.get("leaseDurationSeconds") or 0),

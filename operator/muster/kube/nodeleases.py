@@ -62,7 +62,7 @@ class NodeLeases:
         failures = 0
         while True:
             try:
-                await self.look()
+                await self.read_leases()
                 failures = 0
             except (ApiError, ValueError) as error:
                 failures += 1
@@ -72,7 +72,7 @@ class NodeLeases:
                 continue
             await self._until_due()
 
-    async def look(self) -> None:
+    async def read_leases(self) -> None:
         """Read all of them once.
 
         Raises:
@@ -85,7 +85,7 @@ class NodeLeases:
         self._looked_at = begun
         self.last_contact = self._clock()
         self._count = len(leases)
-        self._reader.counted(self._count)
+        self._reader.note_listed(self._count)
         await asyncio.sleep(0)  # of a large fleet that was a long step, and another follows
         self._taken(leases, version, self.last_contact - begun)
         self.synced.set()

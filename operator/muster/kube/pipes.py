@@ -76,7 +76,7 @@ class Pipes:
             f"Host: {self._netloc}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
         )
         async with self._room:
-            pipe = await self._take()
+            pipe = await self._idle_pipe()
             answer, keep = None, False
             try:
                 pipe.writer.write(head.encode() + body)
@@ -97,7 +97,7 @@ class Pipes:
         for pipe in idle:
             pipe.writer.close()
 
-    async def _take(self) -> _Pipe:
+    async def _idle_pipe(self) -> _Pipe:
         while self._idle:
             pipe = self._idle.pop()
             if self._clock() - pipe.used_at < IDLE_SECONDS and not pipe.reader.at_eof():

@@ -6,8 +6,8 @@ from dataclasses import replace
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Gang, GangSpec, Member
 from muster.fencing.proofs import is_pod_given_up
-from muster.fencing.survivors import laid, waited_for
-from muster.lifecycle import aside, burnin, local, members, record, resume, resuming
+from muster.fencing.survivors import awaited_proof_message, is_fenced
+from muster.lifecycle import burnin, local, members, move_incomplete, record, resume, resuming
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import budget_exhausted
 from muster.lifecycle.facts import Facts
@@ -20,7 +20,7 @@ from muster.lifecycle.plan import (
     CreatePod,
     Plan,
     State,
-    Telling,
+    StatusReport,
 )
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.template import scheduler_for, shape_problem
@@ -29,8 +29,8 @@ from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worke
 from muster.placement.eligibility import binding_of
 from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
-from muster.queueing.words import nodes
-from muster.recovery import budgets, holds, judging
+from muster.queueing.phrases import nodes
+from muster.recovery import budgets, holds, verification
 from muster.recovery.starts import POD_START_SECONDS
 from muster.world.job import CreateError, JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
@@ -54,27 +54,27 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     if world.beyond_limit:
         return _refused(world, gang)
     if not all(member.node for member in gang.spec.members):
-        settling = budget_exhausted(world, gang.spec) and _held_back(world, gang)
+        settling = budget_exhausted(world, gang.spec) and _plan_of_back_off(world, gang)
         return replace(settling, actions=leftovers(world)) if settling else _incomplete(world, gang)
     mode = mode_of(world.job)
-    if mode.starts_with_pods and (held := _held_back(world, gang) or _outwaiting(world, gang)):
+    if mode.starts_with_pods and (held := _plan_of_back_off(world, gang) or _plan_awaiting_fences(world, gang)):
         return replace(held, actions=leftovers(world)) if not held.commits else held
-    if not mode.starts_with_pods and _is_outwaited(world, gang):
-        return commit(world, record.outwaited(world, gang.spec))
+    if not mode.starts_with_pods and _are_all_fenced(world, gang):
+        return commit(world, record.after_all_fenced(world, gang.spec))
     late = _overdue(world, gang)
     if late:
-        return _late(world, gang, late)
-    moved = _shut_out(world, gang)
+        return _plan_after_late_workers(world, gang, late)
+    moved = _plan_after_nodes_closed(world, gang)
     if moved is not None:
         return moved
     if mode.starts_with_pods and all(worker_view.pod is None for worker_view in world.worker_views):
-        burning_in = _burning_in(world, gang)
+        burning_in = _plan_of_burn_in(world, gang)
         if burning_in is not None:
             return burning_in
     # It was looked at before there was a record, but a backup may bring back another template with the same record.
     misshapen = shape_problem(world.job) if any(worker_view.pod is None for worker_view in world.worker_views) else None
     if misshapen:
-        return Plan(leftovers(world), Telling(State.STALLED, *misshapen))
+        return Plan(leftovers(world), StatusReport(State.STALLED, *misshapen))
     actions, blocked = _pods_in_line(world, gang.spec, settings)
     if actions:
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
@@ -88,12 +88,12 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         and not is_gated
         and any(worker_view.pod and not worker_view.member.pod_uid for worker_view in world.worker_views)
     ):
-        return commit(world, record.named(world, gang.spec))
+        return commit(world, record.with_pod_uids(world, gang.spec))
     if unbound:
         return unbound
     if mode.starts_with_pods:
         return _running(world, gang)
-    return _burning_in(world, gang) or _held_back(world, gang) or _started(world, gang)
+    return _plan_of_burn_in(world, gang) or _plan_of_back_off(world, gang) or _started(world, gang)
 
 
 def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
@@ -112,32 +112,32 @@ def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
 
 def _started(world: JobWorld, gang: Gang) -> Plan:
     spec = gang.spec
-    other = record.beyond_fence_file(world, spec) or resume.taken_away(world.job, spec)
+    other = record.with_attempt_beyond_fence_file(world, spec) or resume.without_cleared_request(world.job, spec)
     if other is not None:
         return commit(world, other)
-    started = record.started(world, spec)
+    started = record.with_barrier_open(world, spec)
     if isinstance(started, Missing):
         return _not_started(world, gang, started)
     begun, warning = started
-    ordered = aside.ordered(world, spec, begun)
+    ordered = move_incomplete.with_move_ordered(world, spec, begun)
     if ordered is not None:
         return commit(world, ordered)
-    waits = aside.missing(world, spec)
+    waits = move_incomplete.awaited_move(world, spec)
     if waits is not None:
         return _not_started(world, gang, waits)
     resumed = begun.start.resume if begun.start else None
     where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "from scratch"
-    where += local.in_words(resumed, world.job, begun)
+    where += local.local_start_text(resumed, world.job, begun)
     if resumed and spec.checkpoint is None and not local.is_local(world.job, resumed):
         where += ", found in spec.checkpoint.directory"
     if begun.branch and begun.branch.resume_from not in ("", spec.branch.resume_from if spec.branch else ""):
         where += ", as spec.checkpoint.resumeFrom asks"
-    how = resuming.in_words(world.job, begun)
+    how = resuming.resume_text(world.job, begun)
     text = f"attempt {spec.attempt} starts {where}" + "".join(f"; {part}" for part in (how, warning) if part)
-    return _burned_in(world, begun, text, warning=bool(warning), more=aside.told(world, spec))
+    return _plan_after_burn_in(world, begun, text, warning=bool(warning), more=move_incomplete.move_events(world, spec))
 
 
-def _burned_in(
+def _plan_after_burn_in(
     world: JobWorld, begun: GangSpec, text: str, *, warning: bool = False, more: Sequence[Announcement] = ()
 ) -> Plan:
     """Return the plan that opens the start barrier, with the results of the burn-in in the record and as Events.
@@ -149,11 +149,11 @@ def _burned_in(
         warning: whether that Event is a warning.
         more: other Events about the start.
     """
-    tested = burnin.look(world)
+    tested = burnin.burn_in_state(world)
     told: list[Announcement] = [*more]
     if tested is not None and tested.missing is None:
         profile = str(burnin.profile_of(world))
-        begun = record.burned_in(world, begun, profile, tested.untested, tested.words, tested.measured)
+        begun = record.after_burn_in_passed(world, begun, profile, tested.untested, tested.words, tested.measured)
         if tested.untested:
             nodes = f"{len(tested.untested)} of {len(begun.members)} nodes"
             note = f"starts although nothing can be said of {nodes}: {tested.words}"
@@ -163,25 +163,25 @@ def _burned_in(
         if tested.measured and not tested.is_odd:
             text += f"; {tested.measured}"
     if world.gang is not None and world.gang.spec.open_corruption is not None:
-        begun, shown = burnin.examined(world, begun)
+        begun, shown = burnin.with_test_results(world, begun)
         told.append(shown)
     return commit(world, begun, Announcement("Started", text, warning=warning), *told)
 
 
-def _burning_in(world: JobWorld, gang: Gang) -> Plan | None:
+def _plan_of_burn_in(world: JobWorld, gang: Gang) -> Plan | None:
     """Return the plan of a gang whose nodes are being tested before the start; None: no test is left."""
-    tested = burnin.look(world)
+    tested = burnin.burn_in_state(world)
     if tested is None or tested.missing is None:
         return None
     if tested.fails:
-        return _burned_out(world, gang, tested)
+        return _plan_after_burn_in_failed(world, gang, tested)
     if burnin.is_given_up(world, gang.spec, tested):
-        return _unproven(world, gang, tested)
+        return _plan_after_inconclusive(world, gang, tested)
     told, message = _start_trouble(world) or (tested.missing.reason, tested.missing.message)
-    return Plan((), Telling(State.STARTING, told, message), wake_in_seconds=TICK_SECONDS)
+    return Plan((), StatusReport(State.STARTING, told, message), wake_in_seconds=TICK_SECONDS)
 
 
-def _burned_out(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
+def _plan_after_burn_in_failed(world: JobWorld, gang: Gang, tested: burnin.BurnInState) -> Plan:
     """Return the plan after nodes failed the burn-in: their members move to other nodes.
 
     After too many tries in a row, all nodes are given back.
@@ -190,19 +190,19 @@ def _burned_out(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
     why = "; ".join(f"{fail.node}: {fail.words}" for fail in tested.fails[:MAX_FAILS_IN_NOTE])
     count, most = burnin.tries(spec) + 1, world.fleet.policy.preflight.max_replacements
     if count > most:
-        other = record.burned_out_again(world, spec, tested.fails, profile)
+        other = record.after_burn_in_release(world, spec, tested.fails, profile)
         pause = holds.held_seconds(world, other)
         note = (
             f"nodes have failed the burn-in {count} times in a row ({why}); all nodes are given back, next try in "
             f"{pause:.0f} s"
         )
     else:
-        other = record.burned_out(world, spec, tested.fails, profile)
+        other = record.after_burn_in_failed(world, spec, tested.fails, profile)
         note = f"failed the burn-in: {why}; attempt {other.attempt}: {on_nodes(other)}"
     return commit(world, other, Announcement(other.reason, note, warning=True))
 
 
-def _unproven(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
+def _plan_after_inconclusive(world: JobWorld, gang: Gang, tested: burnin.BurnInState) -> Plan:
     """Return the plan after the tests of some nodes have given no answer for too long: their members move to other
     nodes.
 
@@ -216,11 +216,11 @@ def _unproven(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
         f"({tested.words})"
     )
     if _are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.max_replacements:
-        other = record.unproven(world, spec, nodes, profile, burnin.INCONCLUSIVE)
+        other = record.after_inconclusive(world, spec, nodes, profile, burnin.INCONCLUSIVE)
         if all(member.node for member in other.members):
             note = f"{what}; attempt {other.attempt}: {on_nodes(other)}"
             return commit(world, other, Announcement(burnin.INCONCLUSIVE, note, warning=True))
-    other = record.unproven_again(world, spec, nodes, what, burnin.INCONCLUSIVE)
+    other = record.after_inconclusive_release(world, spec, nodes, what, burnin.INCONCLUSIVE)
     pause = (other.hold_until - world.now).total_seconds() if other.hold_until else 0.0
     note = f"{what}; all nodes are given back, next try in {pause:.0f} s"
     return commit(world, other, Announcement(burnin.INCONCLUSIVE, note, warning=True))
@@ -241,14 +241,14 @@ def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
 
     After ten minutes the job is reported as Stalled, with what a user can do.
     """
-    others = judging.others_chosen(world, gang.spec, missing.reason)
+    others = verification.with_other_verifiers(world, gang.spec, missing.reason)
     if others is not None:
         note = f"attempt {gang.spec.attempt}: other workers are asked to judge the checkpoints ({missing.message})"
         return commit(world, others, Announcement("VerifiersChanged", note, warning=True))
-    overdue = judging.is_overdue(world, gang.spec, missing.reason)
+    overdue = verification.is_overdue(world, gang.spec, missing.reason)
     if missing.stalled or overdue:
-        message = missing.message + (judging.REMEDIES[missing.reason] if overdue else "")
-        return Plan((), Telling(State.STALLED, missing.reason, message), wake_in_seconds=TICK_SECONDS)
+        message = missing.message + (verification.REMEDIES[missing.reason] if overdue else "")
+        return Plan((), StatusReport(State.STALLED, missing.reason, message), wake_in_seconds=TICK_SECONDS)
     return _waiting(world, gang, missing)
 
 
@@ -257,10 +257,10 @@ def _running(world: JobWorld, gang: Gang) -> Plan:
     late = next((worker_view for worker_view in world.worker_views if not worker_view.runs), None)
     if late is not None:
         return _waiting(world, gang, record.not_running(late))
-    return _burned_in(world, record.plain_started(world, gang.spec), f"attempt {gang.spec.attempt} runs")
+    return _plan_after_burn_in(world, record.with_plain_start(world, gang.spec), f"attempt {gang.spec.attempt} runs")
 
 
-def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
+def _plan_awaiting_fences(world: JobWorld, gang: Gang) -> Plan | None:
     """Return the plan of a gang in mode Plain that has unfenced workers; None: there are none.
 
     No new pod is made before each of them is fenced, and the record says so first.
@@ -268,34 +268,37 @@ def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
     if not gang.spec.unfenced_workers:
         return None
     alive = next(
-        (unfenced_worker for unfenced_worker in gang.spec.unfenced_workers if not laid(world, unfenced_worker)), None
+        (unfenced_worker for unfenced_worker in gang.spec.unfenced_workers if not is_fenced(world, unfenced_worker)),
+        None,
     )
     if alive is None:
-        return commit(world, record.outwaited(world, gang.spec))
-    missing = Missing("OldRanksNotFenced", waited_for(world, alive))
+        return commit(world, record.after_all_fenced(world, gang.spec))
+    missing = Missing("OldRanksNotFenced", awaited_proof_message(world, alive))
     return _waiting(world, gang, missing)
 
 
-def _is_outwaited(world: JobWorld, gang: Gang) -> bool:
+def _are_all_fenced(world: JobWorld, gang: Gang) -> bool:
     """Whether all unfenced workers are fenced, so that launchers have to list the checkpoints again."""
     unfenced_workers = gang.spec.unfenced_workers
     lists = world.job.spec.checkpoint.directory is not None
     return (
-        lists and bool(unfenced_workers) and all(laid(world, unfenced_worker) for unfenced_worker in unfenced_workers)
+        lists
+        and bool(unfenced_workers)
+        and all(is_fenced(world, unfenced_worker) for unfenced_worker in unfenced_workers)
     )
 
 
-def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
+def _plan_of_back_off(world: JobWorld, gang: Gang) -> Plan | None:
     """Return the plan of a start that has to wait because of earlier failures; None: it need not wait."""
     spec = gang.spec
     if budget_exhausted(world, spec):
         message = "the restart budget is used up; waiting for late evidence"
-        return Plan((), Telling(State.STARTING, "AwaitingEvidence", message), wake_in_seconds=TICK_SECONDS)
+        return Plan((), StatusReport(State.STARTING, "AwaitingEvidence", message), wake_in_seconds=TICK_SECONDS)
     until = holds.held_until(world, spec)
     if until:
         text = f"failed {budgets.CRASH_LOOP} times or more without a new checkpoint; next start at {until:%H:%M:%S} UTC"
         pause = (until - world.now).total_seconds()
-        return Plan((), Telling(State.STARTING, "CrashLoopBackOff", text), wake_in_seconds=pause)
+        return Plan((), StatusReport(State.STARTING, "CrashLoopBackOff", text), wake_in_seconds=pause)
     return None
 
 
@@ -305,18 +308,18 @@ def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
 def _incomplete(world: JobWorld, gang: Gang) -> Plan:
     """Return the plan of a gang of which some members have no node."""
     left = leftovers(world)
-    spec = record.filled(world, gang.spec)
+    spec = record.with_queued_nodes(world, gang.spec)
     if isinstance(spec, GangSpec):
         return commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {on_nodes(spec)}"))
     if spec is None:
         return Plan(left, wake_in_seconds=TICK_SECONDS, overtaken=world.turn is not None)
     if holds.free_seconds(world, gang.spec) >= _assembly_timeout(world):
         if world.turn and world.turn.queued > 1:
-            return _given_back(world, gang, {}, f"{spec.message}; and other jobs wait for nodes", record.GAVE_WAY)
+            return _give_nodes_back(world, gang, {}, f"{spec.message}; and other jobs wait for nodes", record.GAVE_WAY)
         if spec.reason == members.TOPOLOGY_UNSATISFIED and members.over_limit(world, (), len(gang.spec.members)):
             why = f"{spec.message}; and the limit of its namespace has no room for the gang elsewhere"
-            return _given_back(world, gang, {}, why, record.GAVE_WAY)
-    return Plan(left, Telling(State.STARTING, answer=spec), wake_in_seconds=TICK_SECONDS)
+            return _give_nodes_back(world, gang, {}, why, record.GAVE_WAY)
+    return Plan(left, StatusReport(State.STARTING, answer=spec), wake_in_seconds=TICK_SECONDS)
 
 
 def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
@@ -343,15 +346,15 @@ def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
     return found
 
 
-def _shut_out(world: JobWorld, gang: Gang) -> Plan | None:
+def _plan_after_nodes_closed(world: JobWorld, gang: Gang) -> Plan | None:
     """Return the plan that moves workers whose nodes cannot run their pods any more; None: there are none, or no
     nodes."""
     if world.attempt_age_seconds < SHUT_OUT_SECONDS:
         return None
-    why = members.shut_out(world, gang.spec)
+    why = members.closed_before_binding(world, gang.spec)
     if not why:
         return None
-    other = record.reseated(world, gang.spec, why.keys(), NODE_CLOSED)
+    other = record.with_members_moved(world, gang.spec, why.keys(), NODE_CLOSED)
     if not all(member.node for member in other.members):
         return None
     worker_views = ", ".join(f"{world.by_index[index].where} ({text})" for index, text in why.items())
@@ -362,7 +365,7 @@ def _shut_out(world: JobWorld, gang: Gang) -> Plan | None:
     return commit(world, other, Announcement(NODE_CLOSED, note, warning=True))
 
 
-def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
+def _plan_after_late_workers(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
     """Return the plan after some workers did not come to run in time.
 
     Where they are few and other nodes are free, they move and the others keep their nodes. Else the gang gives its
@@ -376,7 +379,7 @@ def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
     spec, (why, *_) = gang.spec, late.values()
     few = _are_few(len(late), len(spec.members))
     if few and world.create_error is None:
-        other = record.overdue(world, spec, late.keys())
+        other = record.after_late_workers(world, spec, late.keys())
         if all(member.node for member in other.members):
             limit = _assembly_timeout(world)
             note = (
@@ -384,13 +387,13 @@ def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
                 f"attempt {other.attempt} {on_nodes(other)}"
             )
             return commit(world, other, Announcement(other.reason, note, warning=True))
-    return _given_back(world, gang, late if few else {}, why)
+    return _give_nodes_back(world, gang, late if few else {}, why)
 
 
-def _given_back(
+def _give_nodes_back(
     world: JobWorld, gang: Gang, late: Mapping[int, str], why: str, reason: str = record.ASSEMBLY_TIMED_OUT
 ) -> Plan:
-    spec = record.unassembled(world, gang.spec, late.keys(), reason)
+    spec = record.after_assembly_failed(world, gang.spec, late.keys(), reason)
     pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
     lacked = "found no nodes for all of its workers" if reason == record.GAVE_WAY else "was not assembled"
     note = (
@@ -419,7 +422,9 @@ def _refused(world: JobWorld, gang: Gang) -> Plan:
         "the fleet's administrators for a higher limit (spec.queueing of FleetPolicy default)."
     )
     return commit(
-        world, record.released(world, gang.spec, NAMESPACE_LIMIT), Announcement(NAMESPACE_LIMIT, note, warning=True)
+        world,
+        record.without_nodes(world, gang.spec, NAMESPACE_LIMIT),
+        Announcement(NAMESPACE_LIMIT, note, warning=True),
     )
 
 
@@ -455,7 +460,7 @@ def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
             f"Pod {gated.name} has the scheduling gate {gated.gates[0]}. Muster binds the pods of the gang once the "
             "gate's owner has removed it."
         )
-        return Plan((), Telling(State.STARTING, "SchedulingGated", text), wake_in_seconds=TICK_SECONDS)
+        return Plan((), StatusReport(State.STARTING, "SchedulingGated", text), wake_in_seconds=TICK_SECONDS)
     bindings = (BindPod(pod.name, pod.uid, node) for pod, node in unbound if not pod.deleting)
     return Plan(tuple(bindings), wake_in_seconds=TICK_SECONDS)
 
@@ -526,7 +531,7 @@ def _waiting(
     waited = world.attempt_age_seconds
     reason = missing.reason if waited > WORTH_TELLING_SECONDS else ASSEMBLING
     told, message = _start_trouble(world) or (reason, missing.message)
-    return Plan(actions, Telling(State.STARTING, told, message), wake_in_seconds=wake)
+    return Plan(actions, StatusReport(State.STARTING, told, message), wake_in_seconds=wake)
 
 
 def _start_trouble(world: JobWorld) -> tuple[str, str] | None:

@@ -20,17 +20,17 @@ from muster.api.preflight import OnInconclusive, Profile, wanted
 from muster.lifecycle import burnin_gang, corruption
 from muster.lifecycle.burnin_absent import absence
 from muster.lifecycle.burnin_gang import Measured
-from muster.lifecycle.burnin_orders import CONTROL_ROUND, Orders, Pair, Told, free, turn_of
+from muster.lifecycle.burnin_orders import CONTROL_ROUND, Orders, Pair, Told, pairs_that_can_begin, pass_of_pairs
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, CommitGang, Plan
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.words import what_tests_show
 from muster.placement.where import domain_path
 from muster.preflight import local
-from muster.preflight.doubts import controls, upheld
-from muster.preflight.evidence import Evidence, Ground, merged
+from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import How, Limit, LocalOutcome, PairOutcome, Yardstick
 from muster.preflight.outcomes import Member as Tested
+from muster.preflight.unproved import control_pairs, without_unproved_failures
 from muster.preflight.upkeep import OF_ITSELF
 from muster.preflight.verdict import Fail, Outcome, Verdict, judge, judge_local, unfit
 from muster.preflight.yardsticks import yardsticks
@@ -58,7 +58,7 @@ _SAY_NOTHING = frozenset({How.ENVIRONMENT, How.LATE})
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BurnInState:
     """The state of a gang's burn-in now, and what follows from it.
 
     Attributes:
@@ -85,10 +85,10 @@ class Look:
 
 def profile_of(world: JobWorld) -> Profile:
     """Return the profile of the job's burn-in."""
-    return _asked(world, world.gang.spec.least_profile if world.gang else Profile.DISABLED)
+    return _requested_profile(world, world.gang.spec.least_profile if world.gang else Profile.DISABLED)
 
 
-def _asked(world: JobWorld, least: Profile = Profile.DISABLED) -> Profile:
+def _requested_profile(world: JobWorld, least: Profile = Profile.DISABLED) -> Profile:
     return wanted(world.job.spec.preflight, world.fleet.policy.preflight, least)
 
 
@@ -97,7 +97,7 @@ def patience_seconds(world: JobWorld) -> float:
     return INCONCLUSIVE_SECONDS + 2.0 * PROFILES[str(profile_of(world))].limit_seconds
 
 
-def is_given_up(world: JobWorld, record: GangSpec, tested: Look) -> bool:
+def is_given_up(world: JobWorld, record: GangSpec, tested: BurnInState) -> bool:
     """Whether a gang has waited for too long for tests that give no answer."""
     inconclusive = tested.missing is not None and tested.missing.reason == INCONCLUSIVE
     return inconclusive and holds.free_seconds(world, record) >= patience_seconds(world)
@@ -108,11 +108,11 @@ def is_testing(world: JobWorld) -> bool:
     found = world.gang.spec.open_corruption if world.gang is not None else None
     if found is None or found.examination is not None:
         return False
-    tested = look(world)
+    tested = burn_in_state(world)
     return tested is not None and tested.missing is not None
 
 
-def examined(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple[GangSpec, Announcement]:
+def with_test_results(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple[GangSpec, Announcement]:
     """Return the record with what tests have shown about wrong results, and the Event that says so.
 
     Args:
@@ -122,7 +122,9 @@ def examined(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple
     """
     members = world.gang.spec.members if world.gang else []
     # Where a node has left that was not proved to give wrong results, those that stay cannot clear all.
-    record = corruption.examined(record, _shown(look(world), is_whole=not any(each.is_replacement for each in members)))
+    record = corruption.with_test_results(
+        record, _test_results(burn_in_state(world), is_whole=not any(each.is_replacement for each in members))
+    )
     assert record.corruption is not None
     note = (
         f"Muster has examined the nodes because of wrong results: {record.corruption.message}. "
@@ -131,27 +133,27 @@ def examined(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple
     return record, Announcement("CorruptionExamined", note, warning=True)
 
 
-def _shown(tested: Look | None, *, is_whole: bool) -> Examination:
+def _test_results(tested: BurnInState | None, *, is_whole: bool) -> Examination:
     if tested is None or tested.missing is not None:
         return Examination.NOT_TESTED
     is_clear = is_whole and not tested.untested and not tested.is_wrong
     return Examination.NOTHING_FOUND if is_clear else Examination.INCONCLUSIVE
 
 
-def look(world: JobWorld) -> Look | None:
+def burn_in_state(world: JobWorld) -> BurnInState | None:
     """Return the state of the gang's burn-in; None where nothing is to be tested. It is computed once for each
     decision."""
-    return world.derived(_look)
+    return world.derived(_compute_state)
 
 
-def attached(world: JobWorld, plan: Plan) -> Plan:
+def with_checks(world: JobWorld, plan: Plan) -> Plan:
     """Return the plan with the checkers' tasks, as long as the attempt lasts that is tested.
 
     A job that is over has given its nodes back, whatever its record says: its checkers have no task.
     """
     ends = plan.telling is not None and plan.telling.completion is not None
     is_over = ends or world.job.status.completion is not None or world.job.metadata.deletion_timestamp is not None
-    tested = look(world) if world.gang is not None and world.gang.spec.start is None and not is_over else None
+    tested = burn_in_state(world) if world.gang is not None and world.gang.spec.start is None and not is_over else None
     if tested is None or world.gang is None:
         return plan
     for action in plan.actions:
@@ -163,15 +165,15 @@ def attached(world: JobWorld, plan: Plan) -> Plan:
     return replace(plan, checks=tested.checks)
 
 
-def _look(world: JobWorld) -> Look | None:
+def _compute_state(world: JobWorld) -> BurnInState | None:
     gang, profile = world.gang, profile_of(world)
     if gang is None or profile is Profile.DISABLED or not all(member.node for member in gang.spec.members):
         return None
-    if _asked(world) is Profile.DISABLED and not world.checkers:
+    if _requested_profile(world) is Profile.DISABLED and not world.checkers:
         # Only because results were found wrong; checkers may never have been installed.
         young = world.leader_age_seconds < NEW_LEADER_SECONDS
-        return Look(Missing(BURNING_IN, "burn-in: hearing the checkers")) if young else None
-    return _BurnIn(world, gang, profile).look()
+        return BurnInState(Missing(BURNING_IN, "burn-in: hearing the checkers")) if young else None
+    return _BurnIn(world, gang, profile).state()
 
 
 class _BurnIn:
@@ -220,13 +222,13 @@ class _BurnIn:
                 self.proven.append(worker_view)
         self.unlike = self._unlike()
         self.proven = [worker_view for worker_view in self.proven if worker_view.member.node not in self.unlike]
-        self.twice = self._twice()
-        self.beside = self._beside()
+        self.twice = self._nodes_to_retest()
+        self.beside = self._nodes_retested_beside()
 
-    def look(self) -> Look:
+    def state(self) -> BurnInState:
         """Return the state of the burn-in, where nodes that the job may not test count as untested after wrong
         results."""
-        found = self._look()
+        found = self._state()
         if found.missing is not None or not self.not_owed or self.record.open_corruption is None:
             return found
         untested = sorted({*found.untested, *(worker_view.member.node for worker_view in self.not_owed)})
@@ -235,89 +237,91 @@ class _BurnIn:
         )
         return replace(found, untested=tuple(untested), words=words)
 
-    def _look(self) -> Look:
+    def _state(self) -> BurnInState:
         if not self.subjects:
-            return Look()
+            return BurnInState()
         if all(self._has_passed(worker_view) for worker_view in self.subjects):
             return self._passed()
         if self._is_unheard():
             keep = NodeChecks(known=False)
             nodes = [worker_view.member.node for worker_view in self.world.worker_views]
-            return Look(Missing(BURNING_IN, "burn-in: hearing the checkers"), dict.fromkeys(nodes, keep))
+            return BurnInState(Missing(BURNING_IN, "burn-in: hearing the checkers"), dict.fromkeys(nodes, keep))
         absent, waiting = self._without_checker()
         orders = self._node_orders(absent)
-        found = self._timed(local.compared(list(self._local(absent)), self.world.checkers))
+        found = self._timed(local.with_wrong_bits(list(self._local(absent)), self.world.checkers))
         # That a node cannot be paired is reported after what its own probes have found.
         subjects = {worker_view.member.node for worker_view in self.subjects}
         found += [each for node, each in sorted(self.unlike.items()) if node in subjects]
-        told = self._told_of_pairs()
+        told = self._pair_outcomes()
         if waiting:
-            return Look(Missing(CHECKERS_MISSING, waiting), self._told(self._together(orders, told)))
+            return BurnInState(
+                Missing(CHECKERS_MISSING, waiting), self._node_checks(self._orders_by_node(orders, told))
+            )
         missing = self._missing_of_nodes(absent, orders)
         if missing is not None:
             # Where a node has to be tested by itself again, the gang begins again after that.
-            return Look(missing, self._told(self.orders.with_pairs(orders, told)))
-        limits, found = local.limited(found, self.checkers, self.world.standards)
+            return BurnInState(missing, self._node_checks(self.orders.with_pairs(orders, told)))
+        limits, found = local.with_limits(found, self.checkers, self.world.standards)
         everybody = self._members(())
         failed, broken = judge_local(everybody, found, limits)
         outcomes = [outcome for several in told.values() for outcome in several]
         fit = self._members(unfit(everybody, failed, broken, found).union(self.unlike))
-        turn = turn_of(told)
+        turn = pass_of_pairs(told)
         number, fresh = self.orders.round(fit, told, self._yardsticks(), self._transport(), turn)
-        together = self._together(orders, [*told, *fresh])
+        together = self._orders_by_node(orders, [*told, *fresh])
         if number is not None:
             text = f"burn-in {self.profile}: nodes in pairs, round {number}"
-            return Look(Missing(BURNING_IN, text), self._told(together))
+            return BurnInState(Missing(BURNING_IN, text), self._node_checks(together))
         verdict = self._verdict(outcomes, found, limits)
         # Partners by which alone a node would fail, and nodes that share its way.
         evidence = self._evidence(fit, outcomes)
-        asked = [Pair(CONTROL_ROUND, *ends, turn) for ends in controls(verdict, evidence)]
+        asked = [Pair(CONTROL_ROUND, *ends, turn) for ends in control_pairs(verdict, evidence)]
         unheard = [pair for pair in asked if not told.get(pair)]
         if unheard:
             text = f"burn-in {self.profile}: those who speak against a node or share its way are tested with each other"
-            together = self._together(orders, {*told, *free(unheard, ())})
-            return Look(Missing(BURNING_IN, text), self._told(together))
+            together = self._orders_by_node(orders, {*told, *pairs_that_can_begin(unheard, ())})
+            return BurnInState(Missing(BURNING_IN, text), self._node_checks(together))
         earlier = self.record.burn_in.failures if self.record.burn_in else ()
         left = [(failure.node, failure.probe) for failure in earlier]
         models = {node: view.report.model for node, view in self.checkers.items()}
-        verdict = upheld(verdict, evidence, found, models, left, len(self.record.members))
+        verdict = without_unproved_failures(verdict, evidence, found, models, left, len(self.record.members))
         broken_by = [outcome.words for outcome in found if outcome.how is How.ENVIRONMENT and outcome.words]
         if verdict.outcome is Outcome.PASS:
             gang = self._gang_orders(begins=True)
-            together = self._together(orders, told, gang)
+            together = self._orders_by_node(orders, told, gang)
             if any(self.orders.is_open(node, order) for node, order in gang.items()):
                 text = f"burn-in {self.profile}: all-reduce of the whole gang"
-                return Look(Missing(BURNING_IN, text), self._told(together))
+                return BurnInState(Missing(BURNING_IN, text), self._node_checks(together))
         alone = subjects.intersection({fail.node for fail in failed}.union(broken, self.unlike))
         if again := self._pairs_again(verdict, alone, fit, told):
-            together = self._together(orders, again)
+            together = self._orders_by_node(orders, again)
         return self._concluded(verdict, together, broken_by[:1], self._measured(outcomes), frozenset(alone))
 
-    def _passed(self) -> Look:
+    def _passed(self) -> BurnInState:
         """Return the state of a burn-in that all nodes have passed and whose checkers know it.
 
         The checkers keep their answers, because what was noticed is reported at the start.
         """
-        told = self._told_of_pairs()
+        told = self._pair_outcomes()
         outcomes = [outcome for several in told.values() for outcome in several]
-        limits, found = local.limited(self._timed(self._local({})), self.checkers, self.world.standards)
+        limits, found = local.with_limits(self._timed(self._local({})), self.checkers, self.world.standards)
         verdict, measured = self._verdict(outcomes, found, limits), self._measured(outcomes)
-        orders = self._together(
+        orders = self._orders_by_node(
             {worker_view.member.node: self._of_node(worker_view.member.node) for worker_view in self.subjects}, told
         )
         kept = {
             node: NodeChecks(tuple(order for order in several if self.orders.answer(node, order.id)))
             for node, several in orders.items()
         }
-        words = _noticed(verdict, measured)
-        return Look(None, kept, words=words, **_of_the_gang(measured))
+        words = _notice_text(verdict, measured)
+        return BurnInState(None, kept, words=words, **_of_the_gang(measured))
 
     def _verdict(
         self, outcomes: Sequence[PairOutcome], found: Sequence[LocalOutcome], limits: Mapping[str, Limit]
     ) -> Verdict:
-        return _judged(
+        return _cached_verdict(
             self._members(()),
-            tuple(merged(outcomes)),
+            tuple(merge_outcomes(outcomes)),
             tuple(found),
             self._yardsticks(),
             tuple(sorted(limits.items())),
@@ -326,7 +330,7 @@ class _BurnIn:
         )
 
     def _evidence(self, fit: tuple[Tested, ...], outcomes: Sequence[PairOutcome]) -> Evidence:
-        return _weighed(fit, tuple(merged(outcomes)), self._yardsticks(), self._transport())
+        return _cached_evidence(fit, tuple(merge_outcomes(outcomes)), self._yardsticks(), self._transport())
 
     def _missing_of_nodes(
         self, absent: Mapping[str, str], orders: Mapping[str, Sequence[CheckOrder]]
@@ -351,7 +355,7 @@ class _BurnIn:
             return Missing(BURNING_IN, f"burn-in {self.profile}: {text}")
         here = (worker_view for worker_view in self.subjects if worker_view.member.node not in absent)
         held = next((worker_view for worker_view in here if worker_view.member.node not in orders), None)
-        return None if held is None else Missing(BURNING_IN, _held_words(held))
+        return None if held is None else Missing(BURNING_IN, _held_text(held))
 
     # The nodes that take part
 
@@ -362,7 +366,7 @@ class _BurnIn:
         breaks.
         """
         nodes = [worker_view.member.node for worker_view in (*self.subjects, *self.proven)]
-        return local.unlike({node: self.checkers[node] for node in nodes if node in self.checkers})
+        return local.unlike_nodes({node: self.checkers[node] for node in nodes if node in self.checkers})
 
     def _has_passed(self, worker_view: WorkerView) -> bool:
         """Whether the worker's node has passed this burn-in, and its checker knows it."""
@@ -382,7 +386,7 @@ class _BurnIn:
             and incident.node == worker_view.member.node
             and not (worker_view.member.pod_uid and incident.resumed_step is not None)
         ]
-        doubt = self.world.fleet.doubt_of(worker_view.member.node)
+        doubt = self.world.fleet.suspicion_of(worker_view.member.node)
         if doubt is not None and doubt.wants_check and doubt.followed is not None and not worker_view.member.pod_uid:
             since.append((self.world.now - doubt.followed).total_seconds())
         doubted = self.record.open_corruption
@@ -459,7 +463,7 @@ class _BurnIn:
         for worker_view in self.subjects:
             node, view = worker_view.member.node, self.checkers.get(worker_view.member.node)
             # An answer stands, whatever has become of the checker since; after a hang it has to import torch again.
-            is_awaited = self._is_owed(node) and view is not None and view.report.state == STARTING
+            is_awaited = self._awaits_second_answer(node) and view is not None and view.report.state == STARTING
             has_answered = view is not None and view.answer(self.orders.node_id) is not None and not is_awaited
             if view is not None and (view.report.state == READY or has_answered):
                 continue
@@ -473,7 +477,7 @@ class _BurnIn:
 
     # Each node by itself
 
-    def _twice(self) -> frozenset[str]:
+    def _nodes_to_retest(self) -> frozenset[str]:
         """Return the nodes that are tested once more: those that were slow, late or hung, and gave no wrong result.
 
         Another program's load on the host, or a service that was down for a moment, is no fault of the node.
@@ -486,12 +490,12 @@ class _BurnIn:
         overdue = {node for node in self.checkers if self.orders.is_overdue(node, self.orders.node_id, NODE)}
         first = {node: view.answer(self.orders.node_id) for node, view in views.items()}
         first = {node: answer for node, answer in first.items() if answer or node in overdue}
-        told = [each for node, answer in first.items() for each in local.told_by(node, answer)]
+        told = [each for node, answer in first.items() for each in local.outcomes_of_answer(node, answer)]
         in_time = {node for node, answer in first.items() if local.ended_in_time(node, answer)}
-        told = local.timed(
-            local.compared(told, views), in_time.union(worker_view.member.node for worker_view in self.proven)
+        told = local.without_common_delays(
+            local.with_wrong_bits(told, views), in_time.union(worker_view.member.node for worker_view in self.proven)
         )
-        limits, told = local.limited(told, views, self.world.standards)
+        limits, told = local.with_limits(told, views, self.world.standards)
         failed, _ = judge_local([Tested(node) for node in first], told, limits)
         # What has begun goes on, whatever has become of the limits since.
         begun = {node for node in first if self._has_begun_again(node) and node not in in_time}
@@ -504,7 +508,7 @@ class _BurnIn:
         view, again = self.world.checkers.get(node), self.orders.again_id
         return view is not None and (again in view.given or view.answer(again) is not None)
 
-    def _beside(self) -> frozenset[str]:
+    def _nodes_retested_beside(self) -> frozenset[str]:
         """Return the nodes that repeat the tests together with those that were slow, late or hung.
 
         A cause that lies outside of the nodes makes all of them late.
@@ -514,7 +518,7 @@ class _BurnIn:
             for worker_view in self.world.worker_views
             if self._has_begun_again(node := worker_view.member.node) and node not in self.twice
         ]
-        if not any(self._is_owed(node) for node in self.twice):
+        if not any(self._awaits_second_answer(node) for node in self.twice):
             return frozenset(begun)
         proven = sorted(worker_view.member.node for worker_view in self.proven)
         in_time = sorted(
@@ -530,9 +534,11 @@ class _BurnIn:
         """Return the outcomes, judged by the nodes that were tested once more beside the late ones and ended in
         time."""
         again = {node: self.orders.answer(node, self.orders.again_id) for node in self.beside}
-        return local.timed(outcomes, [node for node, answer in again.items() if local.ended_in_time(node, answer)])
+        return local.without_common_delays(
+            outcomes, [node for node, answer in again.items() if local.ended_in_time(node, answer)]
+        )
 
-    def _is_owed(self, node: str) -> bool:
+    def _awaits_second_answer(self, node: str) -> bool:
         """Whether the answer to the node's second test is still missing."""
         return node in self.twice and self.orders.answer(node, self.orders.again_id) is None
 
@@ -548,15 +554,19 @@ class _BurnIn:
             if self._answered(node) is None and not (is_able and self._is_free(worker_view)):
                 continue
             # Until the node is free again its first answer does not count against it; orders not listed are forgotten.
-            if is_able and self._is_owed(node) and not self._is_free(worker_view):
+            if is_able and self._awaits_second_answer(node) and not self._is_free(worker_view):
                 continue
-            found[node] = self._of_node(node) if is_able or not self._is_owed(node) else [self.orders.of_node()]
+            found[node] = (
+                self._of_node(node) if is_able or not self._awaits_second_answer(node) else [self.orders.of_node()]
+            )
         # While others are tested again, what had no result before is tested with them, or it would be blamed alone.
-        newest = min((self._given_seconds(node) for node in found if How.RESULT not in self._hows(node)), default=0.0)
+        newest = min(
+            (self._given_seconds(node) for node in found if How.RESULT not in self._local_results(node)), default=0.0
+        )
         kept = {
             node: several
             for node, several in found.items()
-            if How.NO_RESULT not in self._hows(node) or self._given_seconds(node) - newest < AGAIN_SECONDS / 2
+            if How.NO_RESULT not in self._local_results(node) or self._given_seconds(node) - newest < AGAIN_SECONDS / 2
         }
         for node in self.beside - kept.keys():  # those that stand
             kept[node] = [self.orders.of_node(again=True)]
@@ -578,9 +588,11 @@ class _BurnIn:
             if node in absent:
                 yield LocalOutcome(node, local.CHECKER, How.ENVIRONMENT, words=absent[node])
                 # What it has found stands, whatever has become of the checker since.
-                yield from (each for each in local.told_by(node, self._answered(node)) if each.how is How.RESULT)
+                yield from (
+                    each for each in local.outcomes_of_answer(node, self._answered(node)) if each.how is How.RESULT
+                )
             else:
-                yield from local.told_by(node, self._answered(node))
+                yield from local.outcomes_of_answer(node, self._answered(node))
 
     # Pairs
 
@@ -604,8 +616,8 @@ class _BurnIn:
     def _transport(self) -> str:
         return self.world.fleet.policy.preflight.transport
 
-    def _told_of_pairs(self) -> dict[Pair, list[PairOutcome]]:
-        return self.orders.told(worker_view.member.node for worker_view in (*self.subjects, *self.proven))
+    def _pair_outcomes(self) -> dict[Pair, list[PairOutcome]]:
+        return self.orders.pair_outcomes(worker_view.member.node for worker_view in (*self.subjects, *self.proven))
 
     # The whole gang
 
@@ -616,9 +628,9 @@ class _BurnIn:
             for worker_view in worker_views
             if self._is_able(worker_view) and self._is_free(worker_view)
         )
-        return burnin_gang.due(self.orders, here, begins=begins)
+        return burnin_gang.gang_orders_due(self.orders, here, begins=begins)
 
-    def _together(
+    def _orders_by_node(
         self,
         orders: Mapping[str, Sequence[CheckOrder]],
         pairs: Iterable[Pair],
@@ -639,7 +651,7 @@ class _BurnIn:
 
     def _measured(self, outcomes: Iterable[PairOutcome]) -> Measured:
         told = list(outcomes)
-        found = burnin_gang.reached(self.orders, told, self._transport())
+        found = burnin_gang.gang_measurement(self.orders, told, self._transport())
         return replace(found, is_wrong=found.is_wrong or any(each.wrong for each in told))
 
     # What came of it
@@ -651,7 +663,7 @@ class _BurnIn:
         broken_by: Sequence[str],
         measured: Measured,
         alone: frozenset[str],
-    ) -> Look:
+    ) -> BurnInState:
         """Return the state of the burn-in once all tests are answered.
 
         Args:
@@ -661,37 +673,37 @@ class _BurnIn:
             measured: the result of the all-reduce of the whole gang.
             alone: nodes that are not proved good by the tests of the node by itself.
         """
-        shared = _noticed(verdict, measured)
+        shared = _notice_text(verdict, measured)
         # A partner that was proven before has not been tested: its pass stays as old as it is.
         subjects = {worker_view.member.node for worker_view in self.subjects}
         passed = [node for node in verdict.passed if node in subjects]
-        checks = self._told(orders, passed)
+        checks = self._node_checks(orders, passed)
         if verdict.outcome is Outcome.PASS or verdict.failed:
             unaware = [node for node in passed if self._has_to_hear(node, orders)]
             if unaware:
                 text = f"burn-in {self.profile}: {len(passed)} nodes have passed"
-                return Look(Missing(BURNING_IN, text), checks, words=shared)
+                return BurnInState(Missing(BURNING_IN, text), checks, words=shared)
         if verdict.failed:
-            return Look(Missing(BURNING_IN, verdict.failed[0].words), checks, verdict.failed, words=shared)
+            return BurnInState(Missing(BURNING_IN, verdict.failed[0].words), checks, verdict.failed, words=shared)
         if verdict.outcome is Outcome.PASS:
-            return Look(None, checks, words=shared, **_of_the_gang(measured))
+            return BurnInState(None, checks, words=shared, **_of_the_gang(measured))
         others = "" if verdict.names_shared and len(verdict.shared) == 1 and not measured.is_odd else shared
         words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, others) if part))
-        if self._waits():
+        if self._must_wait():
             count = len(verdict.open)
             text = (
                 f"The burn-in {self.profile} has no result for {count} node{'s' * (count != 1)}: {words}. Muster "
                 f"repeats the tests every {AGAIN_SECONDS:.0f} s, for {patience_seconds(self.world) / 60:.0f} min at "
                 "most. Then the job takes other nodes, or gives all back. Repair what is named"
             )
-            again = self._again(checks, alone.intersection(verdict.open))
-            return Look(Missing(INCONCLUSIVE, text), again, untested=verdict.open, words=words)
-        return Look(None, checks, untested=verdict.open, words=words, **_of_the_gang(measured))
+            again = self._without_stale_orders(checks, alone.intersection(verdict.open))
+            return BurnInState(Missing(INCONCLUSIVE, text), again, untested=verdict.open, words=words)
+        return BurnInState(None, checks, untested=verdict.open, words=words, **_of_the_gang(measured))
 
-    def _waits(self) -> bool:
+    def _must_wait(self) -> bool:
         """Whether the gang may not start with nodes of which nothing is proved."""
         waits = self.world.fleet.policy.preflight.on_inconclusive is OnInconclusive.WAIT
-        return waits and _asked(self.world) is not Profile.DISABLED
+        return waits and _requested_profile(self.world) is not Profile.DISABLED
 
     def _pairs_again(self, verdict: Verdict, alone: Collection[str], fit: tuple[Tested, ...], told: Told) -> list[Pair]:
         """Return the first pairs of another pass, once the last pass is old that has proved nothing of some of its
@@ -704,11 +716,13 @@ class _BurnIn:
             told: the outcomes of the pairs so far.
         """
         is_open = not verdict.failed and any(member.name in verdict.open and member.name not in alone for member in fit)
-        if not is_open or not self._waits() or self.orders.newest_seconds(told) < AGAIN_SECONDS:
+        if not is_open or not self._must_wait() or self.orders.newest_seconds(told) < AGAIN_SECONDS:
             return []
-        return self.orders.round(fit, {}, self._yardsticks(), self._transport(), turn_of(told) + 1)[1]
+        return self.orders.round(fit, {}, self._yardsticks(), self._transport(), pass_of_pairs(told) + 1)[1]
 
-    def _again(self, checks: Mapping[str, NodeChecks], unproven: frozenset[str]) -> dict[str, NodeChecks]:
+    def _without_stale_orders(
+        self, checks: Mapping[str, NodeChecks], unproven: frozenset[str]
+    ) -> dict[str, NodeChecks]:
         """Return the checkers' tasks without old orders whose answers prove nothing: checkers forget what is not
         listed.
 
@@ -722,7 +736,8 @@ class _BurnIn:
             for worker_view in self.subjects
             if worker_view.member.node in self.checkers
             and (
-                worker_view.member.node in unproven or not _SAY_NOTHING.isdisjoint(self._hows(worker_view.member.node))
+                worker_view.member.node in unproven
+                or not _SAY_NOTHING.isdisjoint(self._local_results(worker_view.member.node))
             )
         ]
         if any(self._given_seconds(node) >= AGAIN_SECONDS for node in void):  # together: they are judged by each other
@@ -732,8 +747,8 @@ class _BurnIn:
                 found[node] = replace(kept, orders=tuple(each for each in kept.orders if each.id not in gone))
         return found
 
-    def _hows(self, node: str) -> list[How]:
-        return [each.how for each in local.told_by(node, self._answered(node))]
+    def _local_results(self, node: str) -> list[How]:
+        return [each.how for each in local.outcomes_of_answer(node, self._answered(node))]
 
     def _given_seconds(self, node: str) -> float:
         return self.world.checkers[node].given.get(self.orders.node_id, 0.0)
@@ -751,7 +766,9 @@ class _BurnIn:
         gpus = self.checkers[node].tested_gpus(self.world.job.spec.gpus_per_node)
         return CheckGrant(self.orders.key, str(self.profile), gpus)
 
-    def _told(self, orders: Mapping[str, Sequence[CheckOrder]], passed: Iterable[str] = ()) -> dict[str, NodeChecks]:
+    def _node_checks(
+        self, orders: Mapping[str, Sequence[CheckOrder]], passed: Iterable[str] = ()
+    ) -> dict[str, NodeChecks]:
         granted = {node: (self._grant(node),) for node in passed if node in self.checkers}
         return {
             node: NodeChecks(tuple(orders.get(node, ())), granted.get(node, ())) for node in sorted({*orders, *granted})
@@ -759,7 +776,7 @@ class _BurnIn:
 
 
 @lru_cache(maxsize=8)
-def _judged(
+def _cached_verdict(
     tested: tuple[Tested, ...],
     outcomes: tuple[PairOutcome, ...],
     found: tuple[LocalOutcome, ...],
@@ -773,23 +790,23 @@ def _judged(
 
 
 @lru_cache(maxsize=8)
-def _weighed(
+def _cached_evidence(
     fit: tuple[Tested, ...], outcomes: tuple[PairOutcome, ...], yardsticks: tuple[Yardstick, ...], transport: str
 ) -> Evidence:
     """Return the evidence that the pairs of a burn-in give; it is cached, because it is asked for at each decision."""
-    return Evidence(Ground(fit), outcomes, yardsticks, transport)
+    return Evidence(MemberTopology(fit), outcomes, yardsticks, transport)
 
 
 def _of_the_gang(measured: Measured) -> dict[str, Any]:
     return {"measured": measured.words, "is_odd": measured.is_odd, "is_wrong": measured.is_wrong}
 
 
-def _noticed(verdict: Verdict, measured: Measured) -> str:
+def _notice_text(verdict: Verdict, measured: Measured) -> str:
     """Return what people should know although it blames no node, as text; "" if nothing."""
     return "; ".join([*(each.words for each in verdict.shared), *([measured.words] if measured.is_odd else [])])
 
 
-def _held_words(held: WorkerView) -> str:
+def _held_text(held: WorkerView) -> str:
     if held.pod is None or not held.pod.node:
         return f"burn-in: waiting for the pod of {held.where} to be bound"
     return f"burn-in: waiting for {held.where} to end its old ranks"

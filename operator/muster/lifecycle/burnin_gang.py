@@ -54,7 +54,7 @@ def has_begun(orders: Orders) -> bool:
     return len(orders.members) <= max(GANG_NODES.values()) and orders.has_begun(orders.gang_id)
 
 
-def due(orders: Orders, free: Iterable[str], *, begins: bool) -> dict[str, CheckOrder]:
+def gang_orders_due(orders: Orders, free: Iterable[str], *, begins: bool) -> dict[str, CheckOrder]:
     """Return the orders of the all-reduce of the whole gang, by node; empty where it is not to be made.
 
     An all-reduce that has begun goes on with the nodes that are left.
@@ -75,7 +75,7 @@ def due(orders: Orders, free: Iterable[str], *, begins: bool) -> dict[str, Check
     return {node: order for node, order in orders.of_gang().items() if node in here}
 
 
-def reached(orders: Orders, pairs: Iterable[PairOutcome], transport: str) -> Measured:
+def gang_measurement(orders: Orders, pairs: Iterable[PairOutcome], transport: str) -> Measured:
     """Return the result of the all-reduce of the whole gang; empty where it was not made.
 
     Args:
@@ -129,9 +129,9 @@ def _why_not(nodes: Sequence[str], answers: Mapping[str, CheckAnswer]) -> str:
         return f"no answer in time from {silent[0]}" + (f" and {len(silent) - 1} more" if silent[1:] else "")
     failed = [(node, answers[node]) for node in nodes if not _has_figure(answers[node])]
     # A node that reports that another has gone is a victim.
-    failed.sort(key=lambda each: local.how(each[1].outcome) is How.OTHER_ENDED)
+    failed.sort(key=lambda each: local.how_ended(each[1].outcome) is How.OTHER_ENDED)
     return next((f"{node}: {answer.message or answer.outcome}" for node, answer in failed), "")
 
 
 def _has_figure(answer: CheckAnswer) -> bool:
-    return local.how(answer.outcome) is How.RESULT and answer.gbps > 0.0
+    return local.how_ended(answer.outcome) is How.RESULT and answer.gbps > 0.0

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from muster.api.preflight import Profile
 from muster.preflight import local
-from muster.preflight.evidence import merged
+from muster.preflight.evidence import merge_outcomes
 from muster.preflight.outcomes import How, Member, PairOutcome, Round, Yardstick
 from muster.preflight.rounds import MOST_ROUNDS, next_round
 from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckOrder
@@ -34,7 +34,7 @@ class Pair:
     round: int
     a: str
     b: str
-    turn: int = 0
+    pass_number: int = 0
 
 
 Told = Mapping[Pair, Sequence[PairOutcome]]
@@ -129,7 +129,7 @@ class Orders:
 
     # Pairs
 
-    def told(self, nodes: Iterable[str]) -> dict[Pair, list[PairOutcome]]:
+    def pair_outcomes(self, nodes: Iterable[str]) -> dict[Pair, list[PairOutcome]]:
         """Return, by pair, the outcomes of the pairs of these nodes in the newest pass; empty for a pair that is under
         way."""
         known, pairs = frozenset(nodes), set()
@@ -141,8 +141,8 @@ class Orders:
                 # A node's report about a pair counts only if the node is in it.
                 if pair is not None and node in (pair.a, pair.b) and {pair.a, pair.b} <= known:
                     pairs.add(pair)
-        newest = turn_of(pairs)
-        return {pair: self._outcomes(pair) for pair in sorted(pairs) if pair.turn == newest}
+        newest = pass_of_pairs(pairs)
+        return {pair: self._outcomes(pair) for pair in sorted(pairs) if pair.pass_number == newest}
 
     def newest_seconds(self, told: Told) -> float:
         """Return for how many seconds the newest of these pairs has been ordered; 0 without any."""
@@ -150,7 +150,12 @@ class Orders:
         return min((view.given.get(order_id, 0.0) for view, order_id in ends if view is not None), default=0.0)
 
     def round(
-        self, members: tuple[Member, ...], told: Told, yardsticks: tuple[Yardstick, ...], transport: str, turn: int
+        self,
+        members: tuple[Member, ...],
+        told: Told,
+        yardsticks: tuple[Yardstick, ...],
+        transport: str,
+        pass_number: int,
     ) -> tuple[int | None, list[Pair]]:
         """Return the round of pairs that is under way, and those of its pairs that can begin now.
 
@@ -159,7 +164,7 @@ class Orders:
             told: the outcomes of the pairs so far.
             yardsticks: what pairs should reach.
             transport: the transport that is expected; "": any.
-            turn: the number of the pass through all rounds, from 0.
+            pass_number: the number of the pass through all rounds, from 0.
 
         Returns:
             The number of the round, None where all is tested; and the pairs.
@@ -172,13 +177,13 @@ class Orders:
         # While a round lasts its plan hangs on those before it alone, and is made once.
         for upto in (last, last + 1):
             before = [outcome for found in told.values() for outcome in found if outcome.round < upto]
-            seed = f"{self.key}/{turn}" if turn else self.key
-            planned = _planned(members, seed, tuple(merged(before)), yardsticks, transport)
-            fresh = [pair for pair in _pairs_of(planned, turn) if pair not in told] if planned else []
+            seed = f"{self.key}/{pass_number}" if pass_number else self.key
+            planned = _planned(members, seed, tuple(merge_outcomes(before)), yardsticks, transport)
+            fresh = [pair for pair in _pairs_of(planned, pass_number) if pair not in told] if planned else []
             if planned and fresh and not under_way:
-                return planned.number, free(fresh, ())
+                return planned.number, pairs_that_can_begin(fresh, ())
             if under_way:
-                return max(last, 1), free(fresh, under_way)
+                return max(last, 1), pairs_that_can_begin(fresh, under_way)
         return None, []
 
     def with_pairs(
@@ -216,7 +221,7 @@ class Orders:
 
     def _pair_id(self, pair: Pair) -> str:
         """Return the ID of a pair's order, made of the members' indices, because names of nodes may be long."""
-        return f"{self.key}/{_TURN * pair.turn + pair.round}/{self._indices[pair.a]}+{self._indices[pair.b]}"
+        return f"{self.key}/{_TURN * pair.pass_number + pair.round}/{self._indices[pair.a]}+{self._indices[pair.b]}"
 
     def _pair_of(self, order_id: str) -> Pair | None:
         """Return the pair that an order of this burn-in is for; None for any other order."""
@@ -224,9 +229,9 @@ class Orders:
         found = _PAIR_ID.fullmatch(order_id[len(prefix) :]) if order_id.startswith(prefix) else None
         if found is None:
             return None
-        turn, number = divmod(int(found["round"]), _TURN)
+        pass_number, number = divmod(int(found["round"]), _TURN)
         a, b = (self._nodes.get(int(found[end]), "") for end in ("a", "b"))
-        return Pair(number, a, b, turn) if a < b and 1 <= number <= CONTROL_ROUND else None
+        return Pair(number, a, b, pass_number) if a < b and 1 <= number <= CONTROL_ROUND else None
 
     def _outcomes(self, pair: Pair) -> list[PairOutcome]:
         """Return the outcomes that both ends of a pair report, or what their silence means; empty: the pair is under
@@ -268,7 +273,7 @@ class Orders:
         return any(order_id in view.given or view.answer(order_id) for view in self._checkers.values())
 
 
-def free(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> list[Pair]:
+def pairs_that_can_begin(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> list[Pair]:
     """Return the pairs that can begin now because both ends are free; a pair never overtakes one with the same node.
 
     Args:
@@ -284,15 +289,15 @@ def free(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> list[Pair]:
     return found
 
 
-def turn_of(pairs: Iterable[Pair]) -> int:
+def pass_of_pairs(pairs: Iterable[Pair]) -> int:
     """Return the number of the newest pass to which any of these pairs belongs; 0 without any."""
-    return max((pair.turn for pair in pairs), default=0)
+    return max((pair.pass_number for pair in pairs), default=0)
 
 
-def _pairs_of(planned: Round, turn: int) -> Iterator[Pair]:
+def _pairs_of(planned: Round, pass_number: int) -> Iterator[Pair]:
     for slot in planned.slots:
         for a, b, _ in slot:
-            yield Pair(planned.number, min(a, b), max(a, b), turn)
+            yield Pair(planned.number, min(a, b), max(a, b), pass_number)
 
 
 @lru_cache(maxsize=16)
@@ -312,7 +317,7 @@ def _device(view: CheckerView) -> str:
 
 
 def _outcome(pair: Pair, answer: CheckAnswer) -> PairOutcome:
-    how = local.how(answer.outcome)
+    how = local.how_ended(answer.outcome)
     plain = PairOutcome(pair.round, pair.a, pair.b, how)
     if how is not How.RESULT:
         return plain

@@ -24,7 +24,7 @@ from muster.lifecycle import record as records
 from muster.lifecycle import resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.messages import CheckpointReport
-from muster.recovery.judging import judges
+from muster.recovery.verification import verifiers
 from muster.world.job import JobWorld
 from muster.world.views import FRESH_SECONDS, LauncherView
 
@@ -54,7 +54,9 @@ _MEASURES: Sequence[tuple[_Measure, str, int]] = (
 )
 
 
-def attached(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, *, trains: bool) -> CheckpointStatus:
+def with_save_concerns(
+    world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, *, trains: bool
+) -> CheckpointStatus:
     """Return the newest checkpoint with the saves that are known and with concerns about saving.
 
     Args:
@@ -74,13 +76,13 @@ def attached(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, *,
 
 def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> list[CheckpointSave]:
     known = {save.step: save for save in checkpoint.saves if save.step <= checkpoint.step}
-    told = [one for one in resume.all_complete(world, record) if one.step <= checkpoint.step]
+    told = [one for one in resume.complete_checkpoints(world, record) if one.step <= checkpoint.step]
     paths: dict[int, str] = {checkpoint.step: checkpoint.path}
     for one in sorted(told, key=lambda one: one.path):
         paths.setdefault(one.step, one.path)
     for one in told:  # a trainer may write a step twice, such as `last` beside it: one of them counts
         if one.path == paths[one.step]:
-            known[one.step] = _merged(known.get(one.step), one)
+            known[one.step] = _merge_save(known.get(one.step), one)
     newest = known.get(checkpoint.step)
     if newest is not None and newest.free_bytes is None:
         known[checkpoint.step] = newest.model_copy(update={"free_bytes": _free_bytes(world, record)})
@@ -88,7 +90,7 @@ def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> l
     return ordered if len(ordered) <= MAX_SAVES else ordered[:FIRST_SAVES] + ordered[FIRST_SAVES - MAX_SAVES :]
 
 
-def _merged(known: CheckpointSave | None, told: CheckpointReport) -> CheckpointSave:
+def _merge_save(known: CheckpointSave | None, told: CheckpointReport) -> CheckpointSave:
     """Return what is known of a save after a launcher's report; earlier values count while it is the same save.
 
     Args:
@@ -131,7 +133,7 @@ def _free_bytes(world: JobWorld, record: GangSpec) -> int | None:
     """Return the free space of the checkpoint directory in bytes, as the verifiers see it; None: none of them reports
     it."""
     told = (
-        worker_view.launcher.free_bytes for worker_view in judges(world, record) if worker_view.launcher is not None
+        worker_view.launcher.free_bytes for worker_view in verifiers(world, record) if worker_view.launcher is not None
     )
     return min((free for free in told if free is not None), default=None)
 
@@ -144,9 +146,12 @@ def _concerns(
     same = before is not None and (before.step, before.path) == (told.step, told.path)
     found = []
     for reason, message in (
-        (CheckpointTrouble.NO_NEW_CHECKPOINT, _missed(world, record, told)),
-        (CheckpointTrouble.SPACE_LOW, _room(world, record, told, CheckpointTrouble.SPACE_LOW in standing)),
-        (CheckpointTrouble.SAVES_TAKE_LONGER, _longer(told, CheckpointTrouble.SAVES_TAKE_LONGER in standing)),
+        (CheckpointTrouble.NO_NEW_CHECKPOINT, _missed_saves_message(world, record, told)),
+        (CheckpointTrouble.SPACE_LOW, _full_disk_message(world, record, told, CheckpointTrouble.SPACE_LOW in standing)),
+        (
+            CheckpointTrouble.SAVES_TAKE_LONGER,
+            _slow_saves_message(told, CheckpointTrouble.SAVES_TAKE_LONGER in standing),
+        ),
     ):
         old = standing.get(reason)
         if message is None or (not message and old is not None and world.now < old.since + _STANDS):
@@ -157,7 +162,7 @@ def _concerns(
     return found
 
 
-def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | None:
+def _missed_saves_message(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | None:
     """Return the message that three saves in a row did not come; "" when saves come, None while no verifier looks.
 
     The time counts from the last save or from the start of the ranks. The steps must have gone on as far, too: a slow
@@ -165,7 +170,7 @@ def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | 
     """
     if record.start is None:
         return ""
-    if not any(_sees(worker_view.launcher) for worker_view in judges(world, record)):
+    if not any(_sees(worker_view.launcher) for worker_view in verifiers(world, record)):
         return None
     newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
     seconds, steps = _longest(_seconds_between(newest)), _longest(b.step - a.step for a, b in pairwise(newest))
@@ -184,7 +189,7 @@ def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | 
     )
 
 
-def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: bool) -> str | None:
+def _full_disk_message(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: bool) -> str | None:
     """Return the message that the directory's file system is about to be full; "" when it is not, None when it is
     unknown.
 
@@ -221,7 +226,7 @@ def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: boo
     )
 
 
-def _longer(told: CheckpointStatus, stands: bool) -> str:
+def _slow_saves_message(told: CheckpointStatus, stands: bool) -> str:
     """Return the message that saves take longer than the first ones did; "" while they do not, or too few are known.
 
     Args:
@@ -280,4 +285,4 @@ def _size(count: int) -> str:
     return f"{count / 1e3:.3g} kB"
 
 
-__all__ = ["attached"]
+__all__ = ["with_save_concerns"]

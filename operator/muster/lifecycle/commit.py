@@ -4,8 +4,8 @@ import json
 
 from muster.api.gang import GangSpec
 from muster.api.goodput import Account
-from muster.goodput.account import carried, with_held_gpus
-from muster.lifecycle.figures import worked_out
+from muster.goodput.account import with_account, with_held_gpus
+from muster.lifecycle.figures import compute_or_fallback
 from muster.lifecycle.plan import Announcement, CommitGang, DeletePod, Plan
 from muster.world.job import JobWorld
 
@@ -20,8 +20,8 @@ FEW_INCIDENTS = 32
 def commit(world: JobWorld, spec: GangSpec, *announcements: Announcement) -> Plan:
     """Return the plan that commits the record with the job's goodput account; the status follows in the next step."""
     version = world.gang.metadata.resource_version if world.gang else ""
-    kept = worked_out("the account", lambda: _with_account(world, spec), spec)
-    return Plan((CommitGang(bounded(kept), version),), None, announcements, wake_in_seconds=0.0)
+    kept = compute_or_fallback("the account", lambda: _with_account(world, spec), spec)
+    return Plan((CommitGang(within_etcd_limit(kept), version),), None, announcements, wake_in_seconds=0.0)
 
 
 def _with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
@@ -30,13 +30,13 @@ def _with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
     Raises:
         ValidationError: the API server would refuse the account, because somebody has edited it.
     """
-    kept = carried(world, with_held_gpus(world, spec))
+    kept = with_account(world, with_held_gpus(world, spec))
     if kept.account is not None:
         Account.model_validate(kept.account.to_json())
     return kept
 
 
-def bounded(spec: GangSpec) -> GangSpec:
+def within_etcd_limit(spec: GangSpec) -> GangSpec:
     """Return the record small enough for etcd: where necessary, the oldest incidents and excluded nodes are dropped."""
     if len(spec.excluded_nodes) > MAX_EXCLUDED:
         latest = sorted(spec.excluded_nodes.items(), key=lambda item: item[1])[-MAX_EXCLUDED:]

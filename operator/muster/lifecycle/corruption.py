@@ -11,14 +11,14 @@ from muster.lifecycle import resume
 from muster.lifecycle.resume import Start
 from muster.preflight.verdict import Fail
 from muster.recovery import budgets
-from muster.recovery.corruption import Word, words
+from muster.recovery.corruption import CorruptionReport, new_reports
 from muster.world.job import JobWorld
 
 MAX_CULPRITS = 16
 MAX_SUSPECT = 16
 
 
-def doubted(world: JobWorld, record: GangSpec, last_step: int) -> GangSpec:
+def with_new_reports(world: JobWorld, record: GangSpec, last_step: int) -> GangSpec:
     """Return the record after ranks have reported wrong results; unchanged where there is no new report.
 
     The record then names the step beyond which checkpoints are suspect, and nodes are tested before the next start.
@@ -28,14 +28,14 @@ def doubted(world: JobWorld, record: GangSpec, last_step: int) -> GangSpec:
         record: of the gang.
         last_step: the newest finished step, or the step that the ranks resumed from.
     """
-    said = sorted(words(world), key=lambda word: (word.beyond is None, word.beyond, word.rank))
+    said = sorted(new_reports(world), key=lambda word: (word.beyond is None, word.beyond, word.rank))
     if not said:
         return record
     before = record.open_corruption
-    found = _told_anew(world, record, said, last_step) if before is None else _told_again(before, said)
+    found = _first_report(world, record, said, last_step) if before is None else _extended_report(before, said)
     record = record.model_copy(update={"corruption": found})
     return (
-        resume.frozen_beyond(world, record, found.suspect_beyond_step)
+        resume.with_frozen_branch(world, record, found.suspect_beyond_step)
         if world.job.spec.checkpoint.directory
         else record
     )
@@ -68,7 +68,7 @@ def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
     return record.model_copy(update={"incidents": incidents, "corruption": found.model_copy(update=changes)})
 
 
-def examined(record: GangSpec, shown: Examination) -> GangSpec:
+def with_test_results(record: GangSpec, shown: Examination) -> GangSpec:
     """Return the record with what the tests of the nodes have shown; unchanged where it is known already."""
     found = record.corruption
     if found is None or found.examination is not None:
@@ -76,7 +76,7 @@ def examined(record: GangSpec, shown: Examination) -> GangSpec:
     return record.model_copy(update={"corruption": found.model_copy(update={"examination": shown})})
 
 
-def closed(found: Corruption | None, where: Start) -> Corruption | None:
+def close_report(found: Corruption | None, where: Start) -> Corruption | None:
     """Return the report of wrong results as closed, once training resumes from before it; None: there was none."""
     if found is None or not found.open:
         return found
@@ -90,7 +90,7 @@ def closed(found: Corruption | None, where: Start) -> Corruption | None:
     )
 
 
-def _told_anew(world: JobWorld, record: GangSpec, said: Sequence[Word], last_step: int) -> Corruption:
+def _first_report(world: JobWorld, record: GangSpec, said: Sequence[CorruptionReport], last_step: int) -> Corruption:
     """Return the first report of wrong results of an attempt, as the record keeps it.
 
     Args:
@@ -123,7 +123,7 @@ def _told_anew(world: JobWorld, record: GangSpec, said: Sequence[Word], last_ste
     )
 
 
-def _told_again(before: Corruption, said: Sequence[Word]) -> Corruption:
+def _extended_report(before: Corruption, said: Sequence[CorruptionReport]) -> Corruption:
     """Return the report on record after other ranks of the attempt have reported, with the earliest suspect step.
 
     Args:

@@ -76,7 +76,7 @@ def replay(line: str) -> Replayed:
     return Replayed(world, document["plan"], now)
 
 
-def in_words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return an error's kind and message as text."""
     return f"{type(error).__name__}: {error}"
 
@@ -96,7 +96,7 @@ def _attempted(world: JobWorld, settings: WorkerSettings) -> Decided:
     try:
         return Decided(world, settings, decide(world, settings))
     except Exception as error:  # noqa: BLE001 - it is what there is to tell
-        return Decided(world, settings, None, in_words(error))
+        return Decided(world, settings, None, error_text(error))
 
 
 def _pieces(value: Any, depth: int) -> Iterator[str]:

@@ -17,11 +17,11 @@ def derive(world: JobWorld) -> Facts:
         return Facts()
     if not gang.spec.members:
         return Facts(gang=gang, failures=tuple(failures.find(world)))
-    end = ending.of(world, gang)
+    end = ending.completion_of(world, gang)
     if end is not None:
         return Facts(gang=gang, end=end)
     found = tuple(failures.find(world))
-    settles = not found and bool(record.unsettled(world, gang.spec))
+    settles = not found and bool(record.incidents_to_settle(world, gang.spec))
     if found or settles:
         return Facts(gang=gang, failures=found, settles=settles)
     return Facts(gang=gang, evacuation=evacuating.due(world, gang.spec))

@@ -9,7 +9,7 @@ from muster.lifecycle import local, resume
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.fence import peer_distances
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
-from muster.recovery.judging import does_judge
+from muster.recovery.verification import is_verifier
 from muster.world.job import OtherJob
 from muster.world.names import pod_name
 
@@ -80,14 +80,14 @@ def directive_for(
     record, spec = gang.spec, job.spec
     pace = max(POLL_SECONDS, max(len(record.members), crowd) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
-    wish = resume.asked(job, record)
+    wish = resume.requested_resume(job, record)
     # A requested resume may name a checkpoint that does not count in the present branch.
     branch = None if wish else record.branch
     either: dict[str, Any] = {
         "attempt": record.attempt,
         "poll_seconds": pace,
         "hold_seconds": pace,
-        "verifies": does_judge(place, record),
+        "verifies": is_verifier(place, record),
         "branch_step": branch.step if branch else None,
         "excluded_checkpoints": (branch.excluded_checkpoints or None) if branch else None,
         "branch_frozen": (branch.frozen or None) if branch else None,
@@ -99,12 +99,12 @@ def directive_for(
             listing_round=record.listing_round or None,
             writes_fence_file=_has_fence_file(spec.checkpoint.directory)
             and place == _claimant(record, place, heard_lately),
-            requested_resume=resume.looked_for(wish),
+            requested_resume=resume.requested_checkpoint(wish),
             move_incomplete_beyond=record.move_incomplete_beyond.path
             if record.move_incomplete_beyond is not None and place == 0
             else None,
-            requested_directory=resume.looked_for_in(job, wish, other) or None,
-            local_share=local.share(job, record, record.members[place]),
+            requested_directory=resume.requested_directory(job, wish, other) or None,
+            local_share=local.share_of_gang(job, record, record.members[place]),
             **either,
         )
     resumed, member = record.start.resume, record.members[place]

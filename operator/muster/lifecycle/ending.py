@@ -7,7 +7,7 @@ from muster.lifecycle import record as records
 from muster.lifecycle.commit import commit
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.modes import mode_of
-from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, Telling
+from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, StatusReport
 from muster.lifecycle.words import what_tests_show
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import budgets
@@ -18,12 +18,12 @@ from muster.world.job import JobWorld
 EXIT_GRACE_SECONDS = 30.0
 
 
-def of(world: JobWorld, gang: Gang) -> CompletionRecord | None:
+def completion_of(world: JobWorld, gang: Gang) -> CompletionRecord | None:
     """Return how the job has ended just now, to be recorded before anything is cleaned up; None while it has not."""
-    return _success(world, gang.spec) or _defeat(world, gang.spec)
+    return _success_record(world, gang.spec) or _failure_record(world, gang.spec)
 
 
-def recorded(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+def record_end(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Return the plan that records the end of the job.
 
     What tests have shown about wrong results is recorded before that, since no step follows the end.
@@ -33,14 +33,14 @@ def recorded(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     assert gang is not None
     found = gang.spec.open_corruption
     if found is not None and found.examination is None:
-        spec, shown = burnin.examined(world, gang.spec, ended=True)
+        spec, shown = burnin.with_test_results(world, gang.spec, ended=True)
         return commit(world, spec, shown)
     warning = end.result is CompletionResult.FAILED
     told = Announcement(end.reason, end.message, warning)
-    return Plan((), Telling(State.COMPLETED, completion=end), (told,), wake_in_seconds=0.0)
+    return Plan((), StatusReport(State.COMPLETED, completion=end), (told,), wake_in_seconds=0.0)
 
 
-def tidied(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+def clean_up(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Return the plan of a job that has ended: it deletes pods that do not go by themselves, and later the job.
 
     Launchers exit by their directive. A pod whose sidecar outlives the worker is deleted.
@@ -61,17 +61,17 @@ def tidied(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         if age >= ttl:
             return Plan((DeleteJob(),))
         wakes.append(ttl - age)
-    told = Telling(State.COMPLETED, completion=completion)
+    told = StatusReport(State.COMPLETED, completion=completion)
     return Plan(overdue, told, wake_in_seconds=min(wakes, default=None))
 
 
 def budget_exhausted(world: JobWorld, record: GangSpec) -> str:
     """Return the reason of the restart budget that is exhausted, given the newest checkpoint seen; "" if none is."""
-    seen = record.model_copy(update={"checkpoint": resume.newest(world, record)})
+    seen = record.model_copy(update={"checkpoint": resume.newest_checkpoint(world, record)})
     return budgets.exhausted(seen, world.job.spec.recovery, world.now)
 
 
-def _success(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
+def _success_record(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     if not mode_of(world.job).has_succeeded(world, record):
         return None
     step = records.newest_step(world, record)
@@ -81,7 +81,7 @@ def _success(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     return _completion(world, record, CompletionResult.SUCCEEDED, "Completed", message)
 
 
-def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
+def _failure_record(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     """Return the failure of the job; None: it is not lost.
 
     It is lost when a restart budget is exhausted and the blame is final, or when it can never start.

@@ -48,7 +48,7 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 def due(world: JobWorld, spec: GangSpec) -> Due | None:
     """Return the next step of a planned evacuation; None while there is nothing to do."""
     suspends = world.job.spec.suspend
-    why = {} if suspends else _to_leave(world)
+    why = {} if suspends else _nodes_to_evacuate(world)
     if not suspends and not why:
         return Due(Step.CANCELLED) if spec.evacuation else None
     if spec.start is None:
@@ -69,7 +69,7 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
         return Due(Step.BEGUN, why, reason, _saves_until(world, world.now, why))
     # A time may be said only now, or be of another window.
     deadline = min([spec.evacuation.deadline, *_stops(world, spec.evacuation.since, why)])
-    over = _saved(world, spec.evacuation, resume.newest(world, spec)) or world.now >= deadline
+    over = _saved(world, spec.evacuation, resume.newest_checkpoint(world, spec)) or world.now >= deadline
     return Due(Step.OVER, why, reason) if over else None
 
 
@@ -89,25 +89,25 @@ def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str
     return None
 
 
-def _cancelled(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
+def _plan_cancellation(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     told = Announcement("EvacuationCancelled", "The job no longer has to leave a node. It trains on.")
     return commit(world, spec.model_copy(update={"evacuation": None}), told)
 
 
-def _released(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
-    return commit(world, record.released(world, spec))
+def _plan_release(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
+    return commit(world, record.without_nodes(world, spec))
 
 
-def _moved(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
-    gone = record.reseated(world, spec, members.on(spec, due.why), due.reason)
+def _plan_move(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
+    gone = record.with_members_moved(world, spec, members.indices_on(spec, due.why), due.reason)
     note = f"{', '.join(due.why.values())}: attempt {gone.attempt} starts without it: {on_nodes(gone)}"
     return commit(world, gone, Announcement("NodeEvacuated", note))
 
 
-def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
+def _plan_evacuation(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     what = ", ".join(due.why.values()) if due.why else "the job is suspended"
     assert due.saves_until is not None
-    begun = record.evacuating(world, spec, due.reason, sorted(due.why), due.saves_until)
+    begun = record.with_evacuation_begun(world, spec, due.reason, sorted(due.why), due.saves_until)
     limit = (begun.evacuation.deadline - world.now).total_seconds() if begun.evacuation else 0.0
     note = f"{what}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
     if (needs := _save_seconds(world)) is not None and needs > limit:
@@ -117,8 +117,8 @@ def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     return commit(world, begun, Announcement("EvacuationPlanned", note))
 
 
-def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
-    evacuation, newest = spec.evacuation, resume.newest(world, spec)
+def _plan_end(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
+    evacuation, newest = spec.evacuation, resume.newest_checkpoint(world, spec)
     assert evacuation is not None
     saved = _saved(world, evacuation, newest)
     after = f"after checkpoint {newest.step}" if saved and newest else ""
@@ -128,23 +128,23 @@ def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
             f"stopped {after}: {', '.join(due.why.values())}, and no other node is free; the job waits for nodes in "
             "the queue"
         )
-        gone = record.released(world, spec, due.reason)
+        gone = record.without_nodes(world, spec, due.reason)
         event = "StoppedForMaintenance" if due.reason == MAINTENANCE_STARTS else "StoppedForRemoval"
         return commit(world, gone, Announcement(event, note, warning=not saved))
     if not due.why:
         note = f"stopped {after}; its nodes are free"
-        return commit(world, record.released(world, spec), Announcement("Suspended", note, warning=not saved))
-    gone = record.evacuated(world, spec, evacuation)
+        return commit(world, record.without_nodes(world, spec), Announcement("Suspended", note, warning=not saved))
+    gone = record.after_evacuation(world, spec, evacuation)
     note = f"attempt {gone.attempt} leaves {', '.join(evacuation.nodes)}: {on_nodes(gone)}"
     return commit(world, gone, Announcement("NodeEvacuated", note, warning=not saved))
 
 
 _PLANNERS: Mapping[Step, Callable[[JobWorld, GangSpec, Due], Plan]] = {
-    Step.CANCELLED: _cancelled,
-    Step.RELEASED: _released,
-    Step.MOVED: _moved,
-    Step.BEGUN: _begun,
-    Step.OVER: _over,
+    Step.CANCELLED: _plan_cancellation,
+    Step.RELEASED: _plan_release,
+    Step.MOVED: _plan_move,
+    Step.BEGUN: _plan_evacuation,
+    Step.OVER: _plan_end,
 }
 
 
@@ -154,12 +154,12 @@ def _saved(world: JobWorld, evacuation: Evacuation, newest: Resume | None) -> bo
     return beyond or not world.job.spec.checkpoint.directory
 
 
-def _to_leave(world: JobWorld) -> dict[str, str]:
+def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:
     """Return, by node, why the gang should leave it at its next checkpoint, as text."""
     found = {}
     for worker_view in world.worker_views:
         name, exclusion = worker_view.member.node, world.fleet.exclusion(worker_view.member.node)
-        if _asks_to_leave(exclusion):
+        if _asks_for_evacuation(exclusion):
             found[name] = f"{name} is {exclusion.words or f'degraded ({exclusion.reason})'}"
         elif worker_view.node is not None and worker_view.node.unschedulable:
             found[name] = f"{name} is cordoned"
@@ -169,7 +169,7 @@ def _to_leave(world: JobWorld) -> dict[str, str]:
 def _reason(world: JobWorld, nodes: Collection[str]) -> str:
     if not nodes:
         return "Suspended"
-    causes = {each.cause for each in map(world.fleet.exclusion, nodes) if _asks_to_leave(each)}
+    causes = {each.cause for each in map(world.fleet.exclusion, nodes) if _asks_for_evacuation(each)}
     if fleet.Cause.HEALTH in causes:
         return "NodeDegraded"
     if any(_removal(world, name) for name in nodes):
@@ -177,7 +177,7 @@ def _reason(world: JobWorld, nodes: Collection[str]) -> str:
     return "NodeMaintenance" if fleet.Cause.MAINTENANCE in causes else "NodeCordoned"
 
 
-def _asks_to_leave(exclusion: fleet.Exclusion | None) -> TypeGuard[fleet.Exclusion]:
+def _asks_for_evacuation(exclusion: fleet.Exclusion | None) -> TypeGuard[fleet.Exclusion]:
     return exclusion is not None and exclusion.evacuate is fleet.Evacuate.AFTER_CHECKPOINT
 
 
@@ -191,7 +191,7 @@ def _is_stopping(spec: GangSpec) -> bool:
 
 def _has_place(world: JobWorld, spec: GangSpec, nodes: Collection[str]) -> bool:
     """Whether there are other nodes for all workers on these nodes."""
-    return members.replaceable(world, spec, members.on(spec, nodes))
+    return members.are_replaceable(world, spec, members.indices_on(spec, nodes))
 
 
 def _removal(world: JobWorld, node: str) -> fleet.Removal | None:

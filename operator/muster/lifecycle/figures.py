@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 _logged: set[tuple[str, type[Exception]]] = set()
 
 
-def worked_out(what: str, work_out: Callable[[], T], otherwise: T) -> T:
+def compute_or_fallback(what: str, work_out: Callable[[], T], otherwise: T) -> T:
     """Return the result of a computation for status texts; where it fails, the given fallback.
 
     The error is logged once for each kind: a defect in a figure must not keep a job from being decided.

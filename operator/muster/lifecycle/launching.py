@@ -43,7 +43,7 @@ _OF_HOST_NAME = re.compile(
 _ONE_PROCESS = frozenset(BY_NAME["MaxText"].programs)
 
 
-def words(job: TrainingJob) -> str:
+def start_warnings(job: TrainingJob) -> str:
     """Return what a reader of the job's status should know of how the program is started; "" if nothing."""
     container = worker_container(job) or {}
     parts = [_overridden(job, container), *_unused(job, container)]

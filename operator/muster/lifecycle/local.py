@@ -22,7 +22,7 @@ NOT_LOOKED = "LocalCheckpointsNotListed"
 _Key = tuple[int, str, int]  # step, path, the attempt that saved it
 
 
-def share(job: TrainingJob, record: GangSpec, member: Member) -> str | None:
+def share_of_gang(job: TrainingJob, record: GangSpec, member: Member) -> str | None:
     """Return the name of the member's part of the gang, such as `3/16x8`: rank, nodes and processes per node.
 
     None where the job keeps no checkpoints on the nodes' own disks.
@@ -33,7 +33,7 @@ def share(job: TrainingJob, record: GangSpec, member: Member) -> str | None:
     return f"{member.rank}/{record.node_count}x{job.spec.launch.processes_per_node}"
 
 
-def start(world: JobWorld, record: GangSpec) -> Start | Missing:
+def local_start(world: JobWorld, record: GangSpec) -> Start | Missing:
     """Return where the next start resumes: from the shared directory, or from a newer save on the nodes' own disks.
 
     What a user asks for is done to the letter. After wrong results, no save on the nodes' own disks is used.
@@ -41,16 +41,16 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
     Returns:
         The place; or what the start still waits for.
     """
-    found = resume.start(world, record)
+    found = resume.start_of_next_attempt(world, record)
     if isinstance(found, Missing) or not _is_kept(world.job):
         return found
-    if resume.asked(world.job, record) is not None or record.open_corruption is not None:
+    if resume.requested_resume(world.job, record) is not None or record.open_corruption is not None:
         return found
     late = next(
         (
             worker_view
             for worker_view in world.worker_views
-            if not _has_looked(worker_view, record) and not _excuse(worker_view)
+            if not _has_looked(worker_view, record) and not _why_not_needed(worker_view)
         ),
         None,
     )
@@ -64,14 +64,14 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
         step, path, attempt = best
         found = replace(found, resume=Resume(step=step, path=path), local_attempt=attempt, shared=found.resume)
     if newest is None:
-        return _unseen(found, world, record)
+        return _with_unlisted_warning(found, world, record)
     if best is not None and newest[0] <= best[0]:
         return found
     lacking = next(worker_view for worker_view in world.worker_views if newest not in held[worker_view.index])
-    return _warned(found, f"{_named(newest)} are not used: {_why_not(lacking, record)}", newest[0])
+    return _with_warning(found, f"{_named(newest)} are not used: {_why_not(lacking, record)}", newest[0])
 
 
-def without(found: Start, why: str) -> Start:
+def from_shared_instead(found: Start, why: str) -> Start:
     """Return the start from the shared directory instead, with a warning: the program cannot load what the nodes hold.
 
     Args:
@@ -81,10 +81,10 @@ def without(found: Start, why: str) -> Start:
     assert found.resume is not None
     text = f"checkpoint {found.resume.step} on the nodes' own disks ({found.resume.path}) is not used: {why}"
     other = replace(found, resume=found.shared, local_attempt=0, shared=None)
-    return _warned(other, text, found.resume.step)
+    return _with_warning(other, text, found.resume.step)
 
 
-def in_words(found: Resume | None, job: TrainingJob, record: GangSpec) -> str:
+def local_start_text(found: Resume | None, job: TrainingJob, record: GangSpec) -> str:
     """Return the text that a start resumes from the nodes' own disks; "" where it does not."""
     if found is None or not is_local(job, found):
         return ""
@@ -99,7 +99,7 @@ def is_local(job: TrainingJob, where: Resume) -> bool:
     return _is_kept(job) and is_own(where.path, job.spec.checkpoint.local_directory or "")
 
 
-def since(world: JobWorld, record: GangSpec, where: Start) -> int:
+def local_saves_since(world: JobWorld, record: GangSpec, where: Start) -> int:
     """Return the first attempt whose saves on the nodes' own disks count after this start.
 
     It is the attempt of the save that is resumed, else this one. Where a launcher could not record that this attempt
@@ -114,7 +114,9 @@ def since(world: JobWorld, record: GangSpec, where: Start) -> int:
         return record.local_since_attempt
     if where.local_attempt:
         return where.local_attempt
-    told = all(_has_looked(worker_view, record) and not _excuse(worker_view) for worker_view in world.worker_views)
+    told = all(
+        _has_looked(worker_view, record) and not _why_not_needed(worker_view) for worker_view in world.worker_views
+    )
     return record.attempt if told else record.attempt + 1
 
 
@@ -145,7 +147,7 @@ def _has_looked(worker_view: WorkerView, record: GangSpec) -> bool:
     return view is not None and (view.local_attempt, view.local_listing_round) == (record.attempt, record.listing_round)
 
 
-def _excuse(worker_view: WorkerView) -> str:
+def _why_not_needed(worker_view: WorkerView) -> str:
     """Return why the worker's own disk need not be waited for and holds nothing that counts; "": no reason."""
     return worker_view.launcher.local_error if worker_view.launcher is not None else ""
 
@@ -171,8 +173,8 @@ def _named(key: _Key) -> str:
 
 
 def _why_not(worker_view: WorkerView, record: GangSpec) -> str:
-    if _excuse(worker_view):
-        return f"{worker_view.where}: {_excuse(worker_view)}"
+    if _why_not_needed(worker_view):
+        return f"{worker_view.where}: {_why_not_needed(worker_view)}"
     if not _has_looked(worker_view, record):
         return f"{worker_view.where} has not listed its own"
     if worker_view.member.is_replacement:
@@ -180,23 +182,23 @@ def _why_not(worker_view: WorkerView, record: GangSpec) -> str:
     return f"{worker_view.where} does not hold its whole part of that save"
 
 
-def _unseen(found: Start, world: JobWorld, record: GangSpec) -> Start:
+def _with_unlisted_warning(found: Start, world: JobWorld, record: GangSpec) -> Start:
     """Return the start with a warning where a disk that could not be listed may hold something newer."""
     worker_view = next(
         (
             worker_view
             for worker_view in world.worker_views
-            if _excuse(worker_view) or not _has_looked(worker_view, record)
+            if _why_not_needed(worker_view) or not _has_looked(worker_view, record)
         ),
         None,
     )
     if worker_view is None or record.attempt == 1:
         return found
-    why = _excuse(worker_view) or "it has not listed its own"
+    why = _why_not_needed(worker_view) or "it has not listed its own"
     return _also(found, f"what {worker_view.where} holds on its node's own disk does not count: {why}")
 
 
-def _warned(found: Start, text: str, lost_step: int) -> Start:
+def _with_warning(found: Start, text: str, lost_step: int) -> Start:
     again = lost_step - (found.resume.step if found.resume else 0)
     return _also(found, f"{text}; {again} steps are trained again")
 

@@ -14,7 +14,7 @@ from muster.placement.space import solve
 from muster.placement.where import domain_counts
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.world.job import JobWorld
-from muster.world.turn import NotPlaced, Placed
+from muster.world.queuedecision import NotPlaced, Placed
 
 EXCLUSION = timedelta(minutes=10)
 # Of a node that was proved bad; others learn it from its NodeHealth.
@@ -24,13 +24,13 @@ RETRY_EXCLUDED = timedelta(minutes=1)
 TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
 
 
-def to_be_had(world: JobWorld, placed: Placed) -> bool:
+def are_still_free(world: JobWorld, placed: Placed) -> bool:
     """Whether the nodes that the queue has promised are still free for this job."""
     record = world.gang.spec if world.gang else None
     kept = [member.node for member in record.members if member.node] if record else []
     if over_limit(world, kept, len(placed.nodes)) is not None:
         return False
-    needs = replace(requirements(world, firmly(world, record) if record else None), takes_last=True)
+    needs = replace(requirements(world, with_firm_exclusions(world, record) if record else None), takes_last=True)
     nodes = (world.fleet.nodes.get(name) for name in placed.nodes)
     return all(node is not None and not refusal(node, needs, world.fleet, world.uid) for node in nodes)
 
@@ -58,7 +58,7 @@ def over_limit(world: JobWorld, kept: Collection[str], count: int) -> NotPlaced 
     return NotPlaced(NAMESPACE_LIMIT, text)
 
 
-def seated(nodes: Sequence[str], incarnation: int) -> list[Member]:
+def members_on(nodes: Sequence[str], incarnation: int) -> list[Member]:
     """Return the members of a gang on entirely new nodes.
 
     Args:
@@ -71,16 +71,16 @@ def seated(nodes: Sequence[str], incarnation: int) -> list[Member]:
     ]
 
 
-def filled(record: GangSpec, answer: Placed) -> list[Member] | None:
+def with_queued_nodes(record: GangSpec, answer: Placed) -> list[Member] | None:
     """Return the members with the queue's nodes for those that have none; None where the answer does not fit them."""
     open_places = {member.index for member in record.members if not member.node}
     kept = {member.node for member in record.members if member.node}
     if len(answer.nodes) != len(open_places) or not kept.isdisjoint(answer.nodes):
         return None
-    return _given(record.members, open_places, answer)
+    return _with_answer(record.members, open_places, answer)
 
 
-def remade(
+def next_members(
     world: JobWorld,
     record: GangSpec,
     level: Level,
@@ -103,43 +103,47 @@ def remade(
         takes_last: whether nodes that are a last choice for their health may be used where there are no others.
     """
     if level is Level.REBUILD:
-        return rebuilt(world, record) or (level, _rebuilt_in_place(world, record, moved))
-    away = set(moved) | _turned_out(world, record, lost, is_there=True).keys()
-    away |= with_room(world, record, away, sorted(_turned_out(world, record, lost).keys() - away))
+        return rebuild_elsewhere(world, record) or (level, _rebuild_in_place(world, record, moved))
+    away = set(moved) | _closed_nodes(world, record, lost, is_there=True).keys()
+    away |= movable_indices(world, record, away, sorted(_closed_nodes(world, record, lost).keys() - away))
     if away:
         level = Level.REPLACE
     members = without_nodes(world, record, away)
     if not away:
-        return level, anew(world, members, lost)
+        return level, with_new_pods(world, members, lost)
 
     def ask(excluded: GangSpec) -> Request:
-        return replace(replacement(world, record, away, excluded), may_take_last=takes_last)
+        return replace(replacement_request(world, record, away, excluded), may_take_last=takes_last)
 
     answer = _solve(world, record, ask)
     if isinstance(answer, Placed):
-        members = _given(members, away, answer)
-    elif answer.reason == TOPOLOGY_UNSATISFIED and (elsewhere := rebuilt(world, record, takes_last=takes_last)):
+        members = _with_answer(members, away, answer)
+    elif answer.reason == TOPOLOGY_UNSATISFIED and (
+        elsewhere := rebuild_elsewhere(world, record, takes_last=takes_last)
+    ):
         return elsewhere
-    return level, anew(world, members, set(lost) - away)
+    return level, with_new_pods(world, members, set(lost) - away)
 
 
-def rebuilt(world: JobWorld, record: GangSpec, *, takes_last: bool = True) -> tuple[Level, list[Member]] | None:
+def rebuild_elsewhere(
+    world: JobWorld, record: GangSpec, *, takes_last: bool = True
+) -> tuple[Level, list[Member]] | None:
     """Return level and members of the whole gang on new nodes; None where there are not enough."""
-    answer = _solve(world, record, lambda excluded: replace(whole(world, excluded), may_take_last=takes_last))
+    answer = _solve(world, record, lambda excluded: replace(gang_request(world, excluded), may_take_last=takes_last))
     if isinstance(answer, NotPlaced):
         return None
-    return Level.REBUILD, seated(answer.nodes, max(next_incarnation(world, member) for member in record.members))
+    return Level.REBUILD, members_on(answer.nodes, max(next_incarnation(world, member) for member in record.members))
 
 
-def _rebuilt_in_place(world: JobWorld, record: GangSpec, moved: Collection[int]) -> list[Member]:
+def _rebuild_in_place(world: JobWorld, record: GangSpec, moved: Collection[int]) -> list[Member]:
     """Return the members with new pods on the same nodes, if every node takes one; else without nodes."""
     everybody = {member.index for member in record.members}
-    if moved or _turned_out(world, record, everybody, is_there=True):
+    if moved or _closed_nodes(world, record, everybody, is_there=True):
         return without_nodes(world, record, everybody)
-    return anew(world, record.members, everybody)
+    return with_new_pods(world, record.members, everybody)
 
 
-def with_room(world: JobWorld, record: GangSpec, away: Collection[int], hoped: Sequence[int]) -> set[int]:
+def movable_indices(world: JobWorld, record: GangSpec, away: Collection[int], hoped: Sequence[int]) -> set[int]:
     """Return the indices of those members for which other nodes are free, beside those that need one in any case.
 
     Args:
@@ -150,21 +154,21 @@ def with_room(world: JobWorld, record: GangSpec, away: Collection[int], hoped: S
     """
 
     def fails(count: int) -> bool:
-        return not replaceable(world, record, {*away, *hoped[:count]})
+        return not are_replaceable(world, record, {*away, *hoped[:count]})
 
     if not hoped or not fails(len(hoped)):
         return set(hoped)
     return set(hoped[: bisect_left(range(1, len(hoped)), True, key=fails)])
 
 
-def replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
+def are_replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
     """Whether these members could move to healthy nodes now; a node that is a last choice for its health does not
     count."""
-    _, members = remade(world, record, Level.REPLACE, (), indices, takes_last=False)
+    _, members = next_members(world, record, Level.REPLACE, (), indices, takes_last=False)
     return all(member.node for member in members)
 
 
-def on(record: GangSpec, nodes: Collection[str]) -> set[int]:
+def indices_on(record: GangSpec, nodes: Collection[str]) -> set[int]:
     """Return the indices of the members on these nodes."""
     return {member.index for member in record.members if member.node in nodes}
 
@@ -172,13 +176,14 @@ def on(record: GangSpec, nodes: Collection[str]) -> set[int]:
 def without_nodes(world: JobWorld, record: GangSpec, away: Collection[int]) -> list[Member]:
     """Return the members; those with the given indices have no node and their next incarnation."""
     return [
-        _fresh(world, member, node="") if member.index in away and member.node else member for member in record.members
+        _new_member(world, member, node="") if member.index in away and member.node else member
+        for member in record.members
     ]
 
 
-def anew(world: JobWorld, members: Iterable[Member], lost: Collection[int]) -> list[Member]:
+def with_new_pods(world: JobWorld, members: Iterable[Member], lost: Collection[int]) -> list[Member]:
     """Return the members; those with the given indices have their next incarnation on the same node."""
-    return [_fresh(world, member, node=member.node) if member.index in lost else member for member in members]
+    return [_new_member(world, member, node=member.node) if member.index in lost else member for member in members]
 
 
 def next_incarnation(world: JobWorld, member: Member) -> int:
@@ -187,7 +192,7 @@ def next_incarnation(world: JobWorld, member: Member) -> int:
     return 1 + max([member.incarnation, *used])
 
 
-def firmly(world: JobWorld, record: GangSpec) -> GangSpec:
+def with_firm_exclusions(world: JobWorld, record: GangSpec) -> GangSpec:
     """Return the record with only those nodes excluded that must not be used, even where there are no others.
 
     These are nodes with a failure less than a minute ago, and nodes that failed the burn-in in the same boot. A
@@ -202,7 +207,7 @@ def firmly(world: JobWorld, record: GangSpec) -> GangSpec:
     return record.model_copy(update={"excluded_nodes": recent})
 
 
-def whole(world: JobWorld, record: GangSpec | None) -> Request:
+def gang_request(world: JobWorld, record: GangSpec | None) -> Request:
     """Return the request for nodes for the whole gang."""
     placement = world.job.spec.placement
     return Request(
@@ -215,7 +220,7 @@ def whole(world: JobWorld, record: GangSpec | None) -> Request:
     )
 
 
-def replacement(world: JobWorld, record: GangSpec, moved: Collection[int], excluded: GangSpec) -> Request:
+def replacement_request(world: JobWorld, record: GangSpec, moved: Collection[int], excluded: GangSpec) -> Request:
     """Return the request for nodes for some members, beside the nodes of the others.
 
     Segments are made of members with neighbouring ranks.
@@ -235,11 +240,11 @@ def replacement(world: JobWorld, record: GangSpec, moved: Collection[int], exclu
         beside = tuple(member.node for member in segment if member.index not in moved)
         if len(beside) < len(segment):
             broken.append(Broken(len(segment) - len(beside), beside))
-    return replace(whole(world, excluded), count=len(moved), kept=kept, broken=tuple(broken))
+    return replace(gang_request(world, excluded), count=len(moved), kept=kept, broken=tuple(broken))
 
 
-def _given(members: Sequence[Member], moved: Collection[int], answer: Placed) -> list[Member]:
-    """Return the members; those with the given indices are on the nodes of an answer to `replacement`."""
+def _with_answer(members: Sequence[Member], moved: Collection[int], answer: Placed) -> list[Member]:
+    """Return the members; those with the given indices are on the nodes of an answer to `replacement_request`."""
     in_order = (member.index for member in sorted(members, key=_by_rank) if member.index in moved)
     nodes = dict(zip(in_order, answer.nodes, strict=True))
     return [m.model_copy(update={"node": nodes[m.index]}) if m.index in nodes else m for m in members]
@@ -255,13 +260,13 @@ def topology(world: JobWorld, members: Iterable[Member]) -> list[LevelCount]:
     return [LevelCount(level=name, domains=count) for name, count in counts.items()]
 
 
-def _fresh(world: JobWorld, member: Member, node: str) -> Member:
+def _new_member(world: JobWorld, member: Member, node: str) -> Member:
     return Member(
         index=member.index, role=member.role, rank=member.rank, node=node, incarnation=next_incarnation(world, member)
     )
 
 
-def _turned_out(
+def _closed_nodes(
     world: JobWorld,
     record: GangSpec,
     indices: Collection[int],
@@ -285,7 +290,7 @@ def _turned_out(
     return {index: str(why) for index, why in found if why}
 
 
-def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
+def closed_before_binding(world: JobWorld, record: GangSpec) -> dict[int, str]:
     """Return, by index, why a member's pod that is on no node yet cannot come to the node that was chosen.
 
     A node is cordoned and its pods are evicted: Muster sees each of the two in its own time.
@@ -295,7 +300,7 @@ def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
         for worker_view in world.worker_views
         if worker_view.member.node and not (worker_view.pod and worker_view.pod.node)
     }
-    return _turned_out(world, firmly(world, record), unbound, takes_last=True)
+    return _closed_nodes(world, with_firm_exclusions(world, record), unbound, takes_last=True)
 
 
 def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:
@@ -315,5 +320,5 @@ def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]
     answer = solve(world.fleet, request)
     if isinstance(answer, Placed):
         return answer
-    second = solve(world.fleet, ask(firmly(world, record)))
+    second = solve(world.fleet, ask(with_firm_exclusions(world, record)))
     return second if isinstance(second, Placed) else answer

@@ -7,14 +7,14 @@ from muster.lifecycle import members, record, resume
 from muster.lifecycle.burnin import INCONCLUSIVE
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.facts import Facts
-from muster.lifecycle.plan import Action, Announcement, CheckTemplate, Plan, State, Telling
+from muster.lifecycle.plan import Action, Announcement, CheckTemplate, Plan, State, StatusReport
 from muster.lifecycle.template import claims_of, problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, worker_manifest
 from muster.placement.request import Request
 from muster.recovery import holds
 from muster.world.job import JobWorld, VerdictKind
-from muster.world.turn import NotPlaced
+from muster.world.queuedecision import NotPlaced
 
 TEMPLATE_RETRY_SECONDS = 30.0
 PLACE_RETRY_SECONDS = 30.0
@@ -35,24 +35,24 @@ class Obstacle:
         wake_in_seconds: after this long to decide again though nothing changes; None: never.
     """
 
-    telling: Telling | None
+    telling: StatusReport | None
     wake_in_seconds: float | None = None
 
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Return the plan of a job without nodes."""
-    forgotten = resume.taken_away(world.job, facts.gang.spec) if facts.gang else None
+    forgotten = resume.without_cleared_request(world.job, facts.gang.spec) if facts.gang else None
     if forgotten is not None:
         return commit(world, forgotten)
-    stale, obstacle = leftovers(world), in_the_way(world)
+    stale, obstacle = leftovers(world), obstacle_of(world)
     if obstacle is None:
-        return _queued(world, facts.gang.spec if facts.gang else None, stale)
+        return _plan_of_waiting(world, facts.gang.spec if facts.gang else None, stale)
     if obstacle.telling is None:
-        return _checked(world, settings)
+        return _plan_of_check(world, settings)
     return Plan(stale, obstacle.telling, wake_in_seconds=obstacle.wake_in_seconds)
 
 
-def wanted(world: JobWorld) -> Request | None:
+def request_of(world: JobWorld) -> Request | None:
     """Return the request for the nodes that the job waits for; None where it has all, or something else is in its
     way."""
     job, record = world.job, world.gang.spec if world.gang else None
@@ -60,13 +60,17 @@ def wanted(world: JobWorld) -> Request | None:
         return None
     if record is not None and record.members:
         nodeless = {member.index for member in record.members if not member.node}
-        return members.replacement(world, record, nodeless, members.firmly(world, record)) if nodeless else None
-    if in_the_way(world) is not None:
+        return (
+            members.replacement_request(world, record, nodeless, members.with_firm_exclusions(world, record))
+            if nodeless
+            else None
+        )
+    if obstacle_of(world) is not None:
         return None
-    return members.whole(world, members.firmly(world, record) if record else None)
+    return members.gang_request(world, members.with_firm_exclusions(world, record) if record else None)
 
 
-def in_the_way(world: JobWorld) -> Obstacle | None:
+def obstacle_of(world: JobWorld) -> Obstacle | None:
     """Return what has to be solved before a job without nodes is queued; None: nothing."""
     spec = world.gang.spec if world.gang else None
     old = next((pod for pod in world.pods.values() if not pod.terminal and not world.is_dead(pod.uid)), None)
@@ -78,12 +82,12 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
         )
         if old.node:
             message += f" If that node is gone for good, run: kubectl muster lost {old.node}"
-        return Obstacle(Telling(State.PENDING, "WaitingForOldPods", message), TICK_SECONDS)
+        return Obstacle(StatusReport(State.PENDING, "WaitingForOldPods", message), TICK_SECONDS)
     if world.job.spec.suspend:
-        return Obstacle(Telling(State.SUSPENDED, "Suspended"))
+        return Obstacle(StatusReport(State.SUSPENDED, "Suspended"))
     blocked = problem(world.job, world.fleet)
     if blocked:
-        return Obstacle(Telling(State.STALLED, *blocked))
+        return Obstacle(StatusReport(State.STALLED, *blocked))
     verdict = world.template_verdict
     if verdict is None or verdict.generation != world.job.metadata.generation:
         return Obstacle(None)  # what the API server has not looked at may have any shape
@@ -91,12 +95,12 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED
         of_template = not passing and verdict.reason != INVALID_STEP_PATTERN
-        telling = Telling(state, verdict.reason, verdict.message, template_refused=of_template)
+        telling = StatusReport(state, verdict.reason, verdict.message, template_refused=of_template)
         return Obstacle(telling, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
     until = holds.held_until(world, spec) if spec else None
     if spec and until:
         text = f"gave its nodes back because {_why_given_back(spec)}; next try at {until:%H:%M:%S} UTC"
-        return Obstacle(Telling(State.PENDING, spec.reason, text), (until - world.now).total_seconds())
+        return Obstacle(StatusReport(State.PENDING, spec.reason, text), (until - world.now).total_seconds())
     return None
 
 
@@ -109,7 +113,7 @@ def _why_given_back(spec: GangSpec) -> str:
     return "it could not be assembled on them"
 
 
-def _checked(world: JobWorld, settings: WorkerSettings) -> Plan:
+def _plan_of_check(world: JobWorld, settings: WorkerSettings) -> Plan:
     trial = worker_manifest(world.job, Member(index=0, rank=0), settings)
     # A name that nobody can take beforehand: what the API server answers is the pod with all of its defaults.
     trial["metadata"]["generateName"] = f"{trial['metadata'].pop('name')}-trial-"
@@ -118,15 +122,15 @@ def _checked(world: JobWorld, settings: WorkerSettings) -> Plan:
     return Plan((CheckTemplate(trial, world.job.metadata.generation, claims, pattern),), wake_in_seconds=0.0)
 
 
-def _queued(world: JobWorld, spec: GangSpec | None, stale: tuple[Action, ...]) -> Plan:
+def _plan_of_waiting(world: JobWorld, spec: GangSpec | None, stale: tuple[Action, ...]) -> Plan:
     """Return the plan of a job that only waits for the queue's answer and for nodes."""
     if world.turn is None:
         return Plan(stale)  # the queue rings when it has answered
     answer = world.turn.answer
     if isinstance(answer, NotPlaced):
         # Exclusions end with time alone: no watch announces that.
-        return Plan(stale, Telling(State.PENDING, answer=answer), wake_in_seconds=PLACE_RETRY_SECONDS)
-    if not members.to_be_had(world, answer):
+        return Plan(stale, StatusReport(State.PENDING, answer=answer), wake_in_seconds=PLACE_RETRY_SECONDS)
+    if not members.are_still_free(world, answer):
         return Plan(stale, wake_in_seconds=TICK_SECONDS, overtaken=True)
-    placed = record.placed_anew(world, answer, "Resumed" if spec else "Started")
+    placed = record.with_new_placement(world, answer, "Resumed" if spec else "Started")
     return commit(world, placed, Announcement("Placed", f"attempt {placed.attempt}: {on_nodes(placed)}"))

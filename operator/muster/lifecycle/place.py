@@ -38,7 +38,7 @@ def place_of(job: TrainingJob) -> str:
     return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}" if storage else ""
 
 
-def words(names: Sequence[str]) -> str:
+def shared_directory_message(names: Sequence[str]) -> str:
     """Return the message that other jobs save to the same directory; "" where there are none."""
     if not names:
         return ""

@@ -8,7 +8,7 @@ from typing import Any
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import CompletionRecord, TrainingJobStatus
 from muster.world.checks import NodeChecks
-from muster.world.turn import NotPlaced
+from muster.world.queuedecision import NotPlaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class StatusReport:
     """What the status of the job has to report.
 
     Attributes:
@@ -137,7 +137,7 @@ class Plan:
     """
 
     actions: tuple[Action, ...] = ()
-    telling: Telling | None = None
+    telling: StatusReport | None = None
     announcements: tuple[Announcement, ...] = ()
     wake_in_seconds: float | None = None
     overtaken: bool = False

@@ -25,8 +25,8 @@ from muster.api.gang import (
     UnfencedWorker,
 )
 from muster.fencing.proofs import BOOT_CHARACTERS
-from muster.fencing.survivors import laid, unfenced_workers, waited_for
-from muster.goodput.told import fault_time
+from muster.fencing.survivors import awaited_proof_message, is_fenced, unfenced_workers
+from muster.goodput.status_goodput import fault_time
 from muster.lifecycle import corruption, local, members, resume, resuming
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.resume import Missing, Start
@@ -36,9 +36,9 @@ from muster.protocol.fence import doubled_seconds, wanted_fence_seconds
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits, holds
 from muster.recovery.failure import Failure, Kind, kinds_with
-from muster.recovery.judging import LAUNCHER_SILENT, NOT_LISTED
+from muster.recovery.verification import LAUNCHER_SILENT, NOT_LISTED
 from muster.world.job import JobWorld, WorkerView
-from muster.world.turn import NotPlaced, Placed
+from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.views import FRESH_SECONDS
 
 MAX_INCIDENTS = 256
@@ -65,7 +65,7 @@ _NODES_TO_AVOID = kinds_with(lambda traits: traits.avoids_node)
 _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
 
 
-def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
+def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
     """Return the record of an attempt on entirely new nodes: the first one, or the first after the nodes were given
     back.
 
@@ -75,9 +75,11 @@ def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
         reason: of the first attempt; a later record names it, too.
     """
     record = world.gang.spec if world.gang else None
-    worker_views = members.seated(placed.nodes, 1 + max((pod.incarnation for pod in world.pods.values()), default=0))
+    worker_views = members.members_on(
+        placed.nodes, 1 + max((pod.incarnation for pod in world.pods.values()), default=0)
+    )
     if record is not None and record.open_corruption is not None:  # those on which it happened are left
-        record = corruption.examined(record, Examination.NOT_TESTED)
+        record = corruption.with_test_results(record, Examination.NOT_TESTED)
     if record is None:
         return GangSpec(
             job_uid=world.uid,
@@ -91,7 +93,7 @@ def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
     return _next(world, record, Level.START, reason, worker_views)
 
 
-def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> GangSpec:
+def after_failures(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> GangSpec:
     """Return the record after failures: the next attempt, by the lowest level that repairs all of them at once.
 
     Args:
@@ -110,28 +112,28 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
         ):
             excluded[failure.node] = world.now + members.EXCLUSION
     if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed
-        return _elsewhere(world, record.model_copy(update={"excluded_nodes": excluded}), found)
+        return _after_refused_pods(world, record.model_copy(update={"excluded_nodes": excluded}), found)
     before = record.incidents
     incidents = blame.upgrade(before, _first_open(record), fault_class, cause.kind, cause.node)
     record = record.model_copy(
         update={
             "incidents": incidents,
             "excluded_nodes": excluded,
-            "checkpoint": resume.newest(world, record),  # what it has won counts before what it has lost
+            "checkpoint": resume.newest_checkpoint(world, record),  # what it has won counts before what it has lost
         }
     )
-    goes_on, taken_over = _same_story(world, record, found), bool(before) and blame.goes_before(cause, before[-1])
-    record = corruption.doubted(world, record, _last_step(world, record) or 0)
-    level, worker_views = _mended(world, record, found)
+    goes_on, taken_over = _is_same_incident(world, record, found), bool(before) and blame.is_cause_of(cause, before[-1])
+    record = corruption.with_new_reports(world, record, _last_step(world, record) or 0)
+    level, worker_views = _repair_members(world, record, found)
     reason = cause.kind if worker_views else record.reason  # without nodes it waits for what it waited for before
     stays = {member.node for member in worker_views}
     avoided = {node: until for node, until in excluded.items() if node not in stays}
     record = record.model_copy(update={"excluded_nodes": avoided})
     left = unfenced_workers(world, record, worker_views)
     if goes_on:
-        incidents = _continued(world, record, level, cause, found)
+        incidents = _with_later_failures(world, record, level, cause, found)
         if taken_over:
-            incidents[-1] = _taken_over(world, incidents[-1], before[-1], fault_class, cause, found)
+            incidents[-1] = _with_later_cause(world, incidents[-1], before[-1], fault_class, cause, found)
         record = record.model_copy(update={"incidents": incidents})
         return _next(world, record, level, reason, worker_views, left=left)
     incident = _incident(world, record, level, cause, fault_class, found)
@@ -140,27 +142,27 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
     return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
 
 
-def _mended(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> tuple[Level, list[Member]]:
+def _repair_members(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> tuple[Level, list[Member]]:
     lost = {failure.index for failure in found if failure.level is Level.POD}
     moved = {failure.index for failure in found if failure.level is Level.REPLACE and not failure.if_free}
     hoped = {
         failure.index: failure.node for failure in found if failure.if_free or failure.node_fault or failure.suspected
     }
     first = blame.culprit(found).index
-    moved |= members.with_room(world, record, moved, sorted(hoped.keys() - moved, key=lambda i: (i != first, i)))
+    moved |= members.movable_indices(world, record, moved, sorted(hoped.keys() - moved, key=lambda i: (i != first, i)))
     # A member that has to stay on an unhealthy node may have a new pod there.
     stay = {node for index, node in hoped.items() if index not in moved}
     avoided = {node: until for node, until in record.excluded_nodes.items() if node not in stay}
     record = record.model_copy(update={"excluded_nodes": avoided})
     level = Level.REPLACE if moved else Level.POD if lost else Level.IN_PLACE
-    return members.remade(world, record, _at_least(world, level), lost, moved)
+    return members.next_members(world, record, _at_least(world, level), lost, moved)
 
 
 def _at_least(world: JobWorld, level: Level) -> Level:
     return max(level, mode_of(world.job).least_level, key=_ORDER.index)
 
 
-def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> bool:
+def _is_same_incident(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> bool:
     """Whether the failures belong to the incident that is being repaired, as workers that fail together are not seen at
     once.
 
@@ -178,7 +180,7 @@ def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> 
     return together and all(world.by_index[failure.index].member.pod_uid for failure in others)
 
 
-def _continued(
+def _with_later_failures(
     world: JobWorld, record: GangSpec, level: Level, cause: Failure, found: Sequence[Failure]
 ) -> list[GangIncident]:
     """Return the incidents; the last one with what has failed since it was recorded.
@@ -197,11 +199,11 @@ def _continued(
         "message": (last.message + more)[:2048],
     }
     if last.other_workers is not None and last.index is not None:
-        changes["other_workers"] = min(last.other_workers + _others(found, last.index), MAX_OTHERS)
+        changes["other_workers"] = min(last.other_workers + _count_other_failures(found, last.index), MAX_OTHERS)
     return [*record.incidents[:-1], last.model_copy(update=changes)]
 
 
-def _taken_over(
+def _with_later_cause(
     world: JobWorld,
     incident: GangIncident,
     heard: GangIncident,
@@ -220,12 +222,12 @@ def _taken_over(
         found: the new failures.
     """
     words = f"{exits.message_of(world, cause)}; heard before: {heard.message}"
-    others = min((heard.other_workers or 0) + _others(found, cause.index), MAX_OTHERS)
-    told = _told_of(incident, cause, fault_class, words)
+    others = min((heard.other_workers or 0) + _count_other_failures(found, cause.index), MAX_OTHERS)
+    told = _with_culprit(incident, cause, fault_class, words)
     return told.model_copy(update={"reason": cause.kind, "other_workers": others})
 
 
-def _told_of(incident: GangIncident, cause: Failure, fault_class: FaultClass, message: str) -> GangIncident:
+def _with_culprit(incident: GangIncident, cause: Failure, fault_class: FaultClass, message: str) -> GangIncident:
     """Return the incident with another culprit."""
     return incident.model_copy(
         update={
@@ -240,24 +242,24 @@ def _told_of(incident: GangIncident, cause: Failure, fault_class: FaultClass, me
     )
 
 
-def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
+def _after_refused_pods(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
     """Return the record after kubelets refused pods that Muster had bound because another pod was faster.
 
     The refusal is no failure, and no budget is charged.
     """
-    level, worker_views = _moved(world, record, {failure.index for failure in conflicts})
+    level, worker_views = _move_members(world, record, {failure.index for failure in conflicts})
     level = Level.START if record.level is Level.START else level
     return _next(
         world, record, level, Kind.NODE_CONFLICT, worker_views, left=unfenced_workers(world, record, worker_views)
     )
 
 
-def _moved(world: JobWorld, record: GangSpec, indices: Collection[int]) -> tuple[Level, list[Member]]:
+def _move_members(world: JobWorld, record: GangSpec, indices: Collection[int]) -> tuple[Level, list[Member]]:
     """Return the level and the members of the next attempt, with the given members on other nodes."""
-    return members.remade(world, record, _at_least(world, Level.REPLACE), (), indices)
+    return members.next_members(world, record, _at_least(world, Level.REPLACE), (), indices)
 
 
-def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
+def with_queued_nodes(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
     """Return the record with nodes for the members that have none; None before the queue has answered.
 
     Where the queue has no nodes, its answer is returned, which says why.
@@ -266,19 +268,19 @@ def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
     if answer is None:
         return None
     if isinstance(answer, NotPlaced):
-        elsewhere = members.rebuilt(world, record) if answer.reason == members.TOPOLOGY_UNSATISFIED else None
+        elsewhere = members.rebuild_elsewhere(world, record) if answer.reason == members.TOPOLOGY_UNSATISFIED else None
         if elsewhere is None:
             return answer
         level, worker_views = elsewhere
     else:
-        found = members.filled(record, answer)
-        if found is None or not members.to_be_had(world, answer):
+        found = members.with_queued_nodes(record, answer)
+        if found is None or not members.are_still_free(world, answer):
             return None
         level, worker_views = Level.REPLACE, found
     return _next(world, record, level, record.reason, worker_views, left=unfenced_workers(world, record, worker_views))
 
 
-def overdue(world: JobWorld, record: GangSpec, indices: Collection[int]) -> GangSpec:
+def after_late_workers(world: JobWorld, record: GangSpec, indices: Collection[int]) -> GangSpec:
     """Return the record after some workers did not come to run in time: they move, and the others keep their nodes.
 
     Args:
@@ -288,10 +290,12 @@ def overdue(world: JobWorld, record: GangSpec, indices: Collection[int]) -> Gang
     """
     nodes = (world.by_index[index].member.node for index in indices)
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
-    return reseated(world, record.model_copy(update={"excluded_nodes": excluded}), indices, ASSEMBLY_TIMED_OUT)
+    return with_members_moved(
+        world, record.model_copy(update={"excluded_nodes": excluded}), indices, ASSEMBLY_TIMED_OUT
+    )
 
 
-def reseated(world: JobWorld, record: GangSpec, indices: Collection[int], reason: str) -> GangSpec:
+def with_members_moved(world: JobWorld, record: GangSpec, indices: Collection[int], reason: str) -> GangSpec:
     """Return the record with some members on other nodes before the ranks have started; a member may then have no node.
 
     Args:
@@ -300,12 +304,12 @@ def reseated(world: JobWorld, record: GangSpec, indices: Collection[int], reason
         indices: of the members that move.
         reason: of the next attempt.
     """
-    level, worker_views = _moved(world, record, indices)
+    level, worker_views = _move_members(world, record, indices)
     level = Level.START if record.level is Level.START else level
     return _next(world, record, level, reason, worker_views, left=unfenced_workers(world, record, worker_views))
 
 
-def burned_out(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
+def after_burn_in_failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
     """Return the record after nodes failed the burn-in: their members move, the others keep their nodes and passes.
 
     Args:
@@ -318,22 +322,24 @@ def burned_out(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.FAILED_EXCLUSION)}
     changes = {"excluded_nodes": excluded, "burn_in": _failed(world, record, fails, profile)}
     other = corruption.with_culprits(record, fails).model_copy(update=changes)
-    return reseated(world, other, members.on(record, nodes), BURN_IN_FAILED)
+    return with_members_moved(world, other, members.indices_on(record, nodes), BURN_IN_FAILED)
 
 
-def burned_out_again(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
+def after_burn_in_release(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
     """Return the record of a gang that gives its nodes back, because too many in a row have failed the burn-in.
 
     The next try is held back for a while.
     """
     record = corruption.with_culprits(record, fails)
-    spec = unassembled(world, record, members.on(record, {fail.node for fail in fails}))
+    spec = after_assembly_failed(world, record, members.indices_on(record, {fail.node for fail in fails}))
     excluded = {**spec.excluded_nodes, **dict.fromkeys((f.node for f in fails), world.now + members.FAILED_EXCLUSION)}
     told = _failed(world, record, fails, profile).model_copy(update={"tries": 0})
     return spec.model_copy(update={"reason": BURN_IN_FAILED, "excluded_nodes": excluded, "burn_in": told})
 
 
-def unproven(world: JobWorld, record: GangSpec, nodes: Collection[str], profile: str, reason: str) -> GangSpec:
+def after_inconclusive(
+    world: JobWorld, record: GangSpec, nodes: Collection[str], profile: str, reason: str
+) -> GangSpec:
     """Return the record after the tests of some nodes have given no answer for too long: their members move.
 
     Nothing is held against the nodes.
@@ -347,10 +353,12 @@ def unproven(world: JobWorld, record: GangSpec, nodes: Collection[str], profile:
     """
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
     changes = {"excluded_nodes": excluded, "burn_in": _failed(world, record, (), profile)}
-    return reseated(world, record.model_copy(update=changes), members.on(record, nodes), reason)
+    return with_members_moved(world, record.model_copy(update=changes), members.indices_on(record, nodes), reason)
 
 
-def unproven_again(world: JobWorld, record: GangSpec, nodes: Collection[str], message: str, reason: str) -> GangSpec:
+def after_inconclusive_release(
+    world: JobWorld, record: GangSpec, nodes: Collection[str], message: str, reason: str
+) -> GangSpec:
     """Return the record of a gang that gives its nodes back, because the tests of some nodes have given no answer.
 
     The next try is held back for a while.
@@ -358,7 +366,7 @@ def unproven_again(world: JobWorld, record: GangSpec, nodes: Collection[str], me
     told = (record.burn_in or BurnIn(time=world.now)).model_copy(
         update={"time": world.now, "tries": 0, "message": message[:512]}
     )
-    spec = unassembled(world, record, members.on(record, nodes), reason)
+    spec = after_assembly_failed(world, record, members.indices_on(record, nodes), reason)
     return spec.model_copy(update={"burn_in": told})
 
 
@@ -386,7 +394,7 @@ def _failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: s
     )
 
 
-def burned_in(
+def after_burn_in_passed(
     world: JobWorld, record: GangSpec, profile: str, untested: Sequence[str], words: str, measured: str
 ) -> GangSpec:
     """Return the record with the results of the burn-in before a start; nodes that failed in the last day stay in it.
@@ -420,7 +428,9 @@ def came_to_nothing(record: GangSpec) -> bool:
     return record.reason == ASSEMBLY_TIMED_OUT and not record.members
 
 
-def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason: str = ASSEMBLY_TIMED_OUT) -> GangSpec:
+def after_assembly_failed(
+    world: JobWorld, record: GangSpec, late: Collection[int], reason: str = ASSEMBLY_TIMED_OUT
+) -> GangSpec:
     """Return the record of a gang that gives its nodes back because it could not be assembled on them.
 
     The next try is held back, twice as long each time, up to an hour.
@@ -438,10 +448,12 @@ def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason
     until = world.now + timedelta(seconds=pause) + members.EXCLUSION
     excluded = {**record.excluded_nodes, **dict.fromkeys(filter(None, nodes), until)} if late else record.excluded_nodes
     update = {"hold_until": world.now + timedelta(seconds=pause), "releases": releases, "excluded_nodes": excluded}
-    return released(world, record, reason).model_copy(update=update)
+    return without_nodes(world, record, reason).model_copy(update=update)
 
 
-def evacuating(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime) -> GangSpec:
+def with_evacuation_begun(
+    world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime
+) -> GangSpec:
     """Return the record with a planned evacuation begun; the attempt goes on until a new checkpoint, or the deadline.
 
     Args:
@@ -453,7 +465,7 @@ def evacuating(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[s
     """
     if record.evacuation and record.evacuation.reason == reason:  # more nodes to leave: the deadline stays
         return record.model_copy(update={"evacuation": record.evacuation.model_copy(update={"nodes": sorted(nodes)})})
-    newest = resume.newest(world, record)
+    newest = resume.newest_checkpoint(world, record)
     # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
     steps = (newest.step if newest else None, (newest_step(world, record) or 0) - 1)
     after = max(step for step in steps if step is not None)
@@ -467,9 +479,9 @@ def evacuating(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[s
     return record.model_copy(update={"evacuation": evacuation, "checkpoint": newest})
 
 
-def evacuated(world: JobWorld, record: GangSpec, evacuation: Evacuation) -> GangSpec:
+def after_evacuation(world: JobWorld, record: GangSpec, evacuation: Evacuation) -> GangSpec:
     """Return the record after a planned evacuation: the members on its nodes move, the others restart in place."""
-    level, worker_views = _moved(world, record, members.on(record, evacuation.nodes))
+    level, worker_views = _move_members(world, record, members.indices_on(record, evacuation.nodes))
     incident = GangIncident(
         attempt=record.attempt,
         time=world.now,
@@ -486,58 +498,58 @@ def evacuated(world: JobWorld, record: GangSpec, evacuation: Evacuation) -> Gang
     )
 
 
-def released(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
+def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """Return the record without members, so that the nodes are free."""
-    record = record.model_copy(update={"checkpoint": resume.newest(world, record)})
+    record = record.model_copy(update={"checkpoint": resume.newest_checkpoint(world, record)})
     spec = _next(world, record, Level.START, reason, [], left=unfenced_workers(world, record, []))
     return spec.model_copy(update={"hold_until": None})
 
 
-def unsettled(world: JobWorld, record: GangSpec) -> list[GangIncident]:
+def incidents_to_settle(world: JobWorld, record: GangSpec) -> list[GangIncident]:
     """Return the incidents whose class and blame are due to be made final."""
     settle = timedelta(seconds=blame.SETTLE_SECONDS)
     return [i for i in record.incidents if not i.settled and world.now - i.time >= settle]
 
 
-def settled(world: JobWorld, gang: Gang) -> GangSpec:
+def with_incidents_settled(world: JobWorld, gang: Gang) -> GangSpec:
     """Return the record in which the class and blame of the incidents that are due are final.
 
     The worker that was seen to fail first may have been a victim of one that reported later.
     """
-    record, due = gang.spec, unsettled(world, gang.spec)
+    record, due = gang.spec, incidents_to_settle(world, gang.spec)
     incidents = [
-        _blamed(world, gang, incident).model_copy(update={"settled": True}) if incident in due else incident
+        _with_blame(world, gang, incident).model_copy(update={"settled": True}) if incident in due else incident
         for incident in record.incidents
     ]
     return record.model_copy(update={"incidents": incidents})
 
 
-def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident:
+def _with_blame(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident:
     if incident.fault_class not in budgets.OWN_DOING:
         return incident
-    late = exits.late(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
+    late = exits.late_rank_failures(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
     culprits = [failure for failure in late if not failure.victim]
-    if late and not culprits and (cut_off := exits.fenced(world, incident.attempt)) is not None:
+    if late and not culprits and (cut_off := exits.find_fenced_worker(world, incident.attempt)) is not None:
         # Workers that lost a peer were heard before those that had ended their own ranks.
         words = f"{incident.message} (worker {cut_off.index} had lost contact with Muster and ended its ranks before)"
         return incident.model_copy(update={"fault_class": FaultClass.INFRASTRUCTURE, "message": words[:2048]})
     if not culprits or (cause := blame.culprit(culprits)).rank == incident.rank:
-        return _on_sick_node(world, _beside_others(world, incident, culprits))
+        return _as_node_fault(world, _with_failed_peers(world, incident, culprits))
     words = exits.message_of(world, cause)
-    return _told_of(_beside_others(world, incident, culprits), cause, blame.fault_class(cause), words)
+    return _with_culprit(_with_failed_peers(world, incident, culprits), cause, blame.fault_class(cause), words)
 
 
-def _beside_others(world: JobWorld, incident: GangIncident, culprits: Sequence[Failure]) -> GangIncident:
+def _with_failed_peers(world: JobWorld, incident: GangIncident, culprits: Sequence[Failure]) -> GangIncident:
     """Return the incident with the number of other workers that are known by now to have failed by themselves."""
     if not culprits:
         return incident
     others = len({failure.index for failure in culprits}) - 1
     if world.gang is not None and world.gang.spec.node_count == 1:
-        others = sum(exits.fell_by_themselves(world, failure.index, incident.attempt) for failure in culprits) - 1
+        others = sum(exits.count_own_failures(world, failure.index, incident.attempt) for failure in culprits) - 1
     return incident.model_copy(update={"other_workers": min(max(others, incident.other_workers or 0), MAX_OTHERS)})
 
 
-def _on_sick_node(world: JobWorld, incident: GangIncident) -> GangIncident:
+def _as_node_fault(world: JobWorld, incident: GangIncident) -> GangIncident:
     """Return the incident as the node's fault, if the node is known to be unhealthy by now.
 
     What ranks see at once is found by the node's agent a moment later.
@@ -549,7 +561,7 @@ def _on_sick_node(world: JobWorld, incident: GangIncident) -> GangIncident:
     return incident.model_copy(update={"fault_class": FaultClass.HARDWARE, "message": words[:2048]})
 
 
-def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
+def with_longer_fences(world: JobWorld, record: GangSpec) -> GangSpec | None:
     """Return the record with longer fences where steps take longer than the fences allow for; None where they do not.
 
     The record is written before launchers get the new value, so that no leader counts less than a launcher does. Fences
@@ -574,21 +586,21 @@ def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
     )
 
 
-def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing:
+def with_barrier_open(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing:
     """Return the record with the start barrier open, and a warning about where the ranks resume, "" if none.
 
     The barrier opens once every member is idle and every unfenced worker is fenced. Before that, what is missing is
     returned.
     """
-    missing = _missing(world, record)
+    missing = _awaited_by_start(world, record)
     if missing:
         return missing
-    where = local.start(world, record)
+    where = local.local_start(world, record)
     if isinstance(where, Missing):
         return where
     preset = resuming.preset_for(world, where.resume)
     if isinstance(preset, Missing) and where.local_attempt:
-        where = local.without(where, preset.message)
+        where = local.from_shared_instead(where, preset.message)
         preset = resuming.preset_for(world, where.resume)
     if isinstance(preset, Missing):
         return preset
@@ -601,7 +613,7 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
     fence_file = _fence_file_of_most(world)
     spec = record.model_copy(
         update={
-            "members": [_begun(worker_view, fence_file) for worker_view in world.worker_views],
+            "members": [_member_at_start(worker_view, fence_file) for worker_view in world.worker_views],
             "start": go,
             "unfenced_workers": [],
             "fence_file_id": fence_file,
@@ -610,24 +622,24 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
             ),
             "hold_until": None,
             "releases": 0,
-            "incidents": _resumed(record, where),
+            "incidents": _with_resume_step(record, where),
             "branch": where.branch,
             "checkpoint": where.lasting if where.branch != record.branch else where.lasting or record.checkpoint,
-            "local_since_attempt": local.since(world, record, where),
-            "last_published_checkpoint": resume.told_of(world),
-            "corruption": corruption.closed(record.corruption, where),
+            "local_since_attempt": local.local_saves_since(world, record, where),
+            "last_published_checkpoint": resume.published_checkpoint(world),
+            "corruption": corruption.close_report(record.corruption, where),
         }
     )
     return spec, where.warning
 
 
-def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
+def _awaited_by_start(world: JobWorld, record: GangSpec) -> Missing | None:
     """Return what keeps the ranks from starting, apart from where they resume; None: nothing."""
     alive = next(
-        (unfenced_worker for unfenced_worker in record.unfenced_workers if not laid(world, unfenced_worker)), None
+        (unfenced_worker for unfenced_worker in record.unfenced_workers if not is_fenced(world, unfenced_worker)), None
     )
     if alive is not None:
-        return Missing("OldRanksNotFenced", waited_for(world, alive))
+        return Missing("OldRanksNotFenced", awaited_proof_message(world, alive))
     for worker_view in world.worker_views:
         launcher = worker_view.launcher
         if not worker_view.runs:
@@ -656,7 +668,7 @@ def _fence_file_of_most(world: JobWorld) -> str:
     return max(told, key=told.__getitem__, default="")
 
 
-def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
+def with_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
     """Return the record with the fence file that every launcher has come to read since the start; None: nothing is new.
 
     The start does not wait for that, as only a gang that falls silent altogether needs the file. A launcher that could
@@ -676,7 +688,7 @@ def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
     return record.model_copy(update={"fence_file_id": identity, "members": members})
 
 
-def beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
+def with_attempt_beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
     """Return the record with an attempt number beyond that in the fence file; None where it is beyond already.
 
     The number can be too low after a Gang was deleted by hand and the status, from which the new one counts, was old.
@@ -689,7 +701,7 @@ def beyond_fence_file(world: JobWorld, record: GangSpec) -> GangSpec | None:
     return record.model_copy(update={"attempt": highest + 1, "time": world.now})
 
 
-def named(world: JobWorld, record: GangSpec) -> GangSpec:
+def with_pod_uids(world: JobWorld, record: GangSpec) -> GangSpec:
     """Return the record with the UIDs of its pods.
 
     In mode Plain pods are bound after that, so that no pod that ran is missing in the record.
@@ -700,7 +712,7 @@ def named(world: JobWorld, record: GangSpec) -> GangSpec:
     )
 
 
-def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
+def after_all_fenced(world: JobWorld, record: GangSpec) -> GangSpec:
     """Return the record without unfenced workers, all of which are fenced.
 
     Launchers list the checkpoints again, because an unfenced worker may have saved until its end. In mode Plain the
@@ -713,7 +725,7 @@ def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
     )
 
 
-def _begun(worker_view: WorkerView, fence_file: str = "") -> Member:
+def _member_at_start(worker_view: WorkerView, fence_file: str = "") -> Member:
     """Return the member as its ranks start: with its pod, its boot, and a new fence.
 
     Args:
@@ -735,7 +747,7 @@ def _begun(worker_view: WorkerView, fence_file: str = "") -> Member:
     )
 
 
-def _resumed(record: GangSpec, where: Start) -> list[GangIncident]:
+def _with_resume_step(record: GangSpec, where: Start) -> list[GangIncident]:
     """Return the incidents; the last one with the step from which the ranks resume.
 
     Where another branch begins, the steps of all incidents are lowered to its first step, so that progress on it
@@ -770,12 +782,12 @@ def steps_made_again(incident: GangIncident) -> int | None:
 _STEPS = ("step", "checkpoint_step", "resumed_step")
 
 
-def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
+def with_plain_start(world: JobWorld, record: GangSpec) -> GangSpec:
     """Return the record of a started attempt in mode Plain: the pods have started their ranks themselves."""
     first = world.first.pod
     go = AttemptStart(time=world.now, master_address=first.pod_ip if first else "", master_port=PLAIN_MASTER_PORT)
     worker_views = [
-        _begun(worker_view) if worker_view.pod else worker_view.member for worker_view in world.worker_views
+        _member_at_start(worker_view) if worker_view.pod else worker_view.member for worker_view in world.worker_views
     ]
     return record.model_copy(update={"members": worker_views, "start": go, "hold_until": None, "releases": 0})
 
@@ -808,7 +820,7 @@ def _first_open(record: GangSpec) -> int:
     return first
 
 
-def _others(found: Sequence[Failure], index: int) -> int:
+def _count_other_failures(found: Sequence[Failure], index: int) -> int:
     """Return how many workers other than this one failed by themselves, and not because they lost a peer."""
     return len({failure.index for failure in found if not failure.victim} - {index})
 
@@ -837,7 +849,7 @@ def _incident(
         step=_last_step(world, record),
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
         message=(exits.message_of(world, cause) + others)[:2048],
-        other_workers=_others(found, cause.index),
+        other_workers=_count_other_failures(found, cause.index),
     )
 
 
@@ -857,12 +869,12 @@ def _next(
             "time": world.now,
             "level": level,
             "reason": reason,
-            "members": _told_apart(record, worker_views),
+            "members": _with_replacements_marked(record, worker_views),
             "topology": members.topology(world, worker_views),
             "start": None,
             "evacuation": None,
             "hold_until": holds.held_until(world, record),
-            "incidents": [*map(_shortened, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
+            "incidents": [*map(_shorten_incident, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
             "unfenced_workers": list(record.unfenced_workers if left is None else left),
             "listing_round": 0,
             "move_incomplete_beyond": None,
@@ -871,7 +883,7 @@ def _next(
     )
 
 
-def _told_apart(record: GangSpec, worker_views: Sequence[Member]) -> list[Member]:
+def _with_replacements_marked(record: GangSpec, worker_views: Sequence[Member]) -> list[Member]:
     """Return the members, marked as replacements where the node had no member when the ranks ran last."""
     there = {member.node for member in record.members if not member.is_replacement}
     return [
@@ -881,7 +893,7 @@ def _told_apart(record: GangSpec, worker_views: Sequence[Member]) -> list[Member
     ]
 
 
-def _shortened(incident: GangIncident) -> GangIncident:
+def _shorten_incident(incident: GangIncident) -> GangIncident:
     if len(incident.message) <= SHORT_MESSAGE_CHARACTERS:
         return incident
     return incident.model_copy(update={"message": incident.message[: SHORT_MESSAGE_CHARACTERS - 1] + "…"})

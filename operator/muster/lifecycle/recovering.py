@@ -17,11 +17,11 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     gang = facts.gang
     assert gang is not None
     if facts.settles:
-        return commit(world, record.settled(world, gang))
+        return commit(world, record.with_incidents_settled(world, gang))
     pause = blame.gathering_seconds(facts.failures)
     if pause > 0 and gang.spec.start is not None:
         return Plan(wake_in_seconds=pause)
-    spec = record.recovered(world, gang.spec, facts.failures)
+    spec = record.after_failures(world, gang.spec, facts.failures)
     cause = blame.culprit(facts.failures)
     follows = "its nodes are given back"
     if spec.members:

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from muster.api.gang import Branch, Corruption, GangSpec, Resume
 from muster.api.trainingjob import TrainingJob
-from muster.lifecycle.words import suspects_in_words
+from muster.lifecycle.words import suspects_text
 from muster.protocol import checkpoints
 from muster.protocol.checkpoint_names import above, absolute, is_url, step_in_name
 from muster.protocol.checkpoints import ERROR_KINDS, MAX_LISTED, MAX_STAMPS, Stamp, read_stamps, write_stamps
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
 from muster.protocol.resuming import is_own
-from muster.recovery.judging import NOT_JUDGED, NOT_LISTED, judges
+from muster.recovery.verification import NOT_JUDGED, NOT_LISTED, verifiers
 from muster.world.job import JobWorld, OtherJob, WorkerView
 from muster.world.views import LauncherView
 
@@ -96,7 +96,7 @@ class Start:
         return self.shared if self.local_attempt else self.resume
 
 
-def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
+def requested_resume(job: TrainingJob, record: GangSpec | None) -> str | None:
     """Return the resume that a user requests in spec.checkpoint.resumeFrom; None: none, or it was carried out
     already."""
     wish = job.spec.checkpoint.resume_from
@@ -108,7 +108,7 @@ def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
     return None if wish == done else wish
 
 
-def looked_for(wish: str | None) -> str | None:
+def requested_checkpoint(wish: str | None) -> str | None:
     """Return the checkpoint that launchers look for: of another job the step, "" for its newest; None: nothing is
     requested."""
     fork = fork_point_of(wish)
@@ -117,7 +117,7 @@ def looked_for(wish: str | None) -> str | None:
     return "" if fork.step is None else str(fork.step)
 
 
-def looked_for_in(job: TrainingJob, wish: str | None, other: OtherJob | None) -> str:
+def requested_directory(job: TrainingJob, wish: str | None, other: OtherJob | None) -> str:
     """Return the directory besides the job's own in which launchers look for the requested checkpoint; "": none."""
     own = job.spec.checkpoint.directory
     if wish is None or own is None:
@@ -132,19 +132,19 @@ def _is_place(wish: str) -> bool:
     return wish.startswith("/") or is_url(wish)
 
 
-def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
+def with_ignored_request(job: TrainingJob, record: GangSpec) -> GangSpec | None:
     """Return the record that notes a requested resume which came while the ranks run; None: there is none.
 
     Such a request has no effect: carried out at the next fault, it would surprise the user.
     """
-    wish = asked(job, record)
+    wish = requested_resume(job, record)
     if wish is None or record.start is None or job.spec.suspend:
         return None
     branch = record.branch or Branch(resume_from=wish, step=MAX_NUMBER)
     return record.model_copy(update={"branch": branch.model_copy(update={"resume_from": wish})})
 
 
-def taken_away(job: TrainingJob, record: GangSpec) -> GangSpec | None:
+def without_cleared_request(job: TrainingJob, record: GangSpec) -> GangSpec | None:
     """Return the record without the requested resume that it notes, once the job's spec has none; None: nothing to
     change.
 
@@ -155,15 +155,15 @@ def taken_away(job: TrainingJob, record: GangSpec) -> GangSpec | None:
     return record.model_copy(update={"branch": record.branch.model_copy(update={"resume_from": ""})})
 
 
-def newest(world: JobWorld, record: GangSpec) -> Resume | None:
+def newest_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
     """Return the newest complete checkpoint that a worker sees, the record holds, or the status shows; None: there is
     none.
 
     While all goes well the record is not written. So a leader that has heard no launcher knows it by the status alone.
     """
-    known = [(c.step, c.path) for c in all_complete(world, record)]
-    told = told_of(world)
-    if told is not None and _speaks(record, told):
+    known = [(c.step, c.path) for c in complete_checkpoints(world, record)]
+    told = published_checkpoint(world)
+    if told is not None and _published_counts(record, told):
         known.append((told.step, told.path))
     best = max(known, default=(-1, ""))
     if record.checkpoint and record.checkpoint.step >= best[0]:
@@ -171,20 +171,20 @@ def newest(world: JobWorld, record: GangSpec) -> Resume | None:
     return Resume(step=best[0], path=best[1]) if best[0] >= 0 else None
 
 
-def told_of(world: JobWorld) -> Resume | None:
+def published_checkpoint(world: JobWorld) -> Resume | None:
     """Return the newest complete checkpoint that the job's status shows; None: it shows none."""
     told = world.job.status.checkpoint
     return Resume(step=told.step, path=told.path) if told is not None else None
 
 
-def _speaks(record: GangSpec, told: Resume) -> bool:
+def _published_counts(record: GangSpec, told: Resume) -> bool:
     """Whether the checkpoint in the status counts: a start has neither found it gone nor left it behind on request."""
     if record.last_published_checkpoint is not None:
         return told != record.last_published_checkpoint
     return record.branch is None or told.step <= record.branch.step
 
 
-def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
+def is_of_present_branch(record: GangSpec, checkpoint: CheckpointReport) -> bool:
     """Whether a checkpoint belongs to the present branch of the training."""
     branch = record.branch
     if branch is None:
@@ -193,26 +193,28 @@ def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
 
 
 def _history(branch: Branch) -> checkpoints.Branch:
-    return _read(branch.step, branch.excluded_checkpoints, branch.frozen)
+    return _parse_exclusions(branch.step, branch.excluded_checkpoints, branch.frozen)
 
 
 @lru_cache(maxsize=256)
-def _read(step: int, excluded: str, frozen: bool) -> checkpoints.Branch:
+def _parse_exclusions(step: int, excluded: str, frozen: bool) -> checkpoints.Branch:
     return checkpoints.branch_of(step, excluded, frozen)
 
 
-def all_complete(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
+def complete_checkpoints(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
     """Return the complete checkpoints of the present branch, once for each worker that sees them."""
-    return [c for view in world.views.values() for c in view.checkpoints if c.verified and counts(record, c)]
+    return [
+        c for view in world.views.values() for c in view.checkpoints if c.verified and is_of_present_branch(record, c)
+    ]
 
 
-def doubt(world: JobWorld, record: GangSpec) -> str:
+def order_warning(world: JobWorld, record: GangSpec) -> str:
     """Return the message that checkpoints were written in another order than their steps; "" where they were not.
 
     The highest step is resumed all the same. A copied directory, a restored backup or a trainer that did not load its
     checkpoint look like that, and then it is the right one.
     """
-    found = all_complete(world, record)
+    found = complete_checkpoints(world, record)
     highest = max(found, key=lambda c: (c.step, c.written_ns), default=None)
     latest = max(found, key=lambda c: (c.written_ns, c.step), default=None)
     if highest is None or latest is None or not highest.written_ns or latest.step >= highest.step:
@@ -227,21 +229,21 @@ def doubt(world: JobWorld, record: GangSpec) -> str:
     )
 
 
-def start(world: JobWorld, record: GangSpec) -> Start | Missing:
+def start_of_next_attempt(world: JobWorld, record: GangSpec) -> Start | Missing:
     """Return where the next start resumes, once every worker has listed its checkpoints; before that, what is
     missing."""
     if not world.job.spec.checkpoint.directory:
         return Start(None, record.branch)
-    wish = asked(world.job, record)
+    wish = requested_resume(world.job, record)
     if wish is not None:
-        return _as_asked(world, record, wish)
-    found = _unasked(world, record, record.branch)
+        return _requested_start(world, record, wish)
+    found = _start_without_request(world, record, record.branch)
     if isinstance(found, Start) and record.open_corruption is not None:
-        return _set_aside(world, record, found, record.open_corruption)
+        return _start_after_corruption(world, record, found, record.open_corruption)
     return found
 
 
-def frozen_beyond(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
+def with_frozen_branch(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
     """Return the record in which no checkpoint beyond a step counts, whenever it was written.
 
     That holds until the next start excludes those by name that are there once no rank runs. A checkpoint beyond the
@@ -252,19 +254,19 @@ def frozen_beyond(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
     known = record.checkpoint if record.checkpoint and record.checkpoint.step <= step else None
     changes = {
         "branch": branch.model_copy(update={"step": step, "frozen": True}),
-        "last_published_checkpoint": told_of(world),
+        "last_published_checkpoint": published_checkpoint(world),
         "checkpoint": known,
     }
     other = record.model_copy(update=changes)
-    return other.model_copy(update={"checkpoint": newest(world, other)})
+    return other.model_copy(update={"checkpoint": newest_checkpoint(world, other)})
 
 
 def complete_steps(world: JobWorld, record: GangSpec) -> list[int]:
     """Return the steps of the complete checkpoints of the present branch that any worker sees."""
-    return [c.step for c in all_complete(world, record)]
+    return [c.step for c in complete_checkpoints(world, record)]
 
 
-def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corruption) -> Start | Missing:
+def _start_after_corruption(world: JobWorld, record: GangSpec, found: Start, corruption: Corruption) -> Start | Missing:
     """Return the start after wrong results, with all checkpoints beyond the last good step excluded by name.
 
     Args:
@@ -281,10 +283,10 @@ def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corr
             f"no complete checkpoint of step {branch.step} or before is left, and all later ones are suspect (the "
             f"newest is {corruption.newest_checkpoint.step}, {corruption.newest_checkpoint.path}): "
             f"{corruption.message}. Set spec.checkpoint.resumeFrom to the step that shall count nevertheless, or to "
-            f"{SCRATCH}{_if_done(record)}"
+            f"{SCRATCH}{_repeat_hint(record)}"
         )
         return Missing(ALL_SUSPECT, message, stalled=True)
-    there = _there(world, record, branch.step)
+    there = _all_stamps(world, record, branch.step)
     if isinstance(there, Missing):
         return there
     excluded = {stamp for stamp in there if not _history(branch).has(*stamp)}
@@ -293,13 +295,13 @@ def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corr
     before = _history(Branch(resume_from="", step=MAX_NUMBER, excluded_checkpoints=branch.excluded_checkpoints))
     suspect = sorted({step for step, written_ns in excluded if before.has(step, written_ns)}, reverse=True)
     other = branch.model_copy(update={"excluded_checkpoints": write_stamps(excluded), "frozen": False})
-    warning = "; ".join(part for part in (suspects_in_words(suspect), found.warning) if part)
+    warning = "; ".join(part for part in (suspects_text(suspect), found.warning) if part)
     return Start(found.resume, other, warning, tuple(suspect))
 
 
-def _unasked(world: JobWorld, record: GangSpec, branch: Branch | None) -> Start | Missing:
-    best = newest(world, record)
-    unseen = _unknown_to_judges(world, record, best.step if best else -1)
+def _start_without_request(world: JobWorld, record: GangSpec, branch: Branch | None) -> Start | Missing:
+    best = newest_checkpoint(world, record)
+    unseen = _unknown_to_verifiers(world, record, best.step if best else -1)
     if unseen is not None:
         return unseen
     if best is None:
@@ -307,21 +309,26 @@ def _unasked(world: JobWorld, record: GangSpec, branch: Branch | None) -> Start 
     if not is_own(best.path, world.job.spec.checkpoint.directory or ""):
         return _begun_elsewhere(world, record, best, branch)
     listings = {
-        index: {key for key, c in _listed(view) if counts(record, c) and not c.incomplete}
+        index: {key for key, c in _listed(view) if is_of_present_branch(record, c) and not c.incomplete}
         for index, view in world.views.items()
     }
-    complete = {key for view in world.views.values() for key, c in _listed(view) if c.verified and counts(record, c)}
+    complete = {
+        key
+        for view in world.views.values()
+        for key, c in _listed(view)
+        if c.verified and is_of_present_branch(record, c)
+    }
     everywhere = {key for key in complete if all(_may_see(keys, key) for keys in listings.values())}
     wanted = (best.step, best.path)
     if wanted in everywhere:
-        return Start(best, branch, doubt(world, record))
+        return Start(best, branch, order_warning(world, record))
     blind = next((world.by_index[index] for index, keys in listings.items() if not _may_see(keys, wanted)), None)
     older = max(everywhere, default=None)
     patient = listed_seconds(world, record) < NOT_VISIBLE_SECONDS
     if blind is None:  # no verifier calls it incomplete
-        return _not_judged(wanted)
+        return _awaited_verdict(wanted)
     seeing = next((world.by_index[index] for index, keys in listings.items() if wanted in keys), None)
-    if seeing is not None and not _is_torn(world, record, wanted):
+    if seeing is not None and not _is_incomplete(world, record, wanted):
         # Complete, or not gone at least: the verifiers may not see it.
         return _not_visible(record, best, blind, f"{seeing.where} does", older, patient)
     # The record holds it, and no verifier finds it complete any more.
@@ -340,13 +347,13 @@ def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, branch: Br
 
     Where it has saved checkpoints that are not beyond that place, a user has to decide: what is missing is returned.
     """
-    own = max(all_complete(world, record), key=lambda c: c.step, default=None)
+    own = max(complete_checkpoints(world, record), key=lambda c: c.step, default=None)
     if own is None:
         return Start(best, branch)
     message = (
         f"the newest checkpoint of its own, {own.step} ({own.path}), is not beyond {best.step} ({best.path}), where "
         f"spec.checkpoint.resumeFrom let it begin: its steps may have begun anew. Set resumeFrom to {own.path}, or to "
-        f"{best.path}{_if_done(record)}"
+        f"{best.path}{_repeat_hint(record)}"
     )
     return Missing(BEHIND, message, stalled=True)
 
@@ -363,13 +370,13 @@ def _may_see(keys: set[_Key], key: _Key) -> bool:
     return key in keys or (len(keys) >= MAX_LISTED and min(keys)[0] > key[0])
 
 
-def _is_torn(world: JobWorld, record: GangSpec, key: _Key) -> bool:
+def _is_incomplete(world: JobWorld, record: GangSpec, key: _Key) -> bool:
     """Whether every verifier sees the checkpoint as incomplete, so that its name in the other listings says nothing."""
-    views = [worker_view.launcher for worker_view in judges(world, record)]
+    views = [worker_view.launcher for worker_view in verifiers(world, record)]
     return all(view is not None and any(c.incomplete for seen, c in _listed(view) if seen == key) for view in views)
 
 
-def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
+def _unknown_to_verifiers(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
     """Return that the start waits for a newer checkpoint that no verifier has judged; None: there is none.
 
     Verifiers are still at it, or do not see it.
@@ -387,24 +394,26 @@ def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missin
     ]
     known = {key for _, key, c in told if c.incomplete or c.verified}
     newer = [
-        (key, worker_view) for worker_view, key, c in told if key not in known and counts(record, c) and c.step > beyond
+        (key, worker_view)
+        for worker_view, key, c in told
+        if key not in known and is_of_present_branch(record, c) and c.step > beyond
     ]
     if not newer:
         return None
     key, seeing = max(newer, key=lambda item: item[0])
     unaware = (
         worker_view
-        for worker_view in judges(world, record)
+        for worker_view in verifiers(world, record)
         if worker_view.launcher and key not in dict(_listed(worker_view.launcher))
     )
     blind = next(unaware, None)
     if blind is None:
-        return _not_judged(key)
+        return _awaited_verdict(key)
     patient = listed_seconds(world, record) < NOT_VISIBLE_SECONDS
     return _not_visible(record, Resume(step=key[0], path=key[1]), blind, f"{seeing.where} does", None, patient)
 
 
-def _not_judged(key: _Key) -> Missing:
+def _awaited_verdict(key: _Key) -> Missing:
     return Missing(NOT_JUDGED, f"checkpoint {key[0]} ({key[1]}) is being judged: is all of it there?")
 
 
@@ -422,42 +431,44 @@ def _not_visible(
         else "Repair the mount of spec.checkpoint.directory there (it has to be one shared directory; what is on each "
         "node's own disk belongs into spec.checkpoint.localDirectory)"
     ) + f", or set spec.checkpoint.resumeFrom to {instead}"
-    return Missing(NOT_VISIBLE, f"{message}. {remedy}{_if_done(record)}.", stalled=True)
+    return Missing(NOT_VISIBLE, f"{message}. {remedy}{_repeat_hint(record)}.", stalled=True)
 
 
-def _if_done(record: GangSpec) -> str:
+def _repeat_hint(record: GangSpec) -> str:
     """Return how a user can request again what resumeFrom says and what was carried out; "": nothing stands there."""
     if record.branch is None or not record.branch.resume_from:
         return ""
     return f" (what it says now has been done: to ask for {record.branch.resume_from} once more, take it away before)"
 
 
-def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
+def _requested_start(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
     fork = fork_point_of(wish)
     if fork is not None:
-        return _of_another(world, record, wish, fork)
+        return _start_from_other_job(world, record, wish, fork)
     reports = [report for view in world.views.values() for report in view.checkpoints]
     if wish == SCRATCH:
-        return _elsewhere(world, record, wish, None)
+        return _start_at_request(world, record, wish, None)
     complete = {(c.step, c.path) for c in reports if c.verified}
     seen = [{key for key, c in _listed(view) if not c.incomplete} for view in world.views.values()]
     usable = sorted(complete.intersection(*seen), reverse=True)
     for step, path in usable:
         if wish in (str(step), path):
-            return _elsewhere(world, record, wish, Resume(step=step, path=path))
+            return _start_at_request(world, record, wish, Resume(step=step, path=path))
     pending = next((key for key in set.intersection(*seen) if wish in (str(key[0]), key[1])), None) if seen else None
     if pending is not None:
-        return _not_judged(pending)
+        return _awaited_verdict(pending)
     if _is_place(wish) and not is_own(wish, world.job.spec.checkpoint.directory or ""):
         found = next((key for key in _seen_elsewhere(world, above(wish)) if key[1] == wish), None)
         if found is not None:
-            return _elsewhere(world, record, wish, Resume(step=found[0], path=found[1]))
+            return _start_at_request(world, record, wish, Resume(step=found[0], path=found[1]))
         why = _unseen_elsewhere(world)
         text = (
             f"going on from {wish} as asked; it is outside spec.checkpoint.directory, and no launcher has found it "
             "complete there" + (f": {why}" if why else "")
         )
-        return _elsewhere(world, record, wish, Resume(step=step_in_name(wish.rpartition("/")[2]) or 0, path=wish), text)
+        return _start_at_request(
+            world, record, wish, Resume(step=step_in_name(wish.rpartition("/")[2]) or 0, path=wish), text
+        )
     there = ", ".join(str(step) for step, _ in usable[:8]) or "none"
     message = (
         f"spec.checkpoint.resumeFrom: there is no complete checkpoint {wish} that every worker sees; steps that they "
@@ -466,7 +477,7 @@ def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
     return Missing(NOT_FOUND, message, stalled=True)
 
 
-def _of_another(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -> Start | Missing:
+def _start_from_other_job(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -> Start | Missing:
     """Return the start from a checkpoint of another job, once every worker sees it and a verifier found it complete.
 
     Args:
@@ -493,7 +504,7 @@ def _of_another(world: JobWorld, record: GangSpec, wish: str, fork: ForkPoint) -
     seen = _seen_elsewhere(world, other.directory)
     found = next((key for key in seen if fork.step in (None, key[0])), None)
     if found is not None:
-        return _elsewhere(world, record, wish, Resume(step=found[0], path=found[1]))
+        return _start_at_request(world, record, wish, Resume(step=found[0], path=found[1]))
     # It is verified where it is seen, or some worker does not see it at all.
     why = _unseen_elsewhere(world)
     if is_url(other.directory):
@@ -541,7 +552,7 @@ def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
     return sorted(complete.intersection(*there), reverse=True)
 
 
-def _elsewhere(
+def _start_at_request(
     world: JobWorld, record: GangSpec, wish: str, where: Resume | None, warning: str = ""
 ) -> Start | Missing:
     """Return the start that a user requested, with all checkpoints beyond it excluded by name: times could be wrong.
@@ -554,7 +565,7 @@ def _elsewhere(
         warning: what people should know about it.
     """
     step = where.step if where else -1
-    there = _there(world, record, step)
+    there = _all_stamps(world, record, step)
     if isinstance(there, Missing):
         return there
     excluded = {stamp for stamp in there if stamp[0] > step} | _still_excluded(record, where, world, there)
@@ -563,7 +574,7 @@ def _elsewhere(
     return Start(where, Branch(resume_from=wish, step=step, excluded_checkpoints=write_stamps(excluded)), warning)
 
 
-def _there(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing:
+def _all_stamps(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing:
     """Return step and time of all checkpoints that exist, those of other branches included; or what is missing for
     that.
 
@@ -571,10 +582,10 @@ def _there(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing
     """
     told = [
         worker_view
-        for worker_view in judges(world, record)
+        for worker_view in verifiers(world, record)
         if worker_view.launcher and worker_view.launcher.stamps is not None
     ]
-    silent = next((worker_view for worker_view in judges(world, record) if worker_view not in told), None)
+    silent = next((worker_view for worker_view in verifiers(world, record) if worker_view not in told), None)
     if silent is not None and silent.launcher is not None:
         why, patient = silent.launcher.checkpoint_error, listed_seconds(world, record) < NOT_VISIBLE_SECONDS
         message = f"waiting for {silent.where} to list all checkpoints beyond step {step}" + (f": {why}" if why else "")
@@ -601,7 +612,7 @@ def _still_excluded(record: GangSpec, where: Resume | None, world: JobWorld, the
     if record.branch is None or where is None:
         return set()
     taken = (c for view in world.views.values() for key, c in _listed(view) if key == (where.step, where.path))
-    if not all(counts(record, c) for c in taken):
+    if not all(is_of_present_branch(record, c) for c in taken):
         return set()
     history = _history(record.branch)
     return {stamp for stamp in there if not history.has(*stamp)}

@@ -36,21 +36,21 @@ def preset_for(world: JobWorld, where: Resume | None) -> str | Missing:
     if checkpoint.directory is None:
         return ""
     if where is None:
-        trap = _trap_from_scratch(world)
+        trap = _scratch_problem(world)
         return Missing(MISLED, trap, stalled=True) if trap else ""
     named = checkpoint.resume_preset or (Named.OFF if checkpoint.resume_argument else Named.AUTO)
     command, format_ = _command(world.job), format_of(world, where)
     if named is Named.AUTO and is_shell_line(command):
         return ""
     name = resuming.chosen(named.value, format_, command, where.path, checkpoint.directory)
-    problem = unread(world.job) or resuming.problem(name, format_, where.path, checkpoint.directory)
+    problem = why_words_unread(world.job) or resuming.problem(name, format_, where.path, checkpoint.directory)
     if problem:
         return Missing(UNFIT, problem, stalled=True)
-    trap = "" if name else _trap(world, where, format_)
+    trap = "" if name else _lost_progress_problem(world, where, format_)
     return Missing(MISLED, trap, stalled=True) if trap else name
 
 
-def _trap(world: JobWorld, where: Resume, format_: str) -> str:
+def _lost_progress_problem(world: JobWorld, where: Resume, format_: str) -> str:
     """Return why a program that no preset tells where to resume would lose its progress, and the remedy; "": it would
     not.
 
@@ -59,7 +59,7 @@ def _trap(world: JobWorld, where: Resume, format_: str) -> str:
     checkpoint = world.job.spec.checkpoint
     if checkpoint.resume_preset is not None or not resuming.is_own(where.path, checkpoint.directory or ""):
         return ""
-    trap = _told_trap(world)
+    trap = _reported_pointer_problem(world)
     if not trap:
         return ""
     preset = resuming.BY_NAME.get(resuming.likely(format_))
@@ -75,7 +75,7 @@ def _trap(world: JobWorld, where: Resume, format_: str) -> str:
     )
 
 
-def _trap_from_scratch(world: JobWorld) -> str:
+def _scratch_problem(world: JobWorld) -> str:
     """Return why a start from scratch would fail because the framework's pointer file names an incomplete save; "":
     not.
 
@@ -85,11 +85,11 @@ def _trap_from_scratch(world: JobWorld) -> str:
     # Workers that are no verifiers list checkpoints that were never verified.
     if world.job.spec.checkpoint.resume_preset is Named.OFF or any(one.verified and not one.incomplete for one in seen):
         return ""
-    trap = _told_trap(world)
+    trap = _reported_pointer_problem(world)
     return f"{trap}. Or set spec.checkpoint.resumePreset: Off, if the program does not go by it" if trap else ""
 
 
-def _told_trap(world: JobWorld) -> str:
+def _reported_pointer_problem(world: JobWorld) -> str:
     """Return what launchers report about the framework's pointer file, where the job does not tell the program where to
     resume.
 
@@ -103,7 +103,7 @@ def _told_trap(world: JobWorld) -> str:
     return next(filter(None, (view.checkpoint_trap for view in world.views.values())), "")
 
 
-def unread(job: TrainingJob) -> str:
+def why_words_unread(job: TrainingJob) -> str:
     """Return why the preset's words would not reach the program, and the remedy; "": they would, or there is no
     preset."""
     command, named = _command(job), job.spec.checkpoint.resume_preset
@@ -120,7 +120,7 @@ def unread(job: TrainingJob) -> str:
     )
 
 
-def unloadable(job: TrainingJob) -> str:
+def why_unloadable(job: TrainingJob) -> str:
     """Return why the job's framework can resume from nothing in the job's directory, and the remedy; "": it can."""
     checkpoint = job.spec.checkpoint
     if checkpoint.resume_preset is None or checkpoint.directory is None:
@@ -143,7 +143,7 @@ def format_of(world: JobWorld, where: Resume) -> str:
     return known
 
 
-def in_words(job: TrainingJob, record: GangSpec) -> str:
+def resume_text(job: TrainingJob, record: GangSpec) -> str:
     """Return how this attempt's program was told where to resume, as text; "" where no preset was used."""
     go, directory = record.start, job.spec.checkpoint.directory or ""
     if go is None or go.resume is None or not go.resume_preset:
@@ -151,7 +151,7 @@ def in_words(job: TrainingJob, record: GangSpec) -> str:
     name, path = go.resume_preset, go.resume.path
     what = resuming.added(name, _command(job), path, directory)
     file, text = resuming.pointer(name, path, directory)
-    parts = [f"the command ends with {_resolved(what.words, go.resume)}" if what.words else ""]
+    parts = [f"the command ends with {_resolve_words(what.words, go.resume)}" if what.words else ""]
     parts += [f"which counts in place of its own {', '.join(what.against)}" if what.against else ""]
     parts += [f"it has {', '.join(what.kept)} itself" if what.kept else ""]
     parts += [f"{file} says {text}" if file else ""]
@@ -159,7 +159,7 @@ def in_words(job: TrainingJob, record: GangSpec) -> str:
     return f"resumed as {name}: {told}"
 
 
-def hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
+def preset_hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
     """Return which preset would tell the program where to resume, where nothing does; "": no preset is known for it."""
     go, name = record.start, resuming.likely(format_)
     if go is None or go.resume is None or go.resume_preset or job.spec.checkpoint.resume_argument or not name:
@@ -171,10 +171,11 @@ def hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
     what = resuming.added(name, _command(job), go.resume.path, directory)
     if not what.words or resuming.problem(name, format_, go.resume.path, directory):
         return ""
-    return f"; with spec.checkpoint.resumePreset: {name} its command would end with {_resolved(what.words, go.resume)}"
+    words = _resolve_words(what.words, go.resume)
+    return f"; with spec.checkpoint.resumePreset: {name} its command would end with {words}"
 
 
-def _resolved(words: Sequence[str], where: Resume) -> str:
+def _resolve_words(words: Sequence[str], where: Resume) -> str:
     """Return the words with the checkpoint's values in place of variables, as the program gets them."""
     values = {
         "MUSTER_RESUME_PATH": where.path,

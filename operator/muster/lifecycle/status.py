@@ -22,7 +22,7 @@ from muster.api.trainingjob import (
     Waiting,
 )
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
-from muster.goodput import told as goodput
+from muster.goodput import status_goodput as goodput
 from muster.goodput.account import RESUMED, SUSPENDED
 from muster.lifecycle import care, launching, members, place, resume, resuming
 from muster.lifecycle import record as records
@@ -30,8 +30,8 @@ from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
 from muster.lifecycle.ending import budget_exhausted
 from muster.lifecycle.evacuating import STOPS
-from muster.lifecycle.figures import worked_out
-from muster.lifecycle.plan import Announcement, Plan, State, Telling
+from muster.lifecycle.figures import compute_or_fallback
+from muster.lifecycle.plan import Announcement, Plan, State, StatusReport
 from muster.lifecycle.words import after_corruption, on_nodes
 from muster.placement.eligibility import unhealthy
 from muster.protocol.checkpoint_names import is_url
@@ -40,7 +40,7 @@ from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.recovery.failure import Kind
 from muster.recovery.failures import runs_behind
-from muster.recovery.judging import judges
+from muster.recovery.verification import verifiers
 from muster.world.job import JobWorld
 from muster.world.redact import without_secrets
 
@@ -59,7 +59,7 @@ UNSEEN_SECONDS = QUIET_SECONDS = 600.0
 _Facts = dict[str, tuple[bool | None, str, str]]
 
 
-def told(world: JobWorld, plan: Plan) -> Plan:
+def with_status(world: JobWorld, plan: Plan) -> Plan:
     """Return the plan with the job's status made of its report, and with Events where the reason is new."""
     telling = plan.telling
     if telling is None:
@@ -72,10 +72,14 @@ def told(world: JobWorld, plan: Plan) -> Plan:
 
 def _accepted(world: JobWorld) -> str:
     """Return what a reader should know about the job's spec, as text; "" if nothing."""
-    return "; ".join(filter(None, (world.lowered, launching.words(world.job), place.words(world.sharing))))
+    return "; ".join(
+        filter(
+            None, (world.lowered, launching.start_warnings(world.job), place.shared_directory_message(world.sharing))
+        )
+    )
 
 
-def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
+def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that waits for nodes."""
     reason, message, turn = telling.reason, telling.message, world.turn
     if telling.answer is not None and turn is not None:
@@ -90,7 +94,7 @@ def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     return now.model_copy(update={"waiting": _waiting(world, telling)})
 
 
-def _stalled(world: JobWorld, telling: Telling) -> TrainingJobStatus:
+def _stalled(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that cannot go on until a user changes something."""
     reason, message = telling.reason, telling.message
     facts: _Facts = {"Stalled": (True, reason, message), "Running": (False, reason, message)}
@@ -101,10 +105,10 @@ def _stalled(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     return _build(world, "Stalled", reason, facts)
 
 
-def _suspended(world: JobWorld, telling: Telling) -> TrainingJobStatus:
+def _suspended(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that the user has suspended; its nodes are released."""
     message = "set spec.suspend to false to continue from the newest complete checkpoint"
-    if resume.asked(world.job, world.gang.spec if world.gang else None):
+    if resume.requested_resume(world.job, world.gang.spec if world.gang else None):
         message = (
             f"set spec.suspend to false to continue from {world.job.spec.checkpoint.resume_from}, as resumeFrom asks"
         )
@@ -116,7 +120,7 @@ def _suspended(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     )
 
 
-def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
+def _starting(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that is on nodes and whose ranks have not started in this attempt."""
     assert world.gang is not None
     spec, turn, reason, message = world.gang.spec, world.turn, telling.reason, telling.message
@@ -144,11 +148,11 @@ def _where(world: JobWorld, spec: GangSpec) -> str:
     return on_nodes(spec) + (f"; {named}{why}" if last else "")
 
 
-def _waiting(world: JobWorld, telling: Telling) -> Waiting | None:
+def _waiting(world: JobWorld, telling: StatusReport) -> Waiting | None:
     return explain.waiting(world.job, world.turn, world.now) if telling.answer is not None and world.turn else None
 
 
-def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
+def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job whose ranks have started."""
     gang = world.gang
     assert gang is not None
@@ -168,14 +172,14 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     )
     if preset:
         message += f"; steps as {preset} prints them"
-    told = resuming.in_words(world.job, gang.spec)
+    told = resuming.resume_text(world.job, gang.spec)
     if told:
         message += f"; {told}"
     for trouble, words in (
         ("CheckpointsIncomplete", _doubtful(world)),
         ("CheckpointStoreUnreachable", _unverified(world, gang)),
         ("NoCheckpointSeen", _unsaved(world, gang)),
-        ("CheckpointOrderUnclear", resume.doubt(world, gang.spec)),
+        ("CheckpointOrderUnclear", resume.order_warning(world, gang.spec)),
         ("StepsNotSeen", _unseen(world, gang)),
         ("RanksQuiet", _quiet(world, gang)),
         ("StepsNotCounted", _uncounted(world)),
@@ -200,7 +204,7 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     return _build(world, state, reason, facts)
 
 
-def _completed(world: JobWorld, telling: Telling) -> TrainingJobStatus:
+def _completed(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that has ended."""
     completion = telling.completion
     assert completion is not None
@@ -214,7 +218,7 @@ def _completed(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     return _build(world, completion.result.value, completion.reason, facts, completion)
 
 
-_TELLERS: Mapping[State, Callable[[JobWorld, Telling], TrainingJobStatus]] = {
+_TELLERS: Mapping[State, Callable[[JobWorld, StatusReport], TrainingJobStatus]] = {
     State.PENDING: _pending,
     State.STALLED: _stalled,
     State.SUSPENDED: _suspended,
@@ -279,12 +283,14 @@ def _build(
     checkpoint = _checkpoint(world, record)
     if checkpoint is not None and record is not None and not (completion or before.completion):
         trains, bare = state in ("Running", "Saving"), checkpoint
-        checkpoint = worked_out("saves", lambda: care.attached(world, record, bare, trains=trains), bare)
+        checkpoint = compute_or_fallback(
+            "saves", lambda: care.with_save_concerns(world, record, bare, trains=trains), bare
+        )
     step = _step(world, record, checkpoint, ended=bool(completion or before.completion))
     succeeded = completion is not None and completion.result is CompletionResult.SUCCEEDED
-    account = worked_out(
+    account = compute_or_fallback(
         "goodput",
-        lambda: goodput.told(
+        lambda: goodput.goodput_of_status(
             world,
             step=step,
             saved=None if checkpoint is None else checkpoint.step,
@@ -307,8 +313,10 @@ def _build(
         step=step,
         checkpoint=checkpoint,
         restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,
-        incidents=worked_out(
-            "incidents", lambda: _incidents(goodput.incidents(world, record, account, failed=failed)), before.incidents
+        incidents=compute_or_fallback(
+            "incidents",
+            lambda: _incidents(goodput.incidents_of_status(world, record, account, failed=failed)),
+            before.incidents,
         )
         if record
         else before.incidents,
@@ -369,7 +377,7 @@ def _ready(world: JobWorld, record: GangSpec | None) -> str:
 
 def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | None:
     before = world.job.status.checkpoint
-    newest = resume.newest(world, record) if record else None
+    newest = resume.newest_checkpoint(world, record) if record else None
     if newest is None:
         return before if record is None else None
     if before and (before.step, before.path) == (newest.step, newest.path):
@@ -383,7 +391,7 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
     """Return the message that training goes on for long without a complete checkpoint that Muster sees; "" when all is
     well."""
     directory, go = world.job.spec.checkpoint.directory, gang.spec.start
-    if directory is None or go is None or resume.newest(world, gang.spec) is not None:
+    if directory is None or go is None or resume.newest_checkpoint(world, gang.spec) is not None:
         return ""
     seconds, step = (world.now - go.time).total_seconds(), records.newest_step(world, gang.spec)
     if step is None or seconds < UNSAVED_SECONDS:
@@ -414,7 +422,7 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
         evacuation is None
         or not evacuation.nodes
         or evacuation.reason in STOPS
-        or members.replaceable(world, spec, members.on(spec, evacuation.nodes))
+        or members.are_replaceable(world, spec, members.indices_on(spec, evacuation.nodes))
     ):
         return ""
     return (
@@ -425,12 +433,12 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
 
 def _unverified(world: JobWorld, gang: Gang) -> str:
     """Return the message that no verifier can reach the store with the checkpoints; "" while one can."""
-    verifiers = [worker_view.launcher for worker_view in judges(world, gang.spec) if worker_view.launcher]
-    if not verifiers or not all(each.checkpoint_error_kind in ERROR_KINDS for each in verifiers):
+    launchers = [worker_view.launcher for worker_view in verifiers(world, gang.spec) if worker_view.launcher]
+    if not launchers or not all(each.checkpoint_error_kind in ERROR_KINDS for each in launchers):
         return ""
-    newest = resume.newest(world, gang.spec)
+    newest = resume.newest_checkpoint(world, gang.spec)
     known = f"The newest that is known is {newest.step} ({newest.path})" if newest else "None is known"
-    return f"{verifiers[0].checkpoint_error}. {known}; a fault now waits until the store is seen again"
+    return f"{launchers[0].checkpoint_error}. {known}; a fault now waits until the store is seen again"
 
 
 def _behind(world: JobWorld, gang: Gang) -> str:
@@ -451,7 +459,7 @@ def _behind(world: JobWorld, gang: Gang) -> str:
         f"{behind.where} began with step {behind.launcher.first_step}, but was given the checkpoint of step "
         f"{resumed.step} ({resumed.path}). It repeats work, or its step numbers mean something else. Muster restarted "
         "it once for that, and does not again. Let the trainer load what MUSTER_RESUME_PATH names"
-        f"{resuming.hint(world.job, gang.spec, resuming.format_of(world, resumed))}"
+        f"{resuming.preset_hint(world.job, gang.spec, resuming.format_of(world, resumed))}"
     )
 
 

@@ -18,9 +18,9 @@ from muster.world.job import JobWorld
 
 _PLANNERS: Mapping[Phase, Callable[[JobWorld, Facts, WorkerSettings], Plan]] = {
     Phase.GOING: lambda world, facts, settings: Plan(),
-    Phase.FINISHED: ending.tidied,
+    Phase.FINISHED: ending.clean_up,
     Phase.PENDING: pending.plan,
-    Phase.ENDING: ending.recorded,
+    Phase.ENDING: ending.record_end,
     Phase.RECOVERING: recovering.plan,
     Phase.EVACUATING: evacuating.plan,
     Phase.ASSEMBLING: assembling.plan,
@@ -31,4 +31,4 @@ _PLANNERS: Mapping[Phase, Callable[[JobWorld, Facts, WorkerSettings], Plan]] = {
 def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
     """Return the plan for one job: what to do next, with the checkers' tasks and the job's status."""
     facts = derive(world)
-    return status.told(world, burnin.attached(world, _PLANNERS[phase_of(facts)](world, facts, settings)))
+    return status.with_status(world, burnin.with_checks(world, _PLANNERS[phase_of(facts)](world, facts, settings)))

@@ -12,16 +12,16 @@ from muster.lifecycle.launching import command_of, is_shell_line
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.objects import objects
 from muster.lifecycle.worker_pod import CLUSTER_DNS, CLUSTER_DNS_ON_HOST, POD_DEADLINE, asking, worker_container
+from muster.placement.constraints import read_constraints
 from muster.placement.eligibility import Requirements
 from muster.placement.space import unknown_level
-from muster.placement.wishes import wishes
 from muster.protocol.starters import PYTHON, SHELLS, started, starter_of
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
 from muster.world.joblimits import too_many_nodes
+from muster.world.queuedecision import Refusal, RefusalKind
 from muster.world.quotas import QuotaClaim, claim_of_pod
 from muster.world.resources import asked_by_template
-from muster.world.turn import Refusal, RefusalKind
 from muster.world.views import SCHEDULER_NAME
 
 
@@ -57,10 +57,10 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
     over = too_many_nodes(job, fleet.policy.job_limits)
     if over:
         return ("TooManyNodes", over)
-    unread = resuming.unread(job)
+    unread = resuming.why_words_unread(job)
     if unread:
         return ("ResumeArgumentUnused", unread)
-    unloadable = resuming.unloadable(job)
+    unloadable = resuming.why_unloadable(job)
     if unloadable:
         return (resuming.UNFIT, unloadable)
     level = unknown_level(fleet, job.spec.placement.required, job.spec.placement.preferred)
@@ -212,7 +212,7 @@ def _misshapen(template: Mapping[str, Any]) -> str:
             long = next((name for name in ("env", "volumeMounts") if len(entry.get(name) or ()) > MAX_ENTRIES), None)
             if long:
                 return _too_many(f"{where}.{long}", entry[long], MAX_ENTRIES)
-    unread = wishes(spec).problem
+    unread = read_constraints(spec).problem
     return f"spec.{unread}" if unread else ""
 
 

@@ -5,7 +5,7 @@ from muster.lifecycle import record, resume
 from muster.lifecycle.assembling import support
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.facts import Facts
-from muster.lifecycle.plan import Action, Announcement, ApplySupport, Plan, State, Telling
+from muster.lifecycle.plan import Action, Announcement, ApplySupport, Plan, State, StatusReport
 from muster.lifecycle.worker_pod import WorkerSettings, disruption_budget
 from muster.protocol.messages import RUNNING
 from muster.world.job import JobWorld
@@ -22,13 +22,13 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     It keeps the objects that workers share, lengthens fences where steps need longer ones, and notes a late resumeFrom.
     """
     assert facts.gang is not None
-    longer = record.fenced_longer(world, facts.gang.spec)
+    longer = record.with_longer_fences(world, facts.gang.spec)
     if longer is not None:
         return commit(world, longer)
-    marked = record.marked(world, facts.gang.spec)
+    marked = record.with_fence_file(world, facts.gang.spec)
     if marked is not None:
         return commit(world, marked)
-    noted = resume.passed_over(world.job, facts.gang.spec)
+    noted = resume.with_ignored_request(world.job, facts.gang.spec)
     if noted is not None:
         wish = world.job.spec.checkpoint.resume_from
         text = (
@@ -36,12 +36,12 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
             "job, clear the field, then set it again."
         )
         return commit(world, noted, Announcement("ResumeFromIgnored", text, warning=True))
-    forgotten = resume.taken_away(world.job, facts.gang.spec)
+    forgotten = resume.without_cleared_request(world.job, facts.gang.spec)
     if forgotten is not None:
         return commit(world, forgotten)
     budget = ApplySupport(disruption_budget(world.job))
     actions: tuple[Action, ...] = (*leftovers(world), *support(world, settings), budget)
-    return Plan(actions, Telling(State.TRAINING), wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world)))
+    return Plan(actions, StatusReport(State.TRAINING), wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world)))
 
 
 def _calm_seconds(world: JobWorld) -> float:

@@ -43,7 +43,7 @@ def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: b
     if found is None:
         return ""
     if not found.open:
-        suspects = suspects_in_words(found.suspect_steps, found.suspect_count, ended=ended)
+        suspects = suspects_text(found.suspect_steps, found.suspect_count, ended=ended)
     else:
         suspects = f"checkpoints beyond step {spec.branch.step} are suspect" if spec.branch else ""
     return "; ".join(
@@ -51,7 +51,7 @@ def after_corruption(spec: GangSpec, *, budget_exhausted: bool = False, ended: b
     )
 
 
-def suspects_in_words(steps: Sequence[int], count: int = 0, *, ended: bool = False) -> str:
+def suspects_text(steps: Sequence[int], count: int = 0, *, ended: bool = False) -> str:
     """Return which checkpoints are suspect, as text; "" where none is.
 
     Args:

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from muster.coordinator.door import Door, Limits, listener
+from muster.coordinator.connection_limiter import ConnectionLimiter, Limits, listener
 from muster.coordinator.tasks import Tasks
 
 LIMITS = Limits(strangers=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128)
@@ -56,7 +56,7 @@ class Connections:
     def __init__(self, protocol: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None) -> None:
         self._protocol = protocol
         self._context = context
-        self._door = Door(self._enter, LIMITS)
+        self._door = ConnectionLimiter(self._enter, LIMITS)
         self._unauthenticated: dict[_Connection, _Unauthenticated] = {}  # the oldest first
         self._by_user: dict[str, list[_Connection]] = {}  # the others, by `share_of`; the oldest first
         self._authenticated = 0
@@ -139,7 +139,7 @@ class Connections:
     def _no_longer_unauthenticated(self, connection: "_Connection", *, is_known: bool = False) -> None:
         found = self._unauthenticated.pop(connection, None)
         if found is not None:
-            self._door.done(found.host, is_known=is_known)
+            self._door.note_settled(found.host, is_known=is_known)
 
     async def _sweep(self) -> None:
         while True:

@@ -47,6 +47,6 @@ async def measured(request: web.Request, handler: Handler) -> web.StreamResponse
     return response
 
 
-def tell_age(age_seconds: Callable[[], float]) -> None:
+def publish_age(age_seconds: Callable[[], float]) -> None:
     """Ask this at each scrape."""
     _age.set_function(age_seconds)

@@ -67,10 +67,10 @@ class Reports:
             found, notes = await self._lives(now, since)
             known, more = await self._hours()
             notes, prices = [*notes, *more], self._prices()
-            return await asyncio.to_thread(lambda: told(fleet_report(found, now, since, prices, notes, known)))
+            return await asyncio.to_thread(lambda: page_report(fleet_report(found, now, since, prices, notes, known)))
 
 
-def told(it: FleetReport) -> Any:
+def page_report(it: FleetReport) -> Any:
     """The report as the page draws it."""
     return {
         "period": period(it),

@@ -15,7 +15,7 @@ from muster.answers.training import still_since
 from muster.api.base import ApiModel, Time
 from muster.api.goodput import Bucket
 from muster.api.trainingjob import ConditionStatus, TrainingJob
-from muster.goodput.opened import TRAINS, ahead
+from muster.goodput.opened import TRAINS, clock_lead_seconds
 
 MAX_SECONDS = 100 * 365 * 86400
 
@@ -51,10 +51,10 @@ def life(job: TrainingJob, now: datetime) -> Life | None:
     begin = status.goodput.creation_time if status.goodput else job.metadata.creation_timestamp
     if begin is None:
         return None
-    end = max(status.completion.time if status.completion else now + ahead(status.goodput), begin)
+    end = max(status.completion.time if status.completion else now + clock_lead_seconds(status.goodput), begin)
     begin = max(begin, end - timedelta(seconds=MAX_SECONDS))
     # The later of two covers the earlier.
-    laid = [(max(a, begin), min(b, end), kind) for a, b, kind in _laid(job, begin, end)]
+    laid = [(max(a, begin), min(b, end), kind) for a, b, kind in _list_spans(job, begin, end)]
     laid = [each for each in laid if each[0] < each[1]]
     edges = sorted({begin, end, *(edge for a, b, _ in laid for edge in (a, b))})
     stretches: list[Stretch] = []
@@ -68,7 +68,7 @@ def life(job: TrainingJob, now: datetime) -> Life | None:
     return Life(begin=begin, end=end, stretches=stretches, marks=marks)
 
 
-def _laid(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
+def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
     status, goodput, known = job.status, job.status.goodput, job.status.incidents
     yield begin, end, "training"
     queued = timedelta(seconds=min(goodput.amount(Bucket.QUEUED), MAX_SECONDS) if goodput else 0)
@@ -92,7 +92,7 @@ def _laid(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[da
         elif following is not None or status.state not in TRAINS | ENDED:
             yield each.time, over, "recovering"
     yield from _resumed(job, end)
-    off = ahead(goodput)
+    off = clock_lead_seconds(goodput)
     still = still_since(job, end - off)
     if still is not None:
         yield still + off, end, "stalled"

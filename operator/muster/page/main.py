@@ -13,7 +13,7 @@ from aiohttp import web
 from muster.answers import clock
 from muster.answers.fleethours import hours
 from muster.answers.fleetlives import lives
-from muster.coordinator.probes import Beat
+from muster.coordinator.probes import LoopHeartbeat
 from muster.kube.access import Access
 from muster.kube.client import Client
 from muster.page.connections import Connections
@@ -75,7 +75,7 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
         Access(reviews),
         lambda now, since: lives(client, now, since=since, history=seen.history()),
         lambda: hours(client),
-        now=lambda: clock.now(client.answers.server_time()),
+        now=lambda: clock.current_time(client.answers.server_time()),
     )
     context = None
     if settings.tls is not None:
@@ -85,7 +85,7 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
         context.load_cert_chain(settings.tls / "tls.crt", settings.tls / "tls.key")
     host = LOOPBACK if context is None else ""
     async with seen.running(), serving_page(page, host, settings.port, context) as port:
-        beat = Beat(lambda: "", page.not_ready)
+        beat = LoopHeartbeat(lambda: "", page.not_ready)
         async with beat.running():
             probes = Server(("", settings.probe_port), page.probes(beat), node=settings.node_addresses)
             try:

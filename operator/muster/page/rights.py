@@ -23,8 +23,8 @@ async def namespaces_of(access: Access, user: User, known: Iterable[str]) -> fro
     Raises:
         RefusedError: the API server does not say.
     """
-    if await access.may(user, jobs_in("")):
+    if await access.has_right(user, jobs_in("")):
         return None
     asked = sorted(set(known))
-    answers = await asyncio.gather(*(access.may(user, jobs_in(namespace)) for namespace in asked))
+    answers = await asyncio.gather(*(access.has_right(user, jobs_in(namespace)) for namespace in asked))
     return frozenset(namespace for namespace, allowed in zip(asked, answers, strict=True) if allowed)

@@ -23,8 +23,8 @@ from muster.answers.overview import overview
 from muster.answers.reported import report
 from muster.answers.words import printable
 from muster.api.trainingjob import TrainingJob
-from muster.coordinator.probes import Beat
-from muster.goodput.opened import as_of
+from muster.coordinator.probes import LoopHeartbeat
+from muster.goodput.opened import figures_as_of
 from muster.goodput.prices import NO_PRICES
 from muster.kube.access import Access, RefusedError, Right, User
 from muster.kube.errors import ApiError
@@ -128,9 +128,9 @@ class Page:
         made.router.add_get("/api/report", self._for_user(self._report))
         return made
 
-    def probes(self, beat: Beat) -> dict[str, Endpoint]:
+    def probes(self, beat: LoopHeartbeat) -> dict[str, Endpoint]:
         """What the kubelet and Prometheus ask; a thread answers them."""
-        figures.tell_age(lambda: self._seen.age_seconds)
+        figures.publish_age(lambda: self._seen.age_seconds)
         return {**beat.endpoints(), "/metrics": open_metrics(generate_latest)}
 
     def not_ready(self) -> str:
@@ -142,7 +142,7 @@ class Page:
             token = self._access.token(request.headers.get("Authorization", ""))
             # A token that was known is soon told, and who sends it is counted by his name.
             with self._room(STRANGERS, MAX_STRANGERS) if not self._access.was_known(token) else nullcontext():
-                user = await self._access.who(token)
+                user = await self._access.user_of_token(token)
             self.authenticated(request.transport, user.name)
             if not self._seen.synced:
                 raise RefusedError(503, "the cluster is being read: try again")
@@ -191,24 +191,24 @@ class Page:
         if max(len(namespace), len(name)) > MAX_NAME_CHARACTERS:
             raise RefusedError(404, "no job can be called so")
         # The right first, so that nobody learns what there is. Prices are for those who may see all jobs.
-        sees_all = await self._access.may(user, jobs_in(""))
+        sees_all = await self._access.has_right(user, jobs_in(""))
         if (
             not sees_all
-            and not await self._access.may(user, jobs_in(namespace))
-            and not await self._access.may(user, Right("get", "trainingjobs", namespace=namespace, name=name))
+            and not await self._access.has_right(user, jobs_in(namespace))
+            and not await self._access.has_right(user, Right("get", "trainingjobs", namespace=namespace, name=name))
         ):
             raise RefusedError(403, "you may not see this job, or there is none: ask for ClusterRole muster-view there")
         job = self._seen.job(namespace, name)
         if job is None:
             raise RefusedError(404, "there is no such job")
-        return self._made.get(("job", namespace, name, sees_all), lambda: clean(self._told(job, sees_all)))
+        return self._made.get(("job", namespace, name, sees_all), lambda: clean(self._job_answer(job, sees_all)))
 
-    def _told(self, job: Any, sees_all: bool) -> Any:
+    def _job_answer(self, job: Any, sees_all: bool) -> Any:
         prices, now = self._seen.prices() if sees_all else NO_PRICES, self._now()
         row = overview([job], "", now, ended=True).to_json()["jobs"][0]
         if not isinstance(job, TrainingJob):
             return {"job": row}
-        goodput = as_of(job, now)
+        goodput = figures_as_of(job, now)
         made = report(job, goodput, prices, now) if goodput is not None and goodput.wall_seconds else None
         lived = life(job, now)
         return {
@@ -225,7 +225,7 @@ class Page:
         }
 
     async def _fleet(self, _: web.Request, user: User) -> Any:
-        allowed = await asyncio.gather(*(self._access.may(user, right) for right in (NODES, HEALTHS)))
+        allowed = await asyncio.gather(*(self._access.has_right(user, right) for right in (NODES, HEALTHS)))
         if not all(allowed):
             raise RefusedError(403, "you may not see the fleet's nodes: ask for ClusterRole muster-fleet-view")
         visible = await self._namespaces(user)
@@ -235,7 +235,7 @@ class Page:
         asked = request.query.get("days", "30")
         if asked not in ("0", *map(str, PERIODS)):
             raise RefusedError(400, f"write days=0 for all that is kept, or one of {', '.join(map(str, PERIODS))}")
-        allowed = await asyncio.gather(*(self._access.may(user, right) for right in (jobs_in(""), HISTORY)))
+        allowed = await asyncio.gather(*(self._access.has_right(user, right) for right in (jobs_in(""), HISTORY)))
         if not all(allowed):
             raise RefusedError(403, "you may not see all jobs and their history: ask for ClusterRole muster-fleet-view")
         try:

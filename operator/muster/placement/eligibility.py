@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Any
 
 from muster.api.fleetpolicy import AcceleratorNodes, Binding
-from muster.placement.wishes import Wishes, wishes
+from muster.placement.constraints import SchedulingConstraints, read_constraints
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Evacuate, Exclusion, Fleet
+from muster.world.queuedecision import Refusal, RefusalKind
 from muster.world.resources import Amounts, is_granted
-from muster.world.turn import Refusal, RefusalKind
 from muster.world.views import NodeView, Taint
 
 # Muster decides about unreachable nodes itself, so its pods tolerate these; a node that has them takes no new worker.
@@ -52,14 +52,20 @@ class Requirements:
     takes_last: bool = False
 
     @cached_property
-    def wishes(self) -> Wishes:
+    def constraints(self) -> SchedulingConstraints:
         """The selector, affinity and tolerations of the template."""
-        return wishes(self.template_spec)
+        return read_constraints(self.template_spec)
 
     @cached_property
     def profile(self) -> Hashable:
         """A key that is equal for requirements that the same nodes meet, apart from the nodes to `avoid`."""
-        return self.accelerators, tuple(sorted(self.requests.items())), self.scheduler_for, self.wishes, self.takes_last
+        return (
+            self.accelerators,
+            tuple(sorted(self.requests.items())),
+            self.scheduler_for,
+            self.constraints,
+            self.takes_last,
+        )
 
 
 def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> Refusal | None:
@@ -92,7 +98,7 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | N
 def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
     """Why the node takes no worker, whatever resources the worker asks for; None if it takes one."""
     why = closed(node, needs, fleet)
-    return why or (None if needs.wishes.select(node) else UNSELECTED)
+    return why or (None if needs.constraints.select(node) else UNSELECTED)
 
 
 def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
@@ -104,9 +110,9 @@ def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> Refusal | None:
     exclusion = fleet.exclusion(node.name)
     if exclusion and not _is_taken_all_the_same(exclusion, needs):
         return Refusal(RefusalKind.UNHEALTHY, unhealthy(exclusion))
-    if needs.wishes.problem:
-        return Refusal(RefusalKind.UNREADABLE, f"not to be judged: spec.template.spec.{needs.wishes.problem}")
-    taint = _untolerated(node.taints, needs.wishes)
+    if needs.constraints.problem:
+        return Refusal(RefusalKind.UNREADABLE, f"not to be judged: spec.template.spec.{needs.constraints.problem}")
+    taint = _untolerated(node.taints, needs.constraints)
     return Refusal(RefusalKind.TAINTED, f"taint {taint.key}", taint.key) if taint else None
 
 
@@ -158,8 +164,8 @@ def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
     The node's health counts most, then soft taints and suspicion, then accelerators beyond those asked for.
     """
     soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
-    unwelcome = sum(not needs.wishes.tolerate(taint) for taint in soft)
-    unwelcome += fleet.doubt_of(node.name) is not None
+    unwelcome = sum(not needs.constraints.tolerate(taint) for taint in soft)
+    unwelcome += fleet.suspicion_of(node.name) is not None
     spare = node.allocatable.get(fleet.policy.accelerator_resource, 0) - needs.accelerators
     sick = _SICK if fleet.exclusion(node.name) is not None else 0
     return sick + unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
@@ -194,8 +200,8 @@ def _short_of(needs: Requirements, offered: Amounts) -> str:
     return ""
 
 
-def _untolerated(taints: Sequence[Taint], wishes: Wishes) -> Taint | None:
+def _untolerated(taints: Sequence[Taint], constraints: SchedulingConstraints) -> Taint | None:
     for taint in taints:
-        if taint.effect != "PreferNoSchedule" and not wishes.tolerate(taint):
+        if taint.effect != "PreferNoSchedule" and not constraints.tolerate(taint):
             return taint
     return None

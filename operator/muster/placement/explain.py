@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from muster.placement.candidates import CandidateNodes
 from muster.placement.domain import Domain
 from muster.placement.eligibility import IN_USE
-from muster.placement.ground import Ground
-from muster.placement.names import shown, shown_refusal
+from muster.placement.names import visible_name, visible_refusal
 from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.search import wanted
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
-from muster.world.turn import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
+from muster.world.queuedecision import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
 
 MAX_DOMAINS = 8
 MAX_HOLDERS = 8
@@ -27,7 +27,7 @@ _PASSING = {RefusalKind.IN_USE, RefusalKind.TOO_FULL, RefusalKind.RESERVED, Refu
 T = TypeVar("T")
 
 
-def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> NotPlaced:
+def not_placed(request: Request, ground: CandidateNodes, tree: Tree, fleet: Fleet) -> NotPlaced:
     """The answer to a request that has no place.
 
     Args:
@@ -36,16 +36,18 @@ def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> No
         tree: the fleet as nodes for its kind of worker.
         fleet: the fleet.
     """
-    ground = _told(ground.emptied, request.viewer)
+    ground = _with_hidden_names(ground.emptied, request.viewer)
     short = _shortfall(request, ground, tree, fleet)
     if not short.ever and not request.kept:
         return NotPlaced("NeverFits", _never(request, short), short)
     if short.free < short.needs:
-        return NotPlaced("InsufficientNodes", f"needs {_what(request, '')}: {_fleet(short)}{_rest(short)}", short)
-    return NotPlaced("TopologyUnsatisfied", _apart(request, ground, short), short)
+        return NotPlaced(
+            "InsufficientNodes", f"needs {_needs_text(request, '')}: {_fleet(short)}{_refused_text(short)}", short
+        )
+    return NotPlaced("TopologyUnsatisfied", _apart_message(request, ground, short), short)
 
 
-def _told(ground: Ground, viewer: str | None) -> Ground:
+def _with_hidden_names(ground: CandidateNodes, viewer: str | None) -> CandidateNodes:
     """The candidate nodes with the names of other tenants' jobs replaced that this viewer may not see.
 
     Args:
@@ -53,7 +55,7 @@ def _told(ground: Ground, viewer: str | None) -> Ground:
     """
     if viewer is None or not ground.taken:
         return ground
-    told = {why: shown_refusal(why, viewer) for why in set(ground.taken.values())}
+    told = {why: visible_refusal(why, viewer) for why in set(ground.taken.values())}
     return replace(ground, taken={name: told[why] for name, why in ground.taken.items()})
 
 
@@ -69,13 +71,13 @@ def could_hold(domain: Domain, request: Request, levels: int) -> bool:
     return segments >= room.segments and domain.suitable >= request.count + request.spares
 
 
-def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Shortfall:
-    best = _best(request, ground)
-    named = _sick(ground, tree, fleet)
+def _shortfall(request: Request, ground: CandidateNodes, tree: Tree, fleet: Fleet) -> Shortfall:
+    best = _nearest_domains(request, ground)
+    named = _unhealthy_nodes(ground, tree, fleet)
     names = _others(request, ground, tree)
     holders = Counter[str]()
     for holder, count in names.items():
-        holders[shown(fleet.name_of(holder), request.viewer)] += count
+        holders[visible_name(fleet.name_of(holder), request.viewer)] += count
     return Shortfall(
         needs=request.count + request.spares,
         inside=request.required,
@@ -90,7 +92,7 @@ def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Sh
     )
 
 
-def _sick(ground: Ground, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, ...]]:
+def _unhealthy_nodes(ground: CandidateNodes, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, ...]]:
     """The first unhealthy nodes by reason: their names are shown because a person has to repair these very machines."""
     found: defaultdict[Refusal, list[str]] = defaultdict(list)
     for name in sorted(fleet.excluded, key=natural):
@@ -101,7 +103,7 @@ def _sick(ground: Ground, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, 
     return {why: tuple(names[:MAX_NAMED]) for why, names in found.items()}
 
 
-def _best(request: Request, ground: Ground) -> list[Domain]:
+def _nearest_domains(request: Request, ground: CandidateNodes) -> list[Domain]:
     """The domains that are nearest to holding the request. Those that never could are included only without others."""
 
     def rank(domain: Domain) -> tuple[object, ...]:
@@ -113,7 +115,7 @@ def _best(request: Request, ground: Ground) -> list[Domain]:
     return sorted((domain for domain in chosen if domain.suitable), key=rank)
 
 
-def _refused(ground: Ground, tree: Tree) -> Counter[Refusal]:
+def _refused(ground: CandidateNodes, tree: Tree) -> Counter[Refusal]:
     """The number of nodes that cannot be used now, by reason. Nodes barred for this request count under that reason."""
     refused = Counter(tree.refused)
     for name, why in ground.barred.items():
@@ -131,7 +133,7 @@ def _refused(ground: Ground, tree: Tree) -> Counter[Refusal]:
     return refused
 
 
-def _others(request: Request, ground: Ground, tree: Tree) -> Counter[str]:
+def _others(request: Request, ground: CandidateNodes, tree: Tree) -> Counter[str]:
     """The number of otherwise usable nodes that each other job or pod holds."""
     held = Counter(tree.held)
     del held[request.job_uid]
@@ -150,7 +152,7 @@ def _nodes(count: int, kind: str = "") -> str:
     return f"{count} {kind}node{'s' * (count != 1)}"
 
 
-def _what(request: Request, kind: str) -> str:
+def _needs_text(request: Request, kind: str) -> str:
     """What the request needs and inside which domain, in words, such as `4 free nodes in one rack`."""
     more = "more " if request.kept else ""
     parts = [_nodes(request.count, more + kind)] if request.count else []
@@ -162,7 +164,7 @@ def _what(request: Request, kind: str) -> str:
     return " and ".join(parts) + inside + segments
 
 
-def _are(count: int) -> str:
+def _verb(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
@@ -170,7 +172,7 @@ def _fleet(short: Shortfall) -> str:
     return f"{short.free} of the fleet's {short.fleet} are free and suitable"
 
 
-def _rest(short: Shortfall) -> str:
+def _refused_text(short: Shortfall) -> str:
     """Why the other nodes cannot be used, in brackets, such as ` (3 in use, 1 not ready)`; "" where there are none."""
     named = sum(short.holders.values())
     used = sum(each.count for each in short.refused if each.why.kind is RefusalKind.IN_USE)
@@ -192,10 +194,10 @@ def _more_reasons(count: int) -> str:
     return f"{count} more reason{'s' * (count != 1)}"
 
 
-def _apart(request: Request, ground: Ground, short: Shortfall) -> str:
+def _apart_message(request: Request, ground: CandidateNodes, short: Shortfall) -> str:
     """The message for a fleet with enough free nodes that do not lie where the request needs them."""
     where = _where(request, ground)
-    message = f"needs {_what(request, 'free ')}: {where}; {_fleet(short)}{_rest(short)}"
+    message = f"needs {_needs_text(request, 'free ')}: {where}; {_fleet(short)}{_refused_text(short)}"
     ways = ["without spec.placement.required"] if request.required else []
     ways += ["without spec.placement.segmentSize"] if request.segment_size > 1 else []
     if request.kept or not ways:
@@ -203,10 +205,10 @@ def _apart(request: Request, ground: Ground, short: Shortfall) -> str:
     return f"{message}. To start now, {_AGAIN} {' and '.join(ways)}, or with fewer nodes."
 
 
-def _where(request: Request, ground: Ground) -> str:
+def _where(request: Request, ground: CandidateNodes) -> str:
     if request.kept and not ground.starts:
         return f"the nodes that it keeps are in no {request.required}"
-    best = next(iter(_best(request, ground)), None)
+    best = next(iter(_nearest_domains(request, ground)), None)
     if best is None and request.kept:
         return f"there is none in the {request.required} of its other nodes"
     if best is None:
@@ -234,11 +236,11 @@ def _never(request: Request, short: Shortfall) -> str:
             there = f"{most.domain} has {most.suitable} suitable, too few of them side by side"
         rest = f"; {short.suitable} of the fleet's {short.fleet} nodes are suitable"
     else:
-        there = f"only {short.suitable} of the fleet's {short.fleet} nodes {_are(short.suitable)} suitable"
+        there = f"only {short.suitable} of the fleet's {short.fleet} nodes {_verb(short.suitable)} suitable"
         if short.suitable >= short.needs:
             there = f"too few of the fleet's {short.suitable} suitable nodes are side by side"
         rest = ""
-    return f"needs {_what(request, '')}: {there}, whatever else runs{rest}{_rest(_lasting(short))}"
+    return f"needs {_needs_text(request, '')}: {there}, whatever else runs{rest}{_refused_text(_lasting(short))}"
 
 
 def _lasting(short: Shortfall) -> Shortfall:

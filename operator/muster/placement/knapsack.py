@@ -191,7 +191,7 @@ class Knapsack:
             offer = self._offer(kid, max(low - others, 0 if kid.kept else 1), high)
             before = min(index, new)
             least = [low - waiting - most[min(before, limit - c)] for c in range(limit + 1)]
-            groups = self._plus(groups, offer, kid.kept, least, high)
+            groups = self._with_domain(groups, offer, kid.kept, least, high)
             sums.append([point for group in groups for point in group])
             offers.append(offer)
         return Table(domain, low, high, kids, offers[::-1], sums[::-1])
@@ -249,7 +249,7 @@ class Knapsack:
             return [self._leaf(domain)]
         return [point for point in self.table(domain, 1, segments).sums[0] if -point & LOW_MASK]
 
-    def _plus(
+    def _with_domain(
         self, groups: list[list[int]], offer: Sequence[int], kept: bool, least: Sequence[int], high: int
     ) -> list[list[int]]:
         """The points with one more domain to choose from, in groups by the number of domains that workers are in.
@@ -291,7 +291,7 @@ class Knapsack:
             What is left behind and the room, encoded as costs are, ascending; each with its choice.
         """
         if domain.depth == self.levels:
-            return [(self._leaf(domain) + (self._left(domain) << LOW), NOTHING)]
+            return [(self._leaf(domain) + (self._reluctance_of(domain) << LOW), NOTHING)]
         key = (domain.signature, cost, wanted, most)
         found = self._refined.get(key)
         if found is None:
@@ -320,7 +320,7 @@ class Knapsack:
         if self.shape.spares:
             self._spares_alone.forget_refined()
 
-    def _left(self, domain: Domain) -> int:
+    def _reluctance_of(self, domain: Domain) -> int:
         """The reluctance of all free nodes of an innermost domain."""
         return sum([entry.reluctance for entry in domain.nodes])
 
@@ -359,7 +359,7 @@ class Knapsack:
             offers = [(cost_of(offer), *room_of(offer)) for offer in table.offers[index]]
             own = self.unit_left(kid) << LOW
             if kid.depth == self.levels:
-                own += self._left(kid) << LOW
+                own += self._reluctance_of(kid) << LOW
             following = []
             for outline in outlines:
                 spent, point = outline.spent, outline.point
@@ -456,7 +456,7 @@ class Knapsack:
             if kid.depth == self.levels:
                 found = {point: Choice(Use(part.kid, part.workers, NOTHING), choice) for point, choice in found.items()}
                 continue
-            inside = self._inside(kid, part, slack)
+            inside = self._choices_inside(kid, part, slack)
             offered = encode(0, part.segments, part.singles)
             following: dict[int, Choice | None] = {}
             for point, choice in found.items():
@@ -467,7 +467,7 @@ class Knapsack:
             found = dict(self._thinned(following, WIDTH))
         return [(point, choice) for point, choice in found.items() if choice is not None]
 
-    def _inside(self, kid: Domain, part: "_Part", slack: Room) -> list[tuple[int, Choice]]:
+    def _choices_inside(self, kid: Domain, part: "_Part", slack: Room) -> list[tuple[int, Choice]]:
         """The choices inside one domain of an outline, for the room that it offers there less the slack."""
         own = 0 if kid.kept else self._unit(kid.depth, part.workers)
         nodes = part.segments * self.shape.segment_size + part.singles - max(slack.nodes, 0)

@@ -3,7 +3,7 @@ says so."""
 
 from collections.abc import Callable, Mapping
 
-from muster.world.turn import Refusal, RefusalKind
+from muster.world.queuedecision import Refusal, RefusalKind
 
 JOBS_OF_OTHERS = "jobs of other namespaces"
 PODS_OF_OTHERS = "pods of other namespaces"
@@ -11,7 +11,7 @@ OTHERS = frozenset({JOBS_OF_OTHERS, PODS_OF_OTHERS})
 _POD = "pod "
 
 
-def shown(name: str, viewer: str | None) -> str:
+def visible_name(name: str, viewer: str | None) -> str:
     """The name of a holder of nodes as people of a namespace may see it.
 
     Args:
@@ -23,23 +23,23 @@ def shown(name: str, viewer: str | None) -> str:
     return PODS_OF_OTHERS if name.startswith(_POD) else JOBS_OF_OTHERS
 
 
-def reserved_for(job: str) -> Refusal:
+def reserved_refusal(job: str) -> Refusal:
     """The refusal of a node that is reserved for a job that does not have all of its nodes yet."""
     return Refusal(RefusalKind.RESERVED, f"reserved for {job}", job)
 
 
-def promised_to(job: str) -> Refusal:
+def promised_refusal(job: str) -> Refusal:
     """The refusal of a node that this plan gives to a job that is about to start."""
     return Refusal(RefusalKind.PROMISED, f"promised to {job}", job)
 
 
-def shown_refusal(why: Refusal, viewer: str | None) -> Refusal:
+def visible_refusal(why: Refusal, viewer: str | None) -> Refusal:
     """The refusal of a node with its job's name replaced where people of this namespace may not see it."""
     given = _GIVEN.get(why.kind)
-    return given(shown(why.subject, viewer)) if given is not None else why
+    return given(visible_name(why.subject, viewer)) if given is not None else why
 
 
 _GIVEN: Mapping[RefusalKind, Callable[[str], Refusal]] = {
-    RefusalKind.RESERVED: reserved_for,
-    RefusalKind.PROMISED: promised_to,
+    RefusalKind.RESERVED: reserved_refusal,
+    RefusalKind.PROMISED: promised_refusal,
 }

@@ -1,4 +1,4 @@
-"""The requests to placement. Its answers are in `muster.world.turn`, because decisions look at them."""
+"""The requests to placement. Its answers are in `muster.world.queuedecision`, because decisions look at them."""
 
 from dataclasses import dataclass, replace
 

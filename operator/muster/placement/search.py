@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from muster.placement.allot import Site, allot
+from muster.placement.candidates import CandidateNodes
 from muster.placement.domain import Change, Domain
-from muster.placement.ground import Ground
 from muster.placement.knapsack import NOTHING, Choice, Knapsack
 from muster.placement.points import Room, point_holds
 from muster.placement.request import Request
@@ -26,9 +26,9 @@ def wanted(request: Request) -> Room:
     return Room(free // request.segment_size, free + request.spares)
 
 
-def search(request: Request, ground: Ground, knapsack: Knapsack) -> Found | None:
+def search(request: Request, ground: CandidateNodes, knapsack: Knapsack) -> Found | None:
     """The nodes for a request; None if there are none that will do."""
-    mended = _mended(request, ground)
+    mended = _complete_broken_segments(request, ground)
     if mended is None:
         return None
     ground, beside = mended
@@ -51,7 +51,9 @@ def search(request: Request, ground: Ground, knapsack: Knapsack) -> Found | None
     return Found(_in_order(request, workers, beside), tuple(spares))
 
 
-def _mended(request: Request, ground: Ground) -> tuple[Ground, dict[int, list[str]]] | None:
+def _complete_broken_segments(
+    request: Request, ground: CandidateNodes
+) -> tuple[CandidateNodes, dict[int, list[str]]] | None:
     """The nodes that join what is left of broken segments, by place in `broken`, and the other candidate nodes.
 
     Returns None where a broken segment cannot be completed beside the nodes that it keeps.
@@ -75,7 +77,7 @@ def _mended(request: Request, ground: Ground) -> tuple[Ground, dict[int, list[st
     return replace(ground, root=root, starts=starts), beside
 
 
-def _best_starts(ground: Ground, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
+def _best_starts(ground: CandidateNodes, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
     """The domains that can hold the room at the least cost and leave least behind around them, each with that cost."""
     size = knapsack.shape.segment_size
     able = [s for s in ground.starts if s.free >= room.nodes and s.room(size, ground.levels)[0] >= room.segments]

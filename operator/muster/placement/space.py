@@ -1,18 +1,18 @@
 """The gang solver: all or nothing, as few domains as possible from the outside in, least fragmentation left behind.
 
 `Space` answers requests one after the other. What it reads of the fleet is shared and kept up to date elsewhere
-(`tree`). What is special to a request is laid over that (`ground`). The choice of domains is a knapsack (`knapsack`),
-that of nodes in them is a matter of order (`allot`). docs/placement.md has the rules, docs/decisions/0007 why they are
-these.
+(`tree`). What is special to a request is laid over that (`candidates`). The choice of domains is a knapsack
+(`knapsack`), that of nodes in them is a matter of order (`allot`). docs/placement.md has the rules, docs/decisions/0007
+why they are these.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from muster.placement.candidates import CandidateNodes, candidate_nodes
 from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
 from muster.placement.explain import could_hold, indivisible, not_placed
-from muster.placement.ground import Ground, ground
 from muster.placement.knapsack import Knapsack
 from muster.placement.natural import natural
 from muster.placement.points import Shape
@@ -20,7 +20,7 @@ from muster.placement.request import Request
 from muster.placement.search import search
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
-from muster.world.turn import NotPlaced, Placed, Refusal
+from muster.world.queuedecision import NotPlaced, Placed, Refusal
 
 
 def unknown_level(fleet: Fleet, *names: str | None) -> str | None:
@@ -30,7 +30,7 @@ def unknown_level(fleet: Fleet, *names: str | None) -> str | None:
 
 
 @dataclass(slots=True)
-class _Prospect:
+class _NodesForWorkers:
     """The fleet as nodes for one kind of worker, less the nodes that the plan has given away.
 
     Attributes:
@@ -51,7 +51,7 @@ MAX_LAID = 256
 
 
 @dataclass(slots=True)
-class _Takings:
+class _GivenNodes:
     """The nodes given away by the plan, with the reasons, and in their order."""
 
     reasons: dict[str, Refusal] = field(default_factory=dict)
@@ -63,11 +63,11 @@ class Space:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._taken = _Takings()
-        self._prospects: dict[object, _Prospect] = {}
+        self._taken = _GivenNodes()
+        self._prospects: dict[object, _NodesForWorkers] = {}
         self._laid: dict[int, tuple[Domain, Domain, int]] = {}  # id of a base -> it, the same less so many takings
 
-    def take(self, nodes: Iterable[str], why: Refusal) -> None:
+    def reserve_nodes(self, nodes: Iterable[str], why: Refusal) -> None:
         """Count these nodes as not free from now on, for example since they are reserved for a job.
 
         Of a node that is taken twice the first reason stays.
@@ -77,11 +77,11 @@ class Space:
                 self._taken.reasons[node] = why
                 self._taken.order.append(node)
 
-    def prepared(self, request: Request) -> Iterator[None]:
+    def prepare(self, request: Request) -> Iterator[None]:
         """Make what an answer to this request needs, in parts of a few milliseconds."""
-        yield from Tree.made(self._fleet, request.needs)
+        yield from Tree.prepare(self._fleet, request.needs)
         if self._has_last(request):
-            yield from Tree.made(self._fleet, request.with_last().needs)
+            yield from Tree.prepare(self._fleet, request.with_last().needs)
 
     def solve(self, request: Request) -> Placed | NotPlaced:
         """Choose nodes for a request, deterministically.
@@ -101,7 +101,7 @@ class Space:
         unknown = unknown_level(fleet, request.required, request.preferred)
         if unknown:
             return NotPlaced("UnknownTopologyLevel", f"{unknown!r} is no longer a level of this fleet's FleetPolicy")
-        tree, here = self._ground(request)
+        tree, here = self._candidates(request)
         if indivisible(request):
             return not_placed(request, here, tree, fleet)
         shape = Shape(request.segment_size, request.spares)
@@ -120,7 +120,7 @@ class Space:
         """
         if unknown_level(self._fleet, request.required) or indivisible(request):
             return ()
-        _, here = self._ground(request.with_last() if self._has_last(request) else request)
+        _, here = self._candidates(request.with_last() if self._has_last(request) else request)
         here = here.emptied
         able = [start for start in here.starts if could_hold(start, request, here.levels)]
         usable = [(_usable(start, request, here.levels), start) for start in able]
@@ -129,17 +129,17 @@ class Space:
         )
         return tuple(sorted(best[0]))
 
-    def _ground(self, request: Request) -> tuple[Tree, Ground]:
-        prospect = self._prospect(request.needs)
+    def _candidates(self, request: Request) -> tuple[Tree, CandidateNodes]:
+        prospect = self._nodes_for(request.needs)
         depth = _depth(self._fleet, request.required)
-        here = ground(self._fleet, prospect.tree, prospect.root, self._taken.reasons, request, depth)
+        here = candidate_nodes(self._fleet, prospect.tree, prospect.root, self._taken.reasons, request, depth)
         return prospect.tree, here
 
-    def _prospect(self, needs: Requirements) -> _Prospect:
+    def _nodes_for(self, needs: Requirements) -> _NodesForWorkers:
         found = self._prospects.get(needs.profile)
         if found is None:
-            tree = Tree.of(self._fleet, needs)
-            found = self._prospects[needs.profile] = _Prospect(tree, tree.root, tree.root)
+            tree = Tree.up_to_date(self._fleet, needs)
+            found = self._prospects[needs.profile] = _NodesForWorkers(tree, tree.root, tree.root)
         found.tree.follow()
         if found.base is not found.tree.root:
             found.base = found.root = found.tree.root

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
-from muster.placement.outline import PART, Eye, Outline, Standing, taken
+from muster.placement.fleet_index import PART, FleetIndex, NodeEligibility, NodeEvaluator, pop_due
 from muster.world.fleet import Fleet
-from muster.world.turn import Refusal
+from muster.world.queuedecision import Refusal
 
 MAX_SHAPES = 32
 # Beyond so many kinds of nodes an eye begins anew: nodes change, and what they were is of no use.
 MAX_FOLLOWED = 4096
 
-__all__ = ["NotAtHandError", "Standing", "Tree"]
+__all__ = ["NodeEligibility", "NotAtHandError", "Tree"]
 
 
 class NotAtHandError(Exception):
@@ -38,7 +38,7 @@ class NotAtHandError(Exception):
 class _Shape(NamedTuple):
     """The tree of all nodes' states, kept with these, by whose identity it is found again."""
 
-    standings: tuple[Standing, ...]
+    standings: tuple[NodeEligibility, ...]
     root: Domain
     refused: Counter[Refusal]
     held: Counter[str]
@@ -50,7 +50,7 @@ class _Shapes:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, ...], _Shape] = OrderedDict()
 
-    def get(self, standings: Iterable[Standing]) -> _Shape | None:
+    def get(self, standings: Iterable[NodeEligibility]) -> _Shape | None:
         """The shape with exactly these node states; None where none is cached."""
         key = tuple(map(id, standings))
         found = self._known.get(key)
@@ -85,9 +85,9 @@ class Tree:
             needs.scheduler_for,
             takes_last=needs.takes_last,
         )
-        self._eye = Eye(fleet, bare)
+        self._eye = NodeEvaluator(fleet, bare)
         self.root = Domain((), {}, (), 0)
-        self.standing: dict[str, Standing] = {}
+        self.standing: dict[str, NodeEligibility] = {}
         self.refused: Counter[Refusal] = Counter()
         self.held: Counter[str] = Counter()
         self._version = fleet.version
@@ -95,7 +95,7 @@ class Tree:
         self._followed = 0
 
     @classmethod
-    def of(cls, fleet: Fleet, needs: Requirements) -> "Tree":
+    def up_to_date(cls, fleet: Fleet, needs: Requirements) -> "Tree":
         """The fleet's tree for workers with these needs, brought up to date.
 
         Raises:
@@ -107,7 +107,7 @@ class Tree:
         if fleet.is_snapshot and work > PART:
             raise NotAtHandError(needs)
         if tree is None:
-            for _ in cls.made(source, needs):
+            for _ in cls.prepare(source, needs):
                 pass
             tree = source.known((cls, needs.profile), cls)
             assert tree is not None
@@ -115,10 +115,10 @@ class Tree:
         return tree
 
     @classmethod
-    def made(cls, fleet: Fleet, needs: Requirements) -> Generator[None, None, None]:
+    def prepare(cls, fleet: Fleet, needs: Requirements) -> Generator[None, None, None]:
         """Build the tree of the nodes that suit these needs, or update it, in parts between which others run.
 
-        The next call of `of` then has little to do.
+        The next call of `up_to_date` then has little to do.
         """
         fleet = fleet.source
         known = fleet.known((cls, needs.profile), cls)
@@ -131,7 +131,7 @@ class Tree:
             fleet.derived((cls, needs.profile), lambda _: tree)
             tree.follow()
         else:  # it was made for another one
-            yield from cls.made(fleet, needs)
+            yield from cls.prepare(fleet, needs)
 
     @property
     def behind(self) -> int:
@@ -150,9 +150,9 @@ class Tree:
 
     def following(self) -> Iterator[None]:
         """Take in the changes of the fleet, in parts."""
-        yield from Outline.made(self._fleet)
+        yield from FleetIndex.prepare(self._fleet)
         while self.behind:
-            names = taken(self._due)
+            names = pop_due(self._due)
             self._followed += len(names)
             if self._followed > MAX_FOLLOWED:
                 self._followed = 0
@@ -161,22 +161,22 @@ class Tree:
             yield
 
     def _build(self) -> Iterator[None]:
-        yield from Outline.made(self._fleet)
-        spots = dict(Outline.of(self._fleet).spots)
+        yield from FleetIndex.prepare(self._fleet)
+        spots = dict(FleetIndex.up_to_date(self._fleet).spots)
         self._version = self._fleet.version
-        look, waiting = self._eye.look, iter(spots.items())
+        look, waiting = self._eye.evaluate, iter(spots.items())
         while part := {name: look(spot) for name, spot in islice(waiting, PART)}:
             self.standing |= part
             yield
         shapes = self._fleet.derived(_Shapes, lambda _: _Shapes())
         shape = shapes.get(self.standing.values())
         if shape is None:
-            yield from self._lay_out()
+            yield from self._rebuild()
             shape = _Shape(tuple(self.standing.values()), self.root, Counter(self.refused), Counter(self.held))
             shapes.put(shape)
         self.root, self.refused, self.held = shape.root, Counter(shape.refused), Counter(shape.held)
 
-    def _lay_out(self) -> Iterator[None]:
+    def _rebuild(self) -> Iterator[None]:
         waiting = iter(list(self.standing.values()))
         while part := list(islice(waiting, PART)):
             for standing in part:
@@ -187,10 +187,10 @@ class Tree:
 
     def _update(self, names: Iterable[str]) -> None:
         changes: list[Change] = []
-        spots = Outline.of(self._fleet).spots
+        spots = FleetIndex.up_to_date(self._fleet).spots
         for name in names:
             spot, old = spots.get(name), self.standing.get(name)
-            new = self._eye.look(spot) if spot is not None else None
+            new = self._eye.evaluate(spot) if spot is not None else None
             if new == old:
                 continue
             if old is not None:
@@ -206,7 +206,7 @@ class Tree:
         if changes:
             self.root = self.root.changed(changes)
 
-    def _count(self, standing: Standing, step: int) -> None:
+    def _count(self, standing: NodeEligibility, step: int) -> None:
         if standing.why:
             self.refused[standing.why] += step
         if standing.suitable and standing.holders:

@@ -106,7 +106,7 @@ class Tally:
     misses: list[tuple[int, Test]] = field(default_factory=list)
 
 
-class Ground:
+class MemberTopology:
     """The members' places in the network topology. Members are numbered in the order of their names."""
 
     def __init__(self, members: Iterable[Member]) -> None:
@@ -156,7 +156,7 @@ class Evidence:
 
     def __init__(
         self,
-        ground: Ground,
+        ground: MemberTopology,
         outcomes: Iterable[PairOutcome],
         yardsticks: Sequence[Yardstick] = (),
         transport: str = "",
@@ -165,7 +165,7 @@ class Evidence:
 
         Args:
             ground: the members' places.
-            outcomes: one for each pair and round, see `merged`.
+            outcomes: one for each pair and round, see `merge_outcomes`.
             yardsticks: by transport; those without a transport by level, from 0 on, the last one for deeper levels too.
                 Empty:
             nothing is known.
@@ -197,7 +197,7 @@ class Evidence:
         self.noise = {level: self._noise(level) for level in range(self.depth + 1)}
         self._around: dict[tuple[Prefix, int], Counter[int]] = defaultdict(Counter)
         self._own: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
-        self._look_around()
+        self._count_by_domain()
 
     def yardstick(self, level: int) -> Yardstick:
         """Return the yardstick of a level, for the transport that most of its pairs run over."""
@@ -248,7 +248,7 @@ class Evidence:
         own = self._ratio(level) * reference
         return own if reference < yardstick.floor_gbps else max(own, yardstick.floor_gbps)
 
-    def counted(self, node: int, level: int) -> list[tuple[int, Test]]:
+    def counted_misses(self, node: int, level: int) -> list[tuple[int, Test]]:
         """Return a node's misses at a level with partners that are proven there, at most two with each.
 
         Returns:
@@ -277,7 +277,7 @@ class Evidence:
     def surprise(self, node: int, level: int) -> float:
         """Return how surprising a node's tests at a level would be if it were healthy, in nats; less than 0 speaks for
         it."""
-        misses = self.counted(node, level)
+        misses = self.counted_misses(node, level)
         if not misses:
             return -PASS * self.passes(node, level)
         slow, silent = self.weights(node, level)
@@ -321,7 +321,7 @@ class Evidence:
         return any(self._is_proof(node, (level,), beyond) for level in levels) or self._is_proof(node, barren, beyond)
 
     def _is_proof(self, node: int, levels: Collection[int], beyond: float) -> bool:
-        misses = [miss for level in levels for miss in self.counted(node, level)]
+        misses = [miss for level in levels for miss in self.counted_misses(node, level)]
         passes = sum(self.passes(node, level) for level in levels)
         if (
             len(misses) < max(LEAST_MISSES, MISSES_PER_PASS * passes + 1)
@@ -337,9 +337,9 @@ class Evidence:
         if node in self.proven[level]:
             return True
         passes = self.passes(node, level)
-        return passes > 0 and len(self.counted(node, level)) <= MISSES_PER_PASS * passes
+        return passes > 0 and len(self.counted_misses(node, level)) <= MISSES_PER_PASS * passes
 
-    def clean(self) -> frozenset[int]:
+    def clean_nodes(self) -> frozenset[int]:
         """Return the numbers of the nodes that are proven at some level, and at every level at which they have
         missed."""
         somewhere = frozenset[int]().union(*(self.proven[level] for level in self.levels))
@@ -436,7 +436,7 @@ class Evidence:
         slow_share = (slow + _HISTORY_WEIGHT * self.yardstick(level).miss_share) / tests
         return slow_share, (silent + _HISTORY_WEIGHT * _SILENT_SHARE) / tests
 
-    def _look_around(self) -> None:
+    def _count_by_domain(self) -> None:
         """Count, by domain and by node, the tests with proven nodes that lead out of the domain.
 
         Only domains in which a node has missed are counted.
@@ -463,7 +463,7 @@ def is_foreign(transport: str, expected: str) -> bool:
     return bool(transport and expected) and transport not in (expected, NVLINK)
 
 
-def merged(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:
+def merge_outcomes(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:
     """Return one outcome for each pair in each round, in an order that does not depend on when the reports came.
 
     Both ends report, perhaps twice: a figure counts before no figure, a lower figure before a higher. Lost packets and

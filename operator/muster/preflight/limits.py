@@ -30,7 +30,7 @@ class Tuned:
     unused: tuple[str, ...] = ()
 
 
-def tuned(
+def apply_limits(
     like: Standard,
     known: Iterable[Standard],
     best: Mapping[tuple[str, str], Best],

@@ -20,17 +20,17 @@ MAX_NAMED = 4
 _HOWS = {str(each): each for each in How}
 
 
-def how(word: str) -> How:
+def how_ended(word: str) -> How:
     """Return how a test ended, by the checker's word; an unknown word, of a newer checker, counts as ENVIRONMENT."""
     return _HOWS.get(word, How.ENVIRONMENT)
 
 
 def has_wrong_sums(answer: CheckAnswer) -> bool:
     """Whether an all-reduce with other nodes gave wrong sums: the answer then has a message and no figure."""
-    return how(answer.outcome) is How.RESULT and answer.gbps <= 0.0 and bool(answer.message)
+    return how_ended(answer.outcome) is How.RESULT and answer.gbps <= 0.0 and bool(answer.message)
 
 
-def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
+def outcomes_of_answer(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
     """Yield the outcomes of an order that tests one node; all probes that were late are one outcome.
 
     Args:
@@ -42,15 +42,15 @@ def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
         yield LocalOutcome(node, PROFILE, How.LATE, words=words)
         return
     if not answer.probes:
-        yield LocalOutcome(node, CHECKER, how(answer.outcome), words=f"{node}: {answer.message}")
-    late = [probe for probe in answer.probes if how(probe.outcome) is How.LATE]
+        yield LocalOutcome(node, CHECKER, how_ended(answer.outcome), words=f"{node}: {answer.message}")
+    late = [probe for probe in answer.probes if how_ended(probe.outcome) is How.LATE]
     if late:
         # What others use, too, keeps its name: where it is slow for many, it is not the nodes.
         name = late[0].probe if all(probe.probe in SHARED for probe in late) else PROFILE
         more = f" (and {len(late) - 1} more)" if late[1:] else ""
         yield LocalOutcome(node, name, How.LATE, words=f"{late[0].probe}: {late[0].message}{more}")
     for probe in answer.probes:
-        ended = how(probe.outcome)
+        ended = how_ended(probe.outcome)
         if ended is How.LATE:
             continue
         words = f"{node}: {probe.message}" if ended is How.ENVIRONMENT else probe.message
@@ -59,10 +59,10 @@ def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
 
 def ended_in_time(node: str, answer: CheckAnswer | None) -> bool:
     """Whether all probes of a node came to an end, with whatever result."""
-    return all(outcome.how is How.RESULT for outcome in told_by(node, answer))
+    return all(outcome.how is How.RESULT for outcome in outcomes_of_answer(node, answer))
 
 
-def timed(outcomes: Iterable[LocalOutcome], in_time: Collection[str]) -> list[LocalOutcome]:
+def without_common_delays(outcomes: Iterable[LocalOutcome], in_time: Collection[str]) -> list[LocalOutcome]:
     """Return the outcomes; a late one counts against its node only if other nodes, tested at the same moment, were in
     time.
 
@@ -84,7 +84,7 @@ def timed(outcomes: Iterable[LocalOutcome], in_time: Collection[str]) -> list[Lo
     return found
 
 
-def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerView]) -> list[LocalOutcome]:
+def with_wrong_bits(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerView]) -> list[LocalOutcome]:
     """Return the outcomes; one with other bits than most nodes of its kind is wrong.
 
     A node that always errs in the same way agrees with itself, so that only others can show it. Without a majority
@@ -116,7 +116,7 @@ def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerVie
     return [changed.get(each, each) for each in outcomes]
 
 
-def unlike(checkers: Mapping[str, CheckerView]) -> dict[str, LocalOutcome]:
+def unlike_nodes(checkers: Mapping[str, CheckerView]) -> dict[str, LocalOutcome]:
     """Return, by node, the outcome for nodes that cannot be tested together with most others.
 
     An all-reduce between other numbers of GPUs, libraries or probe versions hangs or breaks, and that is no fault of a
@@ -148,7 +148,7 @@ def _difference(kind: tuple[int, str, str], usual: tuple[int, str, str]) -> str:
     return "its checker has another version of the probes than those of most others"
 
 
-def limited(
+def with_limits(
     outcomes: Iterable[LocalOutcome], checkers: Mapping[str, CheckerView], standards: Sequence[Standard]
 ) -> tuple[dict[str, Limit], list[LocalOutcome]]:
     """Return what probes have to reach, by the probe's name, and the outcomes under these names.

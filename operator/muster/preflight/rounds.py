@@ -11,7 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-from muster.preflight.evidence import FIRST_ROUNDS, LEAST_MISSES, SURPRISE, Evidence, Ground, Prefix, Test, merged
+from muster.preflight.evidence import (
+    FIRST_ROUNDS,
+    LEAST_MISSES,
+    SURPRISE,
+    Evidence,
+    MemberTopology,
+    Prefix,
+    Test,
+    merge_outcomes,
+)
 from muster.preflight.outcomes import Member, Pair, PairOutcome, Round, Yardstick
 
 MOST_ROUNDS = 5
@@ -48,13 +57,13 @@ def next_round(
         yardsticks: see Evidence.
         transport: what tests have to run over, see Evidence.
     """
-    ground, told = Ground(members), merged(outcomes)
+    ground, told = MemberTopology(members), merge_outcomes(outcomes)
     number = max((outcome.round for outcome in told), default=1)
     while number <= MOST_ROUNDS:
         done = [outcome for outcome in told if outcome.round == number]
         before = [outcome for outcome in told if outcome.round < number]
         evidence = Evidence(ground, before, yardsticks, transport)
-        pairs = _Desk(evidence, f"{seed}/{number}").pairs(number)
+        pairs = _PairDrawer(evidence, f"{seed}/{number}").pairs(number)
         if not pairs and not done:
             return None
         due = _due(evidence, pairs, done)
@@ -118,7 +127,7 @@ def _slots(pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
     return tuple(tuple(slot) for slot in slots)
 
 
-class _Desk:
+class _PairDrawer:
     """Draws the pairs of one round.
 
     Args:
@@ -135,7 +144,7 @@ class _Desk:
         }
         self.order = sorted(self.nodes, key=lambda node: (drawn[node], node))
         self.rank = {node: place for place, node in enumerate(self.order)}
-        self.clean = evidence.clean() - evidence.ended
+        self.clean = evidence.clean_nodes() - evidence.ended
         self.met: dict[int, set[int]] = defaultdict(set)
         for test in evidence.tests:
             self.met[test.a].add(test.b)
@@ -150,31 +159,31 @@ class _Desk:
         too)."""
         # The levels at which a node is to be judged: a replacement may have a domain to itself.
         levels = sorted(
-            level for level, here in self.evidence.levels.items() if any(not self._stands(node) for node in here)
+            level for level, here in self.evidence.levels.items() if any(not self._is_decided(node) for node in here)
         )
-        if not levels or all(self._stands(node) for node in self.nodes):
+        if not levels or all(self._is_decided(node) for node in self.nodes):
             return []
         if number > 2:
-            self._again(number)
-        elif len(self.nodes) <= FEW and not any(self._stands(node) for node in self.nodes):
-            self._few(number)
+            self._draw_later_round(number)
+        elif len(self.nodes) <= FEW and not any(self._is_decided(node) for node in self.nodes):
+            self._draw_circle(number)
         else:
             for level in levels[-1:] if number == 1 else levels[:-1] or levels:
                 self._cover(level)
                 self._compare(level)
         return self.found
 
-    def _stands(self, node: int) -> bool:
+    def _is_decided(self, node: int) -> bool:
         member = self.evidence.members[node]
         return member.proven or member.witness
 
-    def _take(self, a: int, b: int, *, both: bool) -> None:
+    def _draw_pair(self, a: int, b: int, *, both: bool) -> None:
         self.found.append((a, b, both))
         self.now[a].add(b)
         self.now[b].add(a)
         self.load[b] += not both
 
-    def _few(self, number: int) -> None:
+    def _draw_circle(self, number: int) -> None:
         """Draw the pairs of a small gang by the circle method: its pairings together hold every pair once.
 
         With an odd number of nodes one node is left out of each pairing.
@@ -189,15 +198,15 @@ class _Desk:
             around = ring[:1] + ring[1 + by :] + ring[1 : 1 + by]
             for a, b in zip(around[: len(ring) // 2], reversed(around), strict=False):
                 if a is not None and b is not None:
-                    self._take(a, b, both=True)
+                    self._draw_pair(a, b, both=True)
 
     def _cover(self, level: int) -> None:
         """Draw one test for every node at a level: clean nodes with each other, suspects with proven ones."""
-        here = [node for node in self.order if node in self.evidence.levels[level] and not self._stands(node)]
+        here = [node for node in self.order if node in self.evidence.levels[level] and not self._is_decided(node)]
         # Before any node is proven all are alike.
         trusted = [node for node in here if node in self.clean] if self.clean else here
         suspects = [node for node in here if node not in self.clean] if self.clean else []
-        if any(self._stands(node) for node in self.clean) and len(here) <= SERVES * len(self.clean):
+        if any(self._is_decided(node) for node in self.clean) and len(here) <= SERVES * len(self.clean):
             trusted, suspects = [], here
         left = self._match(trusted, level)
         pool = self.clean or frozenset(self.nodes)
@@ -212,10 +221,10 @@ class _Desk:
         if self.evidence.yardstick(level).middle_gbps is not None:
             return
         first: dict[Prefix, int] = {}
-        for node in filter(self._stands, self.order):
+        for node in filter(self._is_decided, self.order):
             other = first.setdefault(self.evidence.places[node][:level], node)
             if other != node and self.evidence.level_of(node, other) == level and other not in self.now[node]:
-                self._take(node, other, both=False)
+                self._draw_pair(node, other, both=False)
                 return
 
     def _match(self, nodes: Sequence[int], level: int) -> list[int]:
@@ -238,7 +247,7 @@ class _Desk:
                 pairs, over = self._cross(group, level)
                 left += over
             for a, b in pairs:
-                self._take(a, b, both=True)
+                self._draw_pair(a, b, both=True)
         return left
 
     def _cross(self, group: Sequence[int], level: int) -> tuple[list[tuple[int, int]], list[int]]:
@@ -283,7 +292,7 @@ class _Desk:
             partner = self._partner(node, level, fallback)
             if partner is None:
                 break
-            self._take(node, partner, both=False)
+            self._draw_pair(node, partner, both=False)
             served += 1
         return served
 
@@ -319,7 +328,7 @@ class _Desk:
             self._pools[level, group] = pool
         return self._pools[level, group]
 
-    def _again(self, number: int) -> None:
+    def _draw_later_round(self, number: int) -> None:
         """Draw the tests of a later round: for suspects and nodes left out, and for pairs of proven nodes that
         missed."""
         if not self.clean:
@@ -329,11 +338,11 @@ class _Desk:
         wanted = [
             (node, level, count)
             for node in self.order
-            if not self._stands(node) or self._missed(node)
+            if not self._is_decided(node) or self._missed(node)
             for level, count in self._open(node)
         ]
         for a, b in self._links():
-            self._take(a, b, both=False)
+            self._draw_pair(a, b, both=False)
         for turn in range(MOST_TESTS):  # so that no suspect takes all partners
             for node, level, count in wanted:
                 if turn < count:
@@ -352,7 +361,7 @@ class _Desk:
             return []
         barren = [level for level in levels if not evidence.passes(node, level)]
         joint = sum(evidence.surprise(node, level) for level in barren)
-        misses_of_all = sum(len(evidence.counted(node, level)) for level in barren)
+        misses_of_all = sum(len(evidence.counted_misses(node, level)) for level in barren)
         for level in undecided:
             misses = evidence.tallies[node][level].misses
             if not misses:
@@ -363,7 +372,7 @@ class _Desk:
             over = len(barren) if level in barren else 1
             known, counted = joint, misses_of_all
             if level not in barren:
-                known, counted = evidence.surprise(node, level), len(evidence.counted(node, level))
+                known, counted = evidence.surprise(node, level), len(evidence.counted_misses(node, level))
             need = max((SURPRISE + BEYOND - known) / weight, LEAST_MISSES - counted) / over
             found.append((level, min(MOST_TESTS, max(1, math.ceil(need)) + MARGIN)))
         return found

@@ -40,7 +40,7 @@ _MAX_PROBES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class IdleNode:
     """A node that no gang holds, with what decides whether it is tested.
 
     Attributes:
@@ -48,9 +48,8 @@ class Site:
         view: the last report of its checker.
         accelerators: how many it should have; None: as many as it has.
         wish: the request for a test whose result is not written yet; None: none.
-        out: a name for the time that it is out of use, and its length in seconds; None: it is in use. A pass from
-            before
-        does not count.
+        out_of_use: a name for the time that it is out of use, and its length in seconds; None: it is in use. A pass
+            from before does not count.
         offences: the machine's account, 1 for each incident, faded.
         doubt: a name for the job failures that request a test, and how many seconds ago they were; None: none do.
     """
@@ -59,7 +58,7 @@ class Site:
     view: CheckerView
     accelerators: int | None = None
     wish: CheckWish | None = None
-    out: tuple[str, float] | None = None
+    out_of_use: tuple[str, float] | None = None
     offences: float = 0.0
     doubt: tuple[str, float] | None = None
 
@@ -114,7 +113,7 @@ class Upkeep:
     findings: tuple[Finding, ...]
 
 
-def look(sites: Sequence[Site], policy: PreflightPolicy, standards: Sequence[Standard]) -> Upkeep:
+def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, standards: Sequence[Standard]) -> Upkeep:
     """Return which idle nodes are to be tested now, and the results of tests.
 
     Args:
@@ -124,7 +123,7 @@ def look(sites: Sequence[Site], policy: PreflightPolicy, standards: Sequence[Sta
     """
     checks: dict[str, NodeChecks] = {}
     findings: list[Finding] = []
-    old: list[tuple[float, str, Site, CheckOrder]] = []
+    old: list[tuple[float, str, IdleNode, CheckOrder]] = []
     passed = {
         site.node: min(each.age_seconds for each in site.view.report.passes)
         for site in sites
@@ -180,7 +179,7 @@ def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]
         yield replace(finding, outcome=Outcome.INCONCLUSIVE, fails=(), words=f"{words} ({finding.words})")
 
 
-def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float | None]:
+def _due(site: IdleNode, policy: PreflightPolicy) -> tuple[CheckOrder | None, float | None]:
     """Return the test that is due for a node, None: none; and the age in seconds that its last pass counts for.
 
     The age is None where a user or a missing pass requires the test, and infinite where failures of jobs request it.
@@ -190,7 +189,7 @@ def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float 
         return _order(site, f"wish/{site.wish.id}", site.wish.profile), None
     if policy.profile is Profile.DISABLED:
         return None, None
-    name, since = site.out or ("", math.inf)
+    name, since = site.out_of_use or ("", math.inf)
     newest = newest_pass(site.view, policy.profile, site.accelerators or 0)
     if newest is None or newest.age_seconds >= since:
         return _order(
@@ -210,7 +209,7 @@ def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float 
     return None, None
 
 
-def _is_answered(site: Site, since_seconds: float) -> bool:
+def _is_answered(site: IdleNode, since_seconds: float) -> bool:
     deepest = newest_pass(site.view, Profile.DEEP, site.accelerators or 0)
     return deepest is not None and deepest.age_seconds < since_seconds
 
@@ -239,12 +238,12 @@ def newest_pass_seconds(view: CheckerView, least: Profile, gpus: int = 0) -> flo
     return found.age_seconds if found else None
 
 
-def _order(site: Site, order_id: str, profile: Profile) -> CheckOrder:
+def _order(site: IdleNode, order_id: str, profile: Profile) -> CheckOrder:
     return CheckOrder(order_id, NODE, str(profile), gpus=site.accelerators)
 
 
 def _found(
-    site: Site,
+    site: IdleNode,
     order: CheckOrder,
     standards: Sequence[Standard],
     findings: list[Finding],
@@ -263,8 +262,8 @@ def _found(
     if answer is None:
         return NodeChecks((order,))
     # It is tested alone: that it was late says nothing of it.
-    told = local.timed(local.told_by(site.node, answer), ())
-    limits, outcomes = local.limited(told, {site.node: site.view}, standards)
+    told = local.without_common_delays(local.outcomes_of_answer(site.node, answer), ())
+    limits, outcomes = local.with_limits(told, {site.node: site.view}, standards)
     verdict = judge([Member(site.node)], (), outcomes, limits=limits)
     grant = CheckGrant(order.id, order.profile, site.view.tested_gpus(order.gpus))
     grants = (grant,) if verdict.outcome is Outcome.PASS else ()
@@ -307,7 +306,7 @@ def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
     return bool(fails) and not any(fail.wrong and fail.probe not in local.SHARED for fail in fails)
 
 
-def _unfit(site: Site, wish: CheckWish) -> Finding:
+def _unfit(site: IdleNode, wish: CheckWish) -> Finding:
     words = f"nothing can be tested there: {site.view.report.problem}"
     order = f"wish/{wish.id}"
     return Finding(site.node, order, wish.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, wish)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from muster.preflight.evidence import LEAST_WITNESSES, Evidence, Ground, Prefix, Test, alike, merged
+from muster.preflight.evidence import LEAST_WITNESSES, Evidence, MemberTopology, Prefix, Test, alike, merge_outcomes
 from muster.preflight.local import SHARED
 from muster.preflight.outcomes import How, Limit, LocalOutcome, Member, PairOutcome, Yardstick
 from muster.preflight.rounds import is_link, missing_pairs
@@ -143,9 +143,9 @@ def judge(
     own, broken = judge_local(everybody, told, limits or {})
     # A node with a failure of its own is no partner, and no other stays open for lack of it.
     out = unfit(everybody, own, broken, told)
-    ground = Ground(member for member in everybody if member.name not in out)
-    evidence = Evidence(ground, merged(outcomes), yardsticks, transport)
-    return _Bench(evidence, levels, len(out)).verdict(own, broken)
+    ground = MemberTopology(member for member in everybody if member.name not in out)
+    evidence = Evidence(ground, merge_outcomes(outcomes), yardsticks, transport)
+    return _VerdictMaker(evidence, levels, len(out)).verdict(own, broken)
 
 
 def judge_local(
@@ -264,7 +264,7 @@ def _local_fail(outcome: LocalOutcome, limit: Limit | None) -> Fail | None:
     return Fail(outcome.node, outcome.probe, outcome.figure, at_least, unit, (), words)
 
 
-class _Bench:
+class _VerdictMaker:
     """Derives the verdict from one set of evidence.
 
     Args:
@@ -305,7 +305,7 @@ class _Bench:
         unsure = sorted(unproven.union(broken, (name for name in unsure if name not in names)) - failed)
         names_shared = bool(not words and unsure and not broken and self.shared)
         if not words and unsure:
-            words = self._open_words(unsure, broken)
+            words = self._open_text(unsure, broken)
         outcome = Outcome.FAIL if fails else Outcome.INCONCLUSIVE if words else Outcome.PASS
         fails.sort(key=lambda fail: (fail.node, fail.probe))
         return Verdict(outcome, tuple(fails), tuple(self.shared), tuple(names), tuple(unsure), words, names_shared)
@@ -388,7 +388,7 @@ class _Bench:
         evidence = self.evidence
         known = set[int]().union(*(self.excused[node] for node in nodes))  # by what is further out
         levels = [level for level in evidence.levels if level <= depth and level not in known]
-        stuck = {level: found for level in levels if (found := self._stuck(nodes, level, depth))}
+        stuck = {level: found for level in levels if (found := self._best_figures_if_alike(nodes, level, depth))}
         leaving = [level for level in stuck if level < depth]
         inside = depth in stuck
         if not stuck or (not leaving and len(nodes) <= DOMAIN_LEAST):
@@ -402,10 +402,10 @@ class _Bench:
         part, level = (Part.DOMAIN, depth) if inside else (Part.UPLINKS, max(leaving))
         what = f"{'' if inside else 'what leads out of '}{self._name(depth)} {'/'.join(domain)}"
         wrong = any(test.wrong for node in nodes for _, test in evidence.tallies[node][level].misses)
-        told = f"{what} {self._ails(median(stuck[level].values()), level, wrong)}; its members miss alike"
+        told = f"{what} {self._fault_text(median(stuck[level].values()), level, wrong)}; its members miss alike"
         self.shared.append(Shared(part, domain, level, (), told))
 
-    def _stuck(self, nodes: Sequence[int], level: int, depth: int) -> dict[int, float]:
+    def _best_figures_if_alike(self, nodes: Sequence[int], level: int, depth: int) -> dict[int, float]:
         """Return, by number, the best figures in GB/s of a domain's nodes where nearly all miss at a level, alike; else
         nothing.
 
@@ -419,7 +419,7 @@ class _Bench:
             if evidence.passes(node, level):
                 free += 1
                 continue
-            misses = evidence.counted(node, level)
+            misses = evidence.counted_misses(node, level)
             if level == depth and evidence.missed(node, level):  # no node inside may be proven
                 misses = evidence.tallies[node][level].misses
             if misses:
@@ -455,16 +455,16 @@ class _Bench:
             if len(pairs) >= DOMAIN_LEAST:
                 covered.update(pairs)
                 level = len(domain) - 1
-                ails = self._ails_of([test for pair in pairs for test in missing[pair]], level)
+                ails = self._fault_of_tests([test for pair in pairs for test in missing[pair]], level)
                 told = (
                     f"some of what leads out of {self._name(level + 1)} {'/'.join(domain)} {ails}; {len(pairs)} "
                     "pairs miss"
                 )
-                self.shared.append(Shared(Part.UPLINK, domain, level, self._told(pairs), told))
+                self.shared.append(Shared(Part.UPLINK, domain, level, self._pair_names(pairs), told))
         for a, b in named:
             if (a, b) not in covered:
-                pair, level = self._told([(a, b)]), evidence.level_of(a, b)
-                ails = self._ails_of(missing[a, b], level)
+                pair, level = self._pair_names([(a, b)]), evidence.level_of(a, b)
+                ails = self._fault_of_tests(missing[a, b], level)
                 told = f"the link between {pair[0][0]} and {pair[0][1]} {ails}; both pass with others"
                 if self._are_alone(a, b):
                     told += f", and nobody else in their {self._name(level)} can tell which end it is"
@@ -487,16 +487,16 @@ class _Bench:
         for test in self.evidence.tests:
             if test.wrong and test.level not in self.slow and not {test.a, test.b}.intersection(bad):
                 wrong.setdefault((test.a, test.b), test.level)
-        pairs = [pair for pair in self._told(wrong) if frozenset(pair) not in named]
+        pairs = [pair for pair in self._pair_names(wrong) if frozenset(pair) not in named]
         if pairs:
             more = f", and of {len(pairs) - 1} more pairs" if pairs[1:] else ""
             told = f"sums of {pairs[0][0]} and {pairs[0][1]} were wrong{more}; nothing tells by whom"
             self.shared.append(Shared(Part.LINK, (), min(wrong.values()), tuple(pairs), told))
 
-    def _ails_of(self, tests: Sequence[Test], level: int) -> str:
-        return self._ails(_best_of(tests), level, any(test.wrong for test in tests))
+    def _fault_of_tests(self, tests: Sequence[Test], level: int) -> str:
+        return self._fault_text(_best_of(tests), level, any(test.wrong for test in tests))
 
-    def _ails(self, gbps: float, level: int, wrong: bool) -> str:
+    def _fault_text(self, gbps: float, level: int, wrong: bool) -> str:
         """Return what is wrong with a part of the fabric, as text.
 
         Args:
@@ -513,7 +513,7 @@ class _Bench:
             return f"loses segments or is not what tests have to run over, at {gbps:.3g} GB/s"
         return f"is slow: {gbps:.3g} GB/s where {least:.3g} is the least"
 
-    def _told(self, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
+    def _pair_names(self, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
         members = self.evidence.members
         return tuple((members[a].name, members[b].name) for a, b in pairs)
 
@@ -542,7 +542,7 @@ class _Bench:
         found = [(0.0, level) for level in self._judged_levels(node)]
         for level in self._judged_levels(node):
             reference = self.evidence.reference[level] or 0.0
-            for _, test in self.evidence.counted(node, level):
+            for _, test in self.evidence.counted_misses(node, level):
                 if not test.silent and reference:
                     found.append((test.gbps / reference, level))
         return max(found)
@@ -550,12 +550,12 @@ class _Bench:
     def _judged_levels(self, node: int) -> list[int]:
         evidence = self.evidence
         levels = [level for level in evidence.levels if level not in self.excused[node]]
-        return [level for level in levels if evidence.counted(node, level)]
+        return [level for level in levels if evidence.counted_misses(node, level)]
 
     def _fail(self, node: int) -> Fail:
         evidence = self.evidence
         best, level = self._best(node)
-        tests = [miss for each in self._judged_levels(node) for miss in evidence.counted(node, each)]
+        tests = [miss for each in self._judged_levels(node) for miss in evidence.counted_misses(node, each)]
         partners = sorted({evidence.members[other].name for other, _ in tests})
         threshold = evidence.threshold_gbps(level)
         reference = evidence.reference[level] or 0.0
@@ -574,7 +574,7 @@ class _Bench:
         levels = tuple(self._judged_levels(node))
         return Fail(name, PAIR, figure, threshold, "GB/s", tuple(partners), words, wrong=wrong > 0, levels=levels)
 
-    def _open_words(self, unsure: Sequence[str], broken: Sequence[str]) -> str:
+    def _open_text(self, unsure: Sequence[str], broken: Sequence[str]) -> str:
         if broken:
             return f"a probe could not run on {len(broken)} nodes, {broken[0]} first"
         if self.shared:

@@ -9,7 +9,7 @@ made anew.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.world.turn import Payer
+from muster.world.queuedecision import Payer
 
 FIRST_SECONDS = 3600.0
 LONGEST_SECONDS = 86400.0

@@ -5,10 +5,10 @@ from datetime import datetime
 from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, WaitingDomain
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
-from muster.queueing.quotas import OverQuota, in_words
+from muster.queueing.phrases import are, cut, nodes
+from muster.queueing.quotas import OverQuota, amount_text
 from muster.queueing.remedies import remedies, would_help
-from muster.queueing.words import are, cut, nodes
-from muster.world.turn import NotPlaced, Payer, Placed, RefusalKind, Turn
+from muster.world.queuedecision import NotPlaced, Payer, Placed, QueueDecision, RefusalKind
 
 # The bounds of the status' fields.
 MAX_DOMAINS = 16
@@ -18,7 +18,7 @@ MAX_REMEDY = 512
 MAX_MESSAGE = 1024
 
 
-def waiting(job: TrainingJob, turn: Turn, now: datetime) -> Waiting:
+def waiting(job: TrainingJob, turn: QueueDecision, now: datetime) -> Waiting:
     """The numbers of a waiting job for its status; what is not known is 0 or absent."""
     before, answer = job.status.waiting, turn.answer
     short = answer.shortfall if isinstance(answer, NotPlaced) else None
@@ -40,7 +40,7 @@ def waiting(job: TrainingJob, turn: Turn, now: datetime) -> Waiting:
     )
 
 
-def message(job: TrainingJob, turn: Turn) -> str:
+def message(job: TrainingJob, turn: QueueDecision) -> str:
     """The sentence for a waiting job's condition: what it needs, what there is, what would help most, its place in the
     queue."""
     answer = turn.answer
@@ -78,7 +78,7 @@ def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
         over = answer.held + sum(answer.kept_for.values()) + answer.needs - answer.limit
         found.append((f"limit of namespace {answer.namespace}: {answer.limit}, {answer.held} held", over))
     if isinstance(answer, OverQuota):
-        hard, used = in_words(answer.resource, answer.hard), in_words(answer.resource, answer.used)
+        hard, used = amount_text(answer.resource, answer.hard), amount_text(answer.resource, answer.used)
         what = f"ResourceQuota {answer.quota}: {answer.resource} hard {hard}, used {used}"
         if not answer.quota:
             what = "more ResourceQuotas than Muster reads"

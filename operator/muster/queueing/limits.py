@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.queueing.words import after_it, listed, more, nodes
-from muster.world.turn import NotPlaced, Placed
+from muster.queueing.phrases import after_it, listed, more, nodes
+from muster.world.queuedecision import NotPlaced, Placed
 
 NAMESPACE_LIMIT = "NamespaceLimit"
 BEHIND_IN_QUEUE = "BehindInQueue"
@@ -57,7 +57,7 @@ class Limits:
         """Count this many more nodes as promised to the namespace."""
         self._held[namespace] += count
 
-    def keep(self, namespace: str, name: str, count: int) -> None:
+    def reserve(self, namespace: str, name: str, count: int) -> None:
         """Keep this many nodes of the limit for a waiting job of the namespace: the jobs behind it cannot use them."""
         self._kept[namespace][name] = count
 

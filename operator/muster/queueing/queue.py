@@ -17,15 +17,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from muster.placement.names import OTHERS, promised_to, reserved_for, shown
+from muster.placement.names import OTHERS, promised_refusal, reserved_refusal, visible_name
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
+from muster.queueing.phrases import after_it, are, listed, more, nodes, part
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.waiting import Waiting
-from muster.queueing.words import after_it, are, listed, more, nodes, part
 from muster.world.fleet import Fleet
-from muster.world.turn import NotPlaced, Placed, Turn
+from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 
 INTERNAL_ERROR = "InternalError"
 _NOBODY = Charged()
@@ -78,7 +78,7 @@ def plan(
     held: Mapping[str, int],
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
     charged: Charged = _NOBODY,
-) -> dict[str, Turn]:
+) -> dict[str, QueueDecision]:
     """The answers for all waiting jobs, by job uid; see `plan_steps`."""
     steps = plan_steps(fleet, waiting, limits, held, quotas=quotas, charged=charged)
     return dict(step for step in steps if step is not None)
@@ -92,7 +92,7 @@ def plan_steps(
     reserved: dict[str, str] | None = None,
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
     charged: Charged = _NOBODY,
-) -> Iterator[tuple[str, Turn] | None]:
+) -> Iterator[tuple[str, QueueDecision] | None]:
     """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
     Args:
@@ -110,14 +110,14 @@ def plan_steps(
         do not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting, charged)
-    desk = _Desk(fleet, Limits(limits, held), Quotas(fleet, quotas), {} if reserved is None else reserved)
+    desk = _Planner(fleet, Limits(limits, held), Quotas(fleet, quotas), {} if reserved is None else reserved)
     for position, job in enumerate(queue, start=1):
         answer = yield from _guarded(desk, job)
         payer = None if job.replacement else charged.payer(job.namespace, job.job_uid)
-        yield job.job_uid, Turn(position, len(queue), answer, payer)
+        yield job.job_uid, QueueDecision(position, len(queue), answer, payer)
 
 
-def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
+def _guarded(desk: "_Planner", job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
     try:
         return (yield from desk.answer(job))
     except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
@@ -125,7 +125,7 @@ def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotP
         return Failed(INTERNAL_ERROR, f"{text}; it is tried again. Report it with the operator's log.", error=error)
 
 
-class _Desk:
+class _Planner:
     """Answers one job after the other, and remembers what those before it have left."""
 
     def __init__(self, fleet: Fleet, limits: Limits, quotas: Quotas, reserved: dict[str, str]) -> None:
@@ -137,14 +137,14 @@ class _Desk:
 
     def answer(self, job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
         """The answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""
-        yield from self._space.prepared(job.request)
+        yield from self._space.prepare(job.request)
         answer = self._space.solve(job.request)
         if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
             return answer
         over = self._limits.refusal(job.namespace, job.needs, job.size, answer)
         if over is not None:
             if over.ever:
-                self._limits.keep(job.namespace, job.name, job.needs)
+                self._limits.reserve(job.namespace, job.name, job.needs)
             return over
         if isinstance(answer, Placed):
             chosen = (*answer.nodes, *answer.spares)
@@ -164,7 +164,7 @@ class _Desk:
         self._limits.promise(job.namespace, job.needs)
         self._quotas.promise(job, chosen)
         for space in (self._space, self._unreserved):
-            space.take(chosen, promised_to(job.name))
+            space.reserve_nodes(chosen, promised_refusal(job.name))
 
     def _reserve(self, job: Waiting, answer: NotPlaced) -> OverQuota | None:
         """Reserve nodes for a job without a place, and return None.
@@ -175,18 +175,18 @@ class _Desk:
         without_room = self._quotas.refusal(job, answer, kept)
         if without_room is not None:
             return without_room
-        self._limits.keep(job.namespace, job.name, job.needs)
-        self._space.take(kept, reserved_for(job.name))
+        self._limits.reserve(job.namespace, job.name, job.needs)
+        self._space.reserve_nodes(kept, reserved_refusal(job.name))
         self._reserved.update(dict.fromkeys(kept, job.name))
         return None
 
     def _behind(self, job: Waiting, answer: NotPlaced) -> Behind | None:
         """The answer of a job that would have its nodes if none were reserved; None for any other job."""
-        free = self._otherwise(job) if self._reserved else ()
+        free = self._free_without_reservations(job) if self._reserved else ()
         if not free:
             return None
         viewer = job.request.viewer
-        waiting_for = Counter(shown(self._reserved[node], viewer) for node in free if node in self._reserved)
+        waiting_for = Counter(visible_name(self._reserved[node], viewer) for node in free if node in self._reserved)
         alone = len(waiting_for) == 1 and not OTHERS & waiting_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
@@ -196,7 +196,7 @@ class _Desk:
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for))
 
-    def _otherwise(self, job: Waiting) -> tuple[str, ...]:
+    def _free_without_reservations(self, job: Waiting) -> tuple[str, ...]:
         """The free nodes among which the job would find its own if none were reserved; empty if there are too few."""
         if job.request.segment_size == 1:  # the count decides, which costs less than an answer
             free = self._unreserved.reservation(job.request)

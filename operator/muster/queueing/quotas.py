@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from muster.queueing.phrases import more, nodes
 from muster.queueing.waiting import Waiting
-from muster.queueing.words import more, nodes
 from muster.world.fleet import Fleet
+from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.quotas import REQUESTS, QuotaClaim, QuotaView, base_of
-from muster.world.turn import NotPlaced, Placed
 
 QUOTA_EXCEEDED = "QuotaExceeded"
 _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
@@ -146,8 +146,8 @@ class Quotas:
         each = math.ceil(needed / job.needs)
         text = room.quota.problem or (
             f"needs {nodes(job.needs, more(job.needs, job.size))}: ResourceQuota {room.quota.name} of namespace "
-            f"{job.namespace} leaves too little room for {resource}: hard {in_words(resource, hard)}, "
-            f"used {in_words(resource, used)}, needed {in_words(resource, needed)}"
+            f"{job.namespace} leaves too little room for {resource}: hard {amount_text(resource, hard)}, "
+            f"used {amount_text(resource, used)}, needed {amount_text(resource, needed)}"
         )
         if self._is_accelerator(resource) and not room.quota.problem:
             text += f" (a worker holds its node whole, {each} each)"
@@ -211,7 +211,7 @@ class Quotas:
         return self._sizes[place] if place < len(self._sizes) else least
 
 
-def in_words(resource: str, value: int) -> str:
+def amount_text(resource: str, value: int) -> str:
     """An amount of a resource as people write it: `64`, `500m`, `64Gi`."""
     base = base_of(resource)
     if base == "cpu":

@@ -10,10 +10,10 @@ from itertools import islice
 from muster.api.trainingjob import TrainingJob
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.queueing.limits import OverLimit
+from muster.queueing.phrases import are, nodes
 from muster.queueing.queue import Behind
-from muster.queueing.quotas import OverQuota, in_words
-from muster.queueing.words import are, nodes
-from muster.world.turn import DomainCount, NotPlaced, RefusalKind, RefusedNodes, Shortfall
+from muster.queueing.quotas import OverQuota, amount_text
+from muster.world.queuedecision import DomainCount, NotPlaced, RefusalKind, RefusedNodes, Shortfall
 
 # So many domains and so many holders are named one by one.
 MAX_NAMED = 3
@@ -81,10 +81,10 @@ def _of_quota(job: TrainingJob, over: OverQuota) -> Iterator[str]:
     if not over.quota:
         yield f"delete or merge ResourceQuotas of namespace {job.metadata.namespace}: there are more than Muster reads"
         return
-    hard, now = in_words(over.resource, over.hard), in_words(over.resource, over.used + over.needed)
+    hard, now = amount_text(over.resource, over.hard), amount_text(over.resource, over.used + over.needed)
     raised = f"raise {over.resource} of ResourceQuota {over.quota} from {hard} to {now}"
     if over.ever:
-        missing = in_words(over.resource, over.used + over.needed - over.hard)
+        missing = amount_text(over.resource, over.used + over.needed - over.hard)
         raised += f" or wait until pods of the namespace release {missing}"
     yield raised if over.fits else f"{raised}; that alone does not suffice"
     lower = over.room if over.ever else over.most

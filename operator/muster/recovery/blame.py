@@ -51,7 +51,7 @@ def gathering_seconds(failures: Sequence[Failure]) -> float:
     return max(0.0, GATHER_SECONDS - max(failure.age_seconds for failure in failures))
 
 
-def goes_before(failure: Failure, incident: GangIncident) -> bool:
+def is_cause_of(failure: Failure, incident: GangIncident) -> bool:
     """Whether an incident follows from a failure that is seen later: a node or pod was lost, and a rank failed over it.
 
     Args:

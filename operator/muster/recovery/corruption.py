@@ -19,7 +19,7 @@ EXIT_CODE = "ExitCode"
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class CorruptionReport:
     """What one rank has reported about wrong results of its own.
 
     Attributes:
@@ -57,22 +57,22 @@ class Word:
         return last_unsuspected(self.found_at, self.last_good)
 
 
-def words(world: JobWorld) -> tuple[Word, ...]:
+def new_reports(world: JobWorld) -> tuple[CorruptionReport, ...]:
     """Return the reports of wrong results that are not yet on the job's record."""
-    return world.derived(_words)
+    return world.derived(_all_reports)
 
 
-def failure(world: JobWorld, worker_view: WorkerView) -> Failure | None:
+def corruption_failure(world: JobWorld, worker_view: WorkerView) -> Failure | None:
     """Return a worker's report of wrong results as a failure that restarts the ranks; None: the worker reports none.
 
     The worker moves to another node where its node is known to be unhealthy, as with any rank that fails.
     """
-    word = _of_pod(world, worker_view.pod.uid if worker_view.pod else "")
-    if word is None:
+    report = _worker_of_pod(world, worker_view.pod.uid if worker_view.pod else "")
+    if report is None:
         return None
-    node_fault = world.fleet.node_fault(word.node)
+    node_fault = world.fleet.node_fault(report.node)
     level, on_sick = (Level.REPLACE, f" on a sick node ({node_fault})") if node_fault else (Level.IN_PLACE, "")
-    return _failure(word, worker_view.index, level, on_sick, node_fault=node_fault, if_free=bool(node_fault))
+    return _failure(report, worker_view.index, level, on_sick, node_fault=node_fault, if_free=bool(node_fault))
 
 
 def failures_of_leavers(world: JobWorld) -> list[Failure]:
@@ -82,28 +82,31 @@ def failures_of_leavers(world: JobWorld) -> list[Failure]:
     """
     record = world.gang.spec if world.gang else None
     told = (
-        [(unfenced_worker, _of_pod(world, unfenced_worker.pod_uid)) for unfenced_worker in record.unfenced_workers]
+        [
+            (unfenced_worker, _worker_of_pod(world, unfenced_worker.pod_uid))
+            for unfenced_worker in record.unfenced_workers
+        ]
         if record
         else []
     )
     return [
-        _failure(word, index_of(unfenced_worker.pod), Level.IN_PLACE)
-        for unfenced_worker, word in told
-        if word is not None
+        _failure(report, index_of(unfenced_worker.pod), Level.IN_PLACE)
+        for unfenced_worker, report in told
+        if report is not None
     ]
 
 
-def _failure(word: Word, index: int, level: Level, on_sick: str = "", **changes: Any) -> Failure:
-    code = CORRUPTION_EXIT_CODE if word.reason == EXIT_CODE else None
-    message = f"{word.where}: {word.text}{on_sick}"
-    return Failure(Kind.CORRUPTION, level, index, word.node, message, rank=word.rank, exit_code=code, **changes)
+def _failure(report: CorruptionReport, index: int, level: Level, on_sick: str = "", **changes: Any) -> Failure:
+    code = CORRUPTION_EXIT_CODE if report.reason == EXIT_CODE else None
+    message = f"{report.where}: {report.text}{on_sick}"
+    return Failure(Kind.CORRUPTION, level, index, report.node, message, rank=report.rank, exit_code=code, **changes)
 
 
-def _of_pod(world: JobWorld, pod_uid: str) -> Word | None:
-    return next((word for word in words(world) if word.pod_uid == pod_uid), None)
+def _worker_of_pod(world: JobWorld, pod_uid: str) -> CorruptionReport | None:
+    return next((report for report in new_reports(world) if report.pod_uid == pod_uid), None)
 
 
-def _words(world: JobWorld) -> tuple[Word, ...]:
+def _all_reports(world: JobWorld) -> tuple[CorruptionReport, ...]:
     if world.gang is None:
         return ()
     spec = world.gang.spec
@@ -117,12 +120,12 @@ def _words(world: JobWorld) -> tuple[Word, ...]:
         for unfenced_worker in spec.unfenced_workers
     ]
     found = (
-        word
+        report
         for speaker in speakers
         if (view := world.launchers.get(speaker[0])) is not None
         for attempt, ranks in _ranks_of(spec, view)
         for rank in ranks
-        if (word := _word(speaker, attempt, rank)) is not None and _is_new(spec.corruption, word)
+        if (report := _report_of_rank(speaker, attempt, rank)) is not None and _is_new(spec.corruption, report)
     )
     return tuple(found)
 
@@ -145,21 +148,21 @@ def _ranks_of(spec: GangSpec, view: LauncherView) -> Iterator[tuple[int, tuple[R
             yield attempt, ranks
 
 
-def _word(speaker: tuple[str, str, str], attempt: int, rank: RankView) -> Word | None:
+def _report_of_rank(speaker: tuple[str, str, str], attempt: int, rank: RankView) -> CorruptionReport | None:
     if rank.corruption in CORRUPTIONS:
-        return Word(*speaker, attempt, rank.rank, rank.corruption, rank.found_at, rank.last_good)
+        return CorruptionReport(*speaker, attempt, rank.rank, rank.corruption, rank.found_at, rank.last_good)
     if rank.exit_code == CORRUPTION_EXIT_CODE and not rank.alive and not rank.ended_by_launcher:
-        return Word(*speaker, attempt, rank.rank, EXIT_CODE, None, None)
+        return CorruptionReport(*speaker, attempt, rank.rank, EXIT_CODE, None, None)
     return None
 
 
-def _is_new(known: Corruption | None, word: Word) -> bool:
-    if known is None or word.attempt > known.attempt:
+def _is_new(known: Corruption | None, report: CorruptionReport) -> bool:
+    if known is None or report.attempt > known.attempt:
         return True
     # What another rank of the same attempt says later may reach further back.
     return (
-        word.attempt == known.attempt
+        report.attempt == known.attempt
         and known.open
-        and word.beyond is not None
-        and word.beyond < known.suspect_beyond_step
+        and report.beyond is not None
+        and report.beyond < known.suspect_beyond_step
     )

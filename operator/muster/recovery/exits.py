@@ -137,7 +137,7 @@ def _culprit(worker_view: WorkerView, pod: PodView) -> ContainerView | None:
     return next((c for c in ended if c.exit_code), ended[-1] if ended else None)
 
 
-def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
+def late_rank_failures(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
     """Return the rank failures of an attempt that is over, as far as launchers still report them."""
     found = []
     for worker_view in world.worker_views:
@@ -151,7 +151,7 @@ def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
     return found
 
 
-def fenced(world: JobWorld, attempt: int) -> WorkerView | None:
+def find_fenced_worker(world: JobWorld, attempt: int) -> WorkerView | None:
     """Return a worker whose launcher ended its ranks in this attempt because it heard nothing from Muster; None: none
     did."""
     for worker_view in world.worker_views:
@@ -164,7 +164,7 @@ def fenced(world: JobWorld, attempt: int) -> WorkerView | None:
     return None
 
 
-def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
+def count_own_failures(world: JobWorld, index: int, attempt: int) -> int:
     """Return how many ranks of a worker failed in an attempt for another cause than a lost peer; 0 if none is reported.
 
     Args:
@@ -176,7 +176,7 @@ def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
     if view is None or attempt not in (view.attempt, view.previous_attempt):
         return 0
     ranks = view.ranks if view.attempt == attempt else view.previous_ranks
-    return sum(_failed(rank) and _cause(rank) is not Cause.LOST_PEER for rank in ranks)
+    return sum(_first_failed_rank(rank) and _cause(rank) is not Cause.LOST_PEER for rank in ranks)
 
 
 def rank_failed(ranks: tuple[RankView, ...], worker_view: WorkerView, node_fault: str) -> Failure | None:
@@ -189,7 +189,7 @@ def rank_failed(ranks: tuple[RankView, ...], worker_view: WorkerView, node_fault
         worker_view: the worker.
         node_fault: what is wrong with its node; "" if nothing is known.
     """
-    failed = [rank for rank in ranks if _failed(rank)]
+    failed = [rank for rank in ranks if _first_failed_rank(rank)]
     if not failed:
         return None
     causes = [rank for rank in failed if _cause(rank) is not Cause.LOST_PEER] or failed
@@ -230,7 +230,7 @@ def _cause(rank: RankView) -> Cause:
     return cause_of(rank.tail, rank.exit_code, rank.signal)
 
 
-def _failed(rank: RankView) -> bool:
+def _first_failed_rank(rank: RankView) -> bool:
     return (
         not rank.alive and not rank.ended_by_launcher and (rank.signal is not None or rank.exit_code not in (0, None))
     )

@@ -26,7 +26,7 @@ def find(world: JobWorld) -> list[Failure]:
     gang = world.gang
     if gang is None:
         return []
-    judge = _plain if world.job.spec.launch.mode is LaunchMode.PLAIN else _managed
+    judge = _plain_failure if world.job.spec.launch.mode is LaunchMode.PLAIN else _managed_failure
     found = []
     for worker_view in world.worker_views:
         failure = (
@@ -35,8 +35,8 @@ def find(world: JobWorld) -> list[Failure]:
             else None
         )
         if failure:
-            found.append(_by_its_node(world, _dated(world, gang, worker_view, failure)))
-    return found + corruption.failures_of_leavers(world) or _hang(world, gang)
+            found.append(_as_node_fault(world, _with_age(world, gang, worker_view, failure)))
+    return found + corruption.failures_of_leavers(world) or _step_timeouts(world, gang)
 
 
 def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
@@ -56,13 +56,13 @@ def _common_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Fai
     return None
 
 
-def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
+def _as_node_fault(world: JobWorld, failure: Failure) -> Failure:
     """Return the failure as one of its node where that node is known to be unhealthy (Degraded or worse).
 
     Such a worker moves if another node is free, also where the breaker holds the node back or another system repairs
     it. A worker on a node that failures of jobs have followed moves, too, but its job pays for the failure.
     """
-    node_fault, doubt = world.fleet.node_fault(failure.node), world.fleet.doubt_of(failure.node)
+    node_fault, doubt = world.fleet.node_fault(failure.node), world.fleet.suspicion_of(failure.node)
     if failure.node_fault or failure.kind not in OF_A_SICK_NODE:
         return failure
     if not node_fault:
@@ -73,7 +73,7 @@ def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
     return replace(failure, message=f"{failure.message}, on a sick node ({node_fault})", node_fault=node_fault)
 
 
-def _dated(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Failure) -> Failure:
+def _with_age(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Failure) -> Failure:
     """Return the deletion of a pod as a failure with its age; other failures are returned as they are.
 
     A rank of that pod that failed by itself did so before the deletion and is returned instead. A pod that this process
@@ -92,7 +92,7 @@ def _dated(world: JobWorld, gang: Gang, worker_view: WorkerView, failure: Failur
     return replace(failure, age_seconds=ages.deleting, dated=ages.there > ages.deleting)
 
 
-def _plain(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
+def _plain_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
     if worker_view.pod is None or (worker_view.over and worker_view.succeeded):
         return None
     ended = pod_ended(worker_view, managed=False)
@@ -103,7 +103,7 @@ def _plain(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | No
     )
 
 
-def _managed(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
+def _managed_failure(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | None:
     if worker_view.pod is None:
         return None
     return (
@@ -118,7 +118,7 @@ def _managed(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failure | 
 def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     if launcher.state == TERMINATING:  # it says so before the watch does
         return failure_of(worker_view, Kind.POD_DELETED, Level.POD, f"pod {worker_view.name} was told to terminate")
-    wrong = corruption.failure(world, worker_view)
+    wrong = corruption.corruption_failure(world, worker_view)
     if wrong is not None:
         return wrong
     if gang.spec.start is None:
@@ -131,12 +131,12 @@ def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, laun
         return failure_of(worker_view, Kind.FENCED, Level.IN_PLACE, message)
     return (
         rank_failed(launcher.ranks, worker_view, world.fleet.node_fault(worker_view.member.node))
-        or _behind(world, gang, worker_view, launcher)
+        or _trainer_behind(world, gang, worker_view, launcher)
         or not_started(world, gang, worker_view, launcher)
     )
 
 
-def _behind(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
+def _trainer_behind(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """Return the failure of a trainer that begins before the checkpoint from which it should resume; None: it does not.
 
     The gang is restarted once for that. After that, the status alone reports it (`runs_behind`).
@@ -162,7 +162,7 @@ def runs_behind(gang: Gang, launcher: LauncherView) -> bool:
     return launcher.first_step < resume.step
 
 
-def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
+def _step_timeouts(world: JobWorld, gang: Gang) -> list[Failure]:
     """Return the failures of the workers that are furthest behind where no step was finished within the limit; empty:
     none.
 
@@ -184,12 +184,14 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
         return []
     if any(view.step is not None for view in views.values()):
         limit, kind = progress.step_timeout_seconds, Kind.HANG
-        ages = [_as_told(view, view.step_age_seconds) for view in views.values() if view.step_age_seconds is not None]
+        ages = [
+            _age_at_report(view, view.step_age_seconds) for view in views.values() if view.step_age_seconds is not None
+        ]
     else:
         limit, kind = progress.start_timeout_seconds, Kind.START_HANG
-        ages = [_as_told(view, view.started_age_seconds or 0.0) for view in views.values()]
+        ages = [_age_at_report(view, view.started_age_seconds or 0.0) for view in views.values()]
     age = min(ages, default=0.0)
-    if limit is None or age < limit or (age < limit + WHOLE_GANG_SECONDS and _someone_fell_silent(world, gang, age)):
+    if limit is None or age < limit or (age < limit + WHOLE_GANG_SECONDS and _has_fallen_silent(world, gang, age)):
         return []
     steps = _steps(views, printed=progress.step_pattern is not None or any(v.progress_preset for v in views.values()))
     lowest = min(steps.values())
@@ -200,10 +202,10 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     behind_step = f"step {lowest}" if lowest >= 0 else "no step yet"
     message = f"no step finished for {age:.0f} s (limit {limit} s); furthest behind: {who}, {behind_step}"
     found = (failure_of(world.by_index[index], kind, level, message) for index in suspects)
-    return [replace(_by_its_node(world, failure), age_seconds=age) for failure in found]
+    return [replace(_as_node_fault(world, failure), age_seconds=age) for failure in found]
 
 
-def _someone_fell_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
+def _has_fallen_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
     """Whether a worker with running ranks was last heard when the last step was finished, or has only just been heard
     again.
 
@@ -242,7 +244,7 @@ def _steps(views: Mapping[int, LauncherView], *, printed: bool) -> dict[int, int
     return telling if printed and telling else steps
 
 
-def _as_told(view: LauncherView, age_seconds: float) -> float:
+def _age_at_report(view: LauncherView, age_seconds: float) -> float:
     """Return an age as of the launcher's report, without the time for which its node stood still.
 
     What happened after the report is not known, and silence is no hang.

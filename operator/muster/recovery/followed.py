@@ -14,7 +14,7 @@ from datetime import timedelta
 from muster.api.gang import FaultClass, Gang, GangIncident
 from muster.recovery.failure import kinds_with
 from muster.recovery.last_lines import is_killed
-from muster.world.jobwords import JobWord
+from muster.world.jobfailures import JobFailureReport
 from muster.world.names import job_name
 
 TOGETHER = timedelta(days=4)
@@ -40,7 +40,7 @@ class _Episode:
     went_on: bool = False
 
 
-def words_of(gang: Gang) -> tuple[str, tuple[JobWord, ...]]:
+def failures_that_followed(gang: Gang) -> tuple[str, tuple[JobFailureReport, ...]]:
     """Return the node that the job's failures have followed, with these failures, oldest first; "" and none if there is
     none."""
     episodes = _episodes(gang)
@@ -51,13 +51,13 @@ def words_of(gang: Gang) -> tuple[str, tuple[JobWord, ...]]:
     (node, most), *_ = Counter(episode.first.node for episode in recent).most_common(1)
     if 2 * most <= len(recent):
         return "", ()
-    owner, job = gang.metadata.namespace, name_of(gang)
+    owner, job = gang.metadata.namespace, qualified_job_name(gang)
     found = [
-        JobWord(
+        JobFailureReport(
             owner=owner,
             job=job,
             attempt=episode.first.attempt,
-            what=_what(episode.first),
+            what=_failure_text(episode.first),
             time=episode.first.time,
             went_on=episode.went_on,
         )
@@ -67,16 +67,16 @@ def words_of(gang: Gang) -> tuple[str, tuple[JobWord, ...]]:
     return (node, tuple(found[-MAX_WORDS:])) if found else ("", ())
 
 
-def name_of(gang: Gang) -> str:
+def qualified_job_name(gang: Gang) -> str:
     """Return `<namespace>/<name>` of the job; a job that is deleted and created again has the same."""
     return f"{gang.metadata.namespace}/{job_name(gang.metadata.name, gang.spec.job_uid)}"
 
 
-def facts_of(gang: Gang) -> Hashable:
-    """Return a value that is equal for records of one job from which `words_of` gives the same result; None: no
-    incidents.
+def comparable_facts(gang: Gang) -> Hashable:
+    """Return a value that is equal for records of one job from which `failures_that_followed` gives the same result;
+    None: no incidents.
 
-    It is cheaper than `words_of`, because records change often.
+    It is cheaper than `failures_that_followed`, because records change often.
     """
     if not gang.spec.incidents:
         return None
@@ -121,7 +121,7 @@ def _failed_at(incident: GangIncident) -> int:
     return max((step for step in steps if step is not None), default=-1)
 
 
-def _what(incident: GangIncident) -> str:
+def _failure_text(incident: GangIncident) -> str:
     if incident.signal is not None:
         return f"{incident.reason} (signal {incident.signal})"
     return incident.reason + (f" (exit code {incident.exit_code})" if incident.exit_code is not None else "")

@@ -213,7 +213,7 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
         return Cause.LOST_PEER
     parts = _AND_THEN.split(_AT_EXIT.split(tail, maxsplit=1)[0])
     for place, part in enumerate(parts):
-        cause = _said(part)
+        cause = _cause_in_text(part)
         if cause is Cause.LOST_PEER and place + 1 < len(parts) and _is_of_a_service(part, parts[place + 1]):
             return Cause.OWN
         if cause is not None:
@@ -221,18 +221,18 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
     return Cause.OWN
 
 
-def _said(text: str) -> Cause | None:
+def _cause_in_text(text: str) -> Cause | None:
     """Return the cause that the last telling line of a text names; None where no line tells."""
     lines = [_RANK.sub("", line.strip()) for line in text.splitlines()]
     # Threads warn of a store that is gone while a rank ends, whatever it ends of.
     told = [line for line in lines if not _WARNS.match(line)]
-    found = _told(told)
+    found = _cause_of_lines(told)
     if found is None and any(map(_BROKEN_MEMORY.match, told)):
         return Cause.OWN
-    return found if found is not None or len(told) == len(lines) else _told(lines)
+    return found if found is not None or len(told) == len(lines) else _cause_of_lines(lines)
 
 
-def _told(lines: list[str]) -> Cause | None:
+def _cause_of_lines(lines: list[str]) -> Cause | None:
     lines = _without_later_failures(lines)
     for at in range(len(lines) - 1, -1, -1):
         bare = lines[at]

@@ -7,8 +7,8 @@ from muster.api.gang import Gang, Level
 from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import IDLE
 from muster.recovery.failure import Failure, Kind, failure_of
-from muster.recovery.judging import judges
 from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
+from muster.recovery.verification import verifiers
 from muster.world.job import JobWorld, WorkerView
 from muster.world.views import FRESH_SECONDS, LauncherView, PodView
 
@@ -79,7 +79,7 @@ def barrier_failed(world: JobWorld, gang: Gang, worker_view: WorkerView, launche
         message = f"worker {worker_view.index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
         return failure_of(worker_view, Kind.RECLAIM_SLOW, Level.POD, message)
     if waited > STUCK_SECONDS and launcher.loop_age_seconds - launcher.heard_age_seconds > STUCK_SECONDS:
-        return _stuck(gang, worker_view, launcher)
+        return _rank_start_failure(gang, worker_view, launcher)
     if not unlisted:
         return None
     return _listing_failure(world, gang, worker_view, launcher, waited) or _slow_listing(world, gang, worker_view)
@@ -107,9 +107,9 @@ def _listing_failure(
     longest = LAGGING_SECONDS if error else _longest_listing(world, gang, worker_view)
     if min(waited, _judging_seconds(world, gang)) < longest:
         return None
-    if not _like_it(world, gang, worker_view):
+    if not _peers_that_listed(world, gang, worker_view):
         return None  # no worker can: that is the storage, and another node would do no better
-    message = f"worker {worker_view.index} cannot list the checkpoints, others can: {error or _no_end(longest)}"
+    message = f"worker {worker_view.index} cannot list the checkpoints, others can: {error or _no_end_text(longest)}"
     return failure_of(worker_view, Kind.LISTING_STUCK, next_level(gang, worker_view, Kind.LISTING_STUCK), message)
 
 
@@ -118,13 +118,17 @@ def _slow_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failu
     yet."""
     begun = world.ages_of(worker_view.pod).running if worker_view.pod else 0.0
     waited = min(world.attempt_age_seconds, world.leader_age_seconds, world.listing_age_seconds, begun)
-    if min(waited, _judging_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _like_it(world, gang, worker_view):
+    if min(waited, _judging_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _peers_that_listed(
+        world, gang, worker_view
+    ):
         return None
-    message = f"worker {worker_view.index} cannot list the checkpoints, others can: {_no_end(SLOW_LISTING_SECONDS)}"
+    message = (
+        f"worker {worker_view.index} cannot list the checkpoints, others can: {_no_end_text(SLOW_LISTING_SECONDS)}"
+    )
     return failure_of(worker_view, Kind.LISTING_STUCK, next_level(gang, worker_view, Kind.LISTING_STUCK), message)
 
 
-def _no_end(seconds: float) -> str:
+def _no_end_text(seconds: float) -> str:
     return f"its listing has come to no end within {seconds:.0f} s"
 
 
@@ -137,15 +141,15 @@ def _judging_seconds(world: JobWorld, gang: Gang) -> float:
     return math.inf if since is None else (world.now - since).total_seconds()
 
 
-def _like_it(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Collection[int]:
+def _peers_that_listed(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Collection[int]:
     """Return the indices of the workers that have listed what this worker is asked to list."""
-    chosen = {judge.index for judge in judges(world, gang.spec)}
+    chosen = {judge.index for judge in verifiers(world, gang.spec)}
     return world.listed & chosen if worker_view.index in chosen else world.listed
 
 
 def _longest_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> float:
     """Return how many seconds the listing of a worker may take, measured by the slowest listing that is complete."""
-    ages = [world.views[index].scanned_age_seconds for index in _like_it(world, gang, worker_view)]
+    ages = [world.views[index].scanned_age_seconds for index in _peers_that_listed(world, gang, worker_view)]
     if not ages or None in ages:
         return SLOW_LISTING_SECONDS
     took = world.listing_age_seconds - min(age for age in ages if age is not None)
@@ -161,10 +165,10 @@ def not_started(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: 
     others = (view for index, view in world.views.items() if index != worker_view.index)
     if not any(view.attempt == gang.spec.attempt and view.ranks for view in others) and len(world.worker_views) > 1:
         return None
-    return _stuck(gang, worker_view, launcher)
+    return _rank_start_failure(gang, worker_view, launcher)
 
 
-def _stuck(gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure:
+def _rank_start_failure(gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure:
     still = max(0.0, launcher.loop_age_seconds - launcher.heard_age_seconds)
     done = f"has done nothing for {still:.0f} s" if still > STUCK_SECONDS else "does not come to start its ranks"
     message = (

@@ -120,7 +120,7 @@ def _is_last(exclusion: Exclusion | None) -> bool:
     return exclusion is not None and exclusion.last_choice
 
 
-def _nobody_counts(_holder: str) -> None:
+def _ignore_change(_holder: str) -> None:
     """What is done at first when a holder's nodes change."""
 
 
@@ -148,7 +148,7 @@ class Fleet:
         nodes: by name.
         policy: the FleetPolicy in force.
         heartbeats: of the nodes' kubelets.
-        names: job uid -> `<namespace>/<name>`, for people; `call` changes them.
+        names: job uid -> `<namespace>/<name>`, for people; `set_name` changes them.
         version: grows with each change that placement may care about.
         holder_changed: called with each holder that has got or lost nodes.
     """
@@ -170,7 +170,7 @@ class Fleet:
         self._own: set[str] = set()  # holders whose nodes no snapshot shares
         self._used: dict[str, Mapping[str, int]] = {}
         self._derived: OrderedDict[Hashable, Any] = OrderedDict()
-        self.holder_changed: Callable[[str], None] = _nobody_counts
+        self.holder_changed: Callable[[str], None] = _ignore_change
         self._origin: Fleet | None = None  # of which this is a snapshot
         self._snapshot: Fleet | None = None  # of this one as it is now
 
@@ -204,7 +204,7 @@ class Fleet:
         return made
 
     @classmethod
-    def of(
+    def from_parts(
         cls,
         nodes: Mapping[str, NodeView] = _NOTHING,  # type: ignore[assignment]
         holders: Mapping[str, Collection[str]] = _NOTHING,  # type: ignore[assignment]
@@ -323,7 +323,7 @@ class Fleet:
             self._own.discard(holder)
         self.holder_changed(holder)
 
-    def call(self, job_uid: str, name: str) -> None:
+    def set_name(self, job_uid: str, name: str) -> None:
         """What people call this job; "" when it is gone."""
         if self.names.get(job_uid, "") == name:
             return
@@ -368,7 +368,7 @@ class Fleet:
         """What is wrong with the node, though it may be held by the breaker or left to others; "" if nothing."""
         return self._ailing.get(node, "")
 
-    def doubt(self, node: str, doubt: Doubt | None) -> bool:
+    def set_suspicion(self, node: str, doubt: Doubt | None) -> bool:
         """What makes another node the better choice, None if nothing; True if that is another answer than before."""
         if self._doubted.get(node) == doubt:
             return False
@@ -379,7 +379,7 @@ class Fleet:
         self._changed(node)
         return True
 
-    def doubt_of(self, node: str) -> Doubt | None:
+    def suspicion_of(self, node: str) -> Doubt | None:
         """What makes another node the better choice; None if nothing does."""
         return self._doubted.get(node)
 
@@ -466,7 +466,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class FleetParts:
-    """What `Fleet.of` makes a fleet of, so that one can be written down."""
+    """What `Fleet.from_parts` makes a fleet of, so that one can be written down."""
 
     nodes: Mapping[str, NodeView]
     holders: Mapping[str, tuple[str, ...]]
@@ -544,7 +544,7 @@ class Silence:
     total: int = 0
 
     @classmethod
-    def around(cls, namespace: str, silent: Mapping[str, int], total: Mapping[str, int]) -> "Silence":
+    def seen_from(cls, namespace: str, silent: Mapping[str, int], total: Mapping[str, int]) -> "Silence":
         """The silence around the jobs of a namespace, from the counts of each.
 
         One tenant can silence all of its own launchers. So that it holds up nobody else by that, silence is only as

@@ -13,7 +13,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.world.checks import CheckerView, Standard
 from muster.world.fleet import Fleet, Silence
 from muster.world.names import gang_name, pod_name_in
-from muster.world.turn import Turn
+from muster.world.queuedecision import QueueDecision
 from muster.world.views import ContainerView, LauncherView, NodeView, PodView
 
 T = TypeVar("T")
@@ -189,7 +189,7 @@ class JobWorld:
     fleet: Fleet = field(default_factory=Fleet)
     silence: Silence = Silence()
     dark: Silence = Silence()
-    turn: Turn | None = None
+    turn: QueueDecision | None = None
     leader_age_seconds: float = 0.0
     ahead_seconds: float | None = None
     attempt_age_seconds: float = 0.0

@@ -53,5 +53,7 @@ def _to_parts(value: Any) -> Any:
 
 def _from_parts(value: Any) -> Any:
     return (
-        Fleet.of(**{f.name: getattr(value, f.name) for f in fields(value)}) if isinstance(value, FleetParts) else value
+        Fleet.from_parts(**{f.name: getattr(value, f.name) for f in fields(value)})
+        if isinstance(value, FleetParts)
+        else value
     )

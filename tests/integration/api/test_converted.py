@@ -14,14 +14,14 @@ from muster.api.gang import Member
 from muster.api.trainingjob import TrainingJob
 from muster.cli.convert import as_document
 from muster.convert import pod
-from muster.convert.documents import converted
+from muster.convert.documents import convert_objects
 from muster.lifecycle.worker_pod import worker_manifest
 
 MANIFESTS = cases("manifests")
 JOBS = [
     pytest.param(result.job, id=str(case))
     for case in MANIFESTS
-    for result in converted(list(yaml.safe_load_all(case.given)))
+    for result in convert_objects(list(yaml.safe_load_all(case.given)))
     if result and result.job
 ]
 OWN = [case for case in MANIFESTS if "kind: TrainingJob\n" in case.given]
@@ -84,7 +84,7 @@ def test_the_pod_of_a_worker_has_nothing_that_the_api_server_refuses_there(
     spec = source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
     spec |= {**REFUSED_IN_A_WORKER, "volumes": [{"name": "data", "emptyDir": {}}]}
     spec["containers"].append({"name": "logs", "image": "i", "resizePolicy": restarted})
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.job is not None
     job = TrainingJob.model_validate({**found.job, "metadata": {"name": "a", "namespace": namespace, "uid": "u"}})

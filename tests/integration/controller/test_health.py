@@ -171,7 +171,7 @@ async def test_the_record_of_a_machine_that_is_gone_is_deleted_unless_somebody_h
     rules: Any = SimpleNamespace(
         quarantine=SimpleNamespace(half_life_seconds=604800), budgets=SimpleNamespace(window_seconds=600)
     )
-    await forgetting.turn(rules, datetime.now(UTC) + timedelta(days=40))
+    await forgetting.forget_some(rules, datetime.now(UTC) + timedelta(days=40))
     names = {found["metadata"]["name"] for found in await scene.listed(paths.muster("nodehealths"))}
     assert names & {"gone", "written"} == {"written"}
 

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from localcluster.controlplane import SERVICE_ACCOUNT_ISSUER
-from muster.coordinator import desks
+from muster.coordinator import endpoints
 from muster.coordinator.auth import AuthError, Caller, TokenVerifier
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub
@@ -163,14 +163,14 @@ async def test_a_checker_is_told_by_its_service_account_and_its_node_by_its_toke
     checker, stranger = await worker("checker", account="muster-check"), await worker("stranger")
     node, order = checker["spec"]["nodeName"], CheckOrder("o1", checks.NODE)
     hub = CheckerHub()
-    hub.give("job", {node: NodeChecks((order,))})
+    hub.set_orders("job", {node: NodeChecks((order,))})
     server = CoordinatorServer(
         Hub(),
         TokenVerifier(client.get),
         lambda _: None,
         lambda _: False,
         lambda: "",
-        checkers=desks.checkers(hub, namespace, lambda _: True),
+        checkers=endpoints.checker_endpoint(hub, namespace, lambda _: True),
     )
     certificates = await CertificateKeeper(client, namespace).ensure()
     port = await server.start("127.0.0.1", 0, certificates.serving.certificate, certificates.serving.key)

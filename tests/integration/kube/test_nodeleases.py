@@ -45,7 +45,7 @@ async def test_a_heartbeat_is_dated_by_the_leaders_own_lease_and_seen_by_one_loo
     first = ages.versions.written_by(0)
     await until(lambda: ages.versions.written_by(sys.maxsize) - first > 3.0 and len(ages.versions) > 5)
     await renew(client, beating, "2026-11-01T00:00:03.000000Z")
-    await NodeLeases(client, ages.take).look()
+    await NodeLeases(client, ages.note_leases).read_leases()
     assert ages.age_seconds(silent) >= 2.0, "nothing was heard of it while the lease was renewed for three seconds"
     assert ages.age_seconds(beating) < ages.age_seconds(silent)
     found = ages.lease(beating)
@@ -57,12 +57,12 @@ async def test_a_heartbeat_is_dated_by_the_leaders_own_lease_and_seen_by_one_loo
 async def test_a_change_is_in_the_next_look_whatever_is_cached(client: Client, nodes: tuple[str, str]) -> None:
     """The list is as of the question: who has just renewed is never seen as he was before."""
     ages = LeaseAges(client.answers.attended_seconds)
-    leases = NodeLeases(client, ages.take)
-    await leases.look()
+    leases = NodeLeases(client, ages.note_leases)
+    await leases.read_leases()
     for second in range(20):
         when = f"2026-11-01T00:01:{second:02}.000000Z"
         await renew(client, nodes[1], when)
-        await leases.look()
+        await leases.read_leases()
         found = ages.lease(nodes[1])
         assert found is not None
         assert found.renew_time == when

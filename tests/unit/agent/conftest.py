@@ -197,13 +197,13 @@ class Running:
         self.agent = Agent(settings, thresholds, (), self.nvml, writer, self.clock, self.clock.wall)
         self.wrote = made[0]
         self.turns = 0
-        turn = self.agent._turn
+        turn = self.agent._poll
 
         def counted() -> None:
             self.turns += 1
             turn()
 
-        self.agent._turn = counted  # type: ignore[method-assign]
+        self.agent._poll = counted  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self.agent.run, daemon=True)
         self._thread.start()
 

@@ -55,7 +55,7 @@ def test_each_is_read(devices: Devices, clock: Clock) -> None:
     apart = Apart(devices.read, PATIENCE, clock)
     assert apart.each(["a", "b"]) == {"a": "word of a", "b": "word of b"}
     assert apart.each([]) == {}
-    assert apart.held == {}
+    assert apart.overdue_devices == {}
 
 
 def test_some_that_never_answer_hold_up_nobody_and_are_not_asked_again(devices: Devices, clock: Clock) -> None:
@@ -63,7 +63,7 @@ def test_some_that_never_answer_hold_up_nobody_and_are_not_asked_again(devices: 
     devices.hold("c")
     apart = Apart(devices.read, PATIENCE, clock)
     assert apart.each(["a", "b", "c", "d"]).keys() == {"a", "d"}
-    assert apart.held == {"b": 1000.0, "c": 1000.0 + PATIENCE}
+    assert apart.overdue_devices == {"b": 1000.0, "c": 1000.0 + PATIENCE}
     assert apart.each(["a", "b", "c", "d"]).keys() == {"a", "d"}
     assert sorted(devices.asked) == ["a", "a", "b", "c", "d", "d"]
 
@@ -73,7 +73,7 @@ def test_what_comes_late_is_heard_once_and_then_asked_again(devices: Devices, cl
     apart = Apart(devices.read, PATIENCE, clock)
     apart.each(["a", "b"])
     devices.let_go("b")
-    wait(lambda: not apart.held)
+    wait(lambda: not apart.overdue_devices)
     assert apart.each([]) == {"b": "word of b"}
     assert apart.each(["a", "b"]).keys() == {"a", "b"}
     assert devices.asked.count("b") == 2

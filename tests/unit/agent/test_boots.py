@@ -7,7 +7,7 @@ import pytest
 
 from muster.node.agent import kinds
 from muster.node.agent.earlier import Earlier
-from muster.node.agent.looks import NVML, PORTS
+from muster.node.agent.inspections import NVML, PORTS
 
 MACHINE = "4c4c4544-0001"
 
@@ -81,7 +81,7 @@ def test_a_machine_that_never_had_more_misses_nothing(node: Any, run: Any, befor
 
 def test_a_release_from_before_the_fault_covers_nothing() -> None:
     later = evidence(kinds.GPU_COUNT, threshold="8 GPUs", first="2026-01-03T00:00:00Z")
-    found = Earlier.of({"status": stored(7, evidence=[later]), "spec": RELEASED}, "boot-1", MACHINE)
+    found = Earlier.from_stored({"status": stored(7, evidence=[later]), "spec": RELEASED}, "boot-1", MACHINE)
     assert found.gpus == 8
     assert found.another_boot
 
@@ -279,4 +279,4 @@ def test_what_one_boot_cannot_count_the_next_one_misses(node: Any, run: Any, fau
     agent = run(stored=stored(), thresholds={**deadline, "boot.look": 1.0, "nvml.failed": 0.1})
     agent.wait(lambda: agent.wrote.offers and agent.evidence)
     agent.stop()
-    assert Earlier.of({"status": agent.status}, "boot-2", MACHINE).gpus == 8
+    assert Earlier.from_stored({"status": agent.status}, "boot-2", MACHINE).gpus == 8

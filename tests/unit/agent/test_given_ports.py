@@ -296,7 +296,7 @@ def routed(node: Any, host: Host, count: int, *interfaces: str) -> tuple[InfiniB
     cards(host, count)
     host.route(*interfaces)
     network = NodeNetwork(host.sysfs, node.folder / "proc")
-    network.look()
+    network.inspect()
     fabric = ports_of(node)
     fabric._network = network
     fabric.states()
@@ -310,10 +310,10 @@ def test_a_port_of_the_node_s_own_network_is_no_training_port(node: Any, host: H
     assert (found.kind, found.subject) == (kinds.FRONT_END_DOWN, "mlx5_2/1")
     assert "default route" in found.message
     host.route()  # they go with the link
-    network.look()
+    network.inspect()
     assert bad(fabric.states()) == [(kinds.FRONT_END_DOWN, "mlx5_2/1")]
     host.route("eno1")  # and another one is left
-    network.look()
+    network.inspect()
     assert bad(fabric.states()) == [(kinds.FRONT_END_DOWN, "mlx5_2/1")]
     host.vanish("mlx5_2")
     assert bad(fabric.states()) == [(kinds.FRONT_END_DOWN, "mlx5_2")]
@@ -361,7 +361,7 @@ def test_a_default_route_of_ipv6(
     line = ROUTES_6.format(to=to, length=length, by=GATEWAY, flags=flags, name=name)
     (node.folder / "proc/1/net/ipv6_route").write_text(line)
     network = NodeNetwork(host.sysfs, node.folder / "proc")
-    network.look()
+    network.inspect()
     assert network.interfaces == (frozenset({name}) if found else frozenset())
 
 

@@ -332,7 +332,7 @@ def test_a_port_whose_state_cannot_be_read_in_time_holds_nothing_up(node: Any, r
     agent.wait_until_looking()
     (path / "state").unlink()
     os.mkfifo(path / "state")  # opening it waits for somebody who writes
-    agent.wait(lambda: agent.agent._infiniband._states.held)
+    agent.wait(lambda: agent.agent._infiniband._states.overdue_devices)
     node.faults("recovery_action=1@gpu1")
     agent.wait_for(kinds.RECOVERY_ACTION)
     agent.wait(agent.agent.is_alive)

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.agent.test_boots import MACHINE, evidence, first_word, stored
 
 from muster.node.agent import kinds
-from muster.node.agent.looks import LOG, NVML, PORTS, Looks
+from muster.node.agent.inspections import LOG, NVML, PORTS, Looks
 from muster.serve import Server, probe
 
 LONG = 100.0

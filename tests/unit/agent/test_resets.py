@@ -58,7 +58,7 @@ def good_from(of: Ledger, mono: float, signal: Signal) -> None:
 def stored_of(of: Ledger) -> list[Stored]:
     """As another agent reads it."""
     status = {"agent": {"bootId": BOOT}, "evidence": of.evidence()}
-    return list(Earlier.of({"status": status}, BOOT, MACHINE).of_this_boot)
+    return list(Earlier.from_stored({"status": status}, BOOT, MACHINE).of_this_boot)
 
 
 def test_the_agent_holds_what_the_operators_table_says_needs_a_reset() -> None:

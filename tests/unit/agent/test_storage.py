@@ -162,11 +162,11 @@ def test_a_disk_of_a_network_that_has_vanished_is_still_one(tmp_path: Path) -> N
     link(tmp_path, "sdb1", tmp_path / ISCSI / "sdb1")
     controller(tmp_path, "nvme3", "tcp", "Linux")
     disks = Disks(tmp_path)
-    disks.look()
+    disks.inspect()
     for name in ("sdb", "sdb1", "sda"):
         vanish(tmp_path, name)
     shutil.rmtree(tmp_path / "class/nvme/nvme3")
-    disks.look()
+    disks.inspect()
     names = ("sdb", "sdb1", "nvme3", "nvme3n1", "sda")
     assert {name: disks.is_shared(name) for name in names} == {**dict.fromkeys(names, True), "sda": False}
 
@@ -174,11 +174,11 @@ def test_a_disk_of_a_network_that_has_vanished_is_still_one(tmp_path: Path) -> N
 def test_the_next_disk_of_the_name_is_judged_by_itself(tmp_path: Path) -> None:
     disk(tmp_path, ISCSI)
     disks = Disks(tmp_path)
-    disks.look()
+    disks.inspect()
     vanish(tmp_path, "sdb")
-    disks.look()
+    disks.inspect()
     disk(tmp_path, SATA, "sdb")
-    disks.look()
+    disks.inspect()
     assert not disks.is_shared("sdb")
 
 
@@ -188,12 +188,12 @@ def test_a_stack_stays_shared_when_its_parts_have_vanished(tmp_path: Path) -> No
     place = tmp_path / "devices/virtual/block/dm-0"
     link(tmp_path, "dm-0", place)
     disks = Disks(tmp_path)
-    disks.look()
+    disks.inspect()
     (place / "slaves/sdb").mkdir(parents=True)
-    disks.look()
+    disks.inspect()
     (place / "slaves/sdb").rmdir()
     vanish(tmp_path, "sdb")
-    disks.look()
+    disks.inspect()
     assert disks.is_shared("dm-0")
 
 
@@ -258,7 +258,7 @@ def pool_without_a_uuid(sysfs: Path) -> None:
 def test_a_pool_that_the_log_calls_full_is_thin(tmp_path: Path) -> None:
     pool_without_a_uuid(tmp_path)
     disks = Disks(tmp_path)
-    disks.look()
+    disks.inspect()
     assert not disks.is_shared("dm-7")
     disks.note_full("253:4")
     disks.note_full("253:9")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import at
 
-from muster.answers.decision import DecidedNode, Known, NodeDecisions, follows, groups, next_steps
+from muster.answers.decision import DecidedNode, Known, NodeDecisions, consequence_of, groups, next_steps
 from muster.answers.health import HealthRow
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision, HumanDecision, VerdictState
-from muster.world.turn import Refusal, RefusalKind
+from muster.world.queuedecision import Refusal, RefusalKind
 
 CORDON, RELEASE = Decision.CORDON, Decision.RELEASE
 BY_ANN = HumanDecision(decision=CORDON, reason="liquid", by="ann", time=at(0))
@@ -94,7 +94,7 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
     ],
 )
 def test_what_follows_is_said(decision: Decision, known: Known, sentences: list[str]) -> None:
-    assert follows(decision, known) == sentences
+    assert consequence_of(decision, known) == sentences
 
 
 def test_how_to_take_it_back_names_the_nodes_while_they_are_few() -> None:

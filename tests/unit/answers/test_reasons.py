@@ -28,10 +28,20 @@ STRICT = (
     "placement/explain.py",
     "queueing",
     "recovery/budgets.py",
-    "recovery/judging.py",
+    "recovery/verification.py",
 )
 # Calls that take a reason of a job, a node or the FleetPolicy.
-WRITERS = {"Announcement", "CreateError", "Mark", "Missing", "NotPlaced", "Telling", "_say", "_tell_policy", "record"}
+WRITERS = {
+    "Announcement",
+    "CreateError",
+    "Mark",
+    "Missing",
+    "NotPlaced",
+    "StatusReport",
+    "_report_policy",
+    "_report_problem",
+    "record",
+}
 WRITERS |= {"_completion", "_remember_refusal", "_report"}
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z0-9]*)*")
 # Names of kinds, types of conditions, and what Kubernetes says, in the form of a reason.
@@ -49,6 +59,7 @@ NO_REASONS = {
     "NoExecute",
     "NoSchedule",
     "NodeHealth",
+    "NodeKind",
     "OneOfSeveral",
     "PodDisruptionBudget",
     "PodInitializing",

@@ -58,10 +58,10 @@ def signs_of(*, sick: bool) -> tuple[list[Sign], datetime | None]:
     manifest = FakeNode("a", "b0", "r0").manifest()
     manifest["metadata"] |= {"uid": "a", "resourceVersion": "1"}
     manifest["status"] |= condition(sick, "2026-01-31T12:00:00Z")["status"]
-    facts = NodeFacts.of(decode.node(json.dumps(manifest).encode()))
+    facts = NodeFacts.from_node(decode.node(json.dumps(manifest).encode()))
     now = facts.conditions[0].since
     assert now is not None
-    return Rules.of(FleetPolicySpec()).signs(facts, {}, now)
+    return Rules.from_policy(FleetPolicySpec()).signs(facts, {}, now)
 
 
 class TestWhoFallsSick:

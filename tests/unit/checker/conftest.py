@@ -59,7 +59,7 @@ def reduce(worker):
         return found
     worker.phase("connect")
     others = []
-    meeting = Meeting(worker.say, order["meeting"], order["node_rank"], 60.0)
+    meeting = Meeting(worker.send_line, order["meeting"], order["node_rank"], 60.0)
     meeting.gather(order["nodes"])
     if order["node_rank"] == 0:
         with socket.create_server((order["master"], 0)) as server:

@@ -60,7 +60,7 @@ def test_every_probe_that_can_be_limited_is_one_that_a_checker_tells() -> None:
 def test_each_end_of_a_probe_has_a_word(name: str) -> None:
     about = {"Done": "Result", "Hung": "NoResult"} | dict.fromkeys(("Wrong", "Missing", "Crashed", "Failed"), "Result")
     about |= dict.fromkeys(("NoTime", "NoResult", "CouldNotConnect"), "Late")
-    assert translate.how_of(name) == about.get(name, "Environment")
+    assert translate.result_of_probe(name) == about.get(name, "Environment")
 
 
 GOOD = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.unit.checkpoint.recordings import START_NS
 from tests.unit.checkpoint.test_formats import SAVES, Save
 
-from muster.node.checkpoint.find import Finder, Found, Look
+from muster.node.checkpoint.find import Finder, Found, ScanOptions
 
 Place = Callable[[Path], object]
 DEEP = 200_000
@@ -83,7 +83,7 @@ def lay(save: Save, root: Path) -> list[Path]:
 def scan(root: Path) -> Found:
     """Look through all of it; the checkpoint that nobody has touched has to be found."""
     found = Found((), done=False)
-    for found in Finder(str(root), pause=lambda _: None, settle_seconds=0.0).look(Look(stamps=True, limit=64)):  # noqa: B007
+    for found in Finder(str(root), pause=lambda _: None, settle_seconds=0.0).scan(ScanOptions(stamps=True, limit=64)):  # noqa: B007
         pass
     assert str(root / "other") in [one.path for one in found.checkpoints]
     for text in (found.note, found.doubt, found.trap):

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.formats.base import Format
 from muster.node.checkpoint.formats.table import FORMATS
 from muster.node.checkpoint.listing import MAX_DEPTH, MAX_ENTRIES, Children, File, Files, Listing, Status, no_sign
@@ -102,7 +102,7 @@ def complete(files: Files) -> list[tuple[int, str]]:
 def told(files: Files) -> str:
     """Why the newest that is not complete is not."""
     finder = finder_of(files)
-    list(finder.look(Look()))
+    list(finder.scan(ScanOptions()))
     return next((verdict.problem for verdict in finder._verdicts.values() if verdict.problem), "")
 
 

@@ -12,7 +12,7 @@ from bench import dcp_files
 from tests.unit.checkpoint.recordings import START_NS, InMemory, archive, complete, finder_of, safetensors
 
 from muster.node.checkpoint import find, listing
-from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.formats import manifest as manifest_format
 from muster.node.checkpoint.manifest import ManifestError, parse_manifest
 from muster.protocol.checkpoint_names import order_candidates, step_in_name
@@ -120,7 +120,7 @@ def test_a_marker_that_is_too_large_to_read_is_told_and_hides_no_other(tmp_path,
     target = tmp_path / "step-6" / "muster-checkpoint.json"
     target.write_text(target.read_text() + " " * 100)
     monkeypatch.setattr(listing, "MAX_CONTENT_BYTES", len((tmp_path / "step-5" / target.name).read_bytes()))
-    *_, found = Finder(str(tmp_path)).look(Look())
+    *_, found = Finder(str(tmp_path)).scan(ScanOptions())
     assert [one.step for one in found.checkpoints] == [5]
     assert [one.step for one in found.torn] == [6]
 
@@ -225,7 +225,7 @@ def test_a_link_to_another_file_system_is_told_and_not_followed(tmp_path, monkey
         return os.stat_result([*found[:2], 77, *found[3:]]) if path == link else real(path, *arguments, **named)
 
     monkeypatch.setattr(os, "stat", another)
-    *_, found = Finder(str(tmp_path / "run")).look(Look())
+    *_, found = Finder(str(tmp_path / "run")).scan(ScanOptions())
     assert [one.step for one in found.checkpoints] == [5]
     assert found.note.startswith(f"{link} is a link to another file system and is not followed")
     assert found.stamps is None or found.done
@@ -258,12 +258,12 @@ def test_numbered_directories_beside_the_checkpoints_hide_none(tmp_path, thoroug
     now = [0.0]
     finder = Finder(str(tmp_path), now=lambda: now[0])
     for _ in range(3):
-        (found,) = list(finder.look(Look(thorough=thorough)))[-1].checkpoints
+        (found,) = list(finder.scan(ScanOptions(thorough=thorough)))[-1].checkpoints
         assert found.step == 1000
         now[0] += 10
     (tmp_path / "samples-1100" / "muster-checkpoint.json").write_text("{}")
     write(tmp_path, "samples-1101", 1101)
-    assert [one.step for one in list(finder.look(Look(thorough=thorough)))[-1].checkpoints][:1] == [1101]
+    assert [one.step for one in list(finder.scan(ScanOptions(thorough=thorough)))[-1].checkpoints][:1] == [1101]
 
 
 def test_a_thousand_shards_are_one_checkpoint():
@@ -421,7 +421,7 @@ def test_a_checkpoint_whose_name_is_no_utf8_is_left_out_with_a_word(tmp_path):
     write(tmp_path, "step-5", 5)
     odd = write(tmp_path, "step-7", 7)
     odd.rename(f"{odd}\udcff")
-    *_, found = Finder(str(tmp_path)).look(find.Look())
+    *_, found = Finder(str(tmp_path)).scan(find.ScanOptions())
     assert [checkpoint.step for checkpoint in found.checkpoints] == [5]
     assert "step-7\\udcff' is left out: its name is no UTF-8" in found.note
 
@@ -472,11 +472,11 @@ def test_times_of_files_are_asked_for_once_and_again_at_a_thorough_look():
     for epoch in EPOCHS:
         files.put(f"epoch={epoch}-resnet50.ckpt", lightning(100 * (epoch + 1)))
     finder = finder_of(files)
-    newest = [list(finder.look(Look()))[-1].checkpoints[0].step]
+    newest = [list(finder.scan(ScanOptions()))[-1].checkpoints[0].step]
     before = finder.looks
     for thorough in (False, True):
         files.put("epoch=0-resnet50.ckpt", lightning(9000), START_NS + 10**12)
-        newest.append(list(finder.look(Look(thorough=thorough)))[-1].checkpoints[0].step)
+        newest.append(list(finder.scan(ScanOptions(thorough=thorough)))[-1].checkpoints[0].step)
         if not thorough:
             assert finder.looks - before < 4 * find.MAX_UNORDERED
     assert newest[0] == 6000

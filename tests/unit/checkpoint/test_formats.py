@@ -28,7 +28,7 @@ from tests.unit.checkpoint.recordings import (
 )
 
 from muster.node.checkpoint import find
-from muster.node.checkpoint.find import Look
+from muster.node.checkpoint.find import ScanOptions
 
 
 class StorageInfo:
@@ -288,7 +288,7 @@ def spoil(files: InMemory, chance: random.Random) -> None:
 def test_what_has_no_atomic_marker_counts_once_it_was_the_same_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find, "SETTLE_SECONDS", 5.0)
     finder = finder_of(InMemory(SAVES["Hugging Face's Trainer, two ranks"].written))
-    looks = [[one.judged for one in found.checkpoints] for found in finder.look(Look())]
+    looks = [[one.judged for one in found.checkpoints] for found in finder.scan(ScanOptions())]
     assert looks[0] == [False]
     assert looks[-1] == [True]
     assert len(looks) > 5.0 / find._PAUSE_SECONDS, "somebody who waits can be asked for something else meanwhile"
@@ -298,7 +298,7 @@ def test_what_changes_meanwhile_has_to_wait_again(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(find, "SETTLE_SECONDS", 5.0)
     files = InMemory(SAVES["Hugging Face's Trainer, two ranks"].written)
     finder = finder_of(files)
-    for number, answer in enumerate(finder.look(Look())):
+    for number, answer in enumerate(finder.scan(ScanOptions())):
         found = answer
         if number == 5:
             files.put("checkpoint-1/rng_state_2.pth", archive({}))
@@ -315,7 +315,7 @@ def test_a_light_look_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     for moment in range(9):
         clock[0] = float(moment)
-        seen.append([one.step for one in list(finder.look(Look(thorough=False)))[-1].checkpoints])
+        seen.append([one.step for one in list(finder.scan(ScanOptions(thorough=False)))[-1].checkpoints])
     assert seen == [[]] * 6 + [[1]] * 3
 
 
@@ -368,7 +368,7 @@ class TestDoubt:
         told = []
         for moment in (0.0, find.DOUBT_SECONDS - 1, find.DOUBT_SECONDS):
             clock[0] = moment
-            told.append(list(finder.look(Look(thorough=False)))[-1].doubt)
+            told.append(list(finder.scan(ScanOptions(thorough=False)))[-1].doubt)
         return told
 
     def test_is_none_while_all_is_well(self, save: Save) -> None:
@@ -403,7 +403,7 @@ class TestDoubt:
         *early, late = self.doubts(files)
         assert early == ["", ""]
         assert late.startswith(f"no checkpoint lies in {ROOT} itself, and {ROOT}/{place}/step-500 (TorchDCP) is deeper")
-        assert list(finder_of(files).look(Look()))[-1].doubt == late, "a start is told at once"
+        assert list(finder_of(files).scan(ScanOptions()))[-1].doubt == late, "a start is told at once"
         for path, content in dcp("step-600/"):
             files.put(path, content)
         assert self.doubts(files) == ["", "", ""]
@@ -421,7 +421,7 @@ class TestDoubt:
         for moment in (0.0, find.DOUBT_SECONDS, find._UNRECOGNIZED_SECONDS):
             clock[0] = moment
             files.put(f"run_{600 + moment:.0f}/weights.pt", b"x")
-            told.append(list(finder.look(Look(thorough=False)))[-1].doubt)
+            told.append(list(finder.scan(ScanOptions(thorough=False)))[-1].doubt)
         assert told[:2] == ["", ""]
         assert told[2].startswith(
             f"{ROOT}/run_1200 is of no format that Muster knows, or was not finished: it does not count."
@@ -431,14 +431,14 @@ class TestDoubt:
 
     def test_that_one_is_of_no_format_is_told_to_a_start_at_once_and_afterwards(self) -> None:
         finder = finder_of(InMemory([("run_500/weights.pt", b"x")]))
-        for how in (Look(), Look(thorough=False)):
-            assert f"{ROOT}/run_500 is of no format" in list(finder.look(how))[-1].doubt
+        for how in (ScanOptions(), ScanOptions(thorough=False)):
+            assert f"{ROOT}/run_500 is of no format" in list(finder.scan(how))[-1].doubt
 
     def test_that_several_of_no_format_are_newer_than_what_is_complete(self) -> None:
         files = InMemory([*dcp("step-400/"), ("run_500/weights.pt", b"x")])
-        assert list(finder_of(files).look(Look()))[-1].doubt == "", "a fault may have cut it short"
+        assert list(finder_of(files).scan(ScanOptions()))[-1].doubt == "", "a fault may have cut it short"
         files.put("run_600/weights.pt", b"x")
-        doubt = list(finder_of(files).look(Look()))[-1].doubt
+        doubt = list(finder_of(files).scan(ScanOptions()))[-1].doubt
         assert doubt.startswith(f"{ROOT}/run_600 is of no format")
         assert f"and the newest that does is {ROOT}/step-400" in doubt
 
@@ -457,7 +457,7 @@ class TestDoubt:
                 files.put(name.removeprefix(f"{ROOT}/").replace("global_step1", "global_step2"), content)
 
         def trap() -> str:
-            return list(finder_of(files).look(Look()))[-1].trap
+            return list(finder_of(files).scan(ScanOptions()))[-1].trap
 
         assert "there is no latest" in trap()
         for name, is_one in (("global_step2", True), ("global_step3", True), ("", True), ("global_step1", False)):
@@ -474,7 +474,7 @@ class TestDoubt:
         files = InMemory([item for item in written if "zero_pp_rank_1" not in item[0]])
 
         def trap() -> str:
-            found = list(finder_of(files).look(Look()))[-1]
+            found = list(finder_of(files).scan(ScanOptions()))[-1]
             assert found.checkpoints == ()
             return found.trap
 
@@ -620,7 +620,7 @@ class TestDeepSpeed:
             (tmp_path / path).parent.mkdir(exist_ok=True)
             (tmp_path / path).write_bytes(content)
         (tmp_path / "latest").write_bytes(latest)
-        *_, found = find.Finder(str(tmp_path)).look(Look())
+        *_, found = find.Finder(str(tmp_path)).scan(ScanOptions())
         assert [one.step for one in found.checkpoints] == [1]
         assert "Write global_step1 into it" in found.trap
         assert found.trap.isprintable()
@@ -667,7 +667,7 @@ class TestDeepSpeed:
         files = InMemory([*self.WRITTEN, *universal("global_step1_universal")])
         assert complete(files) == [(1, "global_step1")]
         wish = f"{ROOT}/global_step1_universal"
-        found = list(finder_of(files).look(Look(wish=wish)))[-1].checkpoints
+        found = list(finder_of(files).scan(ScanOptions(wish=wish)))[-1].checkpoints
         assert wish in [one.path for one in found if one.judged]
 
     @pytest.mark.parametrize(
@@ -929,7 +929,7 @@ class TestNeMo:
         del files.contents[f"{ROOT}/{NEMO}-unfinished"]
         assert [one.step for one in finder.find()] == [500]
         files.put(f"{NEMO}-unfinished", b"")
-        assert list(finder.look(Look(thorough=False)))[-1].checkpoints == (), "it is being removed"
+        assert list(finder.scan(ScanOptions(thorough=False)))[-1].checkpoints == (), "it is being removed"
 
     @pytest.mark.parametrize("name", ["model--val_loss=1.25-epoch=3-consumed_samples=256000.0-last", "last"])
     def test_samples_and_epochs_are_no_steps(self, name: str) -> None:
@@ -1151,7 +1151,7 @@ class TestVerl:
             files.put(path.replace("500", "600"), content)
         files.put("global_step_600/data.pt", archive({}))
         files.put("latest_checkpointed_iteration.txt", b"600")
-        trap = list(finder_of(files).look(Look()))[-1].trap
+        trap = list(finder_of(files).scan(ScanOptions()))[-1].trap
         assert (
             "names global_step_600, which is none of the newest complete ones: verl would go on from it. Write 500"
             in trap

@@ -13,9 +13,9 @@ from tests.unit.checkpoint.hostile import DEEP, PLACES, lay, mutate, scan
 from tests.unit.checkpoint.test_formats import SAVES
 
 from muster.node.checkpoint import listing
-from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.listing import THIS_MACHINE
-from muster.node.checkpoint.local import held
+from muster.node.checkpoint.local import list_local_shares
 from muster.node.checkpoint.untrusted_json import MAX_BYTES, parse_json
 from muster.node.checkpoint.verdict import Verdict
 from muster.node.launcher.fence_file_child import read_fence_file
@@ -83,7 +83,7 @@ def test_pointers_of_frameworks_may_hold_anything(kind: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("kind", PLACES)
 def test_what_a_node_has_noted_of_its_own_disk_may_be_anything(kind: str, tmp_path: Path) -> None:
     PLACES[kind](tmp_path / ".muster-gang")
-    assert held(str(tmp_path), "gang", 2, "0/1")[0] == []
+    assert list_local_shares(str(tmp_path), "gang", 2, "0/1")[0] == []
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -144,7 +144,7 @@ def test_no_message_repeats_a_file_to_which_a_link_leads_out_of_the_directory(na
         path.symlink_to(tmp_path / "key")
         verdicts: list[Verdict] = []
         finder = Finder(str(root), judged=verdicts.append, settle_seconds=0)
-        answers = list(finder.look(Look(stamps=True)))
+        answers = list(finder.scan(ScanOptions(stamps=True)))
         assert answers[-1].done
         assert "CRET-OF-THE" not in repr((answers, verdicts)), target
 
@@ -154,7 +154,7 @@ def test_a_link_in_the_place_of_a_pointer_is_followed_and_what_is_in_the_directo
     (tmp_path / "latest").unlink(missing_ok=True)
     (tmp_path / "named").write_text("global_step7")
     (tmp_path / "latest").symlink_to("named")
-    *_, found = Finder(str(tmp_path), settle_seconds=0).look(Look())
+    *_, found = Finder(str(tmp_path), settle_seconds=0).scan(ScanOptions())
     assert "latest names global_step7, which is none of the newest" in found.trap
 
 
@@ -176,6 +176,6 @@ def test_what_a_node_notes_of_its_disk_is_not_written_through_a_link(tmp_path: P
     outside.write_text("as it was")
     for name in (".muster-gang", f".muster-gang.{os.getpid()}"):
         (disk / name).symlink_to(outside)
-    assert held(str(disk), "gang", 1, "0/1") == ([], "")
+    assert list_local_shares(str(disk), "gang", 1, "0/1") == ([], "")
     assert outside.read_text() == "as it was"
     assert json.loads((disk / ".muster-gang").read_text())["eras"][0][:2] == [1, "0/1"]

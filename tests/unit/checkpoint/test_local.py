@@ -12,14 +12,14 @@ from tests.unit.checkpoint.recordings import archive
 
 from muster.node.checkpoint import local
 from muster.node.checkpoint.find import Finder
-from muster.node.checkpoint.local import MAX_ERAS, Held, held
+from muster.node.checkpoint.local import MAX_ERAS, LocalShare, list_local_shares
 
 GANG = "job-1"
 TICK_SECONDS = 0.02  # file systems stamp times by a clock that ticks
 
 
 def look(directory, attempt, share="0/2x1", gang=GANG):
-    found = held(str(directory), gang, attempt, share)
+    found = list_local_shares(str(directory), gang, attempt, share)
     time.sleep(TICK_SECONDS)
     return found
 
@@ -49,7 +49,7 @@ def steps(found):
 def test_what_was_saved_since_an_attempt_began_is_that_attempts(disk):
     assert look(disk, 1) == ([], "")
     path = save(disk, 10)
-    assert look(disk, 2) == ([Held(10, str(path), 1, "Manifest")], "")
+    assert look(disk, 2) == ([LocalShare(10, str(path), 1, "Manifest")], "")
     save(disk, 20)
     assert steps(look(disk, 3)) == [(20, 2), (10, 1)]
 
@@ -136,7 +136,7 @@ def test_a_disk_that_takes_no_file_says_so_and_tells_what_is_there(disk, monkeyp
 
     monkeypatch.setattr(os, "fsync", full)
     there, error = look(disk, 2)
-    assert there == [Held(10, str(path), 1, "Manifest")]
+    assert there == [LocalShare(10, str(path), 1, "Manifest")]
     assert error == f"{disk}/.muster-{GANG} cannot be written: No space left on device"
     assert [each.name for each in disk.glob(".*")] == [f".muster-{GANG}"]
 

@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 from muster.node.checkpoint import find
-from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.listing import File, Files, Listing
 from muster.node.checkpoint.verdict import saving_ns, verdict_from
 from muster.protocol.checkpoints import branch_of, read_stamps, write_stamps
 from muster.protocol.messages import MAX_NUMBER
 
 WRITTEN_NS = 1_700_000_000_000_000_000
-LIGHT = Look(thorough=False)
+LIGHT = ScanOptions(thorough=False)
 FILES = 20
 EMPTY = 16  # looks at most at a directory that is no checkpoint, as is the one that all are in
 
@@ -34,17 +34,17 @@ def write(directory, step, bytes_each=10):
 
 
 def answers(finder, how=None):
-    return [[(c.step, c.judged) for c in found.checkpoints] for found in finder.look(how or Look())]
+    return [[(c.step, c.judged) for c in found.checkpoints] for found in finder.scan(how or ScanOptions())]
 
 
 def last(finder, how):
-    return list(finder.look(how))[-1]
+    return list(finder.scan(how))[-1]
 
 
 def test_the_newest_is_judged_first_and_the_answer_so_far_is_told(tmp_path):
     for step in (10, 20, 30):
         write(tmp_path, step)
-    told = list(Finder(str(tmp_path)).look(Look()))
+    told = list(Finder(str(tmp_path)).scan(ScanOptions()))
     assert [[(c.step, c.judged) for c in found.checkpoints] for found in told] == [
         [(30, False), (20, False), (10, False)],
         [(30, True), (20, False), (10, False)],
@@ -62,7 +62,7 @@ def test_what_a_complete_one_has_is_told_with_it_and_remembered(tmp_path):
         os.utime(file, ns=(1, WRITTEN_NS + place * 500_000_000))
     verdicts = []
     first = Finder(str(tmp_path), judged=verdicts.append)
-    told = [last(first, Look()), last(first, LIGHT)]
+    told = [last(first, ScanOptions()), last(first, LIGHT)]
     heir = Finder(str(tmp_path))
     heir.remember(verdict_from(json.loads(json.dumps(verdict.to_json()))) for verdict in verdicts)
     told.append(last(heir, LIGHT))
@@ -94,7 +94,7 @@ def test_what_is_free_is_told_of_a_file_system_and_not_of_what_is_gone(tmp_path,
 def test_nothing_is_settled_before_all_that_are_newer_are_judged(tmp_path):
     write(tmp_path, 10)
     write(tmp_path, 20, bytes_each=11)
-    told = list(Finder(str(tmp_path)).look(Look()))
+    told = list(Finder(str(tmp_path)).scan(ScanOptions()))
     assert [[(c.step, c.judged) for c in found.checkpoints] for found in told] == [
         [(20, False), (10, False)],
         [(10, False)],
@@ -106,7 +106,7 @@ def test_nothing_is_settled_before_all_that_are_newer_are_judged(tmp_path):
 def test_a_torn_one_makes_room_for_an_older_one(tmp_path):
     for step in range(1, 11):
         write(tmp_path, step, bytes_each=11 if step > 7 else 10)
-    assert answers(Finder(str(tmp_path)), Look(limit=3))[-1] == [(7, True), (6, True), (5, True)]
+    assert answers(Finder(str(tmp_path)), ScanOptions(limit=3))[-1] == [(7, True), (6, True), (5, True)]
 
 
 @pytest.mark.parametrize("by", ["step", "path"])
@@ -114,7 +114,7 @@ def test_what_a_person_asked_for_is_found_however_many_are_newer_and_judged_firs
     for step in range(1, 31):
         write(tmp_path, step)
     wish = "5" if by == "step" else str(tmp_path / "step-5")
-    told = answers(Finder(str(tmp_path)), Look(limit=3, wish=wish))
+    told = answers(Finder(str(tmp_path)), ScanOptions(limit=3, wish=wish))
     assert told[1] == [(30, False), (29, False), (28, False), (5, True)]
     assert told[-1] == [(30, True), (29, True), (28, True), (5, True)]
 
@@ -124,7 +124,7 @@ def test_what_a_person_asked_for_is_found_among_many_that_only_have_its_number(t
         (tmp_path / f"logs-{number}-step-5").mkdir()
     for step in (5, 6, 7):
         write(tmp_path, step)
-    assert answers(Finder(str(tmp_path)), Look(limit=2, wish="5"))[-1] == [(7, True), (6, True), (5, True)]
+    assert answers(Finder(str(tmp_path)), ScanOptions(limit=2, wish="5"))[-1] == [(7, True), (6, True), (5, True)]
 
 
 def test_a_path_that_a_person_asked_for_is_found_whatever_it_is_called(tmp_path):
@@ -132,28 +132,28 @@ def test_a_path_that_a_person_asked_for_is_found_whatever_it_is_called(tmp_path)
         (tmp_path / f"a{'x' * number}").mkdir()
     target = tmp_path / "zzz"
     write(tmp_path, 3).rename(target)
-    assert answers(Finder(str(tmp_path)), Look())[-1] == []
-    assert answers(Finder(str(tmp_path)), Look(wish=str(target)))[-1] == [(3, True)]
+    assert answers(Finder(str(tmp_path)), ScanOptions())[-1] == []
+    assert answers(Finder(str(tmp_path)), ScanOptions(wish=str(target)))[-1] == [(3, True)]
 
 
 def test_of_those_that_were_asked_for_all_are_told_with_all_that_are_newer(tmp_path):
     for step in range(1, find.MAX_STAMPS + 30):
         (tmp_path / f"step-{step}").mkdir()
         (tmp_path / f"step-{step}" / ".metadata").touch()
-    stamps = last(Finder(str(tmp_path)), Look(judges=False, stamps=True, limit=3, wish="1")).stamps
+    stamps = last(Finder(str(tmp_path)), ScanOptions(judges=False, stamps=True, limit=3, wish="1")).stamps
     assert [step for step, _ in stamps] == list(range(find.MAX_STAMPS + 29, 29, -1))
 
 
 def test_what_a_person_asked_for_takes_no_second_place_where_it_is_among_the_newest(tmp_path):
     for step in range(1, 6):
         write(tmp_path, step)
-    assert answers(Finder(str(tmp_path)), Look(limit=3, wish="4"))[-1] == [(5, True), (4, True), (3, True)]
+    assert answers(Finder(str(tmp_path)), ScanOptions(limit=3, wish="4"))[-1] == [(5, True), (4, True), (3, True)]
 
 
 def test_what_a_person_asked_for_and_is_torn_is_told_as_torn(tmp_path):
     for step in range(1, 6):
         write(tmp_path, step, bytes_each=11 if step == 1 else 10)
-    found = last(Finder(str(tmp_path)), Look(limit=3, wish="1"))
+    found = last(Finder(str(tmp_path)), ScanOptions(limit=3, wish="1"))
     assert [c.step for c in found.checkpoints] == [5, 4, 3]
     assert [c.step for c in found.torn] == [1]
 
@@ -169,7 +169,7 @@ def test_who_does_not_judge_tells_what_is_there_and_lists_nothing(tmp_path, monk
     write(tmp_path, 20, bytes_each=11)
     (tmp_path / "step-30").mkdir()
     monkeypatch.setattr(Files, "listing", None)
-    found = last(Finder(str(tmp_path)), Look(judges=False))
+    found = last(Finder(str(tmp_path)), ScanOptions(judges=False))
     assert [(c.step, c.judged, c.written_ns > 0) for c in found.checkpoints] == [(20, False, True), (10, False, True)]
     assert found.done
 
@@ -187,18 +187,18 @@ def test_what_is_disowned_by_name_takes_no_place(tmp_path, thorough, monkeypatch
     for step in range(1, 5):
         write(tmp_path, step)
     os.utime(tmp_path / "step-15/muster-checkpoint.json", ns=(0, 10**17))  # written anew, by a clock far behind
-    how = Look(thorough=thorough, branch=branch_of(4, write_stamps(excluded)), limit=3)
+    how = ScanOptions(thorough=thorough, branch=branch_of(4, write_stamps(excluded)), limit=3)
     assert answers(Finder(str(tmp_path)), how)[-1] == [(15, True), (4, True), (3, True)]
 
 
 class TestStamps:
     """Of all that are there, however many are told of."""
 
-    HOW = Look(limit=2, stamps=True)
+    HOW = ScanOptions(limit=2, stamps=True)
 
     def test_come_once_the_newest_is_judged(self, tmp_path):
         stamps = [dated(tmp_path, step, step) for step in range(1, 6)]
-        told = list(Finder(str(tmp_path)).look(self.HOW))
+        told = list(Finder(str(tmp_path)).scan(self.HOW))
         assert [found.stamps is None for found in told] == [True, True, False]
         assert [len(found.checkpoints) for found in told] == [2, 2, 2]
         assert sorted(told[-1].stamps) == stamps
@@ -233,7 +233,7 @@ class TestStamps:
             write(tmp_path, step)
         monkeypatch.setattr(find, "MAX_STEPPED", 2)
         monkeypatch.setattr(find, "MAX_EXAMINED", 1)
-        found = last(Finder(str(tmp_path)), Look(stamps=True))
+        found = last(Finder(str(tmp_path)), ScanOptions(stamps=True))
         assert found.stamps is None
         assert "has more than 2 directories" in found.note
 
@@ -344,7 +344,7 @@ class TestAgain:
         (target / "muster-checkpoint.json").write_text(json.dumps(manifest))
         assert answers(finder, LIGHT)[-1][0] == (9, True)
 
-    @pytest.mark.parametrize("how", [Look(), LIGHT], ids=["thorough", "light"])
+    @pytest.mark.parametrize("how", [ScanOptions(), LIGHT], ids=["thorough", "light"])
     def test_another_process_takes_over_the_verdicts(self, tmp_path, how, monkeypatch):
         write(tmp_path / "ckpt", 10)
         write(tmp_path / "ckpt", 20, bytes_each=11)
@@ -357,7 +357,7 @@ class TestAgain:
 
 
 def test_a_missing_directory_is_told(tmp_path):
-    found = last(Finder(str(tmp_path / "missing")), Look())
+    found = last(Finder(str(tmp_path / "missing")), ScanOptions())
     assert (found.checkpoints, found.done, found.note) == ((), True, f"{tmp_path / 'missing'} does not exist")
 
 
@@ -367,7 +367,7 @@ def test_a_directory_that_may_not_be_read_is_an_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Files, "children", denied)
     with pytest.raises(PermissionError):
-        list(Finder(str(tmp_path)).look(Look()))
+        list(Finder(str(tmp_path)).scan(ScanOptions()))
 
 
 @pytest.mark.parametrize(("name", "told"), [("step-20", True), ("lost+found", False)])
@@ -382,7 +382,7 @@ def test_a_checkpoint_that_may_not_be_read_is_told(tmp_path, monkeypatch, name, 
         return real(self, path)
 
     monkeypatch.setattr(Files, "status", status)
-    found = last(Finder(str(tmp_path)), Look())
+    found = last(Finder(str(tmp_path)), ScanOptions())
     assert [c.step for c in found.checkpoints] == [10]
     assert (f"{tmp_path / name} cannot be read: Permission denied" in found.note) == told
 

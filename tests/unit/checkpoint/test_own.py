@@ -16,9 +16,9 @@ from muster.node.checkpoint.find import Finder
 from muster.node.checkpoint.formats.own import own
 from muster.node.checkpoint.formats.table import FORMATS, formats_by
 from muster.node.checkpoint.listing import THIS_MACHINE
-from muster.node.checkpoint.local import held
+from muster.node.checkpoint.local import list_local_shares
 from muster.node.checkpoint.store import Store
-from muster.node.launcher.scan_child import Looks
+from muster.node.launcher.scan_child import ScanServer
 
 FILE, DIRECTORY = "state-{step}.npz", "run_{step}/DONE"
 
@@ -136,7 +136,7 @@ def test_another_directory_may_be_of_another_job(tmp_path: Path) -> None:
     (other / "step-40").mkdir(parents=True)
     (other / "step-40" / "muster-checkpoint.json").write_text('{"step": 40, "files": []}')
     said: list[bytes] = []
-    looks = Looks(str(own_place), said.append, lambda: False, pattern=DIRECTORY)
+    looks = ScanServer(str(own_place), said.append, lambda: False, pattern=DIRECTORY)
     request = {"scan": 1, "thorough": True, "judges": True, "stamps": False, "branch": None}
     request |= {"wish": "40", "wishDirectory": str(other)}
     looks.hear([json.dumps(request).encode()])
@@ -146,10 +146,10 @@ def test_another_directory_may_be_of_another_job(tmp_path: Path) -> None:
 
 
 def test_on_a_nodes_own_disk_too(tmp_path: Path) -> None:
-    assert held(str(tmp_path), "gang", 1, "0/1x1", formats=formats_by(DIRECTORY)) == ([], "")
+    assert list_local_shares(str(tmp_path), "gang", 1, "0/1x1", formats=formats_by(DIRECTORY)) == ([], "")
     (tmp_path / "run_3").mkdir()
     (tmp_path / "run_3" / "DONE").touch()
-    there, _ = held(str(tmp_path), "gang", 2, "0/1x1", formats=formats_by(DIRECTORY))
+    there, _ = list_local_shares(str(tmp_path), "gang", 2, "0/1x1", formats=formats_by(DIRECTORY))
     assert [(one.step, one.attempt, one.format) for one in there] == [(3, 1, "Pattern")]
 
 

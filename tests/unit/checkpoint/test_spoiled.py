@@ -14,7 +14,7 @@ import pytest
 from tests.unit.checkpoint.recordings import START_NS
 from tests.unit.checkpoint.test_formats import SAVES
 
-from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, ScanOptions
 
 Spoil = Callable[[Path, random.Random], None]
 TARGETS = (".", "..", "/", "round", "gone", "/dev/zero")
@@ -69,7 +69,7 @@ def test_whatever_becomes_of_it_the_answer_is_one_and_nothing_that_lacks_a_file_
         for path in chance.sample(others, min(2, len(others))):
             with contextlib.suppress(FileExistsError):
                 chance.choice(OTHERS)(path, chance)
-        *_, found = Finder(str(root)).look(Look(stamps=True))
+        *_, found = Finder(str(root)).scan(ScanOptions(stamps=True))
         told = [found.doubt, found.trap, found.note, *(one.path for one in found.checkpoints)]
         assert all(text.encode() is not None for text in told)
         assert str(root / save.found[1]) not in told, (seed, lost)

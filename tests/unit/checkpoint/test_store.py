@@ -13,14 +13,14 @@ from tests.unit.checkpoint.objects import Objects, of_azure, of_gcs, of_s3
 from tests.unit.checkpoint.recordings import InMemory, complete, recorded
 from tests.unit.checkpoint.test_formats import SAVES
 
-from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, ScanOptions
 from muster.node.checkpoint.listing import StorageError
 from muster.node.checkpoint.store import SETTLE_SECONDS, Store
 from muster.protocol.checkpoint_names import absolute, is_url, joined
 from muster.protocol.checkpoints import ERROR_KINDS, UNVERIFIED, UNVERIFIED_FOR_NOW
 
 URL = "s3://bucket/run-7"
-LIGHT = Look(thorough=False)
+LIGHT = ScanOptions(thorough=False)
 
 
 class Clock:
@@ -41,7 +41,7 @@ def finder_of(objects, url=URL, clock=None):
 
 
 def last(finder, how=None):
-    return list(finder.look(how or Look()))[-1]
+    return list(finder.scan(how or ScanOptions()))[-1]
 
 
 def found(finder, how=None):

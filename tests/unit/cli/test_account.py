@@ -10,7 +10,7 @@ from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
-from muster.cli.observe import Seen, fleet_of, heartbeat_ages
+from muster.cli.observe import FleetObservation, fleet_of, heartbeat_ages
 from muster.controller.cluster import Cluster
 from muster.coordinator.hub import Hub
 from muster.kube.client import Answers
@@ -102,7 +102,7 @@ def test_it_is_the_operators_account() -> None:
     for source, values in stores:
         source.store.replace(values, 100)
     theirs = cluster.fleet
-    ours = fleet_of(Seen(FleetPolicySpec(), NODES, JOBS, GANGS, WORKERS, OCCUPANTS, []))
+    ours = fleet_of(FleetObservation(FleetPolicySpec(), NODES, JOBS, GANGS, WORKERS, OCCUPANTS, []))
     assert ours.nodes == theirs.nodes
     assert {n: ours.holders(n) for n in ours.nodes} == {n: theirs.holders(n) for n in theirs.nodes}
     assert {n: dict(ours.used(n)) for n in ours.nodes} == {n: dict(theirs.used(n)) for n in theirs.nodes}
@@ -125,7 +125,7 @@ def test_it_is_the_operators_account() -> None:
 def test_a_job_that_cannot_be_read_keeps_its_name_and_nodes() -> None:
     job = Undecodable("ns", "llama", "uid-llama", 5, 1, "spec.launch: bad", nodes=3)
     gang = Undecodable("ns", "broken", "uid-b", 5, 1, "spec.level: bad")
-    fleet = fleet_of(Seen(FleetPolicySpec(), NODES, [job], [GANGS[0], gang], [], [], []))
+    fleet = fleet_of(FleetObservation(FleetPolicySpec(), NODES, [job], [GANGS[0], gang], [], [], []))
     assert [fleet.name_of(holder) for holder in fleet.holders("n0")] == ["ns/llama"]
 
 

@@ -22,7 +22,7 @@ FAILURE = BurnInFailure(node="n9", time=at(40), probe="pair", message="reached 0
 def test_a_gang_in_its_burn_in_names_who_is_tested_and_who_has_failed() -> None:
     failed = BurnIn(profile="Quick", time=at(40), tries=1, failures=[FAILURE])
     record = Scene(a_job(nodes=2)).fleet(2).gang(attempt=2, go=False, burn_in=failed).record
-    it = burnin.told(a_job(nodes=2), record, QUICK, [])
+    it = burnin.burn_in_report(a_job(nodes=2), record, QUICK, [])
     assert (it.profile, it.attempt, it.tries) == (Profile.QUICK, 2, 1)
     assert [(node.name, node.worker, node.state) for node in it.nodes] == [
         ("n0", 0, burnin.NodeState.TESTING),
@@ -42,19 +42,21 @@ def test_results_that_were_found_wrong_are_told_and_raise_the_profile() -> None:
     record = Scene(a_job(nodes=2)).fleet(2).gang(attempt=2, go=False, corruption=found).record
     told = CorruptionStatus(attempt=1, time=at(0), reason="NonFiniteLoss", found_at=24, message="rank 1 found it")
     job = a_job(nodes=2).model_copy(update={"status": TrainingJobStatus(corruption=told)})
-    it = burnin.told(job, record, QUICK, [])
+    it = burnin.burn_in_report(job, record, QUICK, [])
     assert it.profile is Profile.STANDARD
     text = show.as_text(lambda console: burnin.render(console, it, at(60)))
     assert "rank 1 found it (1m ago)" in text
-    assert burnin.told(job, None, FleetPolicySpec(), []).profile is Profile.DISABLED
-    assert burnin.told(job, record, None, []).profile is Profile.STANDARD, "though the policy may not be read"
-    assert burnin.told(job, None, None, []).profile is None
+    assert burnin.burn_in_report(job, None, FleetPolicySpec(), []).profile is Profile.DISABLED
+    assert burnin.burn_in_report(job, record, None, []).profile is Profile.STANDARD, "though the policy may not be read"
+    assert burnin.burn_in_report(job, None, None, []).profile is None
 
 
 def test_what_started_untested_says_why() -> None:
     left = BurnIn(profile="Quick", time=at(40), untested=["n1"], message="no checker is heard on n1")
     record = Scene(a_job(nodes=2)).fleet(2).gang(burn_in=left).record
-    it = burnin.told(a_job(nodes=2, preflight={"profile": "Deep"}), record, None, ["the FleetPolicy may not be read"])
+    it = burnin.burn_in_report(
+        a_job(nodes=2, preflight={"profile": "Deep"}), record, None, ["the FleetPolicy may not be read"]
+    )
     assert it.profile is Profile.DEEP
     assert [(node.state, node.message) for node in it.nodes] == [
         (burnin.NodeState.TRAINING, ""),
@@ -65,14 +67,14 @@ def test_what_started_untested_says_why() -> None:
 def test_what_the_whole_gang_has_reached_is_told_with_its_age() -> None:
     whole = BurnInAllReduce(time=at(40), message="all-reduce over 4 nodes: 1.2 GB/s (TCP)")
     record = Scene(a_job(nodes=4)).fleet(4).gang(burn_in=BurnIn(time=at(40), all_reduce=whole)).record
-    it = burnin.told(a_job(nodes=4), record, QUICK, [])
+    it = burnin.burn_in_report(a_job(nodes=4), record, QUICK, [])
     assert (it.all_reduce, it.all_reduce_time) == (whole.message, at(40))
     text = show.as_text(lambda console: burnin.render(console, it, at(100)))
     assert "all-reduce over 4 nodes: 1.2 GB/s (TCP) (1m ago)" in text
 
 
 def test_a_job_that_has_no_nodes_yet_has_no_table() -> None:
-    it = burnin.told(a_job(), None, QUICK, [])
+    it = burnin.burn_in_report(a_job(), None, QUICK, [])
     assert (it.state, it.nodes) == ("New", [])
     assert "NODE" not in show.as_text(lambda console: burnin.render(console, it, at(0)))
 

@@ -91,14 +91,14 @@ def test_names_come_from_the_cluster_and_only_plain_ones(
         for name, state in (("llama", "Ru\x1bn\n:4"), ("$(rm)", ""), ("x", ""))
     ]
     api.lists(JOBS, *jobs)
-    assert list(lines(ROOT, ("status", "l"), completion._look)) == ["llama\tRun :4", ":4"]
-    assert list(lines(ROOT, ("status", ""), completion._look)) == ["llama\tRun :4", "x", ":4"]
+    assert list(lines(ROOT, ("status", "l"), completion._read_names)) == ["llama\tRun :4", ":4"]
+    assert list(lines(ROOT, ("status", ""), completion._read_names)) == ["llama\tRun :4", "x", ":4"]
     api.lists("/apis/muster.dev/v1alpha1/namespaces/team-b/trainingjobs", jobs[0])
-    assert next(lines(ROOT, ("logs", "team-b/ll"), completion._look)) == "team-b/llama\tRun :4"
+    assert next(lines(ROOT, ("logs", "team-b/ll"), completion._read_names)) == "team-b/llama\tRun :4"
     api.errors[JOBS] = Forbidden(403, "Forbidden", "no")
-    assert list(lines(ROOT, ("status", "l"), completion._look)) == [":4"]
+    assert list(lines(ROOT, ("status", "l"), completion._read_names)) == [":4"]
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    assert list(lines(ROOT, ("status", "l"), completion._look)) == [":4"]
+    assert list(lines(ROOT, ("status", "l"), completion._read_names)) == [":4"]
 
 
 def test_what_a_tenant_calls_his_job_is_no_command_of_the_shell() -> None:

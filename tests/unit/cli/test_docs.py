@@ -20,11 +20,11 @@ from muster.answers.fleetreported import (
 )
 from muster.answers.fleetspend import FleetSpend, SpendPart
 from muster.answers.inquiry import JobIncident
+from muster.answers.jobstatus import JobStatusView, Saved, WorkerRow
 from muster.answers.nodelife import NodeJob, NodeLife, NodeRepair
 from muster.answers.overview import JobsTop, TopRow
 from muster.answers.reported import Cost, EnergyUsed, JobReport, Yield
 from muster.answers.scaling import ScalingSize
-from muster.answers.standing import JobStanding, Saved, WorkerRow
 from muster.answers.training import OpenIncident
 from muster.api.base import ApiModel
 from muster.cli import top
@@ -61,7 +61,7 @@ def test_every_option_is_told_of(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "models"),
     [
-        ("JobStatus", (JobStanding, WorkerRow, OpenIncident, Saved, JobEvent)),
+        ("JobStatus", (JobStatusView, WorkerRow, OpenIncident, Saved, JobEvent)),
         ("JobsTop", (JobsTop, TopRow)),
         ("JobIncident", (JobIncident,)),
         ("JobLogs", (JobLogs, PodLog, Remains)),

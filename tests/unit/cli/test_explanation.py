@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from muster.answers.explanation import MAX_EVENTS, JobEvent, explain, newest_events
+from muster.answers.jobstatus import JobStatusView, job_status
 from muster.answers.reasons import NEXT_BY_REASON
-from muster.answers.standing import JobStanding, standing
 from muster.api.trainingjob import TrainingJob
 from muster.cli.status import render
 
@@ -113,8 +113,8 @@ EVENTS = [
 ]
 
 
-def stood(job: TrainingJob, events: Sequence[JobEvent] | None = ()) -> JobStanding:
-    return standing(job, None, None, None, NOW, events=events)
+def stood(job: TrainingJob, events: Sequence[JobEvent] | None = ()) -> JobStatusView:
+    return job_status(job, None, None, None, NOW, events=events)
 
 
 def test_a_waiting_job_is_explained_with_numbers(printed: Callable[..., str]) -> None:

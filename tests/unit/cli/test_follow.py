@@ -167,9 +167,9 @@ def test_what_cannot_be_followed_is_told(command: Run, arguments: tuple[str, ...
 
 def test_times_of_lines_are_compared_to_the_nanosecond() -> None:
     texts = ["05Z", "05.000000001Z", "05.1Z", "05.12Z", "06Z"]
-    stamps = [Stamp.of(f"2026-01-05T03:00:{text}") for text in texts]
+    stamps = [Stamp.from_text(f"2026-01-05T03:00:{text}") for text in texts]
     assert None not in stamps
     assert sorted(stamps) == stamps  # type: ignore[type-var]
-    assert Stamp.of("2026-01-05T04:00:05.1+01:00") == stamps[2]
-    assert Stamp.of("") is Stamp.of("step") is Stamp.of("...") is None
-    assert Place().take(b"no time \xff here") == "no time \ufffd here"
+    assert Stamp.from_text("2026-01-05T04:00:05.1+01:00") == stamps[2]
+    assert Stamp.from_text("") is Stamp.from_text("step") is Stamp.from_text("...") is None
+    assert Place().line_if_new(b"no time \xff here") == "no time \ufffd here"

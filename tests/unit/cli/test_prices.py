@@ -29,19 +29,19 @@ def a_policy(**prices: Any) -> dict[str, Any]:
 
 def test_a_model_costs_what_is_listed_and_others_the_rest() -> None:
     prices = listed(PriceList.model_validate(PRICES))
-    assert prices.of("NVIDIA-H200") == 3.1
-    assert prices.of("NVIDIA-A100") == 0, "which is a price"
-    assert prices.of("NVIDIA-B200") == 2.5
-    assert prices.of("") is None, "it may be any of those that are listed"
-    assert prices.of("several") is None
-    assert Prices(2.0).of("") == Prices(2.0).of("several") == 2.0
-    assert NO_PRICES.of("NVIDIA-H200") is None
+    assert prices.price_of_model("NVIDIA-H200") == 3.1
+    assert prices.price_of_model("NVIDIA-A100") == 0, "which is a price"
+    assert prices.price_of_model("NVIDIA-B200") == 2.5
+    assert prices.price_of_model("") is None, "it may be any of those that are listed"
+    assert prices.price_of_model("several") is None
+    assert Prices(2.0).price_of_model("") == Prices(2.0).price_of_model("several") == 2.0
+    assert NO_PRICES.price_of_model("NVIDIA-H200") is None
 
 
 @pytest.mark.parametrize("wrong", ["-1", "NaN", "inf", "1e308", "1e3", "", "2,5", "٣", "1_000", " 2"])
 def test_what_is_no_price_is_none(wrong: str) -> None:
     made = PriceList.model_construct(per_gpu_hour=wrong)
-    assert listed(made).of("x") is None
+    assert listed(made).price_of_model("x") is None
     both = {"model": "m", "per_gpu_hour": wrong}
     made = PriceList.model_construct(
         per_gpu_hour="2", models=[type(PriceList.model_validate(PRICES).models[0]).model_construct(**both)]

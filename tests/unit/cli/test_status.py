@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from typer.testing import Result
 
-from muster.answers.standing import standing
+from muster.answers.jobstatus import job_status
 from muster.api.base import rfc3339
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJob
@@ -132,7 +132,7 @@ def with_job(api: Any, *, record: dict[str, Any] | None = None, **status: Any) -
 
 def stood(record: dict[str, Any] | None = None, **status: Any) -> Any:
     job = TrainingJob.model_validate(a_job(**status))
-    return standing(job, GangSpec.model_validate(a_record(**(record or {}))), [], {}, NOW)
+    return job_status(job, GangSpec.model_validate(a_record(**(record or {}))), [], {}, NOW)
 
 
 def test_an_ended_job_has_no_workers_and_says_how_it_goes_on(printed: Callable[..., str]) -> None:
@@ -142,7 +142,7 @@ def test_an_ended_job_has_no_workers_and_says_how_it_goes_on(printed: Callable[.
         (None, "create it again"),
     ):
         job["spec"]["checkpoint"] = {"directory": directory} if directory else {}
-        found = standing(TrainingJob.model_validate(job), None, [], {}, NOW)
+        found = job_status(TrainingJob.model_validate(job), None, [], {}, NOW)
         assert found.workers == []
         assert found.next == []
         assert found.can_do[0] == "what the failed rank printed: kubectl muster logs team-a/llama --failed"
@@ -212,10 +212,10 @@ def test_a_large_gang_shows_only_those_of_whom_there_is_something_to_say(printed
     members = [{"node": f"gpu-{index:03}"} for index in range(300)]
     job = TrainingJob.model_validate(a_job(nodes=[]))
     record = GangSpec.model_validate(a_record(members=members))
-    found = standing(job, record, None, None, NOW)
+    found = job_status(job, record, None, None, NOW)
     text = printed(lambda console: render(console, found, NOW))
     assert "300 more workers: nothing stands against them or their nodes" in text
-    sick = standing(job, record, [], None, NOW)  # pods may be read, and none is there
+    sick = job_status(job, record, [], None, NOW)  # pods may be read, and none is there
     text = printed(lambda console: render(console, sick, NOW))
     assert "280 more workers of whom there is something to say" in text
     assert len(text.splitlines()) < 50

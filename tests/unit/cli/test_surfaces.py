@@ -10,9 +10,9 @@ from tests.unit.cli.test_status import NOW, a_job, ago
 from muster.answers.fleetreported import Life, fleet_report
 from muster.answers.fleetwords import figures as fleet_figures
 from muster.answers.fleetwords import remarks
+from muster.answers.jobstatus import job_status
 from muster.answers.overview import overview
 from muster.answers.reported import report
-from muster.answers.standing import standing
 from muster.answers.words import duration, hours
 from muster.api.endedjob import Ending
 from muster.api.throughput import Throughput
@@ -20,8 +20,8 @@ from muster.api.trainingjob import TrainingJob
 from muster.cli.report import render as render_report
 from muster.cli.status import render as render_status
 from muster.controller.jobfigures import JobFigures
-from muster.goodput.history import record
-from muster.goodput.opened import as_of
+from muster.goodput.history import ended_job_record
+from muster.goodput.opened import figures_as_of
 from muster.goodput.prices import Prices
 
 DOWN = 36_000
@@ -49,16 +49,16 @@ def test_every_surface_counts_the_ten_hours() -> None:
     found = report(job, goodput, now=NOW)
     assert (before.ettr, found.ettr, found.wall_seconds) == (0.988, 0.166, 7287 + DOWN)
     assert found.gpu_hours - before.gpu_hours == pytest.approx(240)
-    assert standing(job, None, None, None, NOW).ettr == 0.166
+    assert job_status(job, None, None, None, NOW).ettr == 0.166
     top = overview([job], "", NOW)
     assert top.jobs[0].ettr == 0.166
-    counted = as_of(job, NOW)
+    counted = figures_as_of(job, NOW)
     assert counted is not None
-    life = Life(record(job, None, counted, Ending.DELETED), "Recovering", running=True)
+    life = Life(ended_job_record(job, None, counted, Ending.DELETED), "Recovering", running=True)
     fleet = fleet_report([life], NOW)
     assert fleet.gpu_hours - before.gpu_hours == pytest.approx(240)
     assert fleet.goodput == top.goodput == pytest.approx(7200 * 32 / (7200 * 32 + 87 * 24 + DOWN * 24))
-    JobFigures(lambda: NOW).told(("ns", "llama"), job.status)
+    JobFigures(lambda: NOW).set_status(("ns", "llama"), job.status)
     labels = {"namespace": "ns", "job_name": "llama"}
     assert REGISTRY.get_sample_value("muster_job_ettr_ratio", labels) == 0.166
     held = REGISTRY.get_sample_value("muster_job_gpu_seconds", {**labels, "bucket": "requeued"})
@@ -80,13 +80,15 @@ def test_unsaved_work_stands_apart_on_every_surface(printed: Callable[..., str])
     made = report(job, job.status.goodput)
     assert "  not saved yet            30m" in printed(lambda console: render_report(console, made))
     assert "100.0%, 30m of it not saved yet" in printed(
-        lambda console: render_status(console, standing(job, None, None, None, NOW), NOW)
+        lambda console: render_status(console, job_status(job, None, None, None, NOW), NOW)
     )
     assert overview([job], "", NOW).jobs[0].unsaved_seconds == 1800
-    life = Life(record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True, unsaved_seconds=1800)
+    life = Life(
+        ended_job_record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True, unsaved_seconds=1800
+    )
     assert fleet_report([life], NOW).unsaved_gpu_hours == 16
     assert ("GPU-hours not saved yet", "16.0") in fleet_figures(fleet_report([life], NOW))
-    JobFigures(lambda: NOW).told(("ns", "llama"), job.status)
+    JobFigures(lambda: NOW).set_status(("ns", "llama"), job.status)
     labels = {"namespace": "ns", "job_name": "llama"}
     assert REGISTRY.get_sample_value("muster_job_unsaved_seconds", labels) == 1800
 
@@ -113,7 +115,7 @@ def test_tokens_mfu_and_cost_are_the_reports_on_prometheus_too() -> None:
     assert found.made is not None
     assert found.cost is not None
     labels = {"namespace": "ns", "job_name": "llama"}
-    JobFigures(lambda: NOW, lambda: prices).told(("ns", "llama"), job.status, job.spec.throughput)
+    JobFigures(lambda: NOW, lambda: prices).set_status(("ns", "llama"), job.status, job.spec.throughput)
     shown = {
         name: REGISTRY.get_sample_value(f"muster_job_{name}", labels)
         for name in ("tokens", "tokens_per_second", "mfu_ratio", "mfu_overall_ratio")
@@ -149,7 +151,7 @@ def test_what_is_not_known_of_tokens_and_cost_has_no_row(
     }
     body = a_job(state="Running", goodput=None if goodput is None else {**spent, **goodput})
     job = TrainingJob.model_validate(body)
-    JobFigures(lambda: NOW).told(("ns", "llama"), job.status, Throughput.model_validate(throughput))
+    JobFigures(lambda: NOW).set_status(("ns", "llama"), job.status, Throughput.model_validate(throughput))
     names = ("tokens", "tokens_per_second", "mfu_ratio", "mfu_overall_ratio", "cost")
     rows = [
         sample
@@ -180,11 +182,11 @@ def test_progress_that_nobody_knows_is_unknown_on_every_surface(printed: Callabl
     assert made.ettr is None
     assert "unknown until the job succeeds" in printed(lambda console: render_report(console, made))
     assert "unknown until the job succeeds" in printed(
-        lambda console: render_status(console, standing(unknown, None, None, None, NOW), NOW)
+        lambda console: render_status(console, job_status(unknown, None, None, None, NOW), NOW)
     )
     top = overview([unknown, known], "", NOW)
     lives = [
-        Life(record(job, None, goodput, Ending.DELETED), "Running", running=True)
+        Life(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
         for job in (unknown, known)
         if (goodput := job.status.goodput) is not None
     ]
@@ -195,7 +197,7 @@ def test_progress_that_nobody_knows_is_unknown_on_every_surface(printed: Callabl
     assert any("leave out 1 job with 64.0 GPU-hours" in line for line in remarks(fleet))
     rows = {each.gpu_hours: each.goodput for each in fleet.listed}
     assert rows[64.0] is None
-    JobFigures(lambda: NOW).told(("ns", "llama"), unknown.status)
+    JobFigures(lambda: NOW).set_status(("ns", "llama"), unknown.status)
     assert REGISTRY.get_sample_value("muster_job_ettr_ratio", {"namespace": "ns", "job_name": "llama"}) is None
 
 
@@ -226,7 +228,7 @@ def test_failures_are_counted_in_units_that_fit(seconds: int, shown: tuple[str, 
     job = TrainingJob.model_validate(a_job(state="Running", goodput={**spent, "failures": 56}))
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"nodes": 1})})
     assert job.status.goodput is not None
-    life = Life(record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True)
+    life = Life(ended_job_record(job, None, job.status.goodput, Ending.DELETED), "Running", running=True)
     found = dict(fleet_figures(fleet_report([life], NOW)))
     assert found[shown[0]] == shown[1]
     if seconds < 3600 * 56:

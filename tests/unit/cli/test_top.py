@@ -20,8 +20,8 @@ from muster.api.endedjob import Ending
 from muster.api.trainingjob import TrainingJob
 from muster.cli.session import Session
 from muster.cli.top import screen, watch
-from muster.goodput.history import record
-from muster.goodput.opened import as_of
+from muster.goodput.history import ended_job_record
+from muster.goodput.opened import figures_as_of
 from muster.kube.errors import Forbidden, Unreachable
 
 Run = Callable[..., Result]
@@ -67,9 +67,9 @@ def test_the_goodput_of_all_is_that_of_the_fleets_report() -> None:
         job["status"]["goodput"] |= {"gpuSeconds": held}
     jobs = [TrainingJob.model_validate(job) for job in (trains, rested)]
     lives = [
-        Life(record(job, None, goodput, Ending.DELETED), "Running", running=True)
+        Life(ended_job_record(job, None, goodput, Ending.DELETED), "Running", running=True)
         for job in jobs
-        if (goodput := as_of(job, NOW)) is not None
+        if (goodput := figures_as_of(job, NOW)) is not None
     ]
     found, fleet = overview(jobs, "", NOW), fleet_report(lives, NOW)
     assert found.goodput == fleet.goodput == pytest.approx(39.6 / 363.6)

@@ -8,7 +8,7 @@ from tests.unit.cli.test_status import NOW, a_job, ago, incident
 from muster.answers.reported import report
 from muster.answers.training import open_incident, step_rate, still_since
 from muster.api.trainingjob import TrainingJob
-from muster.goodput.opened import as_of
+from muster.goodput.opened import figures_as_of
 from muster.page.life import life
 
 
@@ -68,7 +68,7 @@ def test_figures_by_a_clock_that_is_hours_off_are_what_they_would_be_by_a_true_o
         return TrainingJob.model_validate(a_job(state=state, goodput=goodput))
 
     true, off = job(0), job(ahead_seconds)
-    assert as_of(true, NOW).seconds == as_of(off, NOW).seconds
+    assert figures_as_of(true, NOW).seconds == figures_as_of(off, NOW).seconds
     assert still_since(true, NOW) == still_since(off, NOW)
     assert step_rate(true, NOW) == step_rate(off, NOW)
     assert true.status.goodput is not None

@@ -143,7 +143,7 @@ async def test_an_absurd_template_is_named_and_its_neighbour_is_placed(loops: Lo
     if field:
         await loops.until(lambda: field in loops.told("bad"))
         assert not loops.placed("bad")
-        assert loops.queue.turn("uid-bad") is None
+        assert loops.queue.decision_of("uid-bad") is None
         assert not [note for _, reason, note in loops.events if reason == "InternalError"]
 
 

@@ -348,7 +348,7 @@ class Kubelets:
         for node in nodes:
             self.version += 1
             self.leases[node] = NodeLease(node, f"{self.scene.clock.now}", self.version)
-        self.scene.cluster.heartbeats.take(self.leases.values(), self.version)
+        self.scene.cluster.heartbeats.note_leases(self.leases.values(), self.version)
 
     def ages(self, *nodes: str) -> list[float]:
         return [self.scene.cluster.heartbeats.age_seconds(node) for node in nodes]

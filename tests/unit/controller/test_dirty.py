@@ -10,7 +10,7 @@ A, B = ("ns", "a"), ("ns", "b")
 
 async def taken(dirty: DirtyKeys) -> tuple[str, str] | None:
     """What is due now, None when nothing is."""
-    task = asyncio.create_task(dirty.take())
+    task = asyncio.create_task(dirty.next_key())
     for _ in range(5):
         await asyncio.sleep(0)
     if task.done():
@@ -70,7 +70,7 @@ async def test_a_key_rests_whenever_it_is_added(clock: Any) -> None:
 
 async def test_a_waiting_worker_sees_a_key_that_comes_later() -> None:
     dirty = DirtyKeys()
-    waiting = [asyncio.create_task(dirty.take()) for _ in range(2)]
+    waiting = [asyncio.create_task(dirty.next_key()) for _ in range(2)]
     await asyncio.sleep(0)
     dirty.add(B, 0.02)
     dirty.add(A)

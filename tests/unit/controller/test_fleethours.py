@@ -10,7 +10,7 @@ import pytest
 from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.controller.fleethours import WRITE_SECONDS, FleetHoursKeeper
-from muster.goodput.fleethours import between
+from muster.goodput.fleethours import hours_between
 from muster.kube.errors import Forbidden, LeadershipLost, NotFound, Unreachable
 from muster.world.views import NodeView
 
@@ -83,22 +83,22 @@ async def test_free_and_reserved_hours_are_counted_and_outlive_the_leader(scene:
     one.nodes("a", "b")
     one.cluster.fleet.put_node(NodeView("cpu", "cpu", 1, ready=True))
     assert await one.keeper._read()
-    await one.keeper._turn()
+    await one.keeper._add_hours()
     one.clock.advance(WRITE_SECONDS)
     one.reserved = {"b"}
-    await one.keeper._turn()
-    assert between(server.hours, None) == {"free": 16 * 300_000}
+    await one.keeper._add_hours()
+    assert hours_between(server.hours, None) == {"free": 16 * 300_000}
     one.clock.advance(30)
-    await one.keeper._turn()  # not written: the process ends
+    await one.keeper._add_hours()  # not written: the process ends
     two = Process(scene, server)
     two.reserved = {"b"}
     one.clock.advance(30)
     assert await two.keeper._read()
-    await two.keeper._turn()
+    await two.keeper._add_hours()
     two.clock.advance(WRITE_SECONDS)
-    await two.keeper._turn()
+    await two.keeper._add_hours()
     # What was not written is unseen, but for the two seconds that clocks may differ by.
-    assert between(server.hours, None) == {
+    assert hours_between(server.hours, None) == {
         "free": 16 * 300_000 + 8 * 302_000,
         "reserved": 8 * 302_000,
         "unseen": 16 * 58_000,
@@ -111,7 +111,7 @@ async def test_states_of_a_newer_version_count_as_excluded_and_nothing_is_lost(s
     server.kept = {"data": {KEY: json.dumps({"until": "2025-12-31T06:00:00Z", "gpus": 0, "spans": spans})}}
     one = Process(scene, server)
     assert await one.keeper._read()
-    await one.keeper._turn()
+    await one.keeper._add_hours()
     assert server.hours.spans == {
         "2025-12-29": {"held": 9},
         "2025-12-30": {"excluded": 5},
@@ -135,7 +135,7 @@ async def test_what_somebody_has_edited_begins_anew(scene: Any, server: Server, 
     one = Process(scene, server)
     one.nodes("a")
     assert await one.keeper._read()
-    await one.keeper._turn()
+    await one.keeper._add_hours()
     assert server.hours.spans == {}
 
 
@@ -152,12 +152,12 @@ async def test_what_cannot_be_written_is_written_later_and_who_leads_no_more_sto
     one.nodes("a")
     assert await one.keeper._read()
     server.error = Unreachable(0, "Unreachable", "away")
-    await one.keeper._turn()
+    await one.keeper._add_hours()
     assert server.kept is None
     one.clock.advance(WRITE_SECONDS)
     server.error = None
-    await one.keeper._turn()
-    assert between(server.hours, None) == {"free": 8 * 300_000}
+    await one.keeper._add_hours()
+    assert hours_between(server.hours, None) == {"free": 8 * 300_000}
     one.clock.advance(WRITE_SECONDS)
     server.error = LeadershipLost("another leads")
     with pytest.raises(LeadershipLost):
@@ -168,5 +168,5 @@ async def test_a_history_that_is_switched_off_writes_nothing(scene: Any, server:
     one = Process(scene, server, {"maxJobs": 0})
     one.nodes("a")
     assert await one.keeper._read()
-    await one.keeper._turn()
+    await one.keeper._add_hours()
     assert not server.writes

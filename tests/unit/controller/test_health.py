@@ -213,7 +213,7 @@ class Stage:
     async def look(self) -> None:
         """Look until nothing changes any more."""
         for _ in range(4):
-            await self.keeper.look()
+            await self.keeper.evaluate()
             await self.keeper.settled()
 
 
@@ -424,7 +424,7 @@ async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
     stage.add("a")
     stage.say("a", 79)
     stage.api.fails["a"] = [ServerError(500, "", "the record is not written")]
-    await stage.keeper.look()
+    await stage.keeper.evaluate()
     await stage.keeper.settled()
     assert stage.tainted() == set()
     assert stage.cluster.fleet.exclusion("a") is None
@@ -442,7 +442,7 @@ async def test_a_taint_that_is_refused_holds_up_nothing_and_names_its_component(
     assert stage.told.reasons == [("a", "NodeUnhealthy")]
     assert stage.told.policies.count("NodeTaintRefused") == 1
     del stage.api.refuses["PATCH", "nodes"]
-    stage.keeper._stir(["a"])  # as it is after a pause
+    stage.keeper._mark_dirty(["a"])  # as it is after a pause
     await stage.look()
     assert stage.tainted() == {"a"}
 
@@ -470,7 +470,7 @@ async def test_a_taint_that_may_not_be_removed_any_more_is_said_with_the_command
     (text,) = [text for name, text in new.told.texts if "taint" in text]
     assert "`kubectl taint node a muster.dev/unhealthy-`" in text
     del stage.api.refuses["GET", "nodes"]
-    new.keeper._stir(["a"])  # as it is after a pause
+    new.keeper._mark_dirty(["a"])  # as it is after a pause
     await new.look()
     assert new.tainted() == set()
 
@@ -502,7 +502,7 @@ async def test_taints_that_came_meanwhile_stay(stage: Stage, taints: list[dict[s
     node = copy.deepcopy(stage.api.objects["nodes", "a"])
     node["spec"]["taints"] = [new]
     stage.api.put("nodes", node, show=False)  # the watch has not brought it
-    await stage.keeper.look()
+    await stage.keeper.evaluate()
     await stage.keeper.settled()
     found = stage.api.objects["nodes", "a"]["spec"]["taints"]
     assert [taint["key"] for taint in found] == [new["key"], TAINT_KEY]
@@ -546,9 +546,9 @@ async def test_a_write_that_hangs_holds_up_no_other_node(stage: Stage) -> None:
     await stage.look()
     stage.api.gates["a"] = asyncio.Event()
     stage.say("a", 79)
-    await stage.keeper.look()
+    await stage.keeper.evaluate()
     stage.say("b", 79)
-    await stage.keeper.look()
+    await stage.keeper.evaluate()
     await until(lambda: stage.tainted() == {"b"})
     stage.api.gates.pop("a").set()
     await stage.look()
@@ -559,10 +559,10 @@ async def test_what_changes_while_a_node_is_dealt_with_is_looked_at_afterwards(s
     stage.add("a")
     stage.api.gates["a"] = asyncio.Event()
     stage.say("a", 79)
-    await stage.keeper.look()
+    await stage.keeper.evaluate()
     await asyncio.sleep(0.01)
     stage.say("a", boot="boot-2")
-    await stage.keeper.look()
+    await stage.keeper.evaluate()
     assert stage.api.count("PATCH", "nodehealths") == 1
     stage.api.gates.pop("a").set()
     await stage.look()
@@ -613,7 +613,7 @@ async def test_what_is_being_taken_counts_before_it_is_written(stage: Stage) -> 
         stage.api.gates[f"n{number}"] = asyncio.Event()
     for number in range(0, 10, 2):
         stage.say(f"n{number}", 79)
-        await stage.keeper.look()
+        await stage.keeper.evaluate()
         await asyncio.sleep(0)
     for gate in stage.api.gates.values():
         gate.set()
@@ -639,13 +639,13 @@ async def test_domains_follow_the_policy(stage: Stage) -> None:
     stage.add("c", "d", rack="r2")
     stage.policy(budgets=budgets(domain=50))
     await stage.look()
-    assert stage.keeper._engine.ground.sizes == {(WITHOUT, ("b0", "r1")): 2, (WITHOUT, ("b0", "r2")): 2}
+    assert stage.keeper._engine.node_index.sizes == {(WITHOUT, ("b0", "r1")): 2, (WITHOUT, ("b0", "r2")): 2}
     stage.api.version += 1
     meta = {"name": "default", "uid": "policy", "resourceVersion": str(stage.api.version)}
     spec = {"topology": {"levels": [{"name": "block", "label": "topology.muster.dev/block"}]}}
     stage.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
     await stage.look()
-    assert stage.keeper._engine.ground.sizes == {(WITHOUT, ("b0",)): 4}
+    assert stage.keeper._engine.node_index.sizes == {(WITHOUT, ("b0",)): 4}
 
 
 async def test_the_third_offence_puts_the_machine_into_quarantine_at_once(stage: Stage) -> None:
@@ -719,7 +719,7 @@ async def test_nodes_are_counted_by_what_is_held_against_them(stage: Stage) -> N
     stage.say("a", 79)
     stage.say("b")
     await stage.look()
-    books = stage.keeper._engine.books
+    books = stage.keeper._engine.verdict_index
     assert {state: n for state, n in books.states.items() if n} == {"Unhealthy": 1, "Healthy": 1, "Unknown": 1}
     stage.say("a", boot="boot-2")
     await stage.look()
@@ -766,14 +766,14 @@ async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.add("n0", "n1")
-    tell = nodeacts.tell
+    tell = nodeacts.status_message
 
     def fails(name: str, *arguments: Any) -> str:
         if name == "n0":
             raise OverflowError("date value out of range")
         return tell(name, *arguments)
 
-    monkeypatch.setattr(nodeacts, "tell", fails)
+    monkeypatch.setattr(nodeacts, "status_message", fails)
     stage.say("n0", 79)
     stage.say("n1", 79)
     await stage.look()
@@ -896,7 +896,7 @@ async def test_many_nodes_are_judged_in_parts(stage: Stage, judged: list[str], m
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(others())
-    await stage.keeper.look()
+    await stage.keeper.evaluate()
     beside.cancel()
     assert len(judged) == 50
     assert max(after - before for before, after in itertools.pairwise(seen)) == 1
@@ -930,10 +930,10 @@ async def test_records_of_machines_that_are_gone_are_deleted_in_time_a_few_at_a_
     for name in names:
         forgetting.note(name)
     rules = stage.keeper._rules
-    await forgetting.turn(rules, NOW)
+    await forgetting.forget_some(rules, NOW)
     assert stage.api.count("DELETE", "nodehealths") == 0, "it may be a reboot"
     ticks[0] = 3601.0
-    await forgetting.turn(rules, NOW)
+    await forgetting.forget_some(rules, NOW)
     assert stage.api.count("DELETE", "nodehealths") == 8
     assert ("nodehealths", "there") in stage.api.objects
 
@@ -946,5 +946,5 @@ async def test_a_record_that_somebody_has_just_written_to_is_kept(stage: Stage) 
     forgetting.note("gone")
     ticks[0] = 3601.0
     stage.api.put("nodehealths", stage.api.objects["nodehealths", "gone"], show=False)
-    await forgetting.turn(stage.keeper._rules, NOW)
+    await forgetting.forget_some(stage.keeper._rules, NOW)
     assert ("nodehealths", "gone") in stage.api.objects

@@ -134,7 +134,7 @@ class Process:
     async def turns(self, count: int = 3) -> None:
         """Run until so many turns are over; dies where the server says."""
         done = asyncio.Event()
-        original, left = self.keeper._turn, count
+        original, left = self.keeper._work_once, count
 
         async def turn() -> None:
             nonlocal left
@@ -145,7 +145,7 @@ class Process:
                 done.set()
                 await asyncio.Event().wait()
 
-        self.keeper._turn = turn  # type: ignore[method-assign]
+        self.keeper._work_once = turn  # type: ignore[method-assign]
         running = asyncio.ensure_future(self.keeper.run())
         waiting = asyncio.ensure_future(done.wait())
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -153,7 +153,7 @@ class Process:
         if running.done():
             running.result()
         running.cancel()
-        self.keeper._turn = original  # type: ignore[method-assign]
+        self.keeper._work_once = original  # type: ignore[method-assign]
 
 
 @pytest.fixture(autouse=True)
@@ -301,7 +301,9 @@ async def test_of_a_job_whose_record_has_no_account_what_was_not_saved_is_lost_a
     assert (spec.steps, spec.lost_steps) == (400, 205)
 
 
-@pytest.mark.parametrize("breaks", [("told", "last_known"), ("record",)], ids=["figures", "record"])
+@pytest.mark.parametrize(
+    "breaks", [("goodput_of_status", "last_known"), ("ended_job_record",)], ids=["figures", "record"]
+)
 async def test_a_defect_here_keeps_no_node_from_being_freed(
     new: Any, server: Server, job: Any, make: Any, monkeypatch: pytest.MonkeyPatch, breaks: tuple[str, ...]
 ) -> None:

@@ -57,7 +57,7 @@ def rows(name: str) -> dict[tuple[str, ...], float]:
 def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() -> None:
     figures = JobFigures(lambda: TIME)
     saved = CheckpointStatus(step=20, path="/c/20", time=TIME)
-    figures.told(JOB, status(step=25, checkpoint=saved))
+    figures.set_status(JOB, status(step=25, checkpoint=saved))
     assert rows("job_state") == {(*JOB, "Running", "Training"): 1}
     assert rows("job_time_seconds") == {(*JOB, "compute"): 900, (*JOB, "lostWork"): 100}
     assert rows("job_gpu_seconds") == {(*JOB, "compute"): 7200}
@@ -66,7 +66,7 @@ def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() ->
     assert (shown("job_step"), shown("job_step_seconds"), shown("job_step_p90_seconds")) == (25, 1.5, 1.75)
     assert (shown("checkpoint_step"), shown("checkpoint_timestamp_seconds")) == (20, TIME.timestamp())
 
-    figures.told(JOB, status("Recovering", "NodeLost", goodput=None))
+    figures.set_status(JOB, status("Recovering", "NodeLost", goodput=None))
     assert rows("job_state") == {(*JOB, "Recovering", "NodeLost"): 1}
     assert rows("job_time_seconds") == {}
     assert shown("checkpoint_step") is None
@@ -74,12 +74,12 @@ def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() ->
 
 def test_each_node_that_a_job_holds_has_a_row_or_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = JobFigures(lambda: TIME)
-    figures.told(JOB, status(nodes=["a", "", "b", "a"]))
+    figures.set_status(JOB, status(nodes=["a", "", "b", "a"]))
     assert rows("job_node") == {(*JOB, "a"): 1, (*JOB, "b"): 1}
-    figures.told(("ns", "other"), status(nodes=["c", "d"]))
+    figures.set_status(("ns", "other"), status(nodes=["c", "d"]))
     monkeypatch.setattr(jobfigures, "MAX_NODES", 3)
     assert rows("job_node") == {(*JOB, "a"): 1, (*JOB, "b"): 1}
-    figures.told(JOB, ended())
+    figures.set_status(JOB, ended())
     assert rows("job_node") == {("ns", "other", "c"): 1, ("ns", "other", "d"): 1}
 
 
@@ -89,7 +89,7 @@ def test_time_that_no_account_has_yet_is_shown_as_the_command_line_shows_it() ->
     changes = {"seconds": {"queued": 50}, "gpu_seconds": {}, "ettr_permille": None, "open_phase": phase}
     goodput = GOODPUT.model_copy(update=changes)
     figures = JobFigures(lambda: TIME + timedelta(hours=6))
-    figures.told(JOB, status("Starting", "ImagePullBackOff", goodput=goodput, nodes=["a", "b"]))
+    figures.set_status(JOB, status("Starting", "ImagePullBackOff", goodput=goodput, nodes=["a", "b"]))
     assert rows("job_time_seconds") == {(*JOB, "queued"): 50, (*JOB, "starting"): 6 * 3600}
     assert rows("job_gpu_seconds") == {(*JOB, "starting"): 16 * 6 * 3600}
     assert shown("job_ettr_ratio") == 0
@@ -108,15 +108,15 @@ def test_who_ought_to_run_and_does_not_tells_since_when(
     state: str, running: ConditionStatus, since: float | None
 ) -> None:
     condition = Condition(type="Running", status=running, reason="R", message="", last_transition_time=TIME)
-    JobFigures(lambda: TIME).told(JOB, status(state, conditions=[condition]))
+    JobFigures(lambda: TIME).set_status(JOB, status(state, conditions=[condition]))
     assert shown("job_waiting_since_timestamp_seconds") == since
 
 
 def test_jobs_are_counted_by_state_and_one_that_has_ended_has_no_rows() -> None:
     figures = JobFigures(lambda: TIME)
-    figures.told(JOB, status())
-    figures.told(("ns", "other"), status("Pending", "InsufficientNodes"))
-    figures.told(JOB, ended())
+    figures.set_status(JOB, status())
+    figures.set_status(("ns", "other"), status("Pending", "InsufficientNodes"))
+    figures.set_status(JOB, ended())
     assert rows("jobs") == {("Pending",): 1, ("Running",): 0, ("Succeeded",): 1}
     assert set(rows("job_state")) == {("ns", "other", "Pending", "InsufficientNodes")}
     figures.forget(JOB)
@@ -131,11 +131,11 @@ def test_only_so_many_jobs_have_rows_and_those_with_nodes_come_before_those_that
     figures = JobFigures(lambda: TIME)
     queued = status("Pending", "BehindInQueue", goodput=None)
     for name, told in (("a", queued), ("b", status()), ("c", queued), ("d", status()), ("e", status())):
-        figures.told(("ns", name), told)
+        figures.set_status(("ns", name), told)
     assert {key[1] for key in rows("job_state")} == {"b", "d"}
     assert rows("jobs_without_metrics") == {(): 3}
-    figures.told(("ns", "b"), ended())
-    figures.told(("ns", "e"), status())
+    figures.set_status(("ns", "b"), ended())
+    figures.set_status(("ns", "e"), status())
     assert {key[1] for key in rows("job_state")} == {"d", "e"}
     assert rows("jobs_without_metrics") == {(): 2}
 
@@ -145,20 +145,20 @@ def test_a_namespace_with_hundreds_of_suspended_jobs_hides_no_other_namespace(mo
     figures = JobFigures(lambda: TIME)
     suspended, trains = status("Suspended", "Suspended"), status(nodes=["n0"])
     for number in range(20):
-        figures.told(("many", f"j{number}"), suspended)
-    figures.told(("prod", "llama"), trains)
-    figures.told(("lab", "held"), suspended)
+        figures.set_status(("many", f"j{number}"), suspended)
+    figures.set_status(("prod", "llama"), trains)
+    figures.set_status(("lab", "held"), suspended)
     assert {("prod", "llama"), ("lab", "held")} < {key[:2] for key in rows("job_state")}
     for number in range(20):
-        figures.told(("many", f"k{number}"), trains)
+        figures.set_status(("many", f"k{number}"), trains)
     for name in ("a", "b", "c"):
-        figures.told(("lab", name), trains)
+        figures.set_status(("lab", name), trains)
     shares = [key[0] for key in rows("job_state")]
     assert (len(shares), shares.count("prod"), shares.count("lab")) == (6, 1, 2)
     before = set(rows("job_state"))
     for number in range(20):
-        figures.told(("many", f"k{number}"), trains)
-        figures.told(("lab", "c"), trains)
+        figures.set_status(("many", f"k{number}"), trains)
+        figures.set_status(("lab", "c"), trains)
     assert set(rows("job_state")) == before, "nobody's row goes back and forth"
 
 
@@ -166,10 +166,10 @@ def test_reasons_and_numbers_have_bounds(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(jobfigures, "MAX_REASONS", len(jobfigures.ALERTED) + 2)
     figures = JobFigures(lambda: TIME)
     for reason in ("Training", "Strange1", "Strange2", "Strange3", "Training"):
-        figures.told(("ns", reason.lower()), status(reason=reason, step=10**400))
+        figures.set_status(("ns", reason.lower()), status(reason=reason, step=10**400))
     assert {key[3] for key in rows("job_state")} == {"Training", "Strange1", "Other"}
     for reason in jobfigures.ALERTED:
-        figures.told(("ns", "late"), status(reason=reason))
+        figures.set_status(("ns", "late"), status(reason=reason))
         assert reason in {key[3] for key in rows("job_state")}, "an alert asks for it"
     assert b"inf" not in generate_latest().lower().replace(b'le="+inf"', b"").replace(b"info", b"")
     assert shown("job_step", ("ns", "training")) == 2**53
@@ -186,7 +186,9 @@ def test_a_scrape_of_as_many_jobs_as_have_rows_is_bounded_in_rows_and_work() -> 
     account = GOODPUT.model_copy(update={"seconds": everything, "gpu_seconds": everything})
     saved = CheckpointStatus(step=20, path="/c/20", time=TIME)
     for number in range(2 * jobfigures.MAX_JOBS):
-        figures.told((f"namespace-{number % 7}", f"job-{number}"), status(goodput=account, step=5, checkpoint=saved))
+        figures.set_status(
+            (f"namespace-{number % 7}", f"job-{number}"), status(goodput=account, step=5, checkpoint=saved)
+        )
     with CountedWork() as counted:
         text = generate_latest()
     lines = [line for line in text.splitlines() if line.startswith((b"muster_job", b"muster_checkpoint"))]
@@ -199,9 +201,9 @@ def test_a_job_that_ended_as_failed_is_shown_for_a_day_or_until_it_is_deleted() 
     now = [TIME]
     figures = JobFigures(lambda: now[0])
     other = ("ns", "other")
-    figures.told(JOB, ended("Failed"))
-    figures.told(other, ended("Failed"))
-    figures.told(("ns", "done"), ended())
+    figures.set_status(JOB, ended("Failed"))
+    figures.set_status(other, ended("Failed"))
+    figures.set_status(("ns", "done"), ended())
     assert rows("job_failed_timestamp_seconds") == {JOB: TIME.timestamp(), other: TIME.timestamp()}
     figures.forget(other)
     assert rows("job_failed_timestamp_seconds") == {JOB: TIME.timestamp()}
@@ -216,5 +218,5 @@ def test_of_jobs_that_failed_the_latest_are_shown(monkeypatch: pytest.MonkeyPatc
         end = CompletionRecord(
             result=CompletionResult.FAILED, reason="Failed", time=TIME + timedelta(minutes=number), attempt=1
         )
-        figures.told(("ns", f"job-{number}"), status("Failed", "Failed", completion=end))
+        figures.set_status(("ns", f"job-{number}"), status("Failed", "Failed", completion=end))
     assert {name for _, name in rows("job_failed_timestamp_seconds")} == {"job-2", "job-3"}

@@ -71,7 +71,7 @@ class Jobs(Stage):
         self.cluster.gangs.store.assume_deleted((namespace, gang_name(short, f"uid-{name}")), f"gang-{name}")
 
     def doubt(self, node: str) -> Doubt | None:
-        return self.cluster.fleet.doubt_of(node)
+        return self.cluster.fleet.suspicion_of(node)
 
 
 @pytest.fixture
@@ -244,14 +244,14 @@ async def test_what_was_said_of_another_machine_does_not_count(jobs: Jobs) -> No
 
 
 async def test_an_exception_about_one_record_ends_nothing(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    words_of = module.words_of
+    words_of = module.failures_that_followed
 
     def odd(gang: Gang) -> Any:
         if gang.metadata.namespace == "team-x":
             raise ValueError("a defect")
         return words_of(gang)
 
-    monkeypatch.setattr(module, "words_of", odd)
+    monkeypatch.setattr(module, "failures_that_followed", odd)
     jobs.job("team-x/odd", ("n1", NOW))
     jobs.job("team-a/llama", ("n1", NOW))
     jobs.job("team-b/gpt", ("n1", NOW))
@@ -289,7 +289,7 @@ async def test_a_record_that_changes_and_says_nothing_new_has_no_node_judged(
     monkeypatch.setattr(module, "assess", lambda facts, *_a, **_k: judged.append(facts.node.name))
     for _ in range(10):
         jobs.job("team-a/llama", ("n1", NOW))
-        await jobs.keeper.look()
+        await jobs.keeper.evaluate()
     assert judged == []
 
 
@@ -307,7 +307,7 @@ async def test_an_owner_who_fails_everywhere_costs_little_too() -> None:
     for number in range(10):
         jobs.job(f"team-a/more-{number}", (f"n{500 + number}", NOW))
         with CountedWork() as counted:
-            await jobs.keeper.look()
+            await jobs.keeper.evaluate()
         steps.append(counted.steps)
     assert max(steps) < 2_500_000, "each of the nodes is judged once, since the owner is not heard from now on"
     assert max(steps[1:]) < 100_000

@@ -79,7 +79,7 @@ def test_a_launcher_that_is_heard_is_not_dead(scene: Any, make: Any) -> None:
 
 def read(scene: Any, lease: NodeLease) -> None:
     """The lease is read."""
-    scene.cluster.heartbeats.take([lease], lease.resource_version)
+    scene.cluster.heartbeats.note_leases([lease], lease.resource_version)
 
 
 def pass_time(scene: Any) -> None:
@@ -135,4 +135,4 @@ def test_a_kubelet_that_renews_its_lease_refutes_the_word(scene: Any, make: Any)
     read(scene, lease._replace(renew_time=AFTER.isoformat(), resource_version=51))
     pass_time(scene)
     assert scene.cluster.world(job).lost == frozenset()
-    assert scene.cluster.refuted("n0").startswith("its kubelet has renewed its lease")
+    assert scene.cluster.sign_of_life("n0").startswith("its kubelet has renewed its lease")

@@ -61,7 +61,7 @@ class World:
     async def turns(self, verdict: Verdict, count: int) -> None:
         for _ in range(count):
             self.marks.want("node-1", verdict)
-            await self.marks.turn("node-1")
+            await self.marks.write_condition("node-1")
 
 
 async def test_whoever_takes_it_away_again_and_again_costs_ten_writes_an_hour() -> None:

@@ -251,7 +251,7 @@ async def test_what_the_reconciler_keeps_is_what_is_shown(process: Operator, mak
         port = probe.getsockname()[1]
     process.ports._settings = replace(process.settings, probe_port=0, worlds_port=port)
     process.kept.keep(("ns", "j"), Decided(JobWorld(NOW, make.job()), process.worker_settings(), Plan()))
-    await process.ports.open(process.not_healthy, process.not_ready, process.kept.of)
+    await process.ports.open(process.not_healthy, process.not_ready, process.kept.decisions_of)
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/worlds/ns/j") as answer:
             assert (answer.status, len((await answer.text()).splitlines())) == (200, 1)
@@ -264,7 +264,7 @@ async def test_a_port_that_is_taken_costs_the_view_and_not_the_operator(process:
         other.bind(("127.0.0.1", 0))
         other.listen()
         process.ports._settings = replace(process.settings, probe_port=0, worlds_port=other.getsockname()[1])
-        await process.ports.open(process.not_healthy, process.not_ready, process.kept.of)
+        await process.ports.open(process.not_healthy, process.not_ready, process.kept.decisions_of)
         await process.ports.close()
 
 
@@ -397,7 +397,7 @@ async def test_what_a_checker_puts_is_handed_to_the_other_one_at_once(
     monkeypatch.setattr(process.server, "notify", lambda pods: answered.extend(pods))
     for rank, node in enumerate(("n0", "n1")):
         order = CheckOrder("pair", PAIR, node_rank=rank, nodes=2)
-        process.checkers.give(f"job-of-{node}", {node: NodeChecks((order,))})
+        process.checkers.set_orders(f"job-of-{node}", {node: NodeChecks((order,))})
     for rank, node in enumerate(("n0", "n1")):
         answered.clear()
         report = CheckReport(1, state=READY, meeting="pair", puts=(Put(rank, "here", "eJwDAAAAAAE="),))

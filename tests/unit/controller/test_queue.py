@@ -17,8 +17,8 @@ from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.waiting import Waiting
+from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.quotas import QuotaClaim, QuotaView
-from muster.world.turn import NotPlaced, Placed
 
 Key = tuple[str, str]
 
@@ -39,10 +39,10 @@ class Keeper:
         self.queue = Queue(scene.cluster, self.rung.append)
 
     def put(self, name: str, nodes: int = 1, minutes: int = 0) -> None:
-        self.queue.put(("ns", name), name, waiting(name, nodes, minutes))
+        self.queue.set_waiting(("ns", name), name, waiting(name, nodes, minutes))
 
     def answer(self, uid: str) -> Any:
-        turn = self.queue.turn(uid)
+        turn = self.queue.decision_of(uid)
         return turn and turn.answer
 
     async def until(self, condition: Callable[[], Any]) -> None:
@@ -61,37 +61,37 @@ async def keeper(scene: Any) -> AsyncIterator[Keeper]:
 
 
 async def test_who_is_put_gets_a_turn_and_is_rung(keeper: Keeper) -> None:
-    assert keeper.queue.turn("a") is None
+    assert keeper.queue.decision_of("a") is None
     keeper.put("a", 2)
     await keeper.until(lambda: keeper.rung)
-    turn = keeper.queue.turn("a")
+    turn = keeper.queue.decision_of("a")
     assert turn is not None
     assert (keeper.rung, turn.answer) == ([("ns", "a")], Placed(("n0", "n1")))
 
 
 async def test_what_was_promised_for_something_else_is_not_promised(keeper: Keeper) -> None:
     keeper.put("a", 2)
-    await keeper.until(lambda: keeper.queue.turn("a"))
+    await keeper.until(lambda: keeper.queue.decision_of("a"))
     keeper.put("a", 2, minutes=1)  # other nodes are kept, say
-    assert keeper.queue.turn("a") is None
-    await keeper.until(lambda: keeper.queue.turn("a"))
-    keeper.queue.put(("ns", "a"), "a", None)
+    assert keeper.queue.decision_of("a") is None
+    await keeper.until(lambda: keeper.queue.decision_of("a"))
+    keeper.queue.set_waiting(("ns", "a"), "a", None)
     keeper.put("a", 2)
-    assert keeper.queue.turn("a") is None, "who comes back begins anew"
+    assert keeper.queue.decision_of("a") is None, "who comes back begins anew"
 
 
 async def test_who_waits_in_vain_is_rung_again_when_the_answer_changes(keeper: Keeper) -> None:
     keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
     keeper.put("a", 3)
-    await keeper.until(lambda: keeper.queue.turn("a"))
-    assert isinstance(keeper.queue.turn("a").answer, NotPlaced)  # type: ignore[union-attr]
+    await keeper.until(lambda: keeper.queue.decision_of("a"))
+    assert isinstance(keeper.queue.decision_of("a").answer, NotPlaced)  # type: ignore[union-attr]
     keeper.queue.replan()
     keeper.put("b", 1, minutes=1)
-    await keeper.until(lambda: keeper.queue.turn("b"))
+    await keeper.until(lambda: keeper.queue.decision_of("b"))
     rung = keeper.rung.count(("ns", "a"))
     keeper.fleet.occupy("gang", "other", frozenset())
     keeper.queue.replan()
-    await keeper.until(lambda: isinstance(keeper.queue.turn("a").answer, Placed))  # type: ignore[union-attr]
+    await keeper.until(lambda: isinstance(keeper.queue.decision_of("a").answer, Placed))  # type: ignore[union-attr]
     assert keeper.rung.count(("ns", "a")) == rung + 1
 
 
@@ -100,39 +100,39 @@ async def test_a_new_leader_plans_nothing_before_it_has_looked_at_every_job(keep
     keeper.put("b", 3, minutes=1)
     for _ in range(50):
         await asyncio.sleep(0)
-    assert keeper.queue.turn("b") is None
+    assert keeper.queue.decision_of("b") is None
     keeper.queue.forget(("ns", "gone"))
     keeper.put("a", 2)
-    await keeper.until(lambda: keeper.queue.turn("b"))
-    assert isinstance(keeper.queue.turn("a").answer, Placed)  # type: ignore[union-attr]
-    assert isinstance(keeper.queue.turn("b").answer, NotPlaced)  # type: ignore[union-attr]
+    await keeper.until(lambda: keeper.queue.decision_of("b"))
+    assert isinstance(keeper.queue.decision_of("a").answer, Placed)  # type: ignore[union-attr]
+    assert isinstance(keeper.queue.decision_of("b").answer, NotPlaced)  # type: ignore[union-attr]
 
 
 async def test_who_has_left_makes_room(keeper: Keeper) -> None:
     keeper.put("a", 3)
     keeper.put("b", 3, minutes=1)
-    await keeper.until(lambda: keeper.queue.turn("b"))
-    keeper.queue.put(("ns", "a"), "a", None)
-    assert keeper.queue.turn("a") is None
-    await keeper.until(lambda: isinstance(keeper.queue.turn("b").answer, Placed))  # type: ignore[union-attr]
+    await keeper.until(lambda: keeper.queue.decision_of("b"))
+    keeper.queue.set_waiting(("ns", "a"), "a", None)
+    assert keeper.queue.decision_of("a") is None
+    await keeper.until(lambda: isinstance(keeper.queue.decision_of("b").answer, Placed))  # type: ignore[union-attr]
 
 
 async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> None:
     keeper.put("a", 1)
-    await keeper.until(lambda: keeper.queue.turn("a"))
+    await keeper.until(lambda: keeper.queue.decision_of("a"))
     keeper.queue.forget(("ns", "a"))
-    assert keeper.queue.turn("a") is None
+    assert keeper.queue.decision_of("a") is None
 
 
 async def test_a_job_of_the_same_name_waits_in_place_of_the_one_before(keeper: Keeper) -> None:
     """Found by a life: while the watch lagged one was replaced by another, and its promise kept nodes from it."""
     key = ("ns", "a")
-    keeper.queue.put(key, "old", waiting("old", 2))
-    await keeper.until(lambda: keeper.queue.turn("old"))
-    keeper.queue.put(key, "new", waiting("new", 2))
-    await keeper.until(lambda: keeper.queue.turn("new"))
+    keeper.queue.set_waiting(key, "old", waiting("old", 2))
+    await keeper.until(lambda: keeper.queue.decision_of("old"))
+    keeper.queue.set_waiting(key, "new", waiting("new", 2))
+    await keeper.until(lambda: keeper.queue.decision_of("new"))
     assert keeper.answer("new") == Placed(("n0", "n1"))
-    assert keeper.queue.turn("old") is None
+    assert keeper.queue.decision_of("old") is None
     keeper.queue.forget(key)
     keeper.put("b", 3)
     await keeper.until(lambda: keeper.answer("b"))
@@ -166,7 +166,7 @@ async def test_a_long_plan_lets_everything_else_have_its_turn(keeper: Keeper, mo
     beside = asyncio.create_task(others())
     for number in range(100):
         keeper.put(f"j{number}", 1, minutes=number)
-    await keeper.until(lambda: keeper.queue.turn("j99"))
+    await keeper.until(lambda: keeper.queue.decision_of("j99"))
     beside.cancel()
     assert max(after - before for before, after in itertools.pairwise(seen)) == 1
 
@@ -178,14 +178,14 @@ async def test_who_leaves_while_a_plan_is_made_is_not_told_of_it(
     solve = Space.solve
 
     def leaves(space: Space, request: Request) -> Any:
-        keeper.queue.put(("ns", "b"), "b", None)
+        keeper.queue.set_waiting(("ns", "b"), "b", None)
         return solve(space, request)
 
     monkeypatch.setattr(Space, "solve", leaves)
     keeper.put("a", 1)
     keeper.put("b", 1, minutes=1)
-    await keeper.until(lambda: keeper.queue.turn("a"))
-    assert keeper.queue.turn("b") is None
+    await keeper.until(lambda: keeper.queue.decision_of("a"))
+    assert keeper.queue.decision_of("b") is None
     assert ("ns", "b") not in keeper.rung
 
 
@@ -212,7 +212,7 @@ async def test_a_job_without_room_in_a_quota_is_rung_once_there_is_room(scene: A
     quotas.assume(QuotaView("ns", "few", "q", 5, {"pods": 2}, {"pods": 1}))
     running = asyncio.create_task(made.queue.run())
     try:
-        made.queue.put(("ns", "a"), "a", waiting("a", 2, claim=QuotaClaim({"pods": 1})))
+        made.queue.set_waiting(("ns", "a"), "a", waiting("a", 2, claim=QuotaClaim({"pods": 1})))
         await made.until(lambda: made.answer("a"))
         assert made.answer("a").reason == "QuotaExceeded"
         assert made.queue.reserved == frozenset()

@@ -23,14 +23,14 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import Conflict, LeadershipLost, ServerError
 from muster.lifecycle.plan import CommitGang, CreatePod, Plan
 from muster.placement.eligibility import Requirements
-from muster.placement.outline import PART, Outline
+from muster.placement.fleet_index import PART, FleetIndex
 from muster.placement.request import Request
 from muster.placement.space import solve
 from muster.protocol.checks import NODE, CheckOrder
 from muster.queueing.charges import Charged
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
-from muster.world.turn import Placed
+from muster.world.queuedecision import Placed
 
 Decide = Callable[[JobWorld, Any], Plan]
 
@@ -188,10 +188,10 @@ async def test_what_was_decided_is_kept_with_what_was_seen(loop: Loop, make: Any
     plan = Plan(wake_in_seconds=50.0)
     loop.add(make.job("j"), lambda _world, _settings: plan)
     loop.add(make.job("bad"), poison)
-    await loop.until(lambda: bool(loop.kept.of(("ns", "j")) and loop.kept.of(("ns", "bad"))))
-    (kept,), (failed,) = loop.kept.of(("ns", "j")), loop.kept.of(("ns", "bad"))
+    await loop.until(lambda: bool(loop.kept.decisions_of(("ns", "j")) and loop.kept.decisions_of(("ns", "bad"))))
+    (kept,), (failed,) = loop.kept.decisions_of(("ns", "j")), loop.kept.decisions_of(("ns", "bad"))
     assert (kept.plan, kept.world.job.metadata.name) == (plan, "j")
-    assert kept.world.turn == loop.queue.turn("uid-j")
+    assert kept.world.turn == loop.queue.decision_of("uid-j")
     assert (failed.plan, failed.error) == (None, "KeyError: 'a defect'")
 
 
@@ -252,8 +252,8 @@ async def test_nodes_on_a_large_fleet_are_looked_through_in_parts_before_the_dec
     answers: list[Any] = []
     looks: list[int] = []
     turns: list[int] = []
-    look = Outline._look
-    monkeypatch.setattr(Outline, "_look", lambda outline, names: looks.append(1) or look(outline, names))
+    look = FleetIndex._evaluate
+    monkeypatch.setattr(FleetIndex, "_evaluate", lambda outline, names: looks.append(1) or look(outline, names))
 
     async def others() -> None:
         while True:
@@ -271,7 +271,7 @@ async def test_nodes_on_a_large_fleet_are_looked_through_in_parts_before_the_dec
     assert isinstance(answers[0], Placed)
     assert loop.decided["j"] == 2, "once to find out what it needs"
     assert max(after - before for before, after in itertools.pairwise(turns)) == 1
-    assert [kept.error for kept in loop.kept.of(("ns", "j"))] == [""]
+    assert [kept.error for kept in loop.kept.decisions_of(("ns", "j"))] == [""]
 
 
 def unreadable(gang: Any) -> Undecodable:

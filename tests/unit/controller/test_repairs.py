@@ -91,7 +91,7 @@ class Shop(Stage):
     async def turn(self, times: int = 3, seconds: float = 10) -> None:
         for _ in range(times):
             self.pass_by(seconds)
-            await self.repairs.look()
+            await self.repairs.reconcile()
             await self.look()
 
     def pass_by(self, seconds: float) -> None:
@@ -158,9 +158,9 @@ async def test_it_is_on_record_that_the_node_is_held_before_anybody_is_asked(sho
     shop.say("a", 79)
     await shop.look()
     shop.api.fails["a"] = [ServerError(500, "", "not written")] * 3
-    await shop.repairs.look()
+    await shop.repairs.reconcile()
     await shop.look()
-    await shop.repairs.look()
+    await shop.repairs.reconcile()
     assert (shop.reasons(), shop.request()) == ([], None)
     shop.api.fails.clear()
     shop.keeper._rested("a")
@@ -466,9 +466,9 @@ class Life:
         posts = shop.api.count("POST", KIND)
         shop.pass_by(seconds)
         if wanted:
-            await shop.repairs.look()
+            await shop.repairs.reconcile()
         elif shop.repairs._words is None:
-            shop.repairs._tell({})
+            shop.repairs._report_statuses({})
         shop.keeper._rested("a")
         await shop.look()
         shop.keeper._rested("a")

@@ -40,13 +40,13 @@ def shown(name: str, job: tuple[str, str] = JOB, **labels: str) -> float | None:
 
 def test_the_newest_save_has_rows_for_what_is_known_of_it() -> None:
     figures = SaveFigures()
-    figures.told(JOB, status(CheckpointTrouble.SPACE_LOW, bytes=96, stall_seconds=0, save_seconds=12))
+    figures.set_status(JOB, status(CheckpointTrouble.SPACE_LOW, bytes=96, stall_seconds=0, save_seconds=12))
     assert (shown("bytes"), shown("stall_seconds"), shown("save_seconds")) == (96, 0, 12)
     assert shown("durable_seconds") is None
     assert shown("concern", reason="CheckpointSpaceLow") == 1
     assert shown("concern", reason="NoNewCheckpoint") is None
 
-    figures.told(JOB, status(CheckpointTrouble.NO_NEW_CHECKPOINT, bytes=97))
+    figures.set_status(JOB, status(CheckpointTrouble.NO_NEW_CHECKPOINT, bytes=97))
     assert (shown("bytes"), shown("stall_seconds")) == (97, None)
     assert shown("concern", reason="CheckpointSpaceLow") is None
     assert shown("concern", reason="NoNewCheckpoint") == 1
@@ -57,12 +57,12 @@ def test_the_newest_save_has_rows_for_what_is_known_of_it() -> None:
 
 def test_a_job_that_has_ended_or_has_no_checkpoint_has_no_rows() -> None:
     figures = SaveFigures()
-    figures.told(JOB, status(bytes=96))
+    figures.set_status(JOB, status(bytes=96))
     end = CompletionRecord(result=CompletionResult.SUCCEEDED, reason="Completed", time=TIME, attempt=1)
-    figures.told(JOB, status(bytes=96).model_copy(update={"completion": end}))
+    figures.set_status(JOB, status(bytes=96).model_copy(update={"completion": end}))
     assert shown("bytes") is None
-    figures.told(JOB, status(bytes=96))
-    figures.told(JOB, TrainingJobStatus())
+    figures.set_status(JOB, status(bytes=96))
+    figures.set_status(JOB, TrainingJobStatus())
     assert shown("bytes") is None
 
 
@@ -71,10 +71,10 @@ def test_only_so_many_jobs_have_rows_and_others_come_in_their_place(monkeypatch:
     figures = SaveFigures()
     jobs = [("ns", f"j{number}") for number in range(3)]
     for job in jobs:
-        figures.told(job, status(bytes=5))
+        figures.set_status(job, status(bytes=5))
     assert [shown("bytes", job) for job in jobs] == [5, 5, None]
     figures.forget(jobs[0])
-    figures.told(jobs[2], status(bytes=6))
+    figures.set_status(jobs[2], status(bytes=6))
     assert [shown("bytes", job) for job in jobs] == [None, 5, 6]
     for job in jobs:
         figures.forget(job)

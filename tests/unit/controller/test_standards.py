@@ -57,7 +57,7 @@ class Fleet:
         self.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
 
     def of(self, *reports: CheckReport) -> tuple[Standard, ...]:
-        return self.standards.of(reports, self.cluster.policy().preflight)
+        return self.standards.standards_for(reports, self.cluster.policy().preflight)
 
     def known(self, model: str = A10) -> dict[tuple[str, str], Standard]:
         return {(one.probe, one.transport): one for one in self.of(report(model=model))}

@@ -94,7 +94,7 @@ def test_nodes_that_nobody_uses_are_tested_and_told_once(it: Everything) -> None
     for node in ("n0", "n1", "n2"):
         it.says(node)
     it.fleet.occupy("a job", "uid-of-a-job", frozenset({"n1"}))
-    it.keeper.look()
+    it.keeper.assign_tests()
     (order,) = it.orders("n0")
     assert it.orders("n1") == []
     assert sorted(it.told) == ["n0", "n2"]
@@ -103,7 +103,7 @@ def test_nodes_that_nobody_uses_are_tested_and_told_once(it: Everything) -> None
     bad = (ProbeReport("bit-exact", "Result", wrong=True, message="GPU 3"),)
     it.says("n0", answers=(CheckAnswer(order, "Node", "Result", probes=bad),))
     for _ in range(3):
-        it.keeper.look()
+        it.keeper.assign_tests()
     (finding,) = it.findings
     assert (finding.node, finding.outcome) == ("n0", Outcome.FAIL)
 
@@ -117,17 +117,17 @@ def test_a_machine_with_an_incident_is_tested_sooner_and_more_deeply(
     it.store.found["", "n0"] = health
     for node in ("n0", "n1"):  # four days are long ago for such a machine only
         it.says(node, passes=(PassReport("Quick", 4 * 86400.0, "g", gpus=8),))
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert [order.profile for order in it.hub.directive_for("n0").orders] == ([profile] if profile else [])
     assert it.orders("n1") == []
 
 
 def test_a_node_that_a_gang_takes_is_let_go(it: Everything) -> None:
     it.says("n0")
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert it.orders("n0")
     it.fleet.occupy("a job", "uid-of-a-job", frozenset({"n0"}))
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert it.orders("n0") == []
 
 
@@ -136,24 +136,24 @@ def test_a_wish_is_passed_on_until_its_result_is_written(it: Everything) -> None
     health = NodeHealth(metadata=ObjectMeta(name="n0"), spec=NodeHealthSpec(check=wish))
     it.store.found["", "n0"] = health
     it.says("n0", passes=(PassReport("Deep", 1.0, "g", gpus=8),))
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert it.orders("n0") == ["wish/w1"]
     fine = (CheckAnswer("wish/w1", "Node", "Result", probes=(ProbeReport("context", "Result", 0.4, "s"),)),)
     it.says("n0", answers=fine, passes=(PassReport("Deep", 0.0, "wish/w1", gpus=8),))
-    it.keeper.look()
+    it.keeper.assign_tests()
     (finding,) = it.findings
     written = health.status.model_copy(update={"check": finding.result(wish, NOW)})
     it.store.found["", "n0"] = health.model_copy(update={"status": written})
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert it.orders("n0") == []
 
 
 def test_what_is_out_is_tested_again_though_it_has_passed_before(it: Everything) -> None:
     it.says("n0", passes=(PassReport("Quick", 60.0, "g", gpus=8),))
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert it.orders("n0") == []
     it.out["n0"] = NOW - timedelta(seconds=30)
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert len(it.orders("n0")) == 1
 
 
@@ -174,42 +174,42 @@ def test_what_is_out_is_tested_again_though_it_has_passed_before(it: Everything)
 def test_what_jobs_of_several_owners_have_failed_on_is_tested_in_depth(
     it: Everything, doubt: Doubt | None, passed: list[tuple[str, float]], profiles: list[str]
 ) -> None:
-    it.fleet.doubt("n0", doubt)
+    it.fleet.set_suspicion("n0", doubt)
     it.says("n0", passes=tuple(PassReport(profile, age, "g", gpus=8) for profile, age in passed))
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert [order.profile for order in it.hub.directive_for("n0").orders] == profiles
 
 
 def test_a_doubt_is_answered_by_its_test_and_asked_again_for_a_newer_one(it: Everything) -> None:
-    it.fleet.doubt("n0", Doubt(NOW - timedelta(seconds=60), True))
+    it.fleet.set_suspicion("n0", Doubt(NOW - timedelta(seconds=60), True))
     it.says("n0", passes=(PassReport("Quick", 500.0, "g", gpus=8),))
-    it.keeper.look()
+    it.keeper.assign_tests()
     (order,) = it.orders("n0")
     fine = (CheckAnswer(order, "Node", "Result", probes=(ProbeReport("context", "Result", 0.4, "s"),)),)
     it.says("n0", answers=fine, passes=(PassReport("Quick", 500.0, "g", gpus=8),))
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert [grant.id for grant in it.hub.directive_for("n0").grants] == [order]
     it.says("n0", answers=fine, passes=(PassReport("Deep", 30.0, order, gpus=8),))
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert it.orders("n0") == []
-    it.fleet.doubt("n0", Doubt(NOW - timedelta(seconds=10), True))
-    it.keeper.look()
+    it.fleet.set_suspicion("n0", Doubt(NOW - timedelta(seconds=10), True))
+    it.keeper.assign_tests()
     assert len(it.orders("n0")) == 1
     assert it.orders("n0") != [order]
 
 
 def test_few_are_tested_at_once_for_what_jobs_say(it: Everything) -> None:
     for node in ("n0", "n1", "n2"):
-        it.fleet.doubt(node, Doubt(NOW - timedelta(seconds=60), True))
+        it.fleet.set_suspicion(node, Doubt(NOW - timedelta(seconds=60), True))
         it.says(node, passes=(PassReport("Quick", 500.0, "g", gpus=8),))
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert sum(bool(it.orders(node)) for node in ("n0", "n1", "n2")) == 1
 
 
 def test_a_node_that_is_being_repaired_is_let_be(it: Everything) -> None:
     it.says("n0")
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert it.orders("n0")
     it.repaired.add("n0")
-    it.keeper.look()
+    it.keeper.assign_tests()
     assert it.orders("n0") == []

@@ -7,7 +7,7 @@ from tests.unit.lifecycle.builders import SETTINGS, a_job, a_node, at, in_queue
 
 from muster.controller.worlds import NODES_PER_WORKER_VIEW, PER_JOB, KeptWorlds
 from muster.lifecycle.decided import Decided, replay, write
-from muster.lifecycle.plan import Announcement, DeletePod, Plan, State, Telling
+from muster.lifecycle.plan import Announcement, DeletePod, Plan, State, StatusReport
 from muster.lifecycle.step import decide
 from muster.world.fleet import Fleet, KnownAges
 from muster.world.job import JobWorld
@@ -24,7 +24,7 @@ def decided(plan: Plan | None = ACTS, workers: int = 0, fleet: Fleet | None = No
 
 
 def times(kept: KeptWorlds, key: tuple[str, str] = KEY) -> list[object]:
-    return [each.world.now for each in kept.of(key)]
+    return [each.world.now for each in kept.decisions_of(key)]
 
 
 def test_the_last_decisions_of_a_job_are_kept_the_newest_last() -> None:
@@ -32,11 +32,11 @@ def test_the_last_decisions_of_a_job_are_kept_the_newest_last() -> None:
     for each in made:
         kept.keep(KEY, each)
     assert times(kept) == [each.world.now for each in made[-PER_JOB:]]
-    assert kept.of(("default", "other")) == []
+    assert kept.decisions_of(("default", "other")) == []
 
 
 def waits(state: State = State.PENDING, reason: str = "NoPlace") -> Plan:
-    return Plan(telling=Telling(state, reason))
+    return Plan(telling=StatusReport(state, reason))
 
 
 def test_a_long_wait_does_not_drive_out_what_led_to_it() -> None:
@@ -54,7 +54,7 @@ def test_a_long_wait_does_not_drive_out_what_led_to_it() -> None:
     [
         decided(waits(reason="NoTurn")),
         decided(waits(State.STALLED)),
-        decided(Plan(telling=Telling(State.PENDING, "NoPlace"), announcements=(Announcement("A", "b"),))),
+        decided(Plan(telling=StatusReport(State.PENDING, "NoPlace"), announcements=(Announcement("A", "b"),))),
         decided(None, error="KeyError: 'x'"),
     ],
     ids=["another reason", "another state", "an Event", "an error"],
@@ -70,7 +70,7 @@ def test_a_job_that_fails_again_and_again_is_one_decision() -> None:
     kept = KeptWorlds()
     for _ in range(5):
         kept.keep(KEY, decided(None, error="KeyError: 'x'"))
-    assert len(kept.of(KEY)) == 1
+    assert len(kept.decisions_of(KEY)) == 1
 
 
 def test_all_together_are_bounded_and_the_oldest_go_first() -> None:
@@ -78,18 +78,18 @@ def test_all_together_are_bounded_and_the_oldest_go_first() -> None:
     for name in "abcdef":
         kept.keep(("ns", name), decided(workers=24))
     assert kept.worker_views <= 100
-    assert [name for name in "abcdef" if kept.of(("ns", name))] == ["c", "d", "e", "f"]
+    assert [name for name in "abcdef" if kept.decisions_of(("ns", name))] == ["c", "d", "e", "f"]
 
 
 def test_the_newest_is_kept_whatever_its_size() -> None:
     kept = KeptWorlds(most_worker_views=100)
     kept.keep(("ns", "small"), decided())
     kept.keep(KEY, decided(workers=500))
-    assert (len(kept.of(KEY)), kept.of(("ns", "small"))) == (1, [])
+    assert (len(kept.decisions_of(KEY)), kept.decisions_of(("ns", "small"))) == (1, [])
 
 
 def test_a_snapshot_counts_once_for_all_worlds_that_share_it() -> None:
-    fleet = Fleet.of({f"n{i}": a_node(f"n{i}") for i in range(10 * NODES_PER_WORKER_VIEW)})
+    fleet = Fleet.from_parts({f"n{i}": a_node(f"n{i}") for i in range(10 * NODES_PER_WORKER_VIEW)})
     kept = KeptWorlds()
     for name in "abc":
         kept.keep(("ns", name), decided(fleet=fleet.snapshot(KnownAges({}))))
@@ -101,11 +101,11 @@ def test_a_snapshot_counts_once_for_all_worlds_that_share_it() -> None:
 
 def test_what_is_dropped_is_not_counted_any_more() -> None:
     kept = KeptWorlds(most_worker_views=50)
-    fleet = Fleet.of({"n0": a_node("n0")})
+    fleet = Fleet.from_parts({"n0": a_node("n0")})
     for number in range(200):
         fleet.put_node(a_node("n0", ready=bool(number % 2)))
         kept.keep(("ns", str(number % 7)), decided(workers=number % 5, fleet=fleet.snapshot(KnownAges({}))))
-    left = [each.world for name in range(7) for each in kept.of(("ns", str(name)))]
+    left = [each.world for name in range(7) for each in kept.decisions_of(("ns", str(name)))]
     snapshots = {id(world.fleet.nodes): len(world.fleet.nodes) for world in left}
     assert (
         kept.worker_views
@@ -115,11 +115,11 @@ def test_what_is_dropped_is_not_counted_any_more() -> None:
 
 
 def test_what_is_kept_can_be_decided_again() -> None:
-    world = in_queue(JobWorld(at(0), a_job(nodes=1), fleet=Fleet.of({"n0": a_node("n0")})))[0]
+    world = in_queue(JobWorld(at(0), a_job(nodes=1), fleet=Fleet.from_parts({"n0": a_node("n0")})))[0]
     kept = KeptWorlds()
     assert world.holding == {}
     kept.keep(KEY, Decided(world, SETTINGS, decide(world, SETTINGS)))
-    (found,) = kept.of(KEY)
+    (found,) = kept.decisions_of(KEY)
     assert "holding" in vars(world)
     assert "holding" not in vars(found.world), "what was worked out on the way is not kept"
     assert replay(write(found)).same

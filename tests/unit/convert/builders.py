@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from tests.unit.reports.corpus import Case, cases
 
-from muster.convert.documents import Result, converted
+from muster.convert.documents import Result, convert_objects
 
 MANIFESTS = {case.report: case for case in cases("manifests") if case.number == 1 and case.report != "trainingjobs"}
 """The first case of each report."""
@@ -23,7 +23,7 @@ def objects(name: str) -> list[Any]:
 
 
 def result_of(case: Case) -> Result:
-    (found,) = [each for each in converted(copy.deepcopy(_parsed(case.given))) if each is not None]
+    (found,) = [each for each in convert_objects(copy.deepcopy(_parsed(case.given))) if each is not None]
     return found
 
 

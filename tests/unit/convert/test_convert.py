@@ -11,7 +11,7 @@ import pytest
 from tests.unit.convert.builders import MANIFESTS, a_pytorch_job, job_of, objects, result, said, trainer
 from tests.unit.convert.schema import faults, schema
 
-from muster.convert.documents import VERSIONS, converted
+from muster.convert.documents import VERSIONS, convert_objects
 from muster.convert.trainjob import merged
 from muster.node.launcher.environment import RankFiles, rank_environment
 from muster.protocol.expansion import REFERRING, expanded, referring, with_identity
@@ -102,7 +102,7 @@ def test_a_field_that_nobody_knows_is_told() -> None:
     (source,) = objects("jobset-script")
     source["spec"]["newThing"] = {"a": 1}
     source["spec"]["replicatedJobs"][0]["template"]["spec"]["newer"] = "b"
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert 'spec.newThing: {"a": 1}: a TrainingJob has nothing like it' in found.notes.left_out
     assert any(note.startswith("spec.replicatedJobs[0].template.spec.newer: b:") for note in found.notes.left_out)
@@ -153,7 +153,7 @@ def test_options_by_which_nodes_meet_leave_the_command() -> None:
     ],
 )
 def test_options_of_the_program_itself_stay(options: list[str], program: list[str]) -> None:
-    (found,) = converted([a_pytorch_job(["torchrun", *options, *program])])
+    (found,) = convert_objects([a_pytorch_job(["torchrun", *options, *program])])
     assert found is not None
     assert found.job is not None
     assert trainer(found.job)["command"] == ["torchrun", *program]
@@ -176,7 +176,7 @@ def test_what_neighbours_ask_of_the_other_system_is_told() -> None:
         {"name": "fetch", "image": "i", "command": ["sh", "-c", "curl -o /d/$RANK ${MASTER_ADDR}:80/$SIZE"]},
         {"name": "own", "image": "i", "command": ["sh", "-c", "echo $RANK"], "env": [{"name": "RANK", "value": "0"}]},
     ]
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     told = [note for note in found.notes.check if "nobody sets it there" in note]
     assert [note.partition(",")[0] for note in told] == [
@@ -194,7 +194,7 @@ def test_a_job_of_a_set_says_when_it_goes_and_its_index_stands_there_once() -> N
     index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
     container = batch["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "JOB_COMPLETION_INDEX", "valueFrom": index}]
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.job is not None
     assert found.job["spec"]["completion"] == {"ttlSecondsAfterFinished": 43_200}
@@ -205,7 +205,7 @@ def test_what_only_other_schedulers_know_of_a_pod_is_left_out_and_told() -> None
     source = a_pytorch_job(["torchrun", "train.py"])
     spec = {"schedulingGroup": {"podGroupName": "g"}, "workloadRef": {"name": "w"}, "activeDeadlineSeconds": 60}
     source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"] |= spec
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.job is not None
     assert not {*spec} & {*found.job["spec"]["template"]["spec"]}
@@ -217,7 +217,7 @@ def test_what_only_other_schedulers_know_of_a_pod_is_left_out_and_told() -> None
 def test_that_a_pod_would_be_restarted_where_it_is_is_left_out_and_told(policy: str) -> None:
     source = a_pytorch_job(["torchrun", "train.py"])
     source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["restartPolicy"] = policy
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.job is not None
     assert "restartPolicy" not in found.job["spec"]["template"]["spec"]
@@ -228,7 +228,7 @@ def test_that_a_pod_would_be_restarted_where_it_is_is_left_out_and_told(policy: 
 def test_a_template_that_nobody_has_filled_in_is_refused_with_a_remedy() -> None:
     source = a_pytorch_job(["torchrun", "train.py"])
     source["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = "$NUM_NODES"
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.refused.endswith("$NUM_NODES is no int: fill the template in first (envsubst < FILE)")
 
@@ -238,14 +238,14 @@ def test_a_template_that_nobody_has_filled_in_is_refused_with_a_remedy() -> None
     [("batch.volcano.sh/v1alpha1", "Job"), ("ray.io/v1", "RayJob"), ("workload.codeflare.dev/v1beta2", "AppWrapper")],
 )
 def test_gangs_of_other_systems_are_refused(version: str, kind: str) -> None:
-    (found, plain) = converted([{"apiVersion": version, "kind": kind}, {"apiVersion": "batch/v1", "kind": "Job"}])
+    (found, plain) = convert_objects([{"apiVersion": version, "kind": kind}, {"apiVersion": "batch/v1", "kind": "Job"}])
     assert found is not None
     assert found.refused.startswith(f"{kind} of {version} cannot be converted")
     assert plain is None
 
 
 def test_another_kind_of_gang_is_refused_and_not_passed_on_to_start_elsewhere() -> None:
-    (mpi, own) = converted(
+    (mpi, own) = convert_objects(
         [{"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}, {"apiVersion": "a/v1", "kind": "MPIJob"}]
     )
     assert mpi is not None
@@ -259,18 +259,18 @@ def test_another_kind_of_gang_is_refused_and_not_passed_on_to_start_elsewhere() 
 def test_a_number_of_processes_that_a_script_starts_itself_is_told() -> None:
     env = [{"name": "WORLD_SIZE", "value": "16"}]
     loop = ["bash", "-c", "for i in 0 1 2 3 4 5 6 7; do LOCAL_RANK=$i python train.py & done; wait"]
-    (found,) = converted([a_pytorch_job(loop, env=env)])
+    (found,) = convert_objects([a_pytorch_job(loop, env=env)])
     assert found is not None
     (told,) = [note for note in found.notes.check if "WORLD_SIZE" in note]
     assert "WORLD_SIZE=2:" in told
     for command, value in ((["torchrun", "train.py"], "16"), (loop, "2")):
-        (found,) = converted([a_pytorch_job(command, env=[{"name": "WORLD_SIZE", "value": value}])])
+        (found,) = convert_objects([a_pytorch_job(command, env=[{"name": "WORLD_SIZE", "value": value}])])
         assert found is not None
         assert not [note for note in found.notes.check if "WORLD_SIZE" in note]
 
 
 def test_a_hostfile_is_told() -> None:
-    (found,) = converted([a_pytorch_job(["deepspeed", "--hostfile", "/job/hostfile", "train.py"])])
+    (found,) = convert_objects([a_pytorch_job(["deepspeed", "--hostfile", "/job/hostfile", "train.py"])])
     assert found is not None
     assert any("by ssh" in note for note in found.notes.check)
 
@@ -324,7 +324,7 @@ def test_the_one_that_trains_is_named_where_another_one_asks_for_accelerators() 
     containers = source["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     containers[0]["resources"] = {"limits": {"nvidia.com/gpu": 7}}
     containers.append({"name": "evaluator", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}})
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.job is not None
     assert found.job["spec"]["launch"] == {"workerContainer": "pytorch"}
@@ -334,7 +334,7 @@ def test_what_a_script_says_of_meeting_is_told_in_one_line() -> None:
     (source,) = objects("jobset-script")
     container = source["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     container["command"][2] = "torchrun --nnodes=4 --master_addr=$MASTER_ADDR --node_rank=$RANK train.py"
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     told = [note for note in found.notes.check if "out of the script" in note]
     assert told == [
@@ -353,7 +353,7 @@ def test_names_at_the_beginning_of_a_line_are_seen() -> None:
     (source,) = objects("jobset-script")
     container = source["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     container["command"][2] = "resnet-workers-0-0.trainers\nresnet-workers-2-0\nJOBSET_NAME\n"
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.job is not None
     assert trainer(found.job)["command"][2].startswith("$(MASTER_ADDR)\nresnet-workers-2-0\n")
@@ -395,14 +395,14 @@ def test_a_runtime_of_another_namespace_is_not_taken() -> None:
     runtime, source = objects("trainjob-overrides")
     runtime["metadata"]["namespace"] = "elsewhere"
     source["spec"]["trainer"].pop("image")
-    _, found = converted([runtime, source])
+    _, found = convert_objects([runtime, source])
     assert found is not None
     assert "TrainingRuntime jax-with-logs is not in the input" in found.refused
 
 
 def test_an_unknown_label_of_a_topology_is_no_guess() -> None:
     _, source = objects("jobset-one-domain")
-    (found,) = converted([source])  # without the FleetPolicy
+    (found,) = convert_objects([source])  # without the FleetPolicy
     assert found is not None
     assert found.job is not None
     assert "placement" not in found.job["spec"]
@@ -424,7 +424,7 @@ def test_an_unknown_label_of_a_topology_is_no_guess() -> None:
 )
 def test_bad_objects_are_refused_in_a_line(change: dict[str, Any], says: str) -> None:
     (source,) = objects("jobset-script")
-    (found,) = converted([{**source, **change}])
+    (found,) = convert_objects([{**source, **change}])
     assert found is not None
     assert found.job is None
     assert says in found.refused
@@ -434,7 +434,7 @@ def test_bad_objects_are_refused_in_a_line(change: dict[str, Any], says: str) ->
 def test_other_devices_are_not_counted_but_named(part: dict[str, Any]) -> None:
     (source,) = objects("pytorchjob-elastic")
     source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["resources"] = part
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.job is not None
     assert found.job["spec"]["gpusPerNode"] == 0
@@ -446,7 +446,7 @@ def test_jobs_of_several_sizes_are_no_segments() -> None:
     (source,) = objects("jobset-leader-and-workers")
     key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
     source["metadata"] |= {"annotations": {key: "example.org/rack"}, "finalizers": ["a.example.org/b"]}
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert found.job is not None
     assert "placement" not in found.job["spec"]
@@ -459,7 +459,7 @@ def test_jobs_of_several_sizes_are_no_segments() -> None:
 def test_other_objects_stay_and_nothing_given_is_changed() -> None:
     given = [{"kind": "ConfigMap"}, 7, None, *objects("trainjob-with-runtime")]
     before = copy.deepcopy(given)
-    found = converted(given)
+    found = convert_objects(given)
     assert [each is None for each in found] == [True, True, True, True, False]
     assert given == before
 
@@ -500,7 +500,7 @@ def test_whatever_is_changed_in_them_comes_out_valid_or_refused() -> None:
             for key in parents:
                 spot = spot[key]
             spot[last] = copy.deepcopy(dice.choice(strange))
-            for it, found in zip(given, converted(given), strict=True):
+            for it, found in zip(given, convert_objects(given), strict=True):
                 assert (found is None) == (str(it["kind"]) not in VERSIONS)
                 if found is not None:
                     assert bool(found.job) != bool(found.refused)

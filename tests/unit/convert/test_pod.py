@@ -7,7 +7,7 @@ import pytest
 from tests.unit.convert.builders import a_pytorch_job, objects, result, said
 
 from muster.convert import pod
-from muster.convert.documents import Result, converted
+from muster.convert.documents import Result, convert_objects
 
 OTHERS = {
     "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": "a"}},
@@ -25,7 +25,7 @@ def made(pod_spec: dict[str, Any], trainer: dict[str, Any] | None = None, policy
     spec = worker["template"]["spec"]
     worker["restartPolicy"] = policy
     spec |= {**pod_spec, "containers": [*spec["containers"], *pod_spec.get("containers", ())]}
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     return found
 
@@ -212,7 +212,7 @@ def test_the_agent_of_restarts_in_place_is_told_wherever_it_is() -> None:
         "image": "i",
         "env": [{"name": "WORKER_COMMAND", "value": "a"}],
     }
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert any("container in-place-restart-agent is the agent" in note for note in found.notes.check)
 
@@ -234,7 +234,7 @@ def test_a_label_that_the_template_has_is_not_missed() -> None:
         template = source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
         template["metadata"] = {"labels": {"team": "llm", "training.kubeflow.org/job-name": "a"}}
         template["spec"]["containers"].append({"name": "beside", "image": "i", "env": asking(label)})
-        (found,) = converted([source])
+        (found,) = convert_objects([source])
         assert found is not None
         assert any(note.startswith(f"{label} is used by container beside") for note in found.notes.check) is is_told
 
@@ -267,6 +267,6 @@ def test_replicas_that_differ_only_in_what_is_done_in_another_way_are_one_templa
 def test_replicas_that_differ_in_anything_else_are_refused(change: dict[str, Any], where: str) -> None:
     (source,) = objects("pytorchjob-alike")
     source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0] |= change
-    (found,) = converted([source])
+    (found,) = convert_objects([source])
     assert found is not None
     assert f"spec.pytorchReplicaSpecs.Worker: {where} is not that of the replicas before" in found.refused

@@ -45,12 +45,12 @@ def told(hub: CheckerHub, node: str = "n1", pod: str = "") -> list[str] | None:
 def hub(clock: Clock) -> CheckerHub:
     made = CheckerHub(clock, max_nodes=3)
     made.start_serving()
-    made.decided()
+    made.note_all_decided()
     return made
 
 
 def test_a_checker_that_takes_over_has_its_orders_from_then_on(hub: CheckerHub, clock: Clock) -> None:
-    hub.give("job", {"n1": orders("o1")})
+    hub.set_orders("job", {"n1": orders("o1")})
     hub.record(caller(pod="old"), READY)
     clock.advance(100.0)
     hub.record(caller(pod="new"), replace(READY, answers=()))
@@ -59,10 +59,10 @@ def test_a_checker_that_takes_over_has_its_orders_from_then_on(hub: CheckerHub, 
 
 
 def test_ages_of_passes_and_of_orders_grow_by_our_clock(hub: CheckerHub, clock: Clock) -> None:
-    hub.give("job", {"n1": orders("o1")})
+    hub.set_orders("job", {"n1": orders("o1")})
     hub.record(caller(), READY)
     clock.advance(2.0)
-    hub.give("job", {"n1": orders("o1", "o2")})
+    hub.set_orders("job", {"n1": orders("o1", "o2")})
     clock.advance(1.0)
     views = hub.views_of(["n1", "n2"])
     assert set(views) == {"n1"}
@@ -74,7 +74,7 @@ def test_ages_of_passes_and_of_orders_grow_by_our_clock(hub: CheckerHub, clock: 
 def test_an_order_that_comes_back_counts_from_then(hub: CheckerHub, clock: Clock) -> None:
     hub.record(caller(), READY)
     for wanted in (orders("o1"), orders("o2"), orders("o2", "o1")):
-        hub.give("job", {"n1": wanted})
+        hub.set_orders("job", {"n1": wanted})
         clock.advance(1.0)
     assert hub.views_of(["n1"])["n1"].given == {"o2": 2.0, "o1": 1.0}
 
@@ -152,7 +152,7 @@ def test_whatever_was_missed_between_the_last_report_of_a_process_is_the_one_tha
 
 
 def test_of_two_pods_on_a_node_the_one_that_came_last_speaks_once_it_is_ready(hub: CheckerHub, clock: Clock) -> None:
-    hub.give("job", {"n1": orders("o1")})
+    hub.set_orders("job", {"n1": orders("o1")})
     hub.record(caller(pod="old"), READY)
     clock.advance(1.0)
     hub.record(caller(pod="new"), replace(READY, state=checks.STARTING, boot_id="new"))
@@ -170,7 +170,7 @@ def test_of_two_pods_on_a_node_the_one_that_came_last_speaks_once_it_is_ready(hu
 
 
 def test_whom_a_silent_pod_leaves_behind_speaks(hub: CheckerHub, clock: Clock) -> None:
-    hub.give("job", {"n1": orders("o1")})
+    hub.set_orders("job", {"n1": orders("o1")})
     hub.record(caller(pod="old"), READY)
     hub.record(caller(pod="new"), replace(READY, state=checks.UNFIT))
     clock.advance(1.0)
@@ -202,11 +202,11 @@ def test_what_the_figures_of_the_process_say(hub: CheckerHub) -> None:
     hub.record(caller("n1"), replace(READY, sequence=2, state=checks.UNFIT))
     hub.forget("n2")
     assert (count(checks.READY), count(checks.UNFIT), count("Other")) == (0, 1, 0)
-    hub.give("job", {"n1": orders("o1", "o2"), "n3": orders("o3")})
+    hub.set_orders("job", {"n1": orders("o1", "o2"), "n3": orders("o3")})
     assert checkers._orders._value.get() == 2, "o1 is answered"
     hub.record(caller("n3"), replace(READY, answers=(CheckAnswer("o3", checks.NODE, "Result"),)))
     assert checkers._orders._value.get() == 1
-    hub.give("job", None)
+    hub.set_orders("job", None)
     assert checkers._orders._value.get() == 0
 
 
@@ -214,7 +214,7 @@ def test_a_leader_says_that_it_does_not_know_until_it_does(clock: Clock) -> None
     hub = CheckerHub(clock)
     assert told(hub) is None
     hub.start_serving()
-    hub.give("job", {"n1": orders("o1"), "n2": NodeChecks()})
+    hub.set_orders("job", {"n1": orders("o1"), "n2": NodeChecks()})
     assert (told(hub, "n1"), told(hub, "n2"), told(hub, "n3")) == (["o1"], [], None)
     clock.advance(SILENT_SECONDS - 1.0)
     assert told(hub, "n3") is None
@@ -225,29 +225,29 @@ def test_a_leader_says_that_it_does_not_know_until_it_does(clock: Clock) -> None
 def test_once_everything_was_decided_who_was_given_nothing_has_nothing(clock: Clock) -> None:
     hub = CheckerHub(clock)
     hub.start_serving()
-    hub.give("job", {"n1": orders("o1")})
-    hub.decided()
+    hub.set_orders("job", {"n1": orders("o1")})
+    hub.note_all_decided()
     assert (told(hub, "n1"), told(hub, "n2")) == (["o1"], [])
-    assert hub.give("job", None) == ["n1"]
+    assert hub.set_orders("job", None) == ["n1"]
     assert told(hub, "n1") == []
 
 
 def test_a_grant_is_told_with_the_orders(hub: CheckerHub) -> None:
     wanted = NodeChecks(orders("o1").orders, (CheckGrant("g", "Quick"),))
-    hub.give("job", {"n1": wanted})
+    hub.set_orders("job", {"n1": wanted})
     assert hub.directive_for("n1") == CheckDirective(orders=wanted.orders, grants=wanted.grants)
 
 
 def test_a_node_does_what_a_job_wants_before_what_is_done_when_it_is_idle(hub: CheckerHub) -> None:
-    assert hub.give("idle", {"n1": orders("i1"), "n2": orders("i2")}, job=False) == ["n1", "n2"]
-    assert hub.give("job", {"n1": orders("j1")}) == ["n1"]
-    assert hub.give("idle", {"n1": orders("i3"), "n2": orders("i2")}, job=False) == []
-    assert hub.give("late", {"n1": orders("l1")}) == [], "who asked first"
+    assert hub.set_orders("idle", {"n1": orders("i1"), "n2": orders("i2")}, job=False) == ["n1", "n2"]
+    assert hub.set_orders("job", {"n1": orders("j1")}) == ["n1"]
+    assert hub.set_orders("idle", {"n1": orders("i3"), "n2": orders("i2")}, job=False) == []
+    assert hub.set_orders("late", {"n1": orders("l1")}) == [], "who asked first"
     assert (told(hub, "n1"), told(hub, "n2")) == (["j1"], ["i2"])
-    assert hub.give("job", {"n1": orders("j1")}) == []
-    assert hub.give("job", None) == ["n1"]
+    assert hub.set_orders("job", {"n1": orders("j1")}) == []
+    assert hub.set_orders("job", None) == ["n1"]
     assert told(hub, "n1") == ["l1"]
-    assert hub.give("late", {}) == ["n1"]
+    assert hub.set_orders("late", {}) == ["n1"]
     assert told(hub, "n1") == ["i3"]
 
 
@@ -264,7 +264,7 @@ def test_any_owners_in_any_order(gifts: list[tuple[str, dict[str, NodeChecks] | 
     clock = Clock()
     hub = CheckerHub(clock)
     hub.start_serving()
-    hub.decided()
+    hub.note_all_decided()
     for node in NODES:
         hub.record(caller(node), READY)
     wanted: dict[str, dict[str, NodeChecks]] = {}
@@ -272,7 +272,7 @@ def test_any_owners_in_any_order(gifts: list[tuple[str, dict[str, NodeChecks] | 
     since: dict[str, dict[str, float]] = {node: {} for node in NODES}
     for number, (owner, gift, pause) in enumerate(gifts):
         before = {node: told(hub, node) for node in NODES}
-        changed = hub.give(owner, gift, job=OWNERS[owner])
+        changed = hub.set_orders(owner, gift, job=OWNERS[owner])
         wanted[owner] = dict(gift or {})
         for node in NODES:
             for each in OWNERS:
@@ -289,7 +289,7 @@ def test_any_owners_in_any_order(gifts: list[tuple[str, dict[str, NodeChecks] | 
             assert given_ages == {order: clock.now - at for order, at in since[node].items()}
         clock.advance(pause)
     for owner in OWNERS:
-        hub.give(owner, None)
+        hub.set_orders(owner, None)
     assert (hub._claims, hub._nodes_of, hub._told, hub._given) == ({}, {}, {}, {})
     assert (hub._unanswered, hub._outstanding) == (0, {})
 
@@ -305,7 +305,7 @@ def test_an_owner_is_told_of_the_last_answer_once(hub: CheckerHub, done: list[st
     plain = replace(READY, answers=(), passes=())
     for number in (1, 2):
         hub.record(caller(f"n{number}"), plain)
-    hub.give("job", {"n1": orders("o1"), "n2": orders("o1")})
+    hub.set_orders("job", {"n1": orders("o1"), "n2": orders("o1")})
     assert hub.awaited("n1") == 2
     answered = replace(plain, sequence=2, answers=(CheckAnswer("o1", "Node", "Result"),))
     hub.record(caller("n1"), answered)
@@ -319,7 +319,7 @@ def test_an_owner_is_told_of_the_last_answer_once(hub: CheckerHub, done: list[st
 def test_a_node_that_does_not_know_of_its_pass_is_waited_for(hub: CheckerHub, done: list[str]) -> None:
     plain = replace(READY, answers=(), passes=())
     hub.record(caller(), plain)
-    hub.give("job", {"n1": NodeChecks(grants=(CheckGrant("g", "Quick"),))})
+    hub.set_orders("job", {"n1": NodeChecks(grants=(CheckGrant("g", "Quick"),))})
     assert hub.awaited("n1") == 1
     hub.record(caller(), replace(plain, sequence=2, passes=(PassReport("Quick", 0.0, "g"),)))
     assert (done, hub.awaited("n1")) == (["job"], 0)
@@ -327,8 +327,8 @@ def test_a_node_that_does_not_know_of_its_pass_is_waited_for(hub: CheckerHub, do
 
 def test_what_is_withdrawn_is_waited_for_no_longer(hub: CheckerHub, done: list[str]) -> None:
     hub.record(caller(), replace(READY, answers=(), passes=()))
-    hub.give("job", {"n1": orders("o1")})
-    hub.give("job", None)
+    hub.set_orders("job", {"n1": orders("o1")})
+    hub.set_orders("job", None)
     assert hub.awaited("n1") == 0
     hub.record(caller(), replace(READY, sequence=2))
     assert done == []
@@ -338,7 +338,7 @@ def met(hub: CheckerHub, *nodes: str, order: str = "pair", kind: str = checks.PA
     """These nodes have an order together."""
     for rank, node in enumerate(nodes):
         wanted = NodeChecks((CheckOrder(order, kind, gpus=1, node_rank=rank, nodes=len(nodes)),))
-        hub.give(f"job-of-{node}", {node: wanted})
+        hub.set_orders(f"job-of-{node}", {node: wanted})
     return wanted
 
 
@@ -363,7 +363,7 @@ def test_nobody_reads_or_fills_a_meeting_of_others(hub: CheckerHub) -> None:
     hub.record(caller("n1"), HERE)
     hub.record(caller("n2"), replace(HERE, puts=puts(1, "here")))
     hub.record(caller("n3"), replace(HERE, puts=puts(1, "forged")))  # without such an order
-    hub.give("another", {"n3": orders("other")})
+    hub.set_orders("another", {"n3": orders("other")})
     assert (hub.directive_for("n3").meeting, hub.directive_for("n3").puts) == ("", ())
     assert hub.directive_for("n1").puts == puts(1, "here")
     assert hub.directive_for("n2").puts == puts(0, "here")
@@ -375,7 +375,7 @@ def test_a_node_puts_nothing_in_the_name_of_another_ones_process(hub: CheckerHub
         order = CheckOrder(
             "gang", checks.GANG, gpus=1, node_rank=rank, nodes=3
         )  # of the node's eight the job needs one
-        hub.give(f"job-of-{node}", {node: NodeChecks((order,))})
+        hub.set_orders(f"job-of-{node}", {node: NodeChecks((order,))})
     own = [
         tuple(put for rank in range(at * processes, (at + 1) * processes) for put in puts(rank, "key"))
         for at in range(3)
@@ -405,10 +405,10 @@ def test_a_meeting_lives_as_long_as_its_order_and_its_process(hub: CheckerHub) -
         hub.record(caller(node), replace(HERE, puts=puts(rank, "here")))
     hub.record(caller("n2"), replace(READY, sequence=2))  # it has come to an end there
     assert hub.directive_for("n1").puts == ()
-    hub.give("job-of-n1", None)
+    hub.set_orders("job-of-n1", None)
     hub.record(caller("n2"), replace(HERE, sequence=3, puts=puts(1, "here")))
     assert (hub.directive_for("n1").meeting, hub.directive_for("n2").puts) == ("", ())
-    hub.give("job-of-n2", None)
+    hub.set_orders("job-of-n2", None)
     assert hub._meetings == {}
 
 

@@ -65,12 +65,12 @@ def hub(clock: Clock) -> CheckerHub:
 
 def test_each_probe_of_an_answer_counts_once_however_often_it_is_told(hub: CheckerHub, model: str) -> None:
     hub.record(CALLER, report(1, model))
-    hub.give("job", {"n1": orders("node")})
+    hub.set_orders("job", {"n1": orders("node")})
     for sequence in (2, 3):
         hub.record(CALLER, report(sequence, model, NODE_ANSWER))
     pair = CheckAnswer("pair", PAIR, "Result", gbps=48.0, seconds=3.0)
     whole = CheckAnswer("gang", GANG, "NoResult", seconds=30.0)
-    hub.give("job", {"n1": orders("node", "pair", "gang")})
+    hub.set_orders("job", {"n1": orders("node", "pair", "gang")})
     for sequence in (4, 5):
         hub.record(CALLER, report(sequence, model, NODE_ANSWER, pair, whole))
     assert seconds("gemm-bf16", model) == (1, 2.5)
@@ -84,7 +84,7 @@ def test_each_probe_of_an_answer_counts_once_however_often_it_is_told(hub: Check
 
 
 def test_the_memory_of_a_gpu_has_a_bucket(hub: CheckerHub, model: str) -> None:
-    hub.give("job", {"n1": orders("node")})
+    hub.set_orders("job", {"n1": orders("node")})
     probe = ProbeReport("memory-bandwidth", "Result", 7100.0, "GB/s", seconds=1.0)
     hub.record(CALLER, report(1, model, replace(NODE_ANSWER, probes=(probe,))))
     labels = {"probe": "memory-bandwidth", "model": model, "unit": "GB/s"}
@@ -94,20 +94,20 @@ def test_the_memory_of_a_gpu_has_a_bucket(hub: CheckerHub, model: str) -> None:
 
 def test_what_a_new_leader_is_told_of_his_predecessors_orders_does_not_count(hub: CheckerHub, model: str) -> None:
     hub.record(CALLER, report(1, model, NODE_ANSWER))
-    hub.give("job", {"n1": orders("node")})
+    hub.set_orders("job", {"n1": orders("node")})
     hub.record(CALLER, report(2, model, NODE_ANSWER))
     assert seconds("gemm-bf16", model) == (None, None)
     pair = CheckAnswer("pair", PAIR, "Result", gbps=48.0, seconds=3.0)
-    hub.give("job", {"n1": orders("node", "pair")})
+    hub.set_orders("job", {"n1": orders("node", "pair")})
     hub.record(CALLER, report(3, model, NODE_ANSWER, pair))
     assert (seconds("gemm-bf16", model), seconds("pair", model)) == ((None, None), (1, 3.0))
 
 
 def test_an_order_that_is_given_anew_is_answered_anew(hub: CheckerHub, model: str) -> None:
     for sequence in (1, 3):
-        hub.give("job", {"n1": orders("node")})
+        hub.set_orders("job", {"n1": orders("node")})
         hub.record(CALLER, report(sequence, model, NODE_ANSWER))
-        hub.give("job", None)
+        hub.set_orders("job", None)
         hub.record(CALLER, report(sequence + 1, model))
     assert seconds("gemm-bf16", model) == (2, 5.0)
 
@@ -115,7 +115,7 @@ def test_an_order_that_is_given_anew_is_answered_anew(hub: CheckerHub, model: st
 def test_nobody_can_make_labels_without_end(hub: CheckerHub, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     monkeypatch.setattr(figures, "MAX_PROBES", 2)
     monkeypatch.setattr(figures, "MAX_MODELS", 2)
-    hub.give("job", {"n1": orders(*(f"o{i}" for i in range(6)))})
+    hub.set_orders("job", {"n1": orders(*(f"o{i}" for i in range(6)))})
     for i in range(6):
         probe = ProbeReport(f"{model}-{i}", "Result", 1.0, "GB/s", seconds=1.0)
         answer = replace(NODE_ANSWER, order=f"o{i}", probes=(probe,))

@@ -257,7 +257,7 @@ def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any) -
     assert set(hub.views_of(["u1", "u2", "u3"])) == {"u1", "u2"} == set(heard)
     clock.advance(21.0)
     assert hub.silence(20.0, "team") == Silence(1, 1)
-    assert hub.crowd() == 1
+    assert hub.expected_launchers() == 1
 
 
 def test_one_namespace_that_falls_silent_holds_up_nobody_else(clock: Any) -> None:
@@ -300,15 +300,15 @@ def test_the_last_report_is_there_as_it_came(hub: Hub, clock: Any) -> None:
 
 def test_a_crowd_is_a_power_of_two_that_does_not_flap(clock: Any) -> None:
     hub = Hub(clock)
-    seen = [hub.crowd()]
+    seen = [hub.expected_launchers()]
     for number in range(600):
         hub.record(caller(f"u{number}"), RUNNING)
-        seen.append(hub.crowd())
+        seen.append(hub.expected_launchers())
     assert sorted(set(seen)) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
     for number in range(600):
         hub.retire(f"u{number}")
-        assert hub.crowd() == seen[-1] or 600 - number - 1 < seen[-1] * 0.4
-        seen.append(hub.crowd())
+        assert hub.expected_launchers() == seen[-1] or 600 - number - 1 < seen[-1] * 0.4
+        seen.append(hub.expected_launchers())
     assert seen[-1] == 1
     assert seen[601 : 601 + 190] == [1024] * 190, "between 410 and 600 nothing changes"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator import memory
-from muster.coordinator.memory import AFTERMATH_SECONDS, CROWD, Crowds, give_back
+from muster.coordinator.memory import AFTERMATH_SECONDS, CROWD, BurstDetector, release_memory
 
 PIECE_BYTES = 16 * 1024
 PIECES = 4096
@@ -23,7 +23,7 @@ def test_holes_in_the_heap_are_given_back() -> None:
     full = resident_bytes()
     last = pieces[-1]  # the heap cannot shrink beyond it by itself
     del pieces
-    assert give_back(garbage=False)
+    assert release_memory(garbage=False)
     assert full - resident_bytes() > PIECE_BYTES * PIECES / 2
     assert len(last) == PIECE_BYTES
 
@@ -37,9 +37,9 @@ def test_circles_of_dead_objects_are_found_where_they_are_looked_for() -> None:
     gc.disable()
     try:
         dead = weakref.ref(Circle())
-        give_back(garbage=False)
+        release_memory(garbage=False)
         assert dead() is not None
-        give_back(garbage=True)
+        release_memory(garbage=True)
         assert dead() is None
     finally:
         gc.enable()
@@ -51,15 +51,15 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[str] = []
         monkeypatch.setattr(
-            memory, "give_back", lambda *, garbage: self.done.append("garbage" if garbage else "trim") is None
+            memory, "release_memory", lambda *, garbage: self.done.append("garbage" if garbage else "trim") is None
         )
-        self.crowds = Crowds(0.0, forget=lambda: self.done.append("forget"))
+        self.crowds = BurstDetector(0.0, forget=lambda: self.done.append("forget"))
 
     def look(self, opened: int, lost: int, now: float) -> list[str]:
         """Two looks, because a crowd is looked for when nobody comes or goes any more; what was done."""
         self.done.clear()
-        self.crowds.look(opened, lost, now)
-        self.crowds.look(opened, lost, now)
+        self.crowds.check_burst(opened, lost, now)
+        self.crowds.check_burst(opened, lost, now)
         return list(self.done)
 
 
@@ -86,5 +86,5 @@ def test_a_crowd_that_has_gone_is_forgotten_at_once_and_what_followed_it_later(w
 
 def test_nothing_is_given_back_while_a_crowd_is_still_coming(watched: Watched) -> None:
     for opened in range(CROWD, 2 * CROWD):
-        watched.crowds.look(opened, 0, 1.0)
+        watched.crowds.check_burst(opened, 0, 1.0)
     assert watched.done == []

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.clock import Clock
 
 from muster.coordinator import probes
-from muster.coordinator.probes import STANDS_STILL_SECONDS, Beat
+from muster.coordinator.probes import STANDS_STILL_SECONDS, LoopHeartbeat
 from muster.serve import Server
 
 
@@ -22,7 +22,7 @@ def ask(server: Server, path: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize(("wrong", "status"), [("", 200), ("informer gangs is stale", 503)])
 def test_probes_say_what_the_loop_said(wrong: str, status: int) -> None:
-    server = Server(("127.0.0.1", 0), Beat(lambda: wrong, lambda: wrong, Clock()).endpoints())
+    server = Server(("127.0.0.1", 0), LoopHeartbeat(lambda: wrong, lambda: wrong, Clock()).endpoints())
     for path in ("/healthz", "/readyz"):
         assert ask(server, path) == (status, f"{wrong or 'ok'}\n")
     assert ask(server, "/metrics")[0] == 404
@@ -31,7 +31,7 @@ def test_probes_say_what_the_loop_said(wrong: str, status: int) -> None:
 
 def test_a_loop_that_stands_still_fails_both_probes_until_it_turns_again() -> None:
     clock = Clock()
-    beat = Beat(str, str, clock)
+    beat = LoopHeartbeat(str, str, clock)
     server = Server(("127.0.0.1", 0), beat.endpoints())
     clock.advance(STANDS_STILL_SECONDS)
     assert ask(server, "/healthz") == (200, "ok\n")
@@ -45,7 +45,7 @@ def test_a_loop_that_stands_still_fails_both_probes_until_it_turns_again() -> No
 
 def test_the_probes_thread_calls_nothing_of_the_loops() -> None:
     problems = ["first"]
-    beat = Beat(lambda: problems[0], lambda: problems[0], Clock())
+    beat = LoopHeartbeat(lambda: problems[0], lambda: problems[0], Clock())
     problems[0] = "second"
     assert (beat.not_healthy(), beat.not_ready()) == ("first", "first")
     beat.write()
@@ -55,7 +55,7 @@ def test_the_probes_thread_calls_nothing_of_the_loops() -> None:
 async def test_the_loop_writes_it_by_itself_and_one_that_is_blocked_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "BEAT_SECONDS", 0.01)
     clock = Clock()
-    beat = Beat(str, str, clock)
+    beat = LoopHeartbeat(str, str, clock)
     server = Server(("127.0.0.1", 0), beat.endpoints())
     async with beat.running():
         clock.advance(60)

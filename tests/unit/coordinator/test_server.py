@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from muster.coordinator import desks, memory, server
+from muster.coordinator import endpoints, memory, server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.checkers import CheckerHub
-from muster.coordinator.door import HANDSHAKES_PER_SECOND
+from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.certificates import Authorities, certificates_after, new_authority, new_serving
@@ -82,7 +82,9 @@ class Door:
             lambda caller: self.controller.directive_for(caller) is not None,
             lambda: self.controller.not_ready,
             lambda: self.controller.leader,
-            checkers=desks.checkers(self.checkers, "muster-check", lambda node: node in self.controller.nodes),
+            checkers=endpoints.checker_endpoint(
+                self.checkers, "muster-check", lambda node: node in self.controller.nodes
+            ),
         )
         self.port = 0
         self.sequence = 0
@@ -289,7 +291,7 @@ async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone
     door = Door()
     monkeypatch.setattr(server, "SWEEP_SECONDS", 0.01)
     monkeypatch.setattr(memory, "CROWD", 3)
-    monkeypatch.setattr(memory, "give_back", lambda *, garbage: given.append(garbage))
+    monkeypatch.setattr(memory, "release_memory", lambda *, garbage: given.append(garbage))
     serving = CERTIFICATES.serving
     door.port = await door.server.start("localhost", 0, serving.certificate, serving.key)
 

@@ -10,7 +10,7 @@ from muster.world.job import JobWorld
 
 
 def looked(seen: UnfencedAges, world: JobWorld, beats: Beats, now: float) -> UnfencedAges:
-    seen.look(
+    seen.update(
         world.gang, {pod.uid for pod in world.pods.values() if not pod.terminal}, {"n0": a_node("n0")}, beats, now, now
     )
     return seen
@@ -65,7 +65,7 @@ def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before() -> Non
     ages, beats, gang = UnfencedAges(), Beats(), Scene(a_job()).fleet().gang().world().gang
 
     def go_age(record: Gang | None, now: float) -> float:
-        ages.look(record, (), {}, beats, now, 0.0)
+        ages.update(record, (), {}, beats, now, 0.0)
         return ages.go_age_seconds
 
     assert go_age(gang, 0.0) == 0.0

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.lifecycle.builders import a_node
 
 from muster.api.nodehealth import LostNode
-from muster.fencing.lost_nodes import Heartbeat, holds, refuted
+from muster.fencing.lost_nodes import Heartbeat, counts_now, sign_of_life
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 WORD = LostNode(time=NOW, reason="pulled the plug", boot_id="boot-1")
@@ -25,16 +25,16 @@ BEFORE, AFTER = NOW - timedelta(seconds=30), NOW + timedelta(seconds=5)
     ],
 )
 def test_the_word_holds_while_the_kubelet_is_silent(heartbeat: Heartbeat | None, want: bool) -> None:
-    assert holds(WORD, a_node("n0"), heartbeat) is want
+    assert counts_now(WORD, a_node("n0"), heartbeat) is want
 
 
 @pytest.mark.parametrize(("boot", "want"), [("boot-1", ""), ("", ""), ("boot-2", "it has booted since")])
 def test_another_boot_ends_the_word(boot: str, want: str) -> None:
-    assert refuted(WORD, replace(a_node("n0"), boot_id=boot), None) == want
+    assert sign_of_life(WORD, replace(a_node("n0"), boot_id=boot), None) == want
 
 
 def test_a_node_that_is_gone_says_nothing_against_it() -> None:
-    assert holds(WORD, None, Heartbeat(300.0, "r", BEFORE))
+    assert counts_now(WORD, None, Heartbeat(300.0, "r", BEFORE))
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_a_node_that_is_gone_says_nothing_against_it() -> None:
 )
 def test_a_word_that_says_what_it_has_seen_needs_no_clock(heartbeat: Heartbeat, want: str) -> None:
     word = WORD.model_copy(update={"last_renewal": "r"})
-    assert want in refuted(word, a_node("n0"), heartbeat)
-    assert holds(word, a_node("n0"), heartbeat) is (not want)
+    assert want in sign_of_life(word, a_node("n0"), heartbeat)
+    assert counts_now(word, a_node("n0"), heartbeat) is (not want)

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.lifecycle.builders import FENCE_FILE, SETTINGS, Scene, a_job, at, failed, idle, running
 
 from muster.api.gang import FENCE_SECONDS, GangSpec, Proof, UnfencedWorker
-from muster.fencing.proofs import WHOLE_GANG_SECONDS, by, is_pod_given_up
+from muster.fencing.proofs import WHOLE_GANG_SECONDS, is_pod_given_up, moment_text
 from muster.lifecycle import record as records
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, CreatePod
@@ -38,7 +38,7 @@ def after_loss(here: Scene) -> GangSpec:
     assert world.gang is not None
     found = failures.find(world)
     assert found
-    return records.recovered(world, world.gang.spec, found)
+    return records.after_failures(world, world.gang.spec, found)
 
 
 def waits(
@@ -63,7 +63,7 @@ def waits(
     here.launchers.update(heard or {})
     world = here.but(leader_age_seconds=leader).world()
     assert world.gang is not None
-    found = records.started(world, world.gang.spec)
+    found = records.with_barrier_open(world, world.gang.spec)
     return found if isinstance(found, Missing) else found[0]
 
 
@@ -240,7 +240,7 @@ class TestAPartOfAGang:
         world = here.world()
         assert world.gang is not None
         (unreachable,) = [found for found in failures.find(world) if found.kind is Kind.NODE_UNREACHABLE]
-        record = records.recovered(world, world.gang.spec, [unreachable])
+        record = records.after_failures(world, world.gang.spec, [unreachable])
         assert [
             (unfenced_worker.proof, unfenced_worker.remaining_seconds) for unfenced_worker in record.unfenced_workers
         ] == [(Proof.FENCE, left)]
@@ -476,7 +476,7 @@ class TestPlain:
         uid = here.uid(1)
         assert "kubelet of its node is heard" not in self.waits_for(here)
         assert "kubelet of its node is heard" in self.waits_for(here.but(removed_seconds={uid: 1.0}))
-        assert by(here.world().now, 89.0) in self.waits_for(here)
+        assert moment_text(here.world().now, 89.0) in self.waits_for(here)
         assert self.waits_for(here.but(removed_seconds={uid: 90.0})) == ""
 
     def test_or_for_as_long_as_the_pod_may_take_to_end(self) -> None:
@@ -499,7 +499,7 @@ class TestPlain:
 
     def test_or_until_the_limit_of_the_job_by_the_heartbeats_that_this_leader_has_missed(self) -> None:
         here = self.successor(self.lost(recovery={"unfencedTimeoutSeconds": 120}))
-        until = by(here.world().now, 70.0)
+        until = moment_text(here.world().now, 70.0)
         assert f"assumed dead at {until} (spec.recovery.unfencedTimeoutSeconds)" in self.waits_for(here)
         here.seconds += 3600
         assert self.waits_for(here), "a clock that steps is no silence"
@@ -570,7 +570,7 @@ class TestThePodOfAnUnfencedWorker:
     def start(self, here: Scene) -> GangSpec | Missing:
         world = here.world()
         assert world.gang is not None
-        found = records.started(world, world.gang.spec)
+        found = records.with_barrier_open(world, world.gang.spec)
         return found if isinstance(found, Missing) else found[0]
 
     def test_its_end_is_waited_for_while_its_kubelet_is_heard(self) -> None:
@@ -633,11 +633,11 @@ class TestClocks:
         here.pods().but(unfenced_ages={unfenced_worker.pod_uid: 14.0})
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
-        found = records.started(here.world(), here.record)
+        found = records.with_barrier_open(here.world(), here.record)
         assert isinstance(found, Missing)
-        assert f"its launcher ends its ranks by {by(here.world().now, 1.0)}" in found.message
+        assert f"its launcher ends its ranks by {moment_text(here.world().now, 1.0)}" in found.message
         here.but(unfenced_ages={unfenced_worker.pod_uid: 15.0})
-        assert not isinstance(records.started(here.world(), here.record), Missing)
+        assert not isinstance(records.with_barrier_open(here.world(), here.record), Missing)
 
     def test_nor_does_it_make_the_ranks_older_than_they_are(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0).but(go_age_seconds=3.0)
@@ -653,9 +653,9 @@ class TestClocks:
         here.pods().but(leader_age_seconds=299.0)
         for member in record.members:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
-        assert isinstance(records.started(here.world(), record), Missing)
+        assert isinstance(records.with_barrier_open(here.world(), record), Missing)
         here.but(leader_age_seconds=300.0)
-        assert not isinstance(records.started(here.world(), record), Missing)
+        assert not isinstance(records.with_barrier_open(here.world(), record), Missing)
 
 
 class TestNews:
@@ -699,7 +699,7 @@ class TestNews:
         for others, whole in ((True, True), (False, False)):
             here = Scene(a_job()).fleet().gang(go=False, gossips=False).pods().all(idle(1))
             here.launcher(2, idle(1, gossips=others))
-            found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+            found = records.with_barrier_open(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
             assert not isinstance(found, Missing)
             assert found[0].gossips is whole
 
@@ -710,7 +710,7 @@ class TestTheDirectoryOfTheFenceFile:
     def test_whoever_reads_another_one_is_not_told_by_it(self) -> None:
         here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1, reads_fence_file=True))
         here.launcher(2, idle(1, reads_fence_file=True, fence_file_id="of its own container"))
-        found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+        found = records.with_barrier_open(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
         assert not isinstance(found, Missing)
         assert [member.reads_fence_file for member in found[0].members] == [True, True, False]
         assert found[0].fence_file_id == FENCE_FILE
@@ -718,7 +718,7 @@ class TestTheDirectoryOfTheFenceFile:
     def test_nor_one_who_has_found_none(self) -> None:
         here = Scene(a_job()).fleet().gang(go=False).pods()
         here.all(idle(1, reads_fence_file=True, fence_file_id=""))
-        found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+        found = records.with_barrier_open(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
         assert not isinstance(found, Missing)
         assert not any(map(found[0].obeys_fence_file, found[0].members))
 
@@ -827,9 +827,9 @@ def test_a_start_that_was_held_back_is_not_held_back_anew_when_the_last_unfenced
     )
     world = held.but(attempt_age_seconds=3600.0).world()
     assert world.gang is not None
-    assert records.outwaited(world, world.gang.spec).hold_until is None
+    assert records.after_all_fenced(world, world.gang.spec).hold_until is None
     early = held.but(attempt_age_seconds=3000.0).world()
-    assert records.outwaited(early, world.gang.spec).hold_until == at(5600)
+    assert records.after_all_fenced(early, world.gang.spec).hold_until == at(5600)
 
 
 class TestWhatWasListedBeforeTheyWereProvedDead:
@@ -908,7 +908,7 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         here = self.after(self.outwaited())
         world = here.world()
         assert world.gang is not None
-        assert records.reseated(world, world.gang.spec, [0], "Because").listing_round == 0
+        assert records.with_members_moved(world, world.gang.spec, [0], "Because").listing_round == 0
 
     def test_without_a_directory_nobody_lists(self) -> None:
         (action,) = decide(self.outwaited(checkpoint={}).world(), SETTINGS).actions

@@ -11,18 +11,18 @@ from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Level, Resume
 from muster.api.goodput import MAX_STRETCHES, Account, AttemptProgress, Bucket, Segment
 from muster.api.trainingjob import CheckpointStatus, Condition, ConditionStatus, Incident
-from muster.goodput.account import carried, closed
+from muster.goodput.account import close_account, with_account
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
-from muster.goodput.stretches import cut
-from muster.goodput.told import incidents, told
+from muster.goodput.segments import cut_after
+from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
 from muster.lifecycle import record as records
 from muster.node.launcher.progress import ProgressFile
 from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport
 from muster.protocol.messages import CheckpointReport
 from muster.recovery.failure import Failure, Kind
 from muster.world.checks import CheckerView
-from muster.world.turn import Placed
+from muster.world.queuedecision import Placed
 
 SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
 
@@ -81,7 +81,7 @@ def broken(scene: Scene, age_seconds: float = 0.0, kind: Kind = Kind.RANK_FAILED
         "incidents": [*scene.record.incidents, fault(scene, age_seconds, kind)],
         "time": at(scene.seconds),
     }
-    return carried(scene.world(), scene.record.model_copy(update=changes))
+    return with_account(scene.world(), scene.record.model_copy(update=changes))
 
 
 def account_of(spec: GangSpec) -> Account:
@@ -100,8 +100,8 @@ def test_the_time_until_the_first_nodes_is_the_queues() -> None:
             update={"metadata": world.job.metadata.model_copy(update={"creation_timestamp": at(0)})}
         ),
     )
-    spec = records.placed_anew(world, Placed(("n0", "n1", "n2")), "Started")
-    account = account_of(carried(world, spec))
+    spec = records.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started")
+    account = account_of(with_account(world, spec))
     assert (account.milliseconds, account.gpu_milliseconds) == ({"queued": 30_000}, {})
 
 
@@ -114,8 +114,8 @@ def test_a_record_that_was_deleted_by_hand_leaves_its_time_unknown() -> None:
         }
     )
     world = Scene(job, seconds=30).fleet().world()
-    spec = records.placed_anew(world, Placed(("n0", "n1", "n2")), "Started")
-    assert account_of(carried(world, spec)).milliseconds == {"unknown": 30_000}
+    spec = records.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started")
+    assert account_of(with_account(world, spec)).milliseconds == {"unknown": 30_000}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_suspension_is_counted_by_its_condition(
     scene.record = scene.record.model_copy(update={"account": counted(20, has_run=True), "time": at(20)})
     told = Condition(type="Suspended", status=status, reason=reason, last_transition_time=at(since))
     scene.job = scene.job.model_copy(update={"status": scene.job.status.model_copy(update={"conditions": [told]})})
-    account, _ = closed(scene.world())
+    account, _ = close_account(scene.world())
     assert {k: v for k, v in account.milliseconds.items() if k != "queued"} == wanted
 
 
@@ -188,13 +188,13 @@ def test_what_goes_back_is_lost_once() -> None:
         time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40")
     )
     last = again.incidents[-1].model_copy(update={"resumed_step": 40})
-    spec = carried(later.world(), again.model_copy(update={"start": go, "incidents": [last]}))
+    spec = with_account(later.world(), again.model_copy(update={"start": go, "incidents": [last]}))
     account = account_of(spec)
     assert account.amount(Bucket.LOST_WORK) == 61_000
     assert account.amount(Bucket.COMPUTE) == 40_000
     assert account.lost_steps == 61
     assert spec.incidents[-1].lost_milliseconds == 61_000
-    assert cut(account, 40) == (account, 0)
+    assert cut_after(account, 40) == (account, 0)
 
 
 def test_what_a_start_takes_back_is_not_charged_to_a_failure_that_has_had_its_start() -> None:
@@ -204,13 +204,13 @@ def test_what_a_start_takes_back_is_not_charged_to_a_failure_that_has_had_its_st
     mended = fault(scene).model_copy(update={"attempt": 0, "resumed_step": 0, "lost_milliseconds": 5_000})
     record = scene.record.model_copy(update={"incidents": [mended]})
     scene.record = record
-    stopped = carried(scene.world(), record.model_copy(update={"attempt": 2, "start": None, "time": at(160)}))
+    stopped = with_account(scene.world(), record.model_copy(update={"attempt": 2, "start": None, "time": at(160)}))
     later = Scene(scene.job, seconds=170).fleet()
     later.record = stopped
     go = AttemptStart(
         time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40")
     )
-    spec = carried(later.world(), stopped.model_copy(update={"start": go}))
+    spec = with_account(later.world(), stopped.model_copy(update={"start": go}))
     assert account_of(spec).lost_steps == 61
     assert [incident.lost_milliseconds for incident in spec.incidents] == [5_000]
 
@@ -231,7 +231,7 @@ def test_steps_that_were_made_after_the_last_report_that_was_known_are_lost_too(
         time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40")
     )
     ends = [each.model_copy(update={"resumed_step": 40}) for each in (known, twice)]
-    spec = carried(later.world(), later.record.model_copy(update={"start": go, "incidents": ends}))
+    spec = with_account(later.world(), later.record.model_copy(update={"start": go, "incidents": ends}))
     assert account_of(spec).lost_steps == lost
     assert spec.incidents[0].step == 40 + lost
     assert spec.incidents[1].step is None
@@ -261,7 +261,7 @@ def test_a_program_that_goes_on_from_a_checkpoint_of_its_own_has_lost_nothing() 
     go = AttemptStart(time=at(170), master_address="10.0.0.1", master_port=20001)
     later = Scene(scene.job, seconds=170).fleet()
     later.record = again
-    gone_on = carried(later.world(), again.model_copy(update={"start": go, "incidents": [last]}))
+    gone_on = with_account(later.world(), again.model_copy(update={"start": go, "incidents": [last]}))
     assert account_of(gone_on).lost_steps == 0
     for first_step, lost in ((102, 0), (1, 101)):
         running_on = trains(now=400, first_step=first_step, step=first_step + 50)
@@ -290,7 +290,7 @@ def test_a_first_step_far_beyond_what_there_was_time_for_is_no_work_of_this_atte
 def test_absurd_steps_make_no_record_that_the_api_server_refuses() -> None:
     scene = trains(now=160, step=2**53 - 1)
     account = account_of(broken(scene)).model_copy(update={"lost_steps": 2**53 - 2})
-    lost, _ = cut(account, 0)
+    lost, _ = cut_after(account, 0)
     assert lost.lost_steps == 2**53 - 1
 
 
@@ -305,8 +305,8 @@ def test_when_the_training_went_on_is_told_once_and_does_not_change_with_ages() 
     status = scene.job.status.model_copy(update={"incidents": [told_before]})
     scene.job = scene.job.model_copy(update={"status": status})
     world = scene.world()
-    figures = told(world, step=101, ended=False, succeeded=False)
-    assert [each.resumed_time for each in incidents(world, scene.record, figures)] == [at(60.021)]
+    figures = goodput_of_status(world, step=101, ended=False, succeeded=False)
+    assert [each.resumed_time for each in incidents_of_status(world, scene.record, figures)] == [at(60.021)]
 
 
 def test_the_record_says_when_the_training_went_on_after_an_incident() -> None:
@@ -378,7 +378,7 @@ def test_a_leader_that_saw_the_attempt_begin_counts_no_more_than_it_has_lived() 
     assert scene.record is not None
     scene.record = scene.record.model_copy(update={"account": counted(100)})
     scene.but(attempt_age_seconds=20.0)
-    account, _ = closed(scene.world())
+    account, _ = close_account(scene.world())
     assert account.amount(Bucket.STARTING) == 22_000
     assert account.amount(Bucket.UNKNOWN) == 7_100_000 - 22_000
 
@@ -394,7 +394,7 @@ def test_before_the_go_ranks_are_reclaimed_nodes_tested_and_the_rest_is_the_star
     answers = tuple(CheckAnswer(f"o{n}", "Node", "Ended", seconds=20.0) for n in range(2))
     told = CheckerView(0.5, CheckReport(1, answers=answers))
     scene.but(checkers={"n2": told, "n0": replace(told, report=CheckReport(1, answers=answers * 2))})
-    account, _ = closed(scene.world())
+    account, _ = close_account(scene.world())
     found = {k: v for k, v in account.milliseconds.items() if k != "queued"}
     assert found == {"reclaim": 5_000, "burnIn": 40_000, "restarting": 15_000}
 
@@ -431,7 +431,7 @@ def test_many_stretches_become_few_and_nothing_is_lost_by_it() -> None:
     account = account_of(broken(scene))
     assert len(account.segments) == MAX_STRETCHES
     assert sum(each.milliseconds["compute"] for each in account.segments) == account.amount(Bucket.COMPUTE)
-    back, lost = cut(account, 0)
+    back, lost = cut_after(account, 0)
     assert lost == account.amount(Bucket.COMPUTE)
     assert back.amount(Bucket.COMPUTE) == 0
 
@@ -440,10 +440,10 @@ def test_what_failed_says_when_it_happened() -> None:
     scene = trains(now=170, step=101)
     assert scene.record is not None
     failure = Failure(Kind.RANK_FAILED, Level.IN_PLACE, 0, "n0", "exit 3", exit_code=3, age_seconds=4.0)
-    spec = records.recovered(scene.world(), scene.record, [failure])
+    spec = records.after_failures(scene.world(), scene.record, [failure])
     assert spec.incidents[-1].fault_time == at(166)
     earlier = replace(failure, age_seconds=30.0)  # a step is newer than that
-    assert records.recovered(scene.world(), scene.record, [earlier]).incidents[-1].fault_time == at(160)
+    assert records.after_failures(scene.world(), scene.record, [earlier]).incidents[-1].fault_time == at(160)
 
 
 @pytest.mark.parametrize("step", [2**53 - 1, 10_000_000, 5000])
@@ -505,7 +505,7 @@ def test_a_job_without_nodes_that_was_suspended_more_than_once_is_not_said_to_ha
     metadata = scene.job.metadata.model_copy(update={"creation_timestamp": at(0), "generation": generation})
     job_status = scene.job.status.model_copy(update={"conditions": [told]})
     scene.job = scene.job.model_copy(update={"metadata": metadata, "status": job_status})
-    account, _ = closed(scene.but(turn=None).world())
+    account, _ = close_account(scene.but(turn=None).world())
     assert account.milliseconds == wanted
 
 
@@ -515,7 +515,7 @@ def test_a_job_that_was_resumed_and_suspended_again_leaves_the_time_between_unkn
     scene.record = scene.record.model_copy(update={"account": counted(20, has_run=True), "time": at(20)})
     told = Condition(type="Suspended", status=ConditionStatus.TRUE, reason="Suspended", last_transition_time=at(120))
     scene.job = scene.job.model_copy(update={"status": scene.job.status.model_copy(update={"conditions": [told]})})
-    account, _ = closed(scene.world())
+    account, _ = close_account(scene.world())
     assert (account.amount(Bucket.SUSPENDED), account.amount(Bucket.UNKNOWN)) == (80_000, 100_000)
 
 
@@ -550,7 +550,7 @@ def test_what_the_burn_in_has_measured_of_the_slowest_node_is_noted_with_the_go(
     before = counted(50, measured_tflops=555)
     scene.record = scene.record.model_copy(update={"account": before, "members": members})
     go = AttemptStart(time=at(60), master_address="10.0.0.1", master_port=20001)
-    spec = carried(scene.but(checkers=checkers).world(), scene.record.model_copy(update={"start": go}))
+    spec = with_account(scene.but(checkers=checkers).world(), scene.record.model_copy(update={"start": go}))
     assert account_of(spec).measured_tflops == wanted
 
 
@@ -603,7 +603,7 @@ def test_steps_are_taken_back_once_where_a_start_goes_on_from_a_checkpoint_of_th
         segments=made,
         lost_steps=22,
     )
-    account, milliseconds = cut(before, 10)
+    account, milliseconds = cut_after(before, 10)
     assert (account.lost_steps, milliseconds) == (22 + 30, 30_000)
 
 
@@ -643,7 +643,7 @@ def test_a_program_that_found_its_own_checkpoint_after_a_long_load_has_made_no_s
     account = account_of(broken(scene.all(view)))
     assert [(each.after_step, each.step) for each in account.segments] == [(2000, 2010)]
     assert account.milliseconds["compute"] == 10_000
-    assert cut(account, 0)[0].lost_steps == 10
+    assert cut_after(account, 0)[0].lost_steps == 10
 
 
 @pytest.mark.parametrize(
@@ -666,7 +666,7 @@ def test_a_clock_that_differs_from_the_api_servers_makes_the_first_wait_no_longe
     world = Scene(a_job(), seconds=30 + shown).fleet().world()
     metadata = world.job.metadata.model_copy(update={"creation_timestamp": at(0)})
     world = replace(world, job=world.job.model_copy(update={"metadata": metadata}), ahead_seconds=ahead)
-    spec = carried(world, records.placed_anew(world, Placed(("n0", "n1", "n2")), "Started"))
+    spec = with_account(world, records.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started"))
     assert spec.account is not None
     total = sum(spec.account.milliseconds.values())
     assert timedelta(milliseconds=total) == spec.account.counted_until - spec.account.creation_time
@@ -679,7 +679,7 @@ def test_a_clock_that_differs_from_the_api_servers_makes_the_first_wait_no_longe
     [(5 * 3600.0, 18_000), (-18_000.9, -18_000), (4.9, 0), (0.0, 0), (1e300, 10**9), (-1e300, -(10**9))],
 )
 def test_figures_tell_by_how_much_the_clock_that_they_go_by_is_off(ahead: float, wanted: int) -> None:
-    figures = told(
+    figures = goodput_of_status(
         replace(trains(now=160, step=101).world(), ahead_seconds=ahead), step=101, ended=False, succeeded=False
     )
     assert figures is not None
@@ -707,7 +707,7 @@ def test_the_wait_of_the_first_step_takes_nothing_from_the_others(tmp_path: Path
             input_wait_seconds=file.seconds["inputWaitSeconds"],
         )
     )
-    account, _ = closed(scene.world(), only_steps=True)
+    account, _ = close_account(scene.world(), only_steps=True)
     assert account.milliseconds == {"queued": 50_000, "starting": 120_000, "compute": 100_000}
 
 
@@ -721,14 +721,14 @@ def test_a_checkpoint_saved_just_before_a_crash_is_the_first_one(step: int, firs
     scene.seconds = 210
     resume = Resume(step=step, path=f"/ckpt/{step}")
     go = AttemptStart(time=at(210), master_address="10.0.0.1", master_port=20001, resume=resume)
-    started = carried(scene.all(idle(2)).world(), scene.record.model_copy(update={"start": go}))
+    started = with_account(scene.all(idle(2)).world(), scene.record.model_copy(update={"start": go}))
     assert account_of(started).first_checkpoint_milliseconds == first
 
 
 def test_a_checkpoint_found_after_the_last_crash_is_told_at_the_end() -> None:
     scene = trains(now=160, step=101)
     scene.record, scene.seconds = broken(scene), 210
-    found = told(scene.all(idle(2)).world(), step=101, saved=100, ended=True, succeeded=False)
+    found = goodput_of_status(scene.all(idle(2)).world(), step=101, saved=100, ended=True, succeeded=False)
     assert found is not None
     assert (found.first_checkpoint_seconds, found.ettr_permille) == (210, 476)
 
@@ -738,7 +738,7 @@ def test_the_first_checkpoint_is_known_when_it_is_listed_and_not_a_step_later(la
     """Steps take a minute: the checkpoint of the second one is listed while the third is made."""
     view = running(1, 2, first_step=1, started_age_seconds=130, first_step_age_seconds=60, step_seconds=60.0)
     scene = trains(now=180).all(replace(view, step_age_seconds=0.0))
-    before = told(scene.world(), step=2, ended=False, succeeded=False)
+    before = goodput_of_status(scene.world(), step=2, ended=False, succeeded=False)
     assert before is not None
     assert before.first_checkpoint_seconds is None
     scene.job = scene.job.model_copy(
@@ -751,7 +751,7 @@ def test_the_first_checkpoint_is_known_when_it_is_listed_and_not_a_step_later(la
         "step_age_seconds": later,
     }
     scene.all(replace(view, **ages, checkpoints=(CheckpointReport(2, "/ckpt/2"),)))
-    found = told(scene.world(), step=2, saved=2, ended=False, succeeded=False)
+    found = goodput_of_status(scene.world(), step=2, saved=2, ended=False, succeeded=False)
     assert found is not None
     assert found.first_checkpoint_seconds == 180 + later
     scene.job = scene.job.model_copy(
@@ -762,7 +762,7 @@ def test_the_first_checkpoint_is_known_when_it_is_listed_and_not_a_step_later(la
         }
     )
     scene.seconds += 5
-    assert told(scene.world(), step=2, saved=2, ended=False, succeeded=False) == found, (
+    assert goodput_of_status(scene.world(), step=2, saved=2, ended=False, succeeded=False) == found, (
         "nothing is written because time passes"
     )
 
@@ -771,14 +771,14 @@ def test_a_leader_whose_clock_is_behind_at_the_end_counts_all_steps() -> None:
     """58 of 150 steps are in the figures when another leader follows, whose clock is two minutes behind, and sees the
     end."""
     scene = trains(now=118, step=58)
-    before = told(scene.world(), step=58, saved=None, ended=False, succeeded=False)
+    before = goodput_of_status(scene.world(), step=58, saved=None, ended=False, succeeded=False)
     assert before is not None
     assert before.steps == 58
     status = scene.job.status.model_copy(update={"goodput": before, "step": 58, "attempt": 1})
     scene.job = scene.job.model_copy(update={"status": status})
     ended = trains(now=210, step=150)
     scene.launchers, scene.seconds = ended.launchers, 210 - 120
-    found = told(scene.world(), step=150, saved=150, ended=True, succeeded=True)
+    found = goodput_of_status(scene.world(), step=150, saved=150, ended=True, succeeded=True)
     assert found is not None
     assert found.steps == 150
     assert found.counted_until >= before.counted_until

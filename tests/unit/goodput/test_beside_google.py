@@ -15,7 +15,7 @@ from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
 from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Level, Member, Resume
 from muster.api.goodput import Account, Bucket
-from muster.goodput.account import carried, closed
+from muster.goodput.account import close_account, with_account
 from muster.recovery.failure import Kind
 
 KEPT = json.loads(FIXTURE.read_text())
@@ -40,7 +40,7 @@ def replayed(life: list[Attempt]) -> tuple[Account, list[GangIncident]]:
             made.pods()
         return made.but(turn=None, leader_age_seconds=1e6, attempt_age_seconds=milliseconds / 1000)
 
-    record = carried(
+    record = with_account(
         scene(0).world(),
         GangSpec(job_uid="uid", attempt=1, time=at(0), level=Level.START, reason="Started", members=[_member()]),
     )
@@ -52,11 +52,11 @@ def replayed(life: list[Attempt]) -> tuple[Account, list[GangIncident]]:
             for each in record.incidents
         ]
         waiting = scene(attempt.start).all(idle(number))
-        record = carried(waiting.world(), record.model_copy(update={"start": go, "incidents": incidents}))
+        record = with_account(waiting.world(), record.model_copy(update={"start": go, "incidents": incidents}))
         now = attempt.seen or attempt.finished[-1]
         told = scene(now).all(_view(number, attempt, now))
         if attempt.broken is None or attempt.seen is None:
-            account, split = closed(told.world(), ended=True)
+            account, split = close_account(told.world(), ended=True)
             assert split.made is not None
             return account, record.incidents
         fault = GangIncident(
@@ -68,7 +68,7 @@ def replayed(life: list[Attempt]) -> tuple[Account, list[GangIncident]]:
             reason=Kind.RANK_FAILED,
         )
         after = {"attempt": number + 1, "start": None, "incidents": [*record.incidents, fault], "time": at(now / 1000)}
-        record = carried(told.world(), record.model_copy(update=after))
+        record = with_account(told.world(), record.model_copy(update=after))
     raise AssertionError("the last attempt of a life ends well")
 
 

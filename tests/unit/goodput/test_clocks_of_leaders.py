@@ -24,13 +24,13 @@ from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Le
 from muster.api.goodput import Account, Goodput
 from muster.api.trainingjob import Condition, ConditionStatus, TrainingJob
 from muster.controller.jobfigures import JobFigures
-from muster.goodput.account import carried, closed
-from muster.goodput.opened import as_of
-from muster.goodput.told import incidents, told
+from muster.goodput.account import close_account, with_account
+from muster.goodput.opened import figures_as_of
+from muster.goodput.status_goodput import goodput_of_status, incidents_of_status
 from muster.lifecycle import record as records
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
-from muster.world.turn import Placed
+from muster.world.queuedecision import Placed
 
 TAKES_OVER, FAILS, GOES_ON, ENDS = 1000, 1860, 1920, 2829
 RIGHT = {"queued": 50, "starting": 9, "compute": 2400, "lostWork": 301, "restarting": 69}
@@ -79,7 +79,7 @@ class Cluster:
         )
 
     def commit(self, world: JobWorld, spec: GangSpec) -> GangSpec:
-        self.record = GangSpec.model_validate(carried(world, spec).to_json())
+        self.record = GangSpec.model_validate(with_account(world, spec).to_json())
         account = self.record.account
         assert account is not None
         counted = account.counted_until - account.creation_time
@@ -98,7 +98,7 @@ class Cluster:
 
     def until_the_failure(self) -> None:
         world = self.world(50)
-        self.commit(world, records.placed_anew(world, Placed(("n0", "n1", "n2")), "Started"))
+        self.commit(world, records.with_new_placement(world, Placed(("n0", "n1", "n2")), "Started"))
         self.start(50, 1, None)
 
     def fail(self) -> None:
@@ -120,10 +120,10 @@ class Cluster:
         self.fail()
         self.start(GOES_ON, 2, Resume(step=1500, path="/ckpt/1500"))
         world = self.world(ENDS, training(2, ENDS, GOES_ON, 1500))
-        found = told(world, step=2400, saved=1500, ended=True, succeeded=True)
+        found = goodput_of_status(world, step=2400, saved=1500, ended=True, succeeded=True)
         assert found is not None
         assert self.record is not None
-        (incident,) = incidents(world, self.record, found)
+        (incident,) = incidents_of_status(world, self.record, found)
         return found, incident
 
 
@@ -191,15 +191,15 @@ def test_an_open_phase_lasts_as_long_on_every_surface(first: float, second: floa
     cluster = Cluster(first, second)
     cluster.until_the_failure()
     cluster.fail()
-    found = told(cluster.world(FAILS, idle(2)), step=1801, saved=1500, ended=False, succeeded=False)
+    found = goodput_of_status(cluster.world(FAILS, idle(2)), step=1801, saved=1500, ended=False, succeeded=False)
     assert found is not None
     assert found.open_phase is not None
     job = cluster.job.model_copy(update={"status": cluster.job.status.model_copy(update={"goodput": found})})
-    read = as_of(job, at(FAILS + 600))
+    read = figures_as_of(job, at(FAILS + 600))
     assert read is not None
     assert read.wall_seconds == FAILS + 600
     assert read.seconds[found.open_phase.bucket] == 600
-    JobFigures(lambda: at(FAILS + 600)).told(("ns", "job"), job.status)
+    JobFigures(lambda: at(FAILS + 600)).set_status(("ns", "job"), job.status)
     labels = {"namespace": "ns", "job_name": "job", "bucket": str(found.open_phase.bucket)}
     assert REGISTRY.get_sample_value("muster_job_time_seconds", labels) == 600
 
@@ -218,11 +218,11 @@ def test_a_suspension_that_one_leader_dates_is_as_long_for_the_next_one(
     assert scene.record is not None
     cluster.record = scene.record.model_copy(update={"account": account, "time": at(20)})
     if not suspended:
-        begun = told(cluster.world(20), step=None, ended=False, succeeded=False, suspended=True)
+        begun = goodput_of_status(cluster.world(20), step=None, ended=False, succeeded=False, suspended=True)
         cluster.job = with_suspension(cluster.job, begun, 20 + first, suspended=True)
-    changed = told(cluster.world(60), step=None, ended=False, succeeded=False, suspended=suspended)
+    changed = goodput_of_status(cluster.world(60), step=None, ended=False, succeeded=False, suspended=suspended)
     cluster.job = with_suspension(cluster.job, changed, 60 + first, suspended=suspended)
-    counted, _ = closed(cluster.world(100))
+    counted, _ = close_account(cluster.world(100))
     assert counted.milliseconds == {"suspended": 40_000, "requeued": 40_000}
 
 

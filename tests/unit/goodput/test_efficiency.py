@@ -20,7 +20,7 @@ from muster.goodput.efficiency import (
     peak_tflops,
 )
 from muster.goodput.figures import KeptWork, figures
-from muster.goodput.stretches import cut
+from muster.goodput.segments import cut_after
 
 SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
 
@@ -134,7 +134,10 @@ def test_steps_that_are_taken_back_do_not_count(lengths: list[tuple[int, int]], 
     spent = sum(took for _, took in lengths)
     account = Account(creation_time=at(0), counted_until=at(0), milliseconds={"compute": spent}, segments=stretches)
     assert figures(account, None, None, SUCCEEDED).steps == top
-    assert figures(cut(account, back_to)[0], None, None, SUCCEEDED).steps in (min(top, back_to), min(top, back_to) - 1)
+    assert figures(cut_after(account, back_to)[0], None, None, SUCCEEDED).steps in (
+        min(top, back_to),
+        min(top, back_to) - 1,
+    )
 
 
 def test_steps_whose_time_nobody_saw_make_no_rate_faster() -> None:

@@ -12,7 +12,7 @@ from muster.api.goodput import AttemptProgress, Goodput
 from muster.goodput.energy import Energy, MeteredEnergy, energy, energy_of_nodes, why_no_energy
 from muster.goodput.evidence import MOST_WATTS
 from muster.goodput.figures import KeptWork, figures
-from muster.goodput.told import told
+from muster.goodput.status_goodput import goodput_of_status
 
 SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
 
@@ -31,7 +31,7 @@ def metered(**changes: Any) -> Scene:
 
 def test_what_all_workers_tell_is_added_up_once() -> None:
     scene = metered()
-    before = told(scene.world(), step=101, ended=False, succeeded=False)
+    before = goodput_of_status(scene.world(), step=101, ended=False, succeeded=False)
     account = account_of(broken(scene))
     assert (account.joules, account.metered_gpu_milliseconds) == (GPUS * 500 * SECONDS, GPUS * 1000 * SECONDS)
     found = figures(account, None, None, SUCCEEDED)

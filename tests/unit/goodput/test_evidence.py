@@ -7,8 +7,8 @@ from tests.unit.goodput.test_account import trains
 
 from muster.answers.jobwords import step_text
 from muster.answers.reported import report
-from muster.goodput.evidence import milliseconds, told_now
-from muster.goodput.told import told
+from muster.goodput.evidence import current_evidence, milliseconds
+from muster.goodput.status_goodput import goodput_of_status
 from muster.node.launcher.stepclock import StepClock
 from muster.protocol.messages import CheckpointReport
 
@@ -29,7 +29,7 @@ def test_checkpoints_are_as_far_apart_as_most_of_them_are(steps: tuple[int, ...]
     saved = tuple(CheckpointReport(step, f"/ckpt/{step}", verified=True) for step in steps)
     scene.all(replace(next(iter(scene.launchers.values())), checkpoints=saved))
     assert scene.record is not None
-    seen = told_now(scene.world(), scene.record, 110_000)
+    seen = current_evidence(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert seen.checkpoint_steps == want
 
@@ -43,7 +43,7 @@ def test_what_any_rank_prints_beside_its_steps_is_told() -> None:
         view, printed_loss="2.31\x1b[31m", printed_tokens=7104.4, printed_tflops=411.2, printed_mfu=0.4158
     )
     assert scene.record is not None
-    seen = told_now(scene.world(), scene.record, 110_000)
+    seen = current_evidence(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert (seen.loss, seen.tokens_per_gpu_second) == ("2.31 [31m", 7104)
     assert (seen.gflops_per_gpu, seen.mfu_permille) == (411_200, 416)
@@ -57,20 +57,20 @@ def test_of_saves_the_stall_counts_that_launchers_have_measured_where_no_program
     last = max(scene.launchers)
     scene.launchers[last] = replace(view, measured_stall_seconds=7.5, measured_saves=3)
     assert scene.record is not None
-    seen = told_now(scene.world(), scene.record, 110_000)
+    seen = current_evidence(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert (seen.reported_milliseconds, seen.measured_saves) == ({"checkpointStall": 7_500}, 3)
-    found = told(scene.world(), step=101, ended=False, succeeded=False)
+    found = goodput_of_status(scene.world(), step=101, ended=False, succeeded=False)
     assert found is not None
     assert (found.checkpoint_stall_milliseconds, found.seconds["checkpointStall"]) == (2_500, 8)
     scene.launchers[last] = replace(view, measured_saves=3)  # saved beside the training
-    found = told(scene.world(), step=101, ended=False, succeeded=False)
+    found = goodput_of_status(scene.world(), step=101, ended=False, succeeded=False)
     assert found is not None
     assert (found.checkpoint_stall_milliseconds, "checkpointStall" in found.seconds) == (0, False)
     scene.launchers[last] = replace(
         view, measured_stall_seconds=7.5, measured_saves=3, checkpoint_stall_seconds=2.0
     )  # the program knows better
-    seen = told_now(scene.world(), scene.record, 110_000)
+    seen = current_evidence(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert seen.measured_saves == 0
 
@@ -81,7 +81,7 @@ def test_what_is_no_number_of_tokens_is_none(tokens: float | None) -> None:
     view = next(iter(scene.launchers.values()))
     scene.all(replace(view, printed_tokens=tokens, printed_tflops=tokens, printed_mfu=tokens))
     assert scene.record is not None
-    seen = told_now(scene.world(), scene.record, 110_000)
+    seen = current_evidence(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert (seen.loss, seen.tokens_per_gpu_second, seen.gflops_per_gpu, seen.mfu_permille) == ("", 0, 0, 0)
 
@@ -92,7 +92,7 @@ def test_of_steps_that_are_printed_ten_at_a_time_none_is_known_alone() -> None:
     for step in range(1, 401):
         now += 15.0 if step % 7 == 0 else 5.0
         if step % 10 == 0:
-            clock.note(step, now)
+            clock.add_step(step, now)
     scene = trains(now=160, step=101)
     view = next(iter(scene.launchers.values()))
     scene.all(
@@ -103,7 +103,7 @@ def test_of_steps_that_are_printed_ten_at_a_time_none_is_known_alone() -> None:
             step_stride=clock.stride(),
         )
     )
-    found = told(scene.world(), step=101, ended=False, succeeded=False)
+    found = goodput_of_status(scene.world(), step=101, ended=False, succeeded=False)
     assert found is not None
     assert (found.step_stride, found.step_milliseconds, found.step_p90_milliseconds) == (10, 6000, None)
     assert found.progress is not None
@@ -136,7 +136,7 @@ def test_the_slowest_loader_speaks_for_the_gang_and_who_waits_for_it_is_not_comm
     for name, (loading, summing) in zip(list(scene.launchers), workers, strict=False):
         scene.launchers[name] = replace(view, input_wait_seconds=loading, communication_seconds=summing)
     assert scene.record is not None
-    seen = told_now(scene.world(), scene.record, 110_000)
+    seen = current_evidence(scene.world(), scene.record, 110_000)
     assert seen is not None
     assert seen.reported_milliseconds == want
 

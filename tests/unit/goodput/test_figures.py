@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from muster.api.goodput import Account, AttemptProgress, Segment
-from muster.goodput.figures import KeptWork, figures, given_up, progress_share
+from muster.goodput.figures import KeptWork, figures, give_up_unsaved, progress_share
 
 SUCCEEDED = KeptWork(is_known=True, ended=True, succeeded=True)
 DAYS = 3 * 86_400
@@ -77,7 +77,7 @@ def test_progress_is_what_is_kept(kept: KeptWork, ettr: int | None, lost: int, u
 
 
 def test_what_was_not_saved_of_a_job_that_is_gone_is_lost() -> None:
-    found = given_up(figures(three_days(), None, None, KeptWork(True, DAYS // 4)))
+    found = give_up_unsaved(figures(three_days(), None, None, KeptWork(True, DAYS // 4)))
     assert found.seconds == {"starting": 260, "compute": DAYS // 4, "lostWork": DAYS * 3 // 4}
     assert found.gpu_seconds == {name: 128 * amount for name, amount in found.seconds.items()}
     assert (found.ettr_permille, found.steps, found.unsaved_seconds) == (249, DAYS // 4, None)

@@ -13,19 +13,19 @@ from tests.unit.lifecycle.builders import Scene, a_job, running
 from muster.api.gang import GangSpec
 from muster.api.goodput import MAX_FINGERPRINTS, Account, Fingerprint
 from muster.api.trainingjob import TrainingJob
-from muster.goodput.account import carried
+from muster.goodput.account import with_account
 from muster.goodput.fingerprint import (
     REVISION,
     SEVERAL,
     at_attempt,
     environment,
     fingerprint,
-    learned,
-    noted,
     revision,
+    with_fingerprint,
+    with_library,
 )
-from muster.goodput.history import MAX_SPEC_BYTES, fitted, size
-from muster.goodput.told import model_of as model_told
+from muster.goodput.history import MAX_SPEC_BYTES, size, within_record_limit
+from muster.goodput.status_goodput import model_of as model_told
 from muster.world.views import ContainerView
 
 DIGEST = "sha256:" + "ab" * 32
@@ -67,12 +67,12 @@ def test_workers_that_are_not_alike_are_said_to_be_so() -> None:
 
 def test_only_a_change_is_noted_and_the_newest_are_kept() -> None:
     world, account = a_scene().world(), Account(creation_time=at(0), counted_until=at(0))
-    once = noted(world, account, 1)
-    assert noted(world, once, 2) == once
-    other = noted(a_scene("y@sha256:" + "cd" * 32).world(), once, 3)
+    once = with_fingerprint(world, account, 1)
+    assert with_fingerprint(world, once, 2) == once
+    other = with_fingerprint(a_scene("y@sha256:" + "cd" * 32).world(), once, 3)
     assert [each.attempt for each in other.fingerprints] == [1, 3]
     for attempt in range(4, 12):
-        other = noted(a_scene(f"y@sha256:{attempt:064x}").world(), other, attempt)
+        other = with_fingerprint(a_scene(f"y@sha256:{attempt:064x}").world(), other, attempt)
     assert [each.attempt for each in other.fingerprints] == [8, 9, 10, 11]
     assert len(other.fingerprints) == MAX_FINGERPRINTS
 
@@ -83,10 +83,10 @@ def test_the_go_notes_it_and_nothing_before_does() -> None:
     assert record is not None
     begun = Account(creation_time=at(0), counted_until=at(0))
     scene.record = record.model_copy(update={"start": None, "account": begun})
-    kept: GangSpec = carried(scene.world(), record)
+    kept: GangSpec = with_account(scene.world(), record)
     assert kept.account is not None
     assert [each.image for each in kept.account.fingerprints] == [DIGEST]
-    ended = carried(scene.world(), scene.record.model_copy(update={"attempt": 2}))
+    ended = with_account(scene.world(), scene.record.model_copy(update={"attempt": 2}))
     assert ended.account is not None
     assert ended.account.fingerprints == []
 
@@ -145,7 +145,7 @@ def test_whatever_is_told_fits_and_an_account_with_it_too(image: str, text: str)
         attempt=2**53 - 1, image="<" * 71, gpu_model="&" * 63, driver=">" * 32, collectives="&" * 63, revision="<" * 63
     )
     full = a_spec(1, blamed_nodes=blamed, message="<" * 200, fingerprints=[found, widest, widest, widest])
-    assert size(fitted(full)) <= MAX_SPEC_BYTES
+    assert size(within_record_limit(full)) <= MAX_SPEC_BYTES
 
 
 def test_a_job_that_has_had_several_models_never_has_one_again() -> None:
@@ -166,7 +166,7 @@ def test_the_library_of_collectives_is_learnt_while_the_attempt_trains_and_a_cha
         scene = Scene(a_job(nodes=len(told))).fleet().gang(attempt=attempt).pods()
         for index, each in enumerate(told):
             scene.launcher(index, running(attempt, 5, collectives=each))
-        return learned(scene.world(), account, attempt)
+        return with_library(scene.world(), account, attempt)
 
     assert trains(1, "", "") == account
     account = trains(1, "NCCL 2.21.5", "NCCL 2.21.5", "")
@@ -178,7 +178,7 @@ def test_the_library_of_collectives_is_learnt_while_the_attempt_trains_and_a_cha
 
 def test_a_start_with_the_same_is_no_change_though_its_library_is_not_known_yet() -> None:
     scene = a_scene()
-    first = noted(scene.world(), Account(creation_time=at(0), counted_until=at(0)), 1)
+    first = with_fingerprint(scene.world(), Account(creation_time=at(0), counted_until=at(0)), 1)
     (told,) = first.fingerprints
     known = first.model_copy(update={"fingerprints": [told.model_copy(update={"collectives": "NCCL 2.21.5"})]})
-    assert noted(scene.world(), known, 2) == known
+    assert with_fingerprint(scene.world(), known, 2) == known

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
-from muster.goodput.fleethours import between, counted_from, folded, state_of
+from muster.goodput.fleethours import counted_from, hours_between, state_of, with_counted_hours
 from muster.world.fleet import Cause, Exclusion, Fleet
 from muster.world.views import NodeView, Taint
 
@@ -23,7 +23,7 @@ def known(until: datetime = NOW, spans: Any = None, gpus: int = 24) -> FleetHour
 
 
 def test_time_goes_to_its_hours() -> None:
-    hours = folded(known(), NOW + HOUR, HOUR, GPUS, 400)
+    hours = with_counted_hours(known(), NOW + HOUR, HOUR, GPUS, 400)
     assert hours.spans == {
         "2026-01-31T05": {"held": 16 * 1_200_000, "free": 8 * 1_200_000},
         "2026-01-31T06": {"held": 16 * 2_400_000, "free": 8 * 2_400_000},
@@ -32,23 +32,27 @@ def test_time_goes_to_its_hours() -> None:
 
 
 def test_time_in_which_nobody_led_is_unseen_and_a_clock_that_jumps_is_no_more() -> None:
-    hours = folded(known(), NOW + HOUR, 58 * SECOND, GPUS, 400)
-    assert between(hours, None) == {"unseen": 24 * 3_540_000, "held": 16 * 60_000, "free": 8 * 60_000}
+    hours = with_counted_hours(known(), NOW + HOUR, 58 * SECOND, GPUS, 400)
+    assert hours_between(hours, None) == {"unseen": 24 * 3_540_000, "held": 16 * 60_000, "free": 8 * 60_000}
 
 
 def test_a_clock_that_has_gone_back_adds_nothing_until_it_has_caught_up() -> None:
-    first = folded(known(), NOW + HOUR, HOUR, GPUS, 400)
-    again = folded(first, NOW + HOUR / 2, 30 * SECOND, GPUS, 400)
+    first = with_counted_hours(known(), NOW + HOUR, HOUR, GPUS, 400)
+    again = with_counted_hours(first, NOW + HOUR / 2, 30 * SECOND, GPUS, 400)
     assert again == first
-    assert between(folded(again, NOW + HOUR + SECOND, HOUR, GPUS, 400), None)["held"] == 16 * 3_601_000
+    assert (
+        hours_between(with_counted_hours(again, NOW + HOUR + SECOND, HOUR, GPUS, 400), None)["held"] == 16 * 3_601_000
+    )
 
 
 def test_of_a_clock_that_was_far_ahead_nothing_stays_that_lies_before_us() -> None:
-    ahead = folded(known(), NOW + 10 * DAY, timedelta(), GPUS, 400)
-    back = folded(ahead, NOW + HOUR, 30 * SECOND, GPUS, 400)
+    ahead = with_counted_hours(known(), NOW + 10 * DAY, timedelta(), GPUS, 400)
+    back = with_counted_hours(ahead, NOW + HOUR, 30 * SECOND, GPUS, 400)
     assert back.until == NOW + HOUR
-    assert between(back, None) == {"unseen": 24 * 1_200_000}, "the hour in which we are is not counted twice"
-    assert sum(between(folded(back, NOW + 2 * HOUR, HOUR, GPUS, 400), None).values()) <= 24 * 7_200_000
+    assert hours_between(back, None) == {"unseen": 24 * 1_200_000}, "the hour in which we are is not counted twice"
+    assert (
+        sum(hours_between(with_counted_hours(back, NOW + 2 * HOUR, HOUR, GPUS, 400), None).values()) <= 24 * 7_200_000
+    )
 
 
 def test_old_hours_are_days_and_what_is_too_old_goes() -> None:
@@ -58,13 +62,15 @@ def test_old_hours_are_days_and_what_is_too_old_goes() -> None:
         "2026-01-02T03": {"held": 180, "free": 240},
         "2026-01-30T03": {"held": 300},
     }
-    hours = folded(known(spans=spans), NOW + SECOND, SECOND, {}, 100)
+    hours = with_counted_hours(known(spans=spans), NOW + SECOND, SECOND, {}, 100)
     assert hours.spans == {"2026-01-02": {"free": 360, "held": 180}, "2026-01-30T03": {"held": 300}}
-    assert between(hours, NOW - 2 * DAY) == {"held": 300}
-    assert between(hours, datetime(2026, 1, 2, 18, tzinfo=UTC)) == {"free": 90, "held": 345}, "a quarter of the day"
-    assert between(hours, None, datetime(2026, 1, 30, 3, tzinfo=UTC)) == {"free": 360, "held": 180}
-    assert between(hours, None, datetime(2026, 1, 30, 3, 1, tzinfo=UTC)) == {"free": 360, "held": 185}
-    assert between(hours, None, datetime(2026, 1, 2, tzinfo=UTC)) == {}
+    assert hours_between(hours, NOW - 2 * DAY) == {"held": 300}
+    assert hours_between(hours, datetime(2026, 1, 2, 18, tzinfo=UTC)) == {"free": 90, "held": 345}, (
+        "a quarter of the day"
+    )
+    assert hours_between(hours, None, datetime(2026, 1, 30, 3, tzinfo=UTC)) == {"free": 360, "held": 180}
+    assert hours_between(hours, None, datetime(2026, 1, 30, 3, 1, tzinfo=UTC)) == {"free": 360, "held": 185}
+    assert hours_between(hours, None, datetime(2026, 1, 2, tzinfo=UTC)) == {}
 
 
 @pytest.mark.parametrize(
@@ -79,18 +85,20 @@ def test_old_hours_are_days_and_what_is_too_old_goes() -> None:
 def test_a_cut_at_the_border_between_days_and_hours_counts_all_time_once(since: int, until: int, days: int) -> None:
     """60 GPUs held and 40 free for 20 days, now 15:30: the day of the border is summed up until 16:00."""
     now = datetime(2026, 1, 31, 15, 30, tzinfo=UTC)
-    hours = folded(known(now - 20 * DAY, gpus=100), now, 20 * DAY, {GpuState.HELD: 60, GpuState.FREE: 40}, 400)
+    hours = with_counted_hours(
+        known(now - 20 * DAY, gpus=100), now, 20 * DAY, {GpuState.HELD: 60, GpuState.FREE: 40}, 400
+    )
     assert {"2026-01-17", "2026-01-17T16"} <= hours.spans.keys()
     assert "2026-01-17T15" not in hours.spans
-    found = between(hours, now - since * DAY, now - until * DAY)
+    found = hours_between(hours, now - since * DAY, now - until * DAY)
     of_an_hour = 3_600_000
     assert found == {"held": days * 24 * 60 * of_an_hour, "free": days * 24 * 40 * of_an_hour}
 
 
 def test_of_the_hour_that_goes_on_what_is_counted_is_its_whole() -> None:
     hours = known(spans={"2026-01-31T05": {"held": 40}})  # until 05:40
-    assert between(hours, datetime(2026, 1, 31, 5, 30, tzinfo=UTC)) == {"held": 10}
-    assert between(hours, None, NOW + HOUR) == {"held": 40}
+    assert hours_between(hours, datetime(2026, 1, 31, 5, 30, tzinfo=UTC)) == {"held": 10}
+    assert hours_between(hours, None, NOW + HOUR) == {"held": 40}
 
 
 def test_the_first_hour_or_day_may_be_counted_in_part() -> None:
@@ -105,7 +113,7 @@ def test_the_first_hour_or_day_may_be_counted_in_part() -> None:
 def test_of_more_days_than_one_object_holds_the_newest_are_kept() -> None:
     first = datetime(2020, 1, 1, tzinfo=UTC)
     spans = {f"{first + day * DAY:%Y-%m-%d}": {"held": 1} for day in range(MAX_SPANS)}
-    hours = folded(known(spans=spans), NOW + SECOND, SECOND, GPUS, 3650)
+    hours = with_counted_hours(known(spans=spans), NOW + SECOND, SECOND, GPUS, 3650)
     assert len(hours.spans) == MAX_SPANS
     assert "2020-01-01" not in hours.spans
     assert hours.spans["2026-01-31T05"] == {"held": 16_000, "free": 8_000}
@@ -120,7 +128,7 @@ def what_is_kept_is_bounded(days: int, most_days: int) -> None:
     """After so many days, of which fewer are kept; nightly it is more than a year."""
     hours = known()
     for day in range(days):
-        hours = folded(hours, NOW + day * DAY, DAY, dict.fromkeys(GpuState, 100_000), most_days)
+        hours = with_counted_hours(hours, NOW + day * DAY, DAY, dict.fromkeys(GpuState, 100_000), most_days)
     assert len(hours.spans) < most_days + 24 * HOURLY_DAYS + 50
     assert len(json.dumps(hours.to_json())) < 200_000
     assert FleetHours.model_validate(hours.to_json()) == hours
@@ -155,7 +163,7 @@ def test_each_node_is_in_one_state(node: dict[str, Any], state: str) -> None:
     ready, unschedulable = node.get("ready", True), node.get("unschedulable", False)
     view = NodeView("n", "u", 1, taints=taints, ready=ready, unschedulable=unschedulable)
     excluded = {"n": Exclusion("Xid79", cause=node["excluded"])} if "excluded" in node else {}
-    fleet = Fleet.of({"n": view}, {"n": node.get("holders", [])}, excluded=excluded)
+    fleet = Fleet.from_parts({"n": view}, {"n": node.get("holders", [])}, excluded=excluded)
     assert state_of(fleet, view, {"n"} if node.get("reserved") else set()) == state
 
 
@@ -178,7 +186,7 @@ def test_whatever_happens_no_second_is_there_twice(history: list[tuple[str, floa
 def no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]]]) -> None:
     """Never more than the most accelerators times what the clocks have shown."""
     now, ahead, sampled = 0.0, 0.0, 0.0
-    hours = folded(None, NOW, timedelta(), {}, 400)
+    hours = with_counted_hours(None, NOW, timedelta(), {}, 400)
     gpus: dict[GpuState, int] = {}
     most, furthest = 0, 0.0
     for kind, seconds, found in history:
@@ -189,9 +197,11 @@ def no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]
             sampled = now  # it has seen nothing before; what the one before it had not written is gone
             hours = FleetHours.model_validate(hours.to_json())
         before = hours.until
-        hours = folded(hours, NOW + timedelta(seconds=now + ahead), timedelta(seconds=now - sampled), gpus, 400)
+        hours = with_counted_hours(
+            hours, NOW + timedelta(seconds=now + ahead), timedelta(seconds=now - sampled), gpus, 400
+        )
         assert hours.until >= before or before - hours.until > HOUR
         hours, gpus, sampled = hours.model_copy(update={"gpus": sum(found.values())}), found, now
         most, furthest = max(most, sum(found.values())), max(furthest, now + ahead)
-        assert sum(between(hours, None).values()) <= most * round(furthest * 1000)
-        assert all(amount >= 0 for amount in between(hours, None).values())
+        assert sum(hours_between(hours, None).values()) <= most * round(furthest * 1000)
+        assert all(amount >= 0 for amount in hours_between(hours, None).values())

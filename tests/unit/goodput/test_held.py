@@ -4,12 +4,12 @@ import pytest
 from tests.unit.lifecycle.builders import GPU, Scene, a_job, a_node
 
 from muster.api.gang import GangSpec
-from muster.goodput.account import closed
-from muster.goodput.told import told
+from muster.goodput.account import close_account
+from muster.goodput.status_goodput import goodput_of_status
 from muster.lifecycle import record as records
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import CommitGang
-from muster.world.turn import Placed
+from muster.world.queuedecision import Placed
 
 
 def placed(gpus_per_node: int, gpus: int = 8) -> tuple[Scene, GangSpec]:
@@ -17,7 +17,7 @@ def placed(gpus_per_node: int, gpus: int = 8) -> tuple[Scene, GangSpec]:
     scene = Scene(a_job(nodes=2, gpusPerNode=gpus_per_node), seconds=30)
     scene.nodes = {name: a_node(name, allocatable={GPU: gpus}) for name in ("n0", "n1")}
     world = scene.world()
-    return scene, committed(scene, records.placed_anew(world, Placed(("n0", "n1")), "Started"))
+    return scene, committed(scene, records.with_new_placement(world, Placed(("n0", "n1")), "Started"))
 
 
 def committed(scene: Scene, spec: GangSpec) -> GangSpec:
@@ -41,9 +41,9 @@ def test_two_whole_nodes_for_an_hour_are_sixteen_gpu_hours(asked: int) -> None:
     scene, spec = placed(asked)
     assert spec.account is not None
     scene.record, scene.nodes, scene.seconds = spec, {}, 30 + 3667
-    account, _ = closed(scene.world())
+    account, _ = close_account(scene.world())
     assert sum(account.gpu_milliseconds.values()) / 3_600_000 == pytest.approx(16.3, abs=0.005)
-    found = told(scene.world(), step=None, ended=False, succeeded=False)
+    found = goodput_of_status(scene.world(), step=None, ended=False, succeeded=False)
     assert found is not None
     assert found.open_phase is not None
     assert found.open_phase.gpus == 16

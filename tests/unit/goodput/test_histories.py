@@ -17,8 +17,8 @@ from tests.unit.lifecycle.builders import Scene, a_job, at, running
 
 from muster.api.gang import AttemptStart, FaultClass, GangIncident, GangSpec, Level, Member, Resume
 from muster.api.goodput import MAX_STRETCHES, PRODUCTIVE, Account, Goodput
-from muster.goodput.account import MILLISECOND, carried
-from muster.goodput.told import told
+from muster.goodput.account import MILLISECOND, with_account
+from muster.goodput.status_goodput import goodput_of_status
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 from muster.world.views import LauncherView
@@ -116,8 +116,8 @@ class Job:
             job_uid="uid", attempt=1, time=at(0), level=Level.START, reason="Started", members=[]
         )
         spec = base.model_copy(update=changes)
-        carried(self.world(), spec)
-        spec = GangSpec.model_validate(carried(self.world(), spec).to_json())
+        with_account(self.world(), spec)
+        spec = GangSpec.model_validate(with_account(self.world(), spec).to_json())
         before, self.record = self.record, spec
         if before is None or before.attempt != spec.attempt:
             self.attempt_since = self.now
@@ -207,7 +207,7 @@ class Job:
         """People are told, and what they were told is never taken back."""
         world = self.world()
         before = self.job.status.goodput
-        found = told(world, step=self.step, ended=ended, succeeded=ended)
+        found = goodput_of_status(world, step=self.step, ended=ended, succeeded=ended)
         if found is not None:
             assert found.wall_seconds == (found.counted_until - found.creation_time) // timedelta(seconds=1)
             assert before is None or found.counted_until >= before.counted_until

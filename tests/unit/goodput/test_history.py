@@ -22,9 +22,9 @@ from muster.goodput.history import (
     OWNER_LABEL,
     SUSPENSION,
     TAKEN,
-    allotted,
+    allot_amount,
+    ended_job_record,
     last_known,
-    record,
     size,
 )
 
@@ -101,7 +101,7 @@ def test_whatever_a_job_did_its_account_is_whole_and_fits(
         ettr_after_queue_permille=1000,
         first_checkpoint_seconds=number,
     )
-    made = record(job, a_gang(*listed), goodput, Ending.DELETED, texts[4])
+    made = ended_job_record(job, a_gang(*listed), goodput, Ending.DELETED, texts[4])
     assert size(made) <= MAX_SPEC_BYTES
     assert made == EndedJobSpec.model_validate(json.loads(json.dumps(made.to_json()))), "the API server takes it"
     assert made.state is Ending.FAILED
@@ -138,7 +138,7 @@ def test_time_is_allotted_to_causes_and_nodes_by_what_each_incident_took() -> No
         seconds={"compute": 900, "restarting": 100, "lostWork": 90, "undetected": 10, "suspended": 86_400},
         gpu_seconds={"compute": 9000, "restarting": 1000, "lostWork": 900, "undetected": 100},
     )
-    made = record(a_job(uid=UID), a_gang(*listed), goodput, Ending.DELETED)
+    made = ended_job_record(a_job(uid=UID), a_gang(*listed), goodput, Ending.DELETED)
     assert [(each.reason, each.incidents, each.gpu_seconds) for each in made.causes] == [
         ("NodeLost", 2, 1400),
         ("Drain", 1, 300),
@@ -150,7 +150,7 @@ def test_time_is_allotted_to_causes_and_nodes_by_what_each_incident_took() -> No
     # Suspended for a day after the third failure: that is nobody's.
     listed = (*listed[:2], an_incident(3, FaultClass.PLANNED, reason="Drain", node="n3", time=at(400)))
     goodput = goodput.model_copy(update={"counted_until": at(86_800)})
-    made = record(a_job(uid=UID), a_gang(*listed), goodput, Ending.DELETED)
+    made = ended_job_record(a_job(uid=UID), a_gang(*listed), goodput, Ending.DELETED)
     assert {each.reason: each.gpu_seconds for each in made.causes} == {"NodeLost": 850, "Drain": 850, "Exit": 300}
 
 
@@ -162,7 +162,7 @@ def test_suspensions_are_not_charged_to_failures_and_nodes() -> None:
         seconds={"compute": 36_000, "suspended": 50_000, **taken},
         gpu_seconds={name: 32 * seconds for name, seconds in {"compute": 36_000, **taken}.items()},
     )
-    made = record(a_job(uid=UID), a_gang(lost), goodput, Ending.DELETED)
+    made = ended_job_record(a_job(uid=UID), a_gang(lost), goodput, Ending.DELETED)
     hours = {(each.fault_class, each.reason, each.incidents): each.gpu_seconds / 3600 for each in made.causes}
     assert hours == {
         ("Hardware", "NodeLost", 1): pytest.approx(0.26, abs=0.005),
@@ -171,7 +171,7 @@ def test_suspensions_are_not_charged_to_failures_and_nodes() -> None:
     assert [(each.node, each.gpu_seconds / 3600) for each in made.blamed_nodes] == [
         ("n0", pytest.approx(0.26, abs=0.005))
     ]
-    alone = record(
+    alone = ended_job_record(
         a_job(uid=UID),
         a_gang(lost),
         a_goodput(seconds={"lostWork": 600}, gpu_seconds={"lostWork": 600}),
@@ -196,7 +196,7 @@ def test_suspensions_are_not_charged_to_failures_and_nodes() -> None:
 )
 def test_a_tenant_cannot_have_a_node_blamed(fault_class: FaultClass, reason: str, is_blamed: bool) -> None:
     incident = an_incident(1, fault_class, reason=reason, node="n0", time=at(100), resumed_time=at(200))
-    made = record(a_job(uid=UID), a_gang(incident), a_goodput(gpu_seconds={"lostWork": 900}), Ending.DELETED)
+    made = ended_job_record(a_job(uid=UID), a_gang(incident), a_goodput(gpu_seconds={"lostWork": 900}), Ending.DELETED)
     assert [each.node for each in made.blamed_nodes] == ["n0"] * is_blamed
     assert [each.reason for each in made.causes] == [reason], "as a cause it is told in any case"
 
@@ -204,17 +204,17 @@ def test_a_tenant_cannot_have_a_node_blamed(fault_class: FaultClass, reason: str
 def test_many_causes_are_told_as_others_and_time_without_an_incident_is_told_as_such() -> None:
     many = [an_incident(n, FaultClass.HARDWARE, reason=f"R{n}", time=at(n)) for n in range(20)]
     goodput = a_goodput(gpu_seconds={"restarting": 20_000})
-    made = record(a_job(uid=UID), a_gang(*many), goodput, Ending.DELETED)
+    made = ended_job_record(a_job(uid=UID), a_gang(*many), goodput, Ending.DELETED)
     assert len(made.causes) == MAX_CAUSES
     assert (made.causes[-1].reason, made.causes[-1].incidents, made.causes[-1].fault_class) == (OTHERS, 13, "Hardware")
     assert sum(each.gpu_seconds for each in made.causes) == 20_000
-    alone = record(a_job(uid=UID), None, goodput, Ending.DELETED)
+    alone = ended_job_record(a_job(uid=UID), None, goodput, Ending.DELETED)
     assert [(each.reason, each.gpu_seconds) for each in alone.causes] == [(NOT_RECORDED, 20_000)]
 
 
 @given(st.integers(0, 10**15), st.lists(st.integers(0, 10**9), max_size=50))
 def test_what_is_allotted_is_the_whole(amount: int, weights: list[int]) -> None:
-    parts = allotted(amount, weights)
+    parts = allot_amount(amount, weights)
     assert sum(parts) == (amount if sum(weights) else 0)
     assert all(
         abs(part - amount * weight / max(sum(weights), 1)) <= 1 for part, weight in zip(parts, weights, strict=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from muster.api.fleetpolicy import History
-from muster.goodput.kept import Kept, competing_ends, is_kept, outdated, surplus
+from muster.goodput.kept import Kept, competing_ends, is_kept, outdated_names, surplus_names
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ def known(**counts: int) -> dict[str, Kept]:
 def test_the_largest_namespace_gives_up_its_oldest(
     counts: dict[str, int], limit: int, most: int, gone: list[str]
 ) -> None:
-    assert surplus(known(**counts), History(max_jobs=limit), most) == gone
+    assert surplus_names(known(**counts), History(max_jobs=limit), most) == gone
 
 
 def test_a_flood_pushes_out_its_own_once_it_is_as_large_as_the_largest_other() -> None:
@@ -43,7 +43,7 @@ def test_a_flood_pushes_out_its_own_once_it_is_as_large_as_the_largest_other() -
         one = Kept(NOW + timedelta(seconds=number), "flood")
         if is_kept(one, competing_ends(there.values(), policy).get("flood"), policy, NOW):
             there[f"flood-{number}"] = one
-        for name in surplus(there, policy, 10):
+        for name in surplus_names(there, policy, 10):
             del there[name]
     assert Counter(one.namespace for one in there.values()) == {"quarter": 30, "month": 30, "week": 10, "flood": 30}
     assert "flood-999" in there
@@ -65,5 +65,5 @@ def test_what_is_too_old_is_not_kept() -> None:
     policy = History(max_age_days=1)
     old = Kept(NOW - timedelta(days=2), "a")
     assert not is_kept(old, None, policy, NOW)
-    assert outdated({"old": old, "new": Kept(NOW, "a")}, policy, NOW) == {"old"}
+    assert outdated_names({"old": old, "new": Kept(NOW, "a")}, policy, NOW) == {"old"}
     assert not is_kept(Kept(NOW, "a"), None, History(max_jobs=0), NOW)

@@ -24,11 +24,11 @@ from muster.api.gang import Gang, GangSpec
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import CheckpointStatus, CompletionRecord, CompletionResult, Incident, TrainingJob
 from muster.controller.jobfigures import JobFigures
-from muster.goodput.account import carried
-from muster.goodput.history import NOT_SAVED, last_known, record
-from muster.goodput.told import told
+from muster.goodput.account import with_account
+from muster.goodput.history import NOT_SAVED, ended_job_record, last_known
+from muster.goodput.status_goodput import goodput_of_status
 from muster.lifecycle import status
-from muster.lifecycle.plan import Plan, State, Telling
+from muster.lifecycle.plan import Plan, State, StatusReport
 
 WALL, STEPS, SAVED = 160, 101, 60
 LABELS = {"namespace": "ns", "job_name": "job"}
@@ -47,7 +47,7 @@ class End:
     gang: Gang | None
 
     def account(self) -> EndedJobSpec:
-        return record(self.job, self.gang, self.figures, Ending.DELETED)
+        return ended_job_record(self.job, self.gang, self.figures, Ending.DELETED)
 
 
 def a_gang(spec: GangSpec) -> Gang:
@@ -62,7 +62,7 @@ def training(saved: int | None, directory: bool) -> Scene:
     with_status(scene, step=STEPS, attempt=1, state="Running")
     if saved is not None:
         with_status(scene, checkpoint=CheckpointStatus(step=saved, path=f"/ckpt/{saved}", time=at(saved + 59)))
-    with_status(scene, goodput=told(scene.world(), step=STEPS, saved=saved, ended=False, succeeded=False))
+    with_status(scene, goodput=goodput_of_status(scene.world(), step=STEPS, saved=saved, ended=False, succeeded=False))
     return scene
 
 
@@ -72,7 +72,7 @@ def with_status(scene: Scene, **changes: Any) -> None:
 
 def ended(scene: Scene, saved: int | None, result: CompletionResult) -> End:
     succeeded = result is CompletionResult.SUCCEEDED
-    found = told(scene.world(), step=STEPS, saved=saved, ended=True, succeeded=succeeded)
+    found = goodput_of_status(scene.world(), step=STEPS, saved=saved, ended=True, succeeded=succeeded)
     completion = CompletionRecord(result=result, reason="X", message="", time=at(WALL), attempt=1)
     with_status(scene, goodput=found, completion=completion, state=str(result))
     assert scene.record is not None
@@ -97,7 +97,7 @@ def deleted(saved: int | None, directory: bool) -> End:
     """A leader sees it go while it trains."""
     scene = training(saved, directory)
     assert scene.record is not None
-    found = told(scene.world(), step=STEPS, saved=saved, ended=True, succeeded=False)
+    found = goodput_of_status(scene.world(), step=STEPS, saved=saved, ended=True, succeeded=False)
     assert found is not None
     return End(scene.job, found, a_gang(scene.record))
 
@@ -107,8 +107,8 @@ def suspended_then_deleted(saved: int | None, directory: bool) -> End:
     scene = training(saved, directory)
     assert scene.record is not None
     changes = {"attempt": 2, "start": None, "reason": "Suspended", "time": at(WALL)}
-    scene.record = carried(scene.world(), scene.record.model_copy(update=changes))
-    found = told(scene.world(), step=STEPS, saved=saved, ended=True, succeeded=False)
+    scene.record = with_account(scene.world(), scene.record.model_copy(update=changes))
+    found = goodput_of_status(scene.world(), step=STEPS, saved=saved, ended=True, succeeded=False)
     assert found is not None
     return End(scene.job, found, a_gang(scene.record))
 
@@ -164,7 +164,7 @@ def test_each_surface_counts_the_same_steps_as_lost(
     # Of 110 s in which the gang held its nodes.
     assert fleet.goodput == (None if lost is None else pytest.approx(kept / 110))
 
-    JobFigures(lambda: at(WALL)).told(("ns", "job"), found.job.status)
+    JobFigures(lambda: at(WALL)).set_status(("ns", "job"), found.job.status)
     rows = REGISTRY.get_sample_value("muster_job_lost_steps_total", LABELS)
     assert rows is None if found.job.status.completion else rows == 0, "a job that has ended has no rows"
 
@@ -205,7 +205,7 @@ def test_an_incident_of_the_report_takes_none_of_the_work_that_the_end_lost() ->
 
 def test_a_job_that_is_there_and_its_account_have_the_same_causes() -> None:
     found = failed(SAVED, True)
-    there = record(found.job, None, found.figures, Ending.DELETED)
+    there = ended_job_record(found.job, None, found.figures, Ending.DELETED)
     assert [each.gpu_seconds for each in there.causes if each.reason == NOT_SAVED] == [984]
 
 
@@ -218,11 +218,11 @@ def test_the_incident_by_which_a_job_failed_has_what_no_checkpoint_holds(
     scene = training(saved, directory)
     scene.record = broken(scene)
     end = CompletionRecord(result=CompletionResult.FAILED, reason="X", message="", time=at(WALL), attempt=1)
-    plan = Plan((), Telling(State.COMPLETED, completion=end))
-    written = status.told(scene.world(), plan).status
+    plan = Plan((), StatusReport(State.COMPLETED, completion=end))
+    written = status.with_status(scene.world(), plan).status
     assert written is not None
     (incident,) = written.incidents
     assert (incident.lost_steps, incident.lost_seconds) == (steps, seconds)
     with_status(scene, **{name: getattr(written, name) for name in ("completion", "goodput", "incidents")})
-    again = status.told(scene.world(), plan).status
+    again = status.with_status(scene.world(), plan).status
     assert (again or written).incidents == [incident], "and no later status takes it back"

@@ -14,9 +14,9 @@ from muster.answers.reported import report
 from muster.api.gang import AttemptStart, GangSpec, Resume
 from muster.api.goodput import Account
 from muster.cli.report import render
-from muster.goodput.account import carried
+from muster.goodput.account import with_account
 from muster.goodput.figures import KeptWork, figures, progress_share
-from muster.goodput.told import told
+from muster.goodput.status_goodput import goodput_of_status
 from muster.node.launcher.printed import Reader
 
 ATTEMPTS, STEPS, INTERVAL = 3, 199, 100
@@ -48,7 +48,7 @@ def attempt(record: GangSpec, number: int, line: str, **throughput: int) -> tupl
     incidents = [
         each.model_copy(update={"resumed_step": go.resume.step if go.resume else 0}) for each in record.incidents
     ]
-    scene.record = carried(later.world(), record.model_copy(update={"start": go, "incidents": incidents}))
+    scene.record = with_account(later.world(), record.model_copy(update={"start": go, "incidents": incidents}))
     found = Reader("Auto").read(0, line.format(step=number * INTERVAL).encode())
     assert found is not None
     age = float(STEPS - INTERVAL)
@@ -119,7 +119,7 @@ def test_of_one_line_with_a_pace_the_report_says_what_a_step_takes() -> None:
     record = Scene(a_job(), seconds=50).fleet().gang(go=False).record
     assert record is not None
     scene, _ = attempt(record.model_copy(update={"account": counted(50)}), 1, MEGATRON)
-    found = told(scene.world(), step=INTERVAL, ended=False, succeeded=False)
+    found = goodput_of_status(scene.world(), step=INTERVAL, ended=False, succeeded=False)
     assert found is not None
     assert (found.step_milliseconds, found.step_p90_milliseconds) == (None, None)
     assert step_text(report(scene.job, found)) == "1 s, as printed"

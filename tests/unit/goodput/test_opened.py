@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
 from muster.api.goodput import LONGEST_MILLISECONDS, Account, Bucket, Goodput, OpenPhase, added
-from muster.goodput.opened import up_to
-from muster.goodput.told import told
+from muster.goodput.opened import figures_until
+from muster.goodput.status_goodput import goodput_of_status
 
 TOLD = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -28,7 +28,7 @@ def a_goodput(bucket: Bucket = Bucket.UNKNOWN, gpus: int = 16, **values: Any) ->
 
 def passed(since: timedelta, bucket: Bucket = Bucket.UNKNOWN, gpus: int = 16, **values: Any) -> Goodput:
     """The figures so long after they were counted."""
-    return up_to(a_goodput(bucket, gpus, **values), TOLD + since)
+    return figures_until(a_goodput(bucket, gpus, **values), TOLD + since)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_an_open_phase_is_closed_into_its_bucket(bucket: Bucket, gpus: int) -> N
     assert found.counted_until == TOLD + HOUR
     productive, wanted = before.get("compute", 0), sum(found.seconds.values()) - found.seconds.get("suspended", 0)
     assert found.ettr_permille == productive * 1000 // wanted
-    assert up_to(found, TOLD + 2 * HOUR) == passed(2 * HOUR, bucket, gpus), "in two parts as in one"
+    assert figures_until(found, TOLD + 2 * HOUR) == passed(2 * HOUR, bucket, gpus), "in two parts as in one"
 
 
 def test_ranks_of_which_no_step_was_ever_seen_are_starting_at_first() -> None:
@@ -94,7 +94,7 @@ def waits(seconds: float, nodes: int, *, go: bool = False, has_run: bool = True)
 
 
 def told_of(scene: Scene, *, suspended: bool = False) -> Goodput | None:
-    return told(scene.world(), step=None, ended=False, succeeded=False, suspended=suspended)
+    return goodput_of_status(scene.world(), step=None, ended=False, succeeded=False, suspended=suspended)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_suspension_that_is_over_is_not_taken_for_a_wait() -> None:
     found = told_of(scene)
     assert found is not None
     assert found.seconds == {"compute": 50, "suspended": 3600}
-    assert up_to(found, at(3650 + 600)).seconds == {"compute": 50, "suspended": 3600, "requeued": 600}
+    assert figures_until(found, at(3650 + 600)).seconds == {"compute": 50, "suspended": 3600, "requeued": 600}
 
 
 def test_a_job_that_trains_is_counted_up_to_its_newest_step() -> None:

@@ -23,9 +23,9 @@ from muster.health.assess import Verdict, assess
 from muster.health.breaker import Act, Breaker, Ruling, Situation, concerned, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import ConditionView, NodeFacts
-from muster.health.memory import Memory
+from muster.health.memory import MachineOffences
 from muster.health.sources import Rules
-from muster.world.jobwords import JobWord
+from muster.world.jobfailures import JobFailureReport
 from muster.world.views import NodeView, Taint
 
 NOW = datetime(2026, 11, 20, 9, 41, 7, tzinfo=UTC)
@@ -58,7 +58,7 @@ def budgets(window: int = 100, out: int = 100, domain: int = 100, others: int = 
 
 
 def rules(**health: Any) -> Rules:
-    return Rules.of(FleetPolicySpec(health=HealthPolicy.model_validate(health)))
+    return Rules.from_policy(FleetPolicySpec(health=HealthPolicy.model_validate(health)))
 
 
 def evidence(kind: str, code: int = 0, *, at: float = 0, last: float | None = None, **changes: Any) -> Evidence:
@@ -169,7 +169,7 @@ class Stored:
     facts: dict[str, NodeFacts]
     domains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pools: dict[str, str] = field(default_factory=dict)
-    words: dict[str, list[JobWord]] = field(default_factory=dict)
+    words: dict[str, list[JobFailureReport]] = field(default_factory=dict)
     tainted: set[str] = field(default_factory=set)
     taken_at: list[tuple[datetime, str]] = field(default_factory=list)
     ahead: dict[datetime, float] = field(default_factory=dict)
@@ -202,10 +202,10 @@ class Stored:
     def step(
         self, now: datetime, crash_before_taints: bool = False
     ) -> tuple[dict[str, Verdict], dict[str, Ruling], dict[str, Effect], Breaker]:
-        memory = Memory(health.status.offences for health in self.healths.values())
+        memory = MachineOffences(health.status.offences for health in self.healths.values())
         verdicts = {
             name: assess(
-                self.facts[name], self.healths[name], self.rules, now, memory=memory, words=self.words.get(name, [])
+                self.facts[name], self.healths[name], self.rules, now, memory=memory, reports=self.words.get(name, [])
             )
             for name in self.facts
         }

@@ -25,11 +25,11 @@ from tests.unit.health.builders import (
 )
 
 from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
-from muster.health.assess import BurnInWord, Verdict, assess, node_fault
+from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault
 from muster.health.facts import ConditionView
 from muster.health.kinds import KINDS
-from muster.health.memory import Memory
-from muster.world.jobwords import JobWord
+from muster.health.memory import MachineOffences
+from muster.world.jobfailures import JobFailureReport
 
 XID_79 = evidence("Xid", 79, message="NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="DOWN")
@@ -47,7 +47,7 @@ def lived(health: NodeHealth, at: float, *conditions: ConditionView, taken: bool
     verdict = judged(health, at, *conditions, **changes)
     incident = verdict.open_incident
     if taken and incident and incident.taken_out_time is None:
-        verdict = verdict.taken(after(at))
+        verdict = verdict.after_taking_out(after(at))
     return written(health, verdict)
 
 
@@ -294,9 +294,9 @@ class TestHumans:
         assert judged(health, 86400).state is VerdictState.HEALTHY
 
 
-def word(owner: str = "a", job: str = "llama", at: float = 0, **changes: Any) -> JobWord:
+def word(owner: str = "a", job: str = "llama", at: float = 0, **changes: Any) -> JobFailureReport:
     values: dict[str, Any] = {"attempt": 3, "what": "RankFailed (exit code 1)", "time": after(at), "went_on": True}
-    return JobWord(owner, f"{owner}/{job}", **(values | changes))
+    return JobFailureReport(owner, f"{owner}/{job}", **(values | changes))
 
 
 class TestJobs:
@@ -315,21 +315,21 @@ class TestJobs:
         ],
     )
     def test_jobs_make_a_node_suspect_and_ask_for_a_check_and_no_more(
-        self, words: list[JobWord], state: str, reason: str
+        self, words: list[JobFailureReport], state: str, reason: str
     ) -> None:
-        verdict = judged(healthy(), 120, words=words)
+        verdict = judged(healthy(), 120, reports=words)
         assert (verdict.state, verdict.reason) == (state, reason)
         assert (verdict.out, verdict.causes, node_fault(verdict)) == (False, (f"muster/{reason}",), "")
         assert verdict.wants_check is (reason == "CheckRequested")
         assert verdict.offences == verdict.offences_if_taken
 
     def test_beside_hardware_they_weigh_nothing_more(self) -> None:
-        alone, beside = judged(sick(PORT_DOWN), 120), judged(sick(PORT_DOWN), 120, words=self.BOTH)
+        alone, beside = judged(sick(PORT_DOWN), 120), judged(sick(PORT_DOWN), 120, reports=self.BOTH)
         assert (beside.state, beside.reason, beside.causes) == (alone.state, alone.reason, alone.causes)
         assert (beside.stays, beside.fatal, beside.certain) == (alone.stays, alone.fatal, alone.certain)
 
     def test_the_finding_names_jobs_and_attempts_and_what_everybody_reads_does_not(self) -> None:
-        verdict = judged(healthy(), 120, words=self.BOTH)
+        verdict = judged(healthy(), 120, reports=self.BOTH)
         (finding,) = verdict.findings
         for job in ("a/llama", "b/gpt"):
             assert f"{job} attempt 3 RankFailed (exit code 1)" in finding.message
@@ -345,31 +345,32 @@ class TestJobs:
             health = lived(health, day * 86400 + 1)
             health = lived(sick(health=health), day * 86400 + 60)
         words = [word(at=2 * 86400 + 100), word("b", at=2 * 86400 + 100)]
-        verdict = judged(health, 2 * 86400 + 120, words=words)
+        verdict = judged(health, 2 * 86400 + 120, reports=words)
         assert (verdict.state, verdict.findings[0].reason) == ("Quarantined", "CheckRequested")
         assert "a/llama" not in verdict.message
         assert verdict.wants_check
 
     def test_a_finding_has_room(self) -> None:
         words = [word("n" * 63, "j" * 189 + str(i), what="x" * 90) for i in range(40)]
-        (finding,) = judged(healthy(), 120, words=words).findings
+        (finding,) = judged(healthy(), 120, reports=words).findings
         assert len(finding.message) <= 512
 
     def test_their_word_fades(self) -> None:
-        verdict = judged(healthy(), 120, words=self.BOTH)
+        verdict = judged(healthy(), 120, reports=self.BOTH)
         assert verdict.wake is not None
         just = (verdict.wake - NOW).total_seconds()
         assert 2 * 86400 - 5 <= just <= 2 * 86400 + 65
-        assert judged(healthy(), just - 2, words=self.BOTH).wants_check
-        assert judged(healthy(), just, words=self.BOTH).state is VerdictState.HEALTHY
+        assert judged(healthy(), just - 2, reports=self.BOTH).wants_check
+        assert judged(healthy(), just, reports=self.BOTH).state is VerdictState.HEALTHY
 
     @pytest.mark.parametrize(
         "answer",
         [
             pytest.param(
-                lambda health: judged(decided(health, Decision.RELEASE, at=70), 120, words=TestJobs.BOTH), id="a human"
+                lambda health: judged(decided(health, Decision.RELEASE, at=70), 120, reports=TestJobs.BOTH),
+                id="a human",
             ),
-            pytest.param(lambda health: judged(health, 120, words=TestJobs.BOTH, answered=after(70)), id="a test"),
+            pytest.param(lambda health: judged(health, 120, reports=TestJobs.BOTH, answered=after(70)), id="a test"),
         ],
     )
     def test_what_came_before_is_answered_by(self, answer: Callable[[NodeHealth], Verdict]) -> None:
@@ -377,23 +378,23 @@ class TestJobs:
 
     def test_a_test_does_not_answer_what_came_after_it(self) -> None:
         words = [*self.BOTH, word("a", at=90), word("b", at=95)]
-        assert judged(healthy(), 120, words=words, answered=after(70)).wants_check
+        assert judged(healthy(), 120, reports=words, answered=after(70)).wants_check
 
     def test_that_the_node_was_taken_out_has_told_what_came_before(self) -> None:
         health = lived(sick(PORT_DOWN), 61)
         health = lived(sick(health=health), 100)
-        assert judged(health, 120, words=self.BOTH).state is VerdictState.HEALTHY
-        assert judged(health, 120, words=[word(at=110), word("b", at=110)]).wants_check
+        assert judged(health, 120, reports=self.BOTH).state is VerdictState.HEALTHY
+        assert judged(health, 120, reports=[word(at=110), word("b", at=110)]).wants_check
 
     def test_a_word_from_a_clock_ahead_is_of_now_and_from_one_far_ahead_waits(self) -> None:
         words = [word(at=200), word("b", at=200)]
-        assert judged(healthy(), 0, words=words).followed == NOW
-        assert judged(decided(healthy(), Decision.RELEASE, at=0), 0, words=words).state is VerdictState.HEALTHY
-        assert judged(healthy(), 0, words=[word(at=10**9), word("b", at=10**9)]).state is VerdictState.HEALTHY
+        assert judged(healthy(), 0, reports=words).followed == NOW
+        assert judged(decided(healthy(), Decision.RELEASE, at=0), 0, reports=words).state is VerdictState.HEALTHY
+        assert judged(healthy(), 0, reports=[word(at=10**9), word("b", at=10**9)]).state is VerdictState.HEALTHY
 
     def test_nobody_listens_where_the_policy_says_so(self) -> None:
         deaf = rules(sources=[{"name": "jobs", "enabled": False}])
-        verdict = judged(healthy(), 120, words=self.BOTH, rules=deaf)
+        verdict = judged(healthy(), 120, reports=self.BOTH, rules=deaf)
         assert (verdict.state, verdict.followed) == (VerdictState.HEALTHY, None)
 
 
@@ -571,7 +572,7 @@ class TestMemory:
 
     def test_the_same_hardware_under_another_name_inherits(self) -> None:
         old = self._incident(self._incident(healthy("old"), 0), 3600)
-        memory = Memory([old.status.offences])
+        memory = MachineOffences([old.status.offences])
         new = lived(healthy("new", system_uuid="new-vm"), 7000, memory=memory)
         assert new.status.offences.hardware != ""
         assert new.status.offences.score == judged(healthy("new"), 7000, memory=memory).offences.score != "0"
@@ -586,7 +587,9 @@ class TestMemory:
         status = health.status.model_copy(
             update={"agent": agent("boot-9", system_uuid="other", gpu_serials=["a", "b"]), "evidence": []}
         )
-        verdict = judged(health.model_copy(update={"status": status}), 9100, memory=Memory([health.status.offences]))
+        verdict = judged(
+            health.model_copy(update={"status": status}), 9100, memory=MachineOffences([health.status.offences])
+        )
         assert verdict.state is VerdictState.HEALTHY
         assert verdict.offences.score == "0"
         assert verdict.incidents[-1].cleared_by == "another machine has the name now"
@@ -594,15 +597,15 @@ class TestMemory:
     def test_what_is_inherited_is_inherited_once(self) -> None:
         """A clone of the mainboard's UUID is not charged for what the other one does."""
         old = self._incident(healthy("old"), 0)
-        new = lived(healthy("new"), 7000, memory=Memory([old.status.offences]))
+        new = lived(healthy("new"), 7000, memory=MachineOffences([old.status.offences]))
         old = self._incident(old, 7100)
-        later = lived(new, 7200, memory=Memory([old.status.offences]))
+        later = lived(new, 7200, memory=MachineOffences([old.status.offences]))
         assert later.status.offences == new.status.offences
 
     def test_a_machine_that_another_agent_claims_to_be_is_not_charged_for_it(self) -> None:
         """Whoever has that agent's token reads the serial numbers, claims them, and fails for days."""
         known = lived(healthy(), 0)
-        claimed = Memory([known.status.offences.model_copy(update={"score": "1000", "as_of": after(60)})])
+        claimed = MachineOffences([known.status.offences.model_copy(update={"score": "1000", "as_of": after(60)})])
         later = lived(known, 120, memory=claimed)
         assert (later.status.state, later.status.offences.score) == ("Healthy", "0")
         failed = lived(sick(XID_79, health=later), 180, memory=claimed)
@@ -635,7 +638,7 @@ class TestMemory:
         assert verdict.offences.score == "0"
 
     def test_another_node_object_with_another_board_is_another_machine(self) -> None:
-        health = written(sick(XID_79), judged(sick(XID_79), 1).taken(after(1)))
+        health = written(sick(XID_79), judged(sick(XID_79), 1).after_taking_out(after(1)))
         other = health.model_copy(
             update={
                 "status": health.status.model_copy(
@@ -809,7 +812,7 @@ def test_of_equal_findings_the_older_comes_first_and_each_says_where_it_is_from(
 
 
 class TestBurnIn:
-    BITS = BurnInWord("boot-1", "bit-exact", "burn-in of ml/llm: GPU 3: bits differ", after(0))
+    BITS = FailedBurnIn("boot-1", "bit-exact", "burn-in of ml/llm: GPU 3: bits differ", after(0))
 
     def test_who_has_failed_is_out_and_says_what_failed_him(self) -> None:
         verdict = judged(healthy(), 1, burn_ins=[self.BITS])

@@ -19,7 +19,7 @@ from muster.health.budgets import Budgets, Share, in_nodes
 from muster.health.causes import CERTAIN
 from muster.health.facts import ConditionView
 from muster.health.kinds import KINDS
-from muster.health.pools import MAX_POOLS, WITHOUT, pool_of, told_apart
+from muster.health.pools import MAX_POOLS, WITHOUT, pool_of, pools_with_own_budget
 from muster.health.xids import RECOVERY_ACTIONS, XIDS
 
 GPU_POOL = "nvidia.com/gpu NVIDIA-H200"
@@ -110,7 +110,7 @@ class TestPools:
         fleet.step(NOW)
         rest = DEFAULT.in_window(400 - MAX_POOLS)
         assert len(fleet.tainted) == MAX_POOLS + rest.cause
-        assert len(told_apart(dict.fromkeys(fleet.pools.values(), 1))) == MAX_POOLS
+        assert len(pools_with_own_budget(dict.fromkeys(fleet.pools.values(), 1))) == MAX_POOLS
 
 
 class TestShares:

@@ -71,5 +71,5 @@ class TestPatch:
 
 
 def test_muster_does_not_read_its_own() -> None:
-    seen = NodeFacts.of(node(conditions=(OTHER, on_node())))
+    seen = NodeFacts.from_node(node(conditions=(OTHER, on_node())))
     assert seen.conditions == (OTHER,)

@@ -15,14 +15,14 @@ LATER = NOW + timedelta(minutes=5)
 
 def test_a_node_is_judged_once_for_each_change() -> None:
     engine = Engine()
-    engine.stir(["n0", "n1"])
+    engine.mark_dirty(["n0", "n1"])
     assert engine.due(NOW) == {"n0", "n1"}
     assert engine.due(NOW) == set()
 
 
 def test_a_node_that_is_being_dealt_with_is_judged_afterwards() -> None:
     engine = Engine()
-    engine.stir(["n0", "n1"])
+    engine.mark_dirty(["n0", "n1"])
     engine.wake_at("n2", NOW)
     assert engine.due(NOW, {"n0", "n2", "n3"}) == {"n1"}
     assert engine.due(NOW) == {"n0", "n2"}
@@ -42,12 +42,12 @@ def test_nothing_is_done_for_a_record_that_says_what_was_written_and_a_verdict_t
     engine, before = Engine(), verdict("n0")
     engine.put("n0", replace(before, wake=LATER))
     assert engine.differs("n0", before), "the record has not come back yet"
-    engine.echoed("n0", is_echo=True)
+    engine.note_echo("n0", is_echo=True)
     assert not engine.differs("n0", before), "only what follows later is another"
     assert engine.differs("n0", before), "an echo answers one change"
-    engine.echoed("n0", is_echo=True)
+    engine.note_echo("n0", is_echo=True)
     assert engine.differs("n0", verdict("n1"))
-    engine.echoed("n0", is_echo=True)
+    engine.note_echo("n0", is_echo=True)
     engine.forget_echoes()
     assert engine.differs("n0", before)
 
@@ -55,10 +55,10 @@ def test_nothing_is_done_for_a_record_that_says_what_was_written_and_a_verdict_t
 def test_a_budget_that_is_used_up_is_asked_again_when_it_says() -> None:
     engine, names = Engine(), [f"n{number}" for number in range(4)]
     fleet = a_fleet([a_node(name) for name in names])
-    engine.ground.lay_out(fleet)
+    engine.node_index.rebuild(fleet)
     for name in names:
         engine.put(name, verdict(name))
-    orders = engine.decide(NOW, Rules.of(fleet.policy), names, {"n0", "n1"}, {}, {})
+    orders = engine.decide(NOW, Rules.from_policy(fleet.policy), names, {"n0", "n1"}, {}, {})
     assert [order.name for order in orders] == ["n0", "n2", "n1"]
     assert engine.breaker is not None
     assert (engine.breaker.held, engine.moments()) == (1, [])

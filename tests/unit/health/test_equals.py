@@ -7,24 +7,24 @@ from tests.unit.health.builders import after, agent, decided, facts, healthy, no
 
 from muster.api.nodehealth import Decision, Finding, NodeHealth, Severity, VerdictState
 from muster.health.assess import assess
-from muster.health.equals import FEWER_THAN_EQUALS, LASTS_SECONDS, Equals, Lack, Outfit, kind_of
+from muster.health.equals import FEWER_THAN_EQUALS, LASTS_SECONDS, Lack, MachineEquipment, MachineKinds, kind_of
 
 TYPE = "node.kubernetes.io/instance-type"
 
 
-def lacking(outfits: list[Outfit]) -> dict[int, Severity]:
+def lacking(outfits: list[MachineEquipment]) -> dict[int, Severity]:
     """Which of some machines of one kind lack something."""
-    equals = Equals()
+    equals = MachineKinds()
     for number, outfit in enumerate(outfits):
         equals.put(f"n{number}", "kind", outfit)
     equals.changed(0.0)
     equals.changed(LASTS_SECONDS)
-    found = {number: equals.of(f"n{number}") for number in range(len(outfits))}
+    found = {number: equals.lack_of_node(f"n{number}") for number in range(len(outfits))}
     return {number: lack.severity for number, lack in found.items() if lack is not None and lack.lasts}
 
 
-def machines(count: int, gpus: int = 8, ports: int | None = 8) -> list[Outfit]:
-    return [Outfit(gpus, ports)] * count
+def machines(count: int, gpus: int = 8, ports: int | None = 8) -> list[MachineEquipment]:
+    return [MachineEquipment(gpus, ports)] * count
 
 
 WHO = {
@@ -48,36 +48,38 @@ def test_who_lacks_something(name: str) -> None:
 
 def test_it_has_to_last_and_ends_at_once() -> None:
     """Ports come up one after the other when all machines start together."""
-    equals = Equals()
+    equals = MachineKinds()
     for number in range(4):
-        equals.put(f"n{number}", "kind", Outfit(8, 8))
-    equals.put("n4", "kind", Outfit(8, 5))
-    equals.put("other", "another kind", Outfit(1, 0))
+        equals.put(f"n{number}", "kind", MachineEquipment(8, 8))
+    equals.put("n4", "kind", MachineEquipment(8, 5))
+    equals.put("other", "another kind", MachineEquipment(1, 0))
     assert equals.changed(100.0) == {"n4"}
-    assert equals.of("n4") == Lack("5 ports up, and 8 on nearly all machines of its kind", Severity.WARNING)
+    assert equals.lack_of_node("n4") == Lack("5 ports up, and 8 on nearly all machines of its kind", Severity.WARNING)
     assert equals.next_seconds(100.0) == LASTS_SECONDS
-    equals.put("n4", "kind", Outfit(8, 7))
+    equals.put("n4", "kind", MachineEquipment(8, 7))
     assert equals.changed(400.0) == {"n4"}
     assert equals.changed(99.0 + LASTS_SECONDS) == set()
     assert equals.changed(100.0 + LASTS_SECONDS) == {"n4"}
-    assert equals.of("n4") == Lack("7 ports up, and 8 on nearly all machines of its kind", Severity.WARNING, lasts=True)
+    assert equals.lack_of_node("n4") == Lack(
+        "7 ports up, and 8 on nearly all machines of its kind", Severity.WARNING, lasts=True
+    )
     assert equals.next_seconds(1e6) is None
-    equals.put("n4", "kind", Outfit(8, 8))
+    equals.put("n4", "kind", MachineEquipment(8, 8))
     assert equals.next_seconds(1e6) == 0.0
     assert equals.changed(1e6) == {"n4"}
-    assert equals.of("n4") is None
+    assert equals.lack_of_node("n4") is None
 
 
 def test_machines_that_are_gone_are_no_equals() -> None:
-    equals = Equals()
+    equals = MachineKinds()
     for number in range(4):
-        equals.put(f"n{number}", "kind", Outfit(8, 8))
-    equals.put("n4", "kind", Outfit(7, 8))
+        equals.put(f"n{number}", "kind", MachineEquipment(8, 8))
+    equals.put("n4", "kind", MachineEquipment(7, 8))
     assert equals.changed(0.0) == {"n4"}
     equals.put("n0", "", None)
     equals.put("n1", "kind", None)
     assert equals.changed(1.0) == {"n4"}
-    assert equals.of("n4") is None
+    assert equals.lack_of_node("n4") is None
     for number in range(5):
         equals.put(f"n{number}", "", None)
     assert equals.changed(2.0) == set()

@@ -26,11 +26,11 @@ from muster.api.nodehealth import Decision, NodeHealth, VerdictState
 from muster.api.preflight import PreflightPolicy, Profile
 from muster.health.assess import AWAITS_BURN_IN, Verdict, assess, node_fault
 from muster.health.breaker import Act
-from muster.health.maintenance import AHEAD, OLD_SECONDS, WITHIN, Windows, problems, until, was_within
+from muster.health.maintenance import AHEAD, OLD_SECONDS, WITHIN, Windows, problems, was_within, window_text
 from muster.health.repairs import LOOK_SECONDS, UNPROVEN
 from muster.health.silence import Silence
 from muster.health.sources import Rules
-from muster.health.story import effect_text, tell
+from muster.health.story import effect_text, status_message
 from muster.world.fleet import Evacuate
 from muster.world.views import NodeView
 
@@ -49,7 +49,7 @@ def policy(*windows: dict[str, Any], **more: Any) -> FleetPolicySpec:
     return FleetPolicySpec(maintenance=maintenance)
 
 
-RULES = Rules.of(policy(window()))
+RULES = Rules.from_policy(policy(window()))
 
 
 def judged(health: NodeHealth, at: float, rules: Rules = RULES, **more: Any) -> Verdict:
@@ -81,7 +81,7 @@ class TestStages:
     def test_of_one_window(
         self, at: float, stage: MaintenanceStage | None, gone_by: float | None, wake: float | None
     ) -> None:
-        word, then = Windows.of(policy(window()).maintenance).about(node(), after(at))
+        word, then = Windows.from_policy(policy(window()).maintenance).state_of_node(node(), after(at))
         assert (word and word.stage) == stage
         assert (word and word.gone_by) == (None if gone_by is None else after(gone_by))
         assert then == (None if wake is None else after(wake))
@@ -124,8 +124,8 @@ class TestStages:
         ],
     )
     def test_which_nodes(self, nodes: dict[str, Any], labels: dict[str, str], covered: bool) -> None:
-        windows = Windows.of(policy(window(**nodes)).maintenance)
-        word, wake = windows.about(node(labels=labels), after(STARTS))
+        windows = Windows.from_policy(policy(window(**nodes)).maintenance)
+        word, wake = windows.state_of_node(node(labels=labels), after(STARTS))
         assert (word is not None) == covered
         assert (wake is not None) == covered
 
@@ -133,35 +133,35 @@ class TestStages:
         self,
     ) -> None:
         following = [window("b", ENDS + HOUR, ENDS + 2 * HOUR), window(), window("c", 30 * HOUR, 31 * HOUR)]
-        windows = Windows.of(policy(*following).maintenance)
-        word, _ = windows.about(node(), after(STARTS))
+        windows = Windows.from_policy(policy(*following).maintenance)
+        word, _ = windows.state_of_node(node(), after(STARTS))
         assert word is not None
-        assert (word.told.window, word.told.end_time) == ("rack-7", after(ENDS + 2 * HOUR))
-        word, _ = windows.about(node(), after(ENDS))
+        assert (word.recorded.window, word.recorded.end_time) == ("rack-7", after(ENDS + 2 * HOUR))
+        word, _ = windows.state_of_node(node(), after(ENDS))
         assert word is not None
-        assert (word.told.window, word.stage, word.gone_by) == ("b", CLOSED, None)
+        assert (word.recorded.window, word.stage, word.gone_by) == ("b", CLOSED, None)
 
     def test_one_that_ends_before_it_starts_counts_for_nothing(self) -> None:
-        windows = Windows.of(policy(window(starts=ENDS, ends=STARTS)).maintenance)
-        assert windows.about(node(), after(3 * HOUR)) == (None, None)
+        windows = Windows.from_policy(policy(window(starts=ENDS, ends=STARTS)).maintenance)
+        assert windows.state_of_node(node(), after(3 * HOUR)) == (None, None)
 
     def test_the_time_in_which_jobs_leave_is_never_open_to_new_ones(self) -> None:
         # The API server refuses that; an object from before the rule existed is read all the same.
-        windows = Windows.of(policy(window(), closeBeforeSeconds=60, evacuateBeforeSeconds=1800).maintenance)
-        word, _ = windows.about(node(), after(1.5 * HOUR))
+        windows = Windows.from_policy(policy(window(), closeBeforeSeconds=60, evacuateBeforeSeconds=1800).maintenance)
+        word, _ = windows.state_of_node(node(), after(1.5 * HOUR))
         assert word is not None
         assert word.stage is LEAVING
 
     def test_waiting_jobs_read_the_window_and_its_end(self) -> None:
-        windows = Windows.of(policy(window()).maintenance)
-        word, _ = windows.about(node(), after(HOUR))
+        windows = Windows.from_policy(policy(window()).maintenance)
+        word, _ = windows.state_of_node(node(), after(HOUR))
         assert word is not None
-        assert until(word.told) == (
+        assert window_text(word.recorded) == (
             "kept free for maintenance (rack-7) from 2026-11-20 11:41 UTC until 2026-11-20 13:41 UTC"
         )
-        word, _ = windows.about(node(), after(STARTS))
+        word, _ = windows.state_of_node(node(), after(STARTS))
         assert word is not None
-        assert until(word.told) == "in maintenance (rack-7) until 2026-11-20 13:41 UTC"
+        assert window_text(word.recorded) == "in maintenance (rack-7) until 2026-11-20 13:41 UTC"
 
 
 class TestVerdict:
@@ -172,7 +172,7 @@ class TestVerdict:
         assert verdict.maintenance is not None
         assert verdict.maintenance.stage is MaintenanceStage.IN_PROGRESS
         assert node_fault(verdict) == ""
-        assert verdict.taken(after(STARTS)).offences.score == "0"
+        assert verdict.after_taking_out(after(STARTS)).offences.score == "0"
         assert verdict.recommended_action == "None"
 
     def test_a_fault_besides_is_one(self) -> None:
@@ -200,7 +200,7 @@ class TestVerdict:
 
     def test_where_nodes_are_tested_it_is_tested_first(self) -> None:
         tests = PreflightPolicy(profile=Profile.QUICK)
-        tested = Rules.of(FleetPolicySpec(maintenance=policy(window()).maintenance, preflight=tests))
+        tested = Rules.from_policy(FleetPolicySpec(maintenance=policy(window()).maintenance, preflight=tests))
         health, verdict = lived(tested, 0, HOUR, STARTS, ENDS)
         verdict = judged(health, ENDS + LOOK_SECONDS, tested, passed=after(HOUR))
         assert (verdict.state, verdict.reason) == (VerdictState.VALIDATING, AWAITS_BURN_IN)
@@ -209,7 +209,7 @@ class TestVerdict:
 
     def test_one_that_was_called_off_before_it_began_asks_for_nothing(self) -> None:
         health, _ = lived(RULES, 0, HOUR, 1.5 * HOUR)
-        off = Rules.of(FleetPolicySpec())
+        off = Rules.from_policy(FleetPolicySpec())
         verdict = judged(health, 1.6 * HOUR, off)
         assert verdict.state is VerdictState.HEALTHY
         assert "not maintained" in verdict.incidents[-1].cleared_by
@@ -248,7 +248,7 @@ class TestWhatIsDone:
     def fleet(self, count: int, enforcement: str = "Nodes") -> Stored:
         spec = policy(window(selector={}))
         spec = spec.model_copy(update={"health": spec.health.model_validate({"enforcement": enforcement})})
-        return Stored.of(count, Rules.of(spec))
+        return Stored.of(count, Rules.from_policy(spec))
 
     @pytest.mark.parametrize(
         ("at", "evacuate", "act"),
@@ -292,7 +292,7 @@ class TestWhatIsDone:
         fleet = self.fleet(3)
         fleet.step(after(STARTS))
         assert len(fleet.tainted) == 3
-        fleet.rules = Rules.of(FleetPolicySpec())
+        fleet.rules = Rules.from_policy(FleetPolicySpec())
         fleet.step(after(STARTS + 1))
         _, _, effects, _ = fleet.step(after(STARTS + 2 + LOOK_SECONDS))
         assert not any(each.taint for each in effects.values())
@@ -301,7 +301,7 @@ class TestWhatIsDone:
         fleet = self.fleet(1)
         verdicts, rulings, effects, _ = fleet.step(after(1.5 * HOUR))
         (name,) = verdicts
-        text = tell(name, verdicts[name], rulings[name], effects[name], fleet.rules.enforcement)
+        text = status_message(name, verdicts[name], rulings[name], effects[name], fleet.rules.enforcement)
         assert text.startswith(f"{AHEAD}: maintenance window rack-7 is about to start")
         assert "its jobs leave it after their next checkpoint" in text
         assert "It comes back after 2026-11-20 13:41 UTC" in text

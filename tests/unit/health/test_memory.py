@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.health.builders import NOW, after, agent
 
 from muster.api.nodehealth import Offences
-from muster.health.memory import Memory, fuller, identity, same_machine, score
+from muster.health.memory import MachineOffences, identity, identity_to_keep, same_machine, score
 
 WEEK = 604800
 SERIALS = [f"165212300{index}" for index in range(8)]
@@ -50,8 +50,8 @@ class TestIdentity:
 
     def test_a_lost_gpu_is_not_forgotten(self) -> None:
         whole, less = machine(), machine(gpu_serials=SERIALS[:7])
-        assert fuller(less, whole) == whole
-        assert fuller(whole, less) == whole
+        assert identity_to_keep(less, whole) == whole
+        assert identity_to_keep(whole, less) == whole
 
 
 class TestScore:
@@ -82,32 +82,32 @@ class TestScore:
 
 class TestMemory:
     def test_finds_the_machine_under_another_name(self) -> None:
-        memory = Memory([Offences(hardware=machine(), score="2", as_of=NOW)])
-        assert memory.of(machine(system_uuid="new"), after(WEEK), WEEK) == Decimal("1.00")
-        assert memory.of(machine(gpu_serials=[]), NOW, WEEK) == Decimal("2.00")
+        memory = MachineOffences([Offences(hardware=machine(), score="2", as_of=NOW)])
+        assert memory.highest_score(machine(system_uuid="new"), after(WEEK), WEEK) == Decimal("1.00")
+        assert memory.highest_score(machine(gpu_serials=[]), NOW, WEEK) == Decimal("2.00")
 
     def test_another_machine_inherits_nothing(self) -> None:
-        memory = Memory([Offences(hardware=machine(), score="2", as_of=NOW), Offences(score="9", as_of=NOW)])
-        assert memory.of(machine(system_uuid="new", gpu_serials=["7"]), NOW, WEEK) == 0
-        assert memory.of("", NOW, WEEK) == 0
+        memory = MachineOffences([Offences(hardware=machine(), score="2", as_of=NOW), Offences(score="9", as_of=NOW)])
+        assert memory.highest_score(machine(system_uuid="new", gpu_serials=["7"]), NOW, WEEK) == 0
+        assert memory.highest_score("", NOW, WEEK) == 0
 
     def test_the_highest_account_counts(self) -> None:
         accounts = [Offences(hardware=machine(), score=score, as_of=NOW) for score in ("1", "3", "2")]
-        assert Memory(accounts).of(machine(), NOW, WEEK) == Decimal("3.00")
+        assert MachineOffences(accounts).highest_score(machine(), NOW, WEEK) == Decimal("3.00")
 
     def test_an_account_is_replaced_and_dropped_by_name(self) -> None:
-        memory = Memory()
+        memory = MachineOffences()
         memory.put("a", Offences(hardware=machine(), score="3", as_of=NOW))
         memory.put("b", Offences(hardware=machine(), score="1", as_of=NOW))
         memory.put("a", Offences(hardware=machine(system_uuid="board-2", gpu_serials=["7"]), score="2", as_of=NOW))
-        assert memory.of(machine(), NOW, WEEK) == Decimal("1.00")
-        assert memory.of(machine(system_uuid="board-2", gpu_serials=["7"]), NOW, WEEK) == Decimal("2.00")
+        assert memory.highest_score(machine(), NOW, WEEK) == Decimal("1.00")
+        assert memory.highest_score(machine(system_uuid="board-2", gpu_serials=["7"]), NOW, WEEK) == Decimal("2.00")
         memory.put("b", None)
         memory.put("never there", None)
-        assert memory.of(machine(), NOW, WEEK) == 0
+        assert memory.highest_score(machine(), NOW, WEEK) == 0
 
     def test_what_is_dropped_takes_no_room(self) -> None:
-        memory = Memory()
+        memory = MachineOffences()
         memory.put("a", Offences(hardware=machine(), score="3", as_of=NOW))
         memory.put("a", Offences())
         assert not memory._named

@@ -20,17 +20,17 @@ from tests.unit.health.builders import (
 
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.nodehealth import Decision, NodeHealth, RecommendedAction, Severity, VerdictState
-from muster.health.assess import BurnInWord, Verdict, assess, doubt, node_fault
-from muster.health.books import Books
+from muster.health.assess import FailedBurnIn, Verdict, assess, doubt, node_fault
 from muster.health.breaker import Act, BreakerState, Ruling
 from muster.health.effects import effect
 from muster.health.facts import ConditionView
-from muster.health.repairs import RepairWord, Stage
+from muster.health.repairs import RepairStatus, Stage
 from muster.health.silence import Silence
 from muster.health.sources import ROWS, Rules
-from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, tell
+from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, status_message
+from muster.health.verdict_index import VerdictIndex
 from muster.world.fleet import Evacuate
-from muster.world.jobwords import JobWord
+from muster.world.jobfailures import JobFailureReport
 
 XID_79 = evidence("Xid", 79, message="GPU has fallen off the bus")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="DOWN")
@@ -45,13 +45,13 @@ XID_OBSERVED = {"observedReasons": ["Xid79"]}
 def judged(health: NodeHealth, at: float = 0, policy: dict[str, Any] | None = None, **changes: Any) -> Verdict:
     options = {"facts": facts()} | changes
     fleet = {"health": policy or {}, "preflight": {"profile": options.pop("profile", "Disabled")}}
-    judging = Rules.of(FleetPolicySpec.model_validate(fleet))
+    judging = Rules.from_policy(FleetPolicySpec.model_validate(fleet))
     return assess(options.pop("facts"), health, judging, after(at), **options)
 
 
 def told(verdict: Verdict, enforcement: Enforcement = Enforcement.NODES) -> str:
     what = effect(verdict, Ruling(Act.NOTHING), enforcement)
-    return tell("node-1", verdict, Ruling(Act.NOTHING), what, enforcement)
+    return status_message("node-1", verdict, Ruling(Act.NOTHING), what, enforcement)
 
 
 class TestNothingFollows:
@@ -87,7 +87,7 @@ class TestNothingFollows:
             pytest.param(
                 {"sources": [{"name": "burn-in", "observeOnly": True}]},
                 healthy(),
-                {"burn_ins": [BurnInWord("boot-1", "gemm", "slow", NOW)]},
+                {"burn_ins": [FailedBurnIn("boot-1", "gemm", "slow", NOW)]},
                 "BurnInFailed",
                 "Degraded",
                 id="a burn-in",
@@ -133,12 +133,12 @@ class TestNothingFollows:
 
     def test_of_jobs_words(self) -> None:
         words = [
-            JobWord(job=f"{team}/a", owner=team, attempt=1, what="crashed", time=after(-60), went_on=True)
+            JobFailureReport(job=f"{team}/a", owner=team, attempt=1, what="crashed", time=after(-60), went_on=True)
             for team in ("a", "b")
         ]
-        assert judged(healthy(), words=words).wants_check
+        assert judged(healthy(), reports=words).wants_check
         for policy in ({"sources": [{"name": "jobs", "observeOnly": True}]}, {"observedReasons": ["CheckRequested"]}):
-            verdict = judged(healthy(), policy=policy, words=words)
+            verdict = judged(healthy(), policy=policy, reports=words)
             assert (verdict.wants_check, verdict.followed, doubt(verdict)) == (False, None, None)
             assert verdict.wake is not None
             assert "a/a" not in told(verdict)
@@ -166,7 +166,7 @@ class TestNothingFollows:
 
     def test_what_people_and_repairs_say_is_never_observed(self) -> None:
         policy = {"observedReasons": ["RepairRequested", "RepairInProgress", "RepairFailed", "Cordoned"]}
-        held = judged(healthy(), policy=policy, repair=RepairWord(Stage.IN_PROGRESS, "Reboot"))
+        held = judged(healthy(), policy=policy, repair=RepairStatus(Stage.IN_PROGRESS, "Reboot"))
         assert held.out
         assert held.handed_over
         assert judged(decided(healthy(), Decision.CORDON), policy=policy).cordoned
@@ -175,7 +175,7 @@ class TestNothingFollows:
 class TestChanges:
     def taken(self, policy: dict[str, Any] | None = None) -> NodeHealth:
         verdict = judged(sick(XID_79), policy=policy)
-        return written(sick(XID_79), verdict.taken(NOW))
+        return written(sick(XID_79), verdict.after_taking_out(NOW))
 
     def test_a_node_that_is_out_comes_back_at_once(self) -> None:
         verdict = judged(self.taken(), 60, XID_OBSERVED, profile="Quick")
@@ -222,7 +222,7 @@ class TestChanges:
         assert told(first) == told(second)
 
     def test_a_repair_that_nobody_has_taken_on_is_not_wanted_any_more(self) -> None:
-        asked = RepairWord(Stage.ASKED, "Reboot")
+        asked = RepairStatus(Stage.ASKED, "Reboot")
         health = written(self.taken(), judged(self.taken(), 10, repair=asked))
         verdict = judged(health, 60, XID_OBSERVED, repair=asked)
         assert (verdict.out, verdict.repair) == (True, RecommendedAction.NONE)
@@ -278,7 +278,7 @@ class TestTold:
         assert len(told(judged(sick(long), policy=XID_OBSERVED))) <= MESSAGE_LENGTH
 
     def test_counted_by_reason(self) -> None:
-        books = Books()
+        books = VerdictIndex()
         books.put("node-1", judged(sick(XID_79), policy=XID_OBSERVED))
         assert (dict(books.observed), dict(books.reasons)) == ({"Xid79": 1}, {})
         books.put("node-1", judged(decided(sick(XID_79), Decision.CORDON), policy=XID_OBSERVED))

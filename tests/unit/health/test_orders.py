@@ -7,11 +7,11 @@ from tests.unit.lifecycle.builders import a_fleet, a_node
 
 from muster.api.nodehealth import NodeHealth, VerdictState
 from muster.health.assess import Verdict, assess
-from muster.health.books import Books, Ground
 from muster.health.effects import Effect
 from muster.health.facts import NodeFacts
 from muster.health.orders import InForce, View, decide
 from muster.health.sources import Rules
+from muster.health.verdict_index import NodeIndex, VerdictIndex
 from muster.world.fleet import Evacuate
 
 SICK = {"n0", "n2"}
@@ -21,21 +21,21 @@ def verdict(name: str) -> Verdict:
     seen = {"kind": "Xid", "code": 79, "firstSeen": NOW.isoformat(), "lastSeen": NOW.isoformat(), "bootId": "boot-1"}
     status = {"evidence": [seen] if name in SICK else [], "agent": {"bootId": "boot-1"}}
     health = NodeHealth.model_validate({"metadata": {"name": name}, "status": status})
-    return assess(NodeFacts.of(a_node(name)), health, Rules.of(a_fleet([]).policy), NOW)
+    return assess(NodeFacts.from_node(a_node(name)), health, Rules.from_policy(a_fleet([]).policy), NOW)
 
 
 def view(**changes: Any) -> View:
     """Four nodes, two of them sick, of which one was judged just now."""
     names = [f"n{number}" for number in range(4)]
-    fleet, books, ground = a_fleet([a_node(name) for name in names]), Books(), Ground()
-    ground.lay_out(fleet)
+    fleet, index, nodes = a_fleet([a_node(name) for name in names]), VerdictIndex(), NodeIndex()
+    nodes.rebuild(fleet)
     for name in names:
-        books.put(name, verdict(name))
+        index.put(name, verdict(name))
     values: dict[str, Any] = {
         "now": NOW,
-        "rules": Rules.of(fleet.policy),
-        "books": books,
-        "ground": ground,
+        "rules": Rules.from_policy(fleet.policy),
+        "verdict_index": index,
+        "node_index": nodes,
         "nodes": names,
         "judged": {"n0", "n1"},
         "in_force": {},

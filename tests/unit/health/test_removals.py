@@ -20,7 +20,7 @@ KARPENTER = Taint("karpenter.sh/disrupted", "", "NoSchedule")
 
 
 def rules(**health: object) -> Rules:
-    return Rules.of(FleetPolicySpec.model_validate({"health": health}))
+    return Rules.from_policy(FleetPolicySpec.model_validate({"health": health}))
 
 
 def verdict(*taints: Taint, **more: object) -> Verdict:

@@ -20,7 +20,7 @@ from muster.health.repairs import (
     NOT_EMPTY,
     NOT_READ,
     Case,
-    RepairWord,
+    RepairStatus,
     Request,
     Stage,
     is_held,
@@ -28,7 +28,7 @@ from muster.health.repairs import (
 )
 from muster.health.silence import Silence
 from muster.health.sources import Rules
-from muster.health.story import tell
+from muster.health.story import status_message
 
 REBOOT, REPLACE = RepairAction.REBOOT, RepairAction.REPLACE
 ALL = RepairPolicy(actions=list(RepairAction))
@@ -42,8 +42,8 @@ def case(name: str = "a", wants: RepairAction | None = REBOOT, **changes: Any) -
     return replace(Case(name, after(0), wants), **changes)
 
 
-def word(stage: Stage, action: RepairAction = REBOOT, message: str = "") -> RepairWord:
-    return RepairWord(stage, action.value, message)
+def word(stage: Stage, action: RepairAction = REBOOT, message: str = "") -> RepairStatus:
+    return RepairStatus(stage, action.value, message)
 
 
 def request(stage: Stage, action: RepairAction = REBOOT, incident: datetime | None = None) -> Request:
@@ -130,17 +130,17 @@ class TestPlan:
 
 
 def judged(
-    health: NodeHealth, at: float = 0, repair: RepairWord | None = None, policy: Rules | None = None, **more: Any
+    health: NodeHealth, at: float = 0, repair: RepairStatus | None = None, policy: Rules | None = None, **more: Any
 ) -> Verdict:
     here: NodeFacts = more.pop("facts", facts(boot_id=health.status.agent.boot_id if health.status.agent else ""))
     return assess(here, health, policy or rules(), after(at), repair=repair, **more)
 
 
-def lived(health: NodeHealth, at: float, repair: RepairWord | None = None, **more: Any) -> NodeHealth:
+def lived(health: NodeHealth, at: float, repair: RepairStatus | None = None, **more: Any) -> NodeHealth:
     """The object after a look."""
     verdict = judged(health, at, repair, **more)
     if verdict.open_incident and verdict.open_incident.taken_out_time is None:
-        verdict = verdict.taken(after(at))
+        verdict = verdict.after_taking_out(after(at))
     return written(health, verdict)
 
 
@@ -185,7 +185,7 @@ class TestVerdict:
         ("repair", "wanted"), [(word(Stage.IN_PROGRESS), Effect(avoid=True)), (word(Stage.ASKED), Effect())]
     )
     def test_where_muster_only_observes_it_keeps_off_what_somebody_is_at_all_the_same(
-        self, repair: RepairWord, wanted: Effect
+        self, repair: RepairStatus, wanted: Effect
     ) -> None:
         assert effect(judged(SICK, 30, repair), Ruling(Act.TAKE), Enforcement.OBSERVE) == wanted
 
@@ -196,7 +196,7 @@ class TestVerdict:
     @pytest.mark.parametrize(
         "repair", [word(Stage.DONE), None, word(Stage.ASKED)], ids=["done", "deleted", "deleted and asked for anew"]
     )
-    def test_the_end_of_a_repair_alone_lets_nobody_back(self, repair: RepairWord | None) -> None:
+    def test_the_end_of_a_repair_alone_lets_nobody_back(self, repair: RepairStatus | None) -> None:
         health = lived(in_repair(), 30, repair)
         assert health.status.incidents[-1].repair_ended_time == after(30)
         verdict = judged(health, 30 + LOOK_SECONDS - 1, None)
@@ -286,9 +286,9 @@ class TestVerdict:
             ),
         ],
     )
-    def test_people_read_what_it_waits_for(self, health: NodeHealth, repair: RepairWord, words: str) -> None:
+    def test_people_read_what_it_waits_for(self, health: NodeHealth, repair: RepairStatus, words: str) -> None:
         verdict = judged(health, 30, repair)
-        text = tell("n", verdict, Ruling(Act.TAKE), Effect(avoid=True, taint=True), rules().enforcement)
+        text = status_message("n", verdict, Ruling(Act.TAKE), Effect(avoid=True, taint=True), rules().enforcement)
         assert words in text
 
     def test_looks_that_follow_say_the_same(self) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.api.nodehealth import Severity
-from muster.health.silence import Quiet, crowds
+from muster.health.silence import AgentSilence, pools_silent_at_once
 
 SUSPECT, AVOIDED = Severity.WARNING, Severity.DEGRADED
 
@@ -11,23 +11,23 @@ SUSPECT, AVOIDED = Severity.WARNING, Severity.DEGRADED
 @pytest.mark.parametrize(
     ("quiet", "weighs", "next_seconds"),
     [
-        (Quiet(0, 0), None, 30),
-        (Quiet(30, 30), None, 90),
-        (Quiet(119, 119), None, 1),
-        (Quiet(120, 120), SUSPECT, 480),
-        (Quiet(599, 599), SUSPECT, 1),
-        (Quiet(600, 600), AVOIDED, None),
-        pytest.param(Quiet(11, 11, avoid_seconds=60), None, 1, id="another time is set"),
-        pytest.param(Quiet(12, 12, avoid_seconds=60), SUSPECT, 48, id="another time is set: a fifth of it"),
-        pytest.param(Quiet(60, 60, avoid_seconds=60), AVOIDED, None, id="another time is set: all of it"),
-        pytest.param(Quiet(300, 10), None, 110, id="a new Pod"),
-        pytest.param(Quiet(300, 300, starting=True), None, 300, id="its image is pulled"),
-        pytest.param(Quiet(600, 10), AVOIDED, 110, id="one Pod after the other"),
-        pytest.param(Quiet(600, 600, starting=True), AVOIDED, None, id="an image that never comes"),
-        pytest.param(Quiet(-40, -40), None, 70, id="nothing was heard of any"),
+        (AgentSilence(0, 0), None, 30),
+        (AgentSilence(30, 30), None, 90),
+        (AgentSilence(119, 119), None, 1),
+        (AgentSilence(120, 120), SUSPECT, 480),
+        (AgentSilence(599, 599), SUSPECT, 1),
+        (AgentSilence(600, 600), AVOIDED, None),
+        pytest.param(AgentSilence(11, 11, avoid_seconds=60), None, 1, id="another time is set"),
+        pytest.param(AgentSilence(12, 12, avoid_seconds=60), SUSPECT, 48, id="another time is set: a fifth of it"),
+        pytest.param(AgentSilence(60, 60, avoid_seconds=60), AVOIDED, None, id="another time is set: all of it"),
+        pytest.param(AgentSilence(300, 10), None, 110, id="a new Pod"),
+        pytest.param(AgentSilence(300, 300, starting=True), None, 300, id="its image is pulled"),
+        pytest.param(AgentSilence(600, 10), AVOIDED, 110, id="one Pod after the other"),
+        pytest.param(AgentSilence(600, 600, starting=True), AVOIDED, None, id="an image that never comes"),
+        pytest.param(AgentSilence(-40, -40), None, 70, id="nothing was heard of any"),
     ],
 )
-def test_what_follows_after_how_long(quiet: Quiet, weighs: Severity | None, next_seconds: float | None) -> None:
+def test_what_follows_after_how_long(quiet: AgentSilence, weighs: Severity | None, next_seconds: float | None) -> None:
     assert quiet.weighs is weighs
     assert quiet.next_seconds() == next_seconds
 
@@ -46,15 +46,15 @@ def test_what_follows_after_how_long(quiet: Quiet, weighs: Severity | None, next
     ],
 )
 def test_many_at_once_are_no_nodes_fault(silent: int, heard: int, percent: int, crowd: bool) -> None:
-    quiet = {f"s{number}": Quiet(31, 31) for number in range(silent)}
+    quiet = {f"s{number}": AgentSilence(31, 31) for number in range(silent)}
     well = [f"h{number}" for number in range(heard)]
     pools = dict.fromkeys((*quiet, *well), "p")
-    assert crowds(quiet, pools, {"p": len(pools)}, well, lambda nodes: max(1, nodes * percent // 100)) == (
-        {"p": silent} if crowd else {}
-    )
+    assert pools_silent_at_once(
+        quiet, pools, {"p": len(pools)}, well, lambda nodes: max(1, nodes * percent // 100)
+    ) == ({"p": silent} if crowd else {})
 
 
 def test_a_moments_silence_does_not_count_and_each_pool_counts_by_itself() -> None:
-    quiet = {"a": Quiet(31, 31), "b": Quiet(29, 29), "c": Quiet(31, 31)}
+    quiet = {"a": AgentSilence(31, 31), "b": AgentSilence(29, 29), "c": AgentSilence(31, 31)}
     pools = {"a": "p", "b": "p", "c": "q", "d": "p"}
-    assert crowds(quiet, pools, {"p": 3, "q": 1}, ["d"], lambda _: 1) == {"q": 1}
+    assert pools_silent_at_once(quiet, pools, {"p": 3, "q": 1}, ["d"], lambda _: 1) == {"q": 1}

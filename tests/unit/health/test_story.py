@@ -8,8 +8,8 @@ from tests.unit.health.builders import GPU, NOW, Stored, after, decided, evidenc
 
 from muster.api.nodehealth import Decision, NodeHealthStatus
 from muster.health.facts import ConditionView
-from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, tell
-from muster.world.jobwords import JobWord
+from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, status_message
+from muster.world.jobfailures import JobFailureReport
 
 XID_79 = evidence("Xid", 79, message="NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="state DOWN")
@@ -20,7 +20,7 @@ def told(fleet: Stored, at: float = 60, node: str = NODE) -> tuple[str, str]:
     """Message and effect."""
     verdicts, rulings, effects, _ = fleet.step(after(at))
     of = verdicts[node], rulings[node], effects[node], fleet.rules.enforcement
-    return tell(node, *of), effect_text(*of)
+    return status_message(node, *of), effect_text(*of)
 
 
 def fleet(count: int = 10, **health: Any) -> Stored:
@@ -81,7 +81,8 @@ def observed() -> Stored:
 def suspected() -> Stored:
     stored = fleet()
     stored.words[NODE] = [
-        JobWord("team-a", "team-a/llama", attempt, "RankFailed (exit code 1)", NOW, went_on=True) for attempt in (3, 4)
+        JobFailureReport("team-a", "team-a/llama", attempt, "RankFailed (exit code 1)", NOW, went_on=True)
+        for attempt in (3, 4)
     ]
     return stored
 

@@ -109,6 +109,6 @@ async def test_a_look_that_fails_is_tried_again_at_once(seconds: Any) -> None:
 async def test_a_lease_that_cannot_be_read_hides_no_other() -> None:
     taken: list[Any] = []
     bare = {"metadata": {"name": "n2", "resourceVersion": "72"}}
-    await reader(Server(lease("n0", 70), lease("n1", 71, renewed=5), bare), taken).look()
+    await reader(Server(lease("n0", 70), lease("n1", 71, renewed=5), bare), taken).read_leases()
     want = [NodeLease("n0", "2026-11-01T00:00:00Z", 70), NodeLease("n1", "", 71), NodeLease("n2", "", 72)]
     assert taken == [(want, 77)]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from muster.node.launcher.environment import Settings
-from muster.node.launcher.fence_file import FenceFile, Standing
+from muster.node.launcher.fence_file import FenceFile, FenceState
 from muster.node.launcher.matcher import Matcher, Printed
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
@@ -91,7 +91,7 @@ class Rank:
         self.corruption = None
         self.progress_problem = ""
         self.printed = Printed()
-        self.told_seconds: dict[str, float] = {}
+        self.other_seconds: dict[str, float] = {}
 
     def update_progress(self) -> None:
         pass
@@ -265,7 +265,7 @@ class Storage:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._found: Standing | None = None
+        self._found: FenceState | None = None
         self.is_busy = False
 
     def read(self) -> None:
@@ -280,13 +280,13 @@ class Storage:
         world = self._worker.world
         if not world.storage_stalls:
             if self._worker.index in world.unmounted:
-                self._found = Standing(attempt, "its own" if attempt else "")
+                self._found = FenceState(attempt, "its own" if attempt else "")
             else:
                 world.fence_file = max(world.fence_file, attempt)
-                self._found = Standing(world.fence_file, "id" if world.fence_file else "")
+                self._found = FenceState(world.fence_file, "id" if world.fence_file else "")
             self._worker.turn_at(world.clock.now)
 
-    def take(self) -> Standing | None:
+    def pop_result(self) -> FenceState | None:
         found, self._found = self._found, None
         self.is_busy = self.is_busy and found is None
         return found
@@ -332,7 +332,7 @@ class Worker:
     def _turn(self, moment: float) -> None:
         if moment == self._turn_at:
             self._turn_at = float("inf")
-            self.supervisor.turn()
+            self.supervisor.poll()
             now = self.world.clock.now
             self.turn_at(now + max(0.001, min(self.supervisor.timeout_seconds(), self.supervisor.hears_at() - now)))
 
@@ -436,7 +436,7 @@ class World:
         if self.makes_steps and not self._is_parted() and all(worker.is_training for worker in self.workers):
             self.steps += 1
             for worker in self.workers:
-                worker.rank.clock.note(self.steps, self.clock.now)  # type: ignore[union-attr]
+                worker.rank.clock.add_step(self.steps, self.clock.now)  # type: ignore[union-attr]
         self.clock.at(self.clock.now + STEP_SECONDS, self._step)
 
     def _is_parted(self) -> bool:

@@ -94,10 +94,10 @@ def test_what_others_have_mapped_is_not_ours(loaded: Path) -> None:
 
 def test_the_child_answers_and_ends(loaded: Path) -> None:
     found = Collectives(converse, is_there=lambda: True)
-    found.turn(1.0, {}, 1)
+    found.poll(1.0, {}, 1)
     (pid,) = found.pids
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    found.turn(2.0, dict([os.waitpid(pid, 0)]), 1)
+    found.poll(2.0, dict([os.waitpid(pid, 0)]), 1)
     assert (found.version, found.attempt, found.pids) == ("NCCL 2.27.7+cuda12.9", 1, frozenset())
 
 
@@ -129,17 +129,17 @@ def of(*children: Any) -> Collectives:
 def test_it_is_looked_for_once_in_each_attempt_and_never_waited_for() -> None:
     first, second = Played(), Played(b"NCCL 2.2", b"1.5+cuda12.4\n")
     found = of(first, second)
-    found.turn(0.0, {}, None)
+    found.poll(0.0, {}, None)
     assert not found.pids, "no step yet"
-    found.turn(0.0, {}, 1)
-    found.turn(DEADLINE_SECONDS, {}, 1)
+    found.poll(0.0, {}, 1)
+    found.poll(DEADLINE_SECONDS, {}, 1)
     assert first.killed == 1
-    found.turn(DEADLINE_SECONDS + 1, {77: 9}, 1)
-    found.turn(DEADLINE_SECONDS + 2, {}, 1)
+    found.poll(DEADLINE_SECONDS + 1, {77: 9}, 1)
+    found.poll(DEADLINE_SECONDS + 2, {}, 1)
     assert (found.version, found.pids) == ("", frozenset())
-    found.turn(100.0, {}, 2)
-    found.turn(101.0, {}, 2)
-    found.turn(102.0, {77: 0}, 2)
+    found.poll(100.0, {}, 2)
+    found.poll(101.0, {}, 2)
+    found.poll(102.0, {77: 0}, 2)
     assert (found.version, found.attempt) == ("NCCL 2.21.5+cuda12.4", 2)
 
 
@@ -148,12 +148,12 @@ def test_it_is_looked_for_once_in_each_attempt_and_never_waited_for() -> None:
 )
 def test_nonsense_is_no_version(answer: bytes) -> None:
     found = of(Played(answer))
-    found.turn(0.0, {}, 1)
-    found.turn(1.0, {77: 0}, 1)
+    found.poll(0.0, {}, 1)
+    found.poll(1.0, {77: 0}, 1)
     assert not found.version
 
 
 def test_without_an_accelerator_nobody_looks() -> None:
     found = Collectives(lambda *_: pytest.fail("a child was started"), is_there=lambda: False)
-    found.turn(0.0, {}, 1)
+    found.poll(0.0, {}, 1)
     assert not found.pids

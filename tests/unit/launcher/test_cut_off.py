@@ -122,7 +122,7 @@ def test_without_a_length_that_is_served_the_one_counts_that_the_coordinator_was
     world.cut({3, 4, 5, 6, 7})
     for worker in world.workers[3:8]:
         clock = worker.rank.clock
-        clock.note(clock.step + 1, world.clock.now)
+        clock.add_step(clock.step + 1, world.clock.now)
         clock._intervals.extend([40.0] * 64)
     assert all(worker.supervisor._fence_seconds(worker.supervisor._gang) == 120.0 for worker in world.workers[3:8])
     world.clock.run(FENCE - 2)
@@ -171,7 +171,7 @@ def test_a_rank_that_makes_steps_is_not_fenced_before_it_makes_none():
     world.cut({2})
     worker = world.workers[2]
     for _ in range(int(8 * FENCE)):
-        worker.rank.clock.note(worker.rank.clock.step + 1, world.clock.now)
+        worker.rank.clock.add_step(worker.rank.clock.step + 1, world.clock.now)
         world.clock.run(0.5)
     assert worker.is_training
     is_cut_right(world, {2})
@@ -320,14 +320,14 @@ OTHER = ("10.0.0.2", 7002)
 def peers_of(attempt: int, gang: str = "gang") -> tuple[Peers, Wire]:
     wire = Wire()
     peers = Peers(wire, gang, lambda count: NONCE[:count])
-    peers.know(attempt)
+    peers.note_attempt(attempt)
     peers.begin(attempt, (Peer(2, *OTHER),), 1, 100.0)
     return peers, wire
 
 
 def answer_to(peers: Peers, wire: Wire, ping: bytes) -> list[bytes]:
     wire.inbox.append((ping, OTHER))
-    peers.turn(100.0)
+    peers.poll(100.0)
     return [data for data, _ in wire.sent if data.startswith(b"muster-pong")]
 
 
@@ -362,35 +362,35 @@ PONGS = {
 @pytest.mark.parametrize(("text", "newest", "broken_at"), PONGS.values(), ids=PONGS.keys())
 def test_an_answer(text, newest, broken_at):
     peers, wire = peers_of(4)
-    peers.turn(100.0)
+    peers.poll(100.0)
     wire.inbox.append((b"muster-pong " + NONCE + text, OTHER))
-    assert peers.turn(100.5) == ((newest, broken_at) != (0, None))
-    assert not peers.turn(100.5)
+    assert peers.poll(100.5) == ((newest, broken_at) != (0, None))
+    assert not peers.poll(100.5)
     assert (peers.newest_heard, peers.broken_at) == (newest, broken_at)
     assert dict(peers.heard()) == {2: 100.0}
 
 
 def test_at_a_new_address_silence_counts_on_and_only_an_answer_from_there_ends_it():
     peers, wire = peers_of(4)
-    peers.turn(100.0)
-    peers.watch((Peer(2, "10.0.0.3", 7003),), 1, 107.0)
+    peers.poll(100.0)
+    peers.set_neighbours((Peer(2, "10.0.0.3", 7003),), 1, 107.0)
     assert peers.silent_seconds(107.0) == [7.0]
     wire.inbox.append((b"muster-pong " + NONCE + b" 4", OTHER))
     peers._receive(*wire.inbox.popleft(), 107.0)
     assert peers.silent_seconds(107.0) == [7.0]
-    peers.turn(107.0)
+    peers.poll(107.0)
     assert wire.sent[-1][1] == ("10.0.0.3", 7003)
     wire.inbox.append((b"muster-pong " + NONCE + b" 4", ("10.0.0.3", 7003)))
-    peers.turn(107.5)
+    peers.poll(107.5)
     assert peers.silent_seconds(107.5) == [0.5]
 
 
 def test_a_neighbour_of_whom_nobody_has_told_yet_is_silent_since_the_beginning():
     peers, _ = peers_of(4)
-    peers.watch((), 3, 105.0)
+    peers.set_neighbours((), 3, 105.0)
     assert sorted(peers.silent_seconds(110.0)) == [10.0, 10.0]
-    peers.watch((), 0, 111.0)  # a coordinator of old
-    peers.watch((Peer(2, *OTHER), Peer(3, "10.0.0.4", 7), Peer(5, "10.0.0.5", 7)), 3, 112.0)
+    peers.set_neighbours((), 0, 111.0)  # a coordinator of old
+    peers.set_neighbours((Peer(2, *OTHER), Peer(3, "10.0.0.4", 7), Peer(5, "10.0.0.5", 7)), 3, 112.0)
     assert peers.silent_seconds(112.0) == [12.0, 0.0, 0.0]
     peers.begin(5, (), 0, 120.0)
     assert peers.silent_seconds(130.0) == []
@@ -398,11 +398,11 @@ def test_a_neighbour_of_whom_nobody_has_told_yet_is_silent_since_the_beginning()
 
 def test_who_says_that_it_has_news_is_asked_at_once_and_a_stranger_is_not():
     peers, wire = peers_of(4)
-    peers.turn(100.0)
+    peers.poll(100.0)
     for sender in (OTHER, ("10.0.0.66", 1)):
         wire.sent.clear()
         wire.inbox.append((b"muster-ping " + NONCE + b" ! gang", sender))
-        peers.turn(100.2)
+        peers.poll(100.2)
         pings = [target for data, target in wire.sent if data.startswith(b"muster-ping")]
         assert pings == ([OTHER] if sender == OTHER else [])
 
@@ -413,7 +413,7 @@ def test_a_ping_alone_proves_nothing():
     for text in (b" ! gang 9 4 0", b" ? gang 9 4 0", b" 9 4 0"):
         wire.inbox.append((b"muster-ping " + NONCE + text, OTHER))
     wire.inbox.append((b"muster-pong " + b"f" * 16 + b" 9 4 0", OTHER))
-    peers.turn(100.0)
+    peers.poll(100.0)
     assert (peers.newest_heard, peers.broken_at) == (0, None)
 
 
@@ -468,7 +468,7 @@ def test_packets_alone_are_answered_without_a_turn_and_postpone_none(monkeypatch
     events = [(0.0, other), *[(0.06, packets)] * 3, (0.01, other), *[(0.06, packets)] * 8]
     supervisor._host = Woken(worker, events)
     turns, heard = [], []
-    monkeypatch.setattr(supervisor, "turn", lambda: turns.append(round(world.clock.now - began, 3)))
+    monkeypatch.setattr(supervisor, "poll", lambda: turns.append(round(world.clock.now - began, 3)))
     monkeypatch.setattr(supervisor, "hear", lambda: heard.append(round(world.clock.now - began, 3)))
     monkeypatch.setattr(supervisor, "hears_at", lambda: math.inf)
     with pytest.raises(StopIteration):
@@ -486,7 +486,7 @@ def test_news_of_neighbours_brings_a_turn_at_once(monkeypatch):
     worker.supervisor_host = supervisor._host
     supervisor._host = Woken(worker, [(0.0, {5}), (0.05, {worker.datagrams.descriptor})])
     turns = []
-    monkeypatch.setattr(supervisor, "turn", lambda: turns.append(round(world.clock.now - began, 3)))
+    monkeypatch.setattr(supervisor, "poll", lambda: turns.append(round(world.clock.now - began, 3)))
     monkeypatch.setattr(supervisor, "hear", lambda: True)
     with pytest.raises(StopIteration):
         supervisor.run()

@@ -58,26 +58,26 @@ def an_energy(*drivers: Driver) -> Energy:
 def test_what_was_used_is_counted_from_the_start_of_the_attempt() -> None:
     driver = Driver()
     meter = an_energy(driver)
-    meter.turn(100.0, {}, 1)
+    meter.poll(100.0, {}, 1)
     driver.say(5_000_000)
-    meter.turn(100.2, {}, 1)
+    meter.poll(100.2, {}, 1)
     assert (meter.joules, meter.gpu_milliseconds) == (None, None)
-    meter.turn(100.2 + ASK_SECONDS, {}, 1)
+    meter.poll(100.2 + ASK_SECONDS, {}, 1)
     driver.say(5_000_000 + 112_000_000)
-    meter.turn(120.2, {}, 1)
+    meter.poll(120.2, {}, 1)
     assert (meter.joules, meter.gpu_milliseconds) == (112_000, 8 * 20_000)
-    meter.turn(121.0, {}, 2)  # another attempt
+    meter.poll(121.0, {}, 2)  # another attempt
     assert (meter.joules, meter.gpu_milliseconds) == (None, None)
     driver.say(9_000_000_000)
-    meter.turn(121.2, {}, 2)
+    meter.poll(121.2, {}, 2)
     assert driver.asked == 3
 
 
 def test_nobody_is_asked_while_no_ranks_run_or_where_there_is_no_driver() -> None:
     driver = Driver()
-    an_energy(driver).turn(1.0, {}, None)
+    an_energy(driver).poll(1.0, {}, None)
     absent = Energy(lambda *_: pytest.fail("a child was started"), is_there=lambda: False)
-    absent.turn(1.0, {}, 1)
+    absent.poll(1.0, {}, 1)
     assert driver.asked == 0
     assert (absent.pids, absent.descriptor) == (frozenset(), None)
 
@@ -87,19 +87,19 @@ def test_a_counter_that_begins_anew_or_another_gpu_makes_no_figure(millijoules: 
     driver = Driver()
     meter = an_energy(driver)
     for now, told in ((0.0, (5_000_000, 8)), (20.0, (millijoules, gpus)), (40.0, (millijoules + 8_000_000, gpus))):
-        meter.turn(now, {}, 1)
+        meter.poll(now, {}, 1)
         driver.say(*told)
-        meter.turn(now + 0.1, {}, 1)
+        meter.poll(now + 0.1, {}, 1)
     assert (meter.joules, meter.gpu_milliseconds) == (8000, pytest.approx(20_000 * gpus, abs=gpus))
 
 
 def test_a_driver_that_hangs_is_asked_no_more_and_what_was_told_stays() -> None:
     driver = Driver()
     meter = an_energy(driver)
-    meter.turn(0.0, {}, 1)
-    meter.turn(DEADLINE_SECONDS + 1.0, {}, 1)
+    meter.poll(0.0, {}, 1)
+    meter.poll(DEADLINE_SECONDS + 1.0, {}, 1)
     assert driver.killed >= 1
-    meter.turn(500.0, {}, 1)  # it cannot be killed: no other is started beside it
+    meter.poll(500.0, {}, 1)  # it cannot be killed: no other is started beside it
     assert (driver.asked, meter.pids) == (1, frozenset([77]))
 
 
@@ -107,7 +107,7 @@ def test_children_that_die_are_given_up() -> None:
     drivers = [Driver() for _ in range(5)]
     meter = an_energy(*drivers)
     for turn in range(20):
-        meter.turn(100.0 * turn, {77: 9} if turn % 2 else {}, 1)
+        meter.poll(100.0 * turn, {77: 9} if turn % 2 else {}, 1)
     assert [driver.asked for driver in drivers] == [1, 1, 1, 0, 0]
 
 
@@ -115,11 +115,11 @@ def test_children_that_die_are_given_up() -> None:
 def test_a_child_that_tells_no_counters_is_ended_for_good(answer: bytes) -> None:
     driver = Driver()
     meter = an_energy(driver)
-    meter.turn(0.0, {}, 1)
+    meter.poll(0.0, {}, 1)
     driver.answers.append(answer)
-    meter.turn(1.0, {}, 1)
-    meter.turn(2.0, {77: 9}, 1)
-    meter.turn(100.0, {}, 1)
+    meter.poll(1.0, {}, 1)
+    meter.poll(2.0, {77: 9}, 1)
+    meter.poll(100.0, {}, 1)
     assert (driver.asked, driver.killed, meter.joules) == (1, 1, None)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.node.launcher.fence_file import DEADLINE_SECONDS, PERIOD_SECONDS, FenceFile, Standing, Storage, path_of
+from muster.node.launcher.fence_file import DEADLINE_SECONDS, PERIOD_SECONDS, FenceFile, FenceState, Storage, path_of
 from muster.node.launcher.fence_file_child import claim_fence_file, read_fence_file
 from muster.protocol.messages import EXITED, IDLE, RUNNING
 
@@ -138,7 +138,7 @@ class Shelf:
         self.is_busy = True
         self.asked.append(attempt)
 
-    def take(self):
+    def pop_result(self):
         answer, self.answer = self.answer, None
         self.is_busy = self.is_busy and answer is None
         return answer
@@ -153,15 +153,15 @@ class Shelf:
 def test_a_claim_counts_from_when_it_is_known_to_stand_and_is_looked_after():
     shelf = Shelf()
     fence_file = FenceFile(shelf)
-    fence_file.turn(100.0, 3, reads=False)
+    fence_file.poll(100.0, 3, reads=False)
     assert (shelf.asked, fence_file.claimed_at) == ([3], None)
-    shelf.answer = Standing(3, "a")
-    fence_file.turn(101.0, 3, reads=False)
-    assert (fence_file.claimed_at, fence_file.standing) == (101.0, Standing(3, "a"))
-    fence_file.turn(100.0 + PERIOD_SECONDS, 3, reads=False)
+    shelf.answer = FenceState(3, "a")
+    fence_file.poll(101.0, 3, reads=False)
+    assert (fence_file.claimed_at, fence_file.standing) == (101.0, FenceState(3, "a"))
+    fence_file.poll(100.0 + PERIOD_SECONDS, 3, reads=False)
     assert shelf.asked == [3, 3]
-    shelf.answer = Standing(3, "a")
-    fence_file.turn(106.0, 3, reads=False)
+    shelf.answer = FenceState(3, "a")
+    fence_file.poll(106.0, 3, reads=False)
     assert fence_file.claimed_at == 101.0
 
 
@@ -169,18 +169,18 @@ def test_a_claim_that_somebody_removed_begins_anew():
     shelf = Shelf()
     fence_file = FenceFile(shelf)
     for now, attempt in ((100.0, 4), (105.0, 3), (110.0, 3)):
-        fence_file.turn(now, 3, reads=False)
-        shelf.answer = Standing(attempt)
-        fence_file.turn(now + 1, 3, reads=False)
+        fence_file.poll(now, 3, reads=False)
+        shelf.answer = FenceState(attempt)
+        fence_file.poll(now + 1, 3, reads=False)
     assert fence_file.claimed_at == 106.0
 
 
 def test_a_claim_of_before_says_nothing_of_the_next():
     shelf = Shelf()
     fence_file = FenceFile(shelf)
-    fence_file.turn(100.0, 3, reads=False)
-    shelf.answer = Standing(3)
-    fence_file.turn(101.0, 4, reads=False)
+    fence_file.poll(100.0, 3, reads=False)
+    shelf.answer = FenceState(3)
+    fence_file.poll(101.0, 4, reads=False)
     assert (fence_file.claimed_at, shelf.asked) == (None, [3, 4])
 
 
@@ -188,29 +188,29 @@ def test_the_next_claim_counts_from_when_that_one_stands():
     shelf = Shelf()
     fence_file = FenceFile(shelf)
     for now, claim, stands in ((100.0, 3, 3), (200.0, 4, 3), (210.0, 4, 4)):
-        fence_file.turn(now, claim, reads=False)
-        shelf.answer = Standing(stands, "a")
-        fence_file.turn(now + 1, claim, reads=False)
+        fence_file.poll(now, claim, reads=False)
+        shelf.answer = FenceState(stands, "a")
+        fence_file.poll(now + 1, claim, reads=False)
     assert fence_file.claimed_at == 211.0
 
 
 def test_a_later_attempt_that_stands_there_tells_those_of_before_as_well():
     shelf = Shelf()
     fence_file = FenceFile(shelf)
-    fence_file.turn(100.0, 3, reads=False)
-    shelf.answer = Standing(5, "a")
-    fence_file.turn(101.0, 3, reads=False)
+    fence_file.poll(100.0, 3, reads=False)
+    shelf.answer = FenceState(5, "a")
+    fence_file.poll(101.0, 3, reads=False)
     assert fence_file.claimed_at == 101.0
 
 
 def test_what_stood_there_is_remembered_when_it_cannot_be_read_any_more():
     shelf = Shelf()
     fence_file = FenceFile(shelf)
-    for answer in (Standing(2, "a"), Standing(error="stale file handle")):
-        fence_file.turn(100.0, 0, reads=True)
+    for answer in (FenceState(2, "a"), FenceState(error="stale file handle")):
+        fence_file.poll(100.0, 0, reads=True)
         shelf.answer = answer
-        fence_file.turn(100.0 + PERIOD_SECONDS, 0, reads=True)
-    assert fence_file.standing == Standing(2, "a", "stale file handle")
+        fence_file.poll(100.0 + PERIOD_SECONDS, 0, reads=True)
+    assert fence_file.standing == FenceState(2, "a", "stale file handle")
     assert fence_file.unread_seconds(160.0, 0.0) == 60.0
 
 
@@ -222,12 +222,12 @@ def test_the_directory_is_made_until_it_was_read_and_then_no_more(tmp_path):
         over.clear()
         storage.read()
         assert over.wait(90)
-        return storage.take()
+        return storage.pop_result()
 
     directory.write_text("in its place")
     assert "cannot read the fence file" in look().error
     directory.unlink()
-    assert look() == Standing()
+    assert look() == FenceState()
     directory.rmdir()
     assert "No such file or directory" in look().error
     end(storage)
@@ -249,7 +249,7 @@ def test_one_process_looks_again_and_again_and_another_one_when_it_has_ended(tmp
         over.clear()
         ask()
         assert over.wait(90)
-        return storage.take()
+        return storage.pop_result()
 
     assert look(lambda: storage.claim(3)).attempt == 3
     first = storage.pids
@@ -269,15 +269,15 @@ def test_one_process_looks_again_and_again_and_another_one_when_it_has_ended(tmp
 def test_a_look_that_hangs_is_given_up_and_none_is_sent_after_it_before_it_is_gone():
     shelf = Shelf()
     fence_file = FenceFile(shelf)
-    fence_file.turn(100.0, 0, reads=True)
+    fence_file.poll(100.0, 0, reads=True)
     assert fence_file.next_at() == 100.0 + DEADLINE_SECONDS
-    fence_file.turn(100.0 + DEADLINE_SECONDS, 0, reads=True)
+    fence_file.poll(100.0 + DEADLINE_SECONDS, 0, reads=True)
     assert shelf.killed == 1
     assert "stalled" in fence_file.standing.error
-    fence_file.turn(200.0, 0, reads=True)
+    fence_file.poll(200.0, 0, reads=True)
     assert shelf.asked == [0]
-    shelf.answer = Standing(error="it was killed")
-    fence_file.turn(201.0, 0, reads=True)
+    shelf.answer = FenceState(error="it was killed")
+    fence_file.poll(201.0, 0, reads=True)
     assert shelf.asked == [0, 0]
     assert (fence_file.is_readable, fence_file.unread_seconds(201.0, 150.0)) == (False, 51.0)
 
@@ -286,27 +286,27 @@ def test_an_attempt_is_looked_for_ever_more_seldom_until_it_is_seen():
     shelf, looks = Shelf(), []
     fence_file = FenceFile(shelf)
     for now in range(100, 1500):
-        shelf.answer = Standing(1, "a") if shelf.is_busy else None
+        shelf.answer = FenceState(1, "a") if shelf.is_busy else None
         before = len(shelf.asked)
-        fence_file.turn(float(now), 0, reads=False, attempt=2)
+        fence_file.poll(float(now), 0, reads=False, attempt=2)
         looks += [now - 100] * (len(shelf.asked) - before)
     assert looks == [1, 3, 7, 15, 31, 63, 127, 255, 511, 831, 1151]
-    fence_file.turn(1600.0, 0, reads=False, attempt=2)
-    asked, shelf.answer = len(shelf.asked), Standing(2, "a")
+    fence_file.poll(1600.0, 0, reads=False, attempt=2)
+    asked, shelf.answer = len(shelf.asked), FenceState(2, "a")
     for now in range(1601, 3000):
-        fence_file.turn(float(now), 0, reads=False, attempt=2)
+        fence_file.poll(float(now), 0, reads=False, attempt=2)
     assert len(shelf.asked) == asked
-    fence_file.turn(3001.0, 0, reads=False, attempt=3)
-    fence_file.turn(3002.0, 0, reads=False, attempt=3)
+    fence_file.poll(3001.0, 0, reads=False, attempt=3)
+    fence_file.poll(3002.0, 0, reads=False, attempt=3)
     assert len(shelf.asked) == asked + 1
 
 
 def test_unread_time_counts_from_when_the_last_good_look_began():
     shelf = Shelf()
     fence_file = FenceFile(shelf)
-    fence_file.turn(100.0, 0, reads=True)
-    shelf.answer = Standing(2)
-    fence_file.turn(103.0, 0, reads=True)
+    fence_file.poll(100.0, 0, reads=True)
+    shelf.answer = FenceState(2)
+    fence_file.poll(103.0, 0, reads=True)
     assert (fence_file.is_readable, fence_file.unread_seconds(110.0, 50.0)) == (True, 10.0)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.launcher.test_aside import Child
+from tests.unit.launcher.test_incomplete_mover import Child
 from tests.unit.launcher.test_scanning import HANG, write_checkpoint
 
-from muster.node.launcher.errand import AGAIN_SECONDS
-from muster.node.launcher.local import Local
+from muster.node.launcher.child_task import AGAIN_SECONDS
+from muster.node.launcher.local import LocalLister
 from muster.protocol.messages import IDLE, RUN, RUNNING, WAIT, Directive, LocalReport
 
 DEADLINE_SECONDS = 10.0
@@ -25,7 +25,7 @@ class Stage:
 
     def __init__(self, directory="/local"):
         self.children, self.asked = [], []
-        self.local = Local(directory, "job-1", DEADLINE_SECONDS, self._begin)
+        self.local = LocalLister(directory, "job-1", DEADLINE_SECONDS, self._begin)
 
     def _begin(self, *arguments):
         assert arguments == ("--look-locally", "/local")
@@ -38,24 +38,24 @@ class Stage:
     def answer(self, now, directive, held=(HELD,), error=""):
         child = self.children[-1]
         child.say(held=list(held), error=error)
-        self.local.turn(now, {child.pid: 0}, directive)
+        self.local.poll(now, {child.pid: 0}, directive)
 
 
 def test_what_is_there_is_told_once_the_child_is_gone():
     stage = Stage()
-    stage.local.turn(0.0, {}, order())
+    stage.local.poll(0.0, {}, order())
     assert stage.told() == ((0, 0), (), "")
     stage.answer(1.0, order())
     assert stage.told() == ((2, 0), (LocalReport(20, "/local/step-20", 1, "Manifest"),), "")
     assert stage.asked == [{"gang": "job-1", "attempt": 2, "share": "0/2x1"}]
-    stage.local.turn(2.0, {}, order())
+    stage.local.poll(2.0, {}, order())
     assert len(stage.children) == 1
 
 
 def test_it_is_looked_anew_for_each_attempt_and_each_listing():
     stage = Stage()
     for now, directive in enumerate((order(2), order(2, 1), order(3))):
-        stage.local.turn(float(now), {}, directive)
+        stage.local.poll(float(now), {}, directive)
         stage.answer(now + 0.5, directive, held=[])
         assert stage.told() == ((directive.attempt, directive.listing_round or 0), (), "")
     assert len(stage.children) == 3
@@ -63,10 +63,10 @@ def test_it_is_looked_anew_for_each_attempt_and_each_listing():
 
 def test_a_child_that_ends_since_something_else_is_asked_has_not_failed_and_the_next_one_begins_at_once():
     stage = Stage()
-    stage.local.turn(0.0, {}, order(2))
-    stage.local.turn(1.0, {}, order(2, 1))
+    stage.local.poll(0.0, {}, order(2))
+    stage.local.poll(1.0, {}, order(2, 1))
     assert (stage.children[0].killed, stage.told()) == (1, ((0, 0), (), ""))
-    stage.local.turn(1.1, {100: -9}, order(2, 1))
+    stage.local.poll(1.1, {100: -9}, order(2, 1))
     assert (len(stage.children), stage.told()) == (2, ((0, 0), (), ""))
     stage.answer(2.0, order(2, 1))
     assert stage.told() == ((2, 1), (LocalReport(20, "/local/step-20", 1, "Manifest"),), "")
@@ -75,50 +75,50 @@ def test_a_child_that_ends_since_something_else_is_asked_has_not_failed_and_the_
 @pytest.mark.parametrize("directive", [None, Directive(RUN, attempt=2, local_share="0/2x1"), order(share=None)])
 def test_without_an_order_nothing_begins(directive):
     stage = Stage()
-    stage.local.turn(0.0, {}, directive)
+    stage.local.poll(0.0, {}, directive)
     assert stage.children == []
 
 
 def test_nor_without_a_directory():
     stage = Stage("")
-    stage.local.turn(0.0, {}, order())
+    stage.local.poll(0.0, {}, order())
     assert (stage.children, stage.told()) == ([], ((0, 0), (), ""))
 
 
 def test_a_disk_that_hangs_is_told_though_the_child_cannot_be_killed():
     stage = Stage()
-    stage.local.turn(0.0, {}, order())
-    stage.local.turn(DEADLINE_SECONDS, {}, order())
+    stage.local.poll(0.0, {}, order())
+    stage.local.poll(DEADLINE_SECONDS, {}, order())
     assert stage.children[0].killed == 1
     assert stage.told() == ((0, 0), (), "no answer from /local")
-    stage.local.turn(DEADLINE_SECONDS + 900, {}, order(3))
+    stage.local.poll(DEADLINE_SECONDS + 900, {}, order(3))
     assert (len(stage.children), stage.local.error) == (1, "no answer from /local")
 
 
 def test_a_child_that_gives_signs_of_life_may_take_its_time():
     stage = Stage()
-    stage.local.turn(0.0, {}, order())
+    stage.local.poll(0.0, {}, order())
     for now in range(1, 60, 5):
         stage.children[0].say(sign=True)
-        stage.local.turn(float(now), {}, order())
+        stage.local.poll(float(now), {}, order())
     assert (stage.children[0].killed, stage.local.error) == (0, "")
 
 
 def test_the_trouble_of_an_attempt_is_forgotten_with_the_next():
     stage = Stage()
-    stage.local.turn(0.0, {}, order())
+    stage.local.poll(0.0, {}, order())
     stage.answer(1.0, order(), held=[], error="No space left on device")
     assert stage.told() == ((2, 0), (), "No space left on device")
-    stage.local.turn(2.0, {}, order(3))
+    stage.local.poll(2.0, {}, order(3))
     assert stage.local.error == ""
 
 
 def test_after_a_child_without_a_word_another_one_is_asked():
     stage = Stage()
-    stage.local.turn(0.0, {}, order())
-    stage.local.turn(1.0, {100: 9}, order())
+    stage.local.poll(0.0, {}, order())
+    stage.local.poll(1.0, {100: 9}, order())
     assert stage.told() == ((0, 0), (), "no answer from /local")
-    stage.local.turn(1.0 + AGAIN_SECONDS, {}, order())
+    stage.local.poll(1.0 + AGAIN_SECONDS, {}, order())
     stage.answer(20.0, order())
     assert stage.told() == ((2, 0), (LocalReport(20, "/local/step-20", 1, "Manifest"),), "")
 

@@ -30,9 +30,9 @@ class Turns:
         self.printed = [Printed() for _ in range(ranks)]
         self.pids: set[int] = set()
 
-    def turn(self) -> None:
+    def poll(self) -> None:
         ended = reap()
-        self.matcher.turn(time.monotonic(), ended, self.printed)
+        self.matcher.poll(time.monotonic(), ended, self.printed)
         self.pids |= self.matcher.pids
         descriptor = self.matcher.descriptor
         if descriptor is None:
@@ -44,7 +44,7 @@ class Turns:
         limit = time.monotonic() + 120
         while not predicate():
             assert time.monotonic() < limit, what
-            self.turn()
+            self.poll()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def turns():
         one.matcher.stop()
         limit = time.monotonic() + 120
         while one.matcher.pids and time.monotonic() < limit:
-            one.matcher.turn(time.monotonic(), reap(), ())
+            one.matcher.poll(time.monotonic(), reap(), ())
 
 
 @contextlib.contextmanager
@@ -154,7 +154,7 @@ def test_a_pattern_that_this_python_cannot_read_is_named_though_its_child_has_en
     one.until(lambda: one.matcher.pids, "a child")
     (pid,) = one.matcher.pids
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    one.turn()
+    one.poll()
     assert "is ignored" in one.matcher.error
     assert one.matcher.pids == frozenset()
 
@@ -197,7 +197,7 @@ def test_of_more_output_than_can_be_looked_through_the_newest_is_kept_and_no_tur
         for step in range(20_000):
             one.printed[0].put([line % step])
             if step % 1000 == 0:
-                one.matcher.turn(time.monotonic(), reap(), one.printed)
+                one.matcher.poll(time.monotonic(), reap(), one.printed)
         assert one.printed[0].take_steps() == []
         assert not released.is_set(), "a turn waits for the child"
     one.until(lambda: one.printed[0].take_steps()[-1:] == [19_999], "the newest step")

@@ -358,7 +358,7 @@ def test_a_process_that_took_over_a_pid_is_not_killed():
 def test_a_neighbour_given_by_name_is_not_looked_up_and_counts_as_silent():
     peers = Peers(Datagrams("127.0.0.1"))
     peers.begin(1, (Peer(1, "no.such.host.invalid", 1), Peer(2, "127.0.0.1", peers.port)), 2, 0.0)
-    peers.turn(0.0)
+    peers.poll(0.0)
     assert [index for index, _ in peers.heard()] == [1, 2]
 
 

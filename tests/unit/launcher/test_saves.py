@@ -24,7 +24,7 @@ def stepped(upto, stalls=None, every=1):
 
 
 def costs(found, steps, now):
-    told = found.told([report(step) for step in steps], now, STEP_SECONDS)
+    told = found.with_costs([report(step) for step in steps], now, STEP_SECONDS)
     return [(one.stall_seconds, one.durable_seconds) for one in told]
 
 
@@ -106,7 +106,7 @@ def test_what_was_there_when_the_attempt_began_was_not_saved_by_it():
 
 def test_what_is_not_judged_is_left_as_it_is():
     found, now = stepped(25)
-    told = found.told([report(20, verified=False, incomplete=True), report(10)], now, STEP_SECONDS)
+    told = found.with_costs([report(20, verified=False, incomplete=True), report(10)], now, STEP_SECONDS)
     assert told[0] == report(20, verified=False, incomplete=True)
 
 

@@ -15,7 +15,7 @@ from bench import dcp_files
 from muster.node.checkpoint.listing import Files
 from muster.node.checkpoint.verdict import Verdict, verdict_from
 from muster.node.launcher import children
-from muster.node.launcher.scan_child import Looks
+from muster.node.launcher.scan_child import ScanServer
 from muster.node.launcher.scanner import LOOKS_PER_SECOND, Scanner, _report
 from muster.protocol.checkpoints import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.protocol.messages import WAIT, Directive
@@ -57,7 +57,7 @@ def finished(scanner, now):
     """Turn at this moment until a scan is done, or has failed."""
     until = time.monotonic() + 90
     while time.monotonic() < until:
-        result = scanner.turn(now, reaped(scanner))
+        result = scanner.poll(now, reaped(scanner))
         if result is not None and (result.done or result.error):
             return result
         time.sleep(0.005)
@@ -123,7 +123,7 @@ class TestShippedChild:
         spoil(tmp_path / "ckpt/step-10/.metadata")  # whoever reads it again finds nothing
         (first,) = scanner.pids
         os.kill(first, signal.SIGSTOP)
-        scanner.turn(103.0, {})  # it is asked, and will not answer
+        scanner.poll(103.0, {})  # it is asked, and will not answer
         now = 103.0 + DEADLINE_SECONDS
         if killed_by == "somebody":
             os.kill(first, signal.SIGKILL)
@@ -308,13 +308,13 @@ class TestPlayedChild:
         return Scanner("/c", PERIOD_SECONDS, DEADLINE_SECONDS)
 
     def test_signs_of_life_move_the_deadline(self, scanner, child):
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         for now in (109.0, 118.0, 127.0):
             child.say(sign=True)
-            assert scanner.turn(now, {}) is None
+            assert scanner.poll(now, {}) is None
             assert scanner.next_at() == now + DEADLINE_SECONDS
         assert child.killed == []
-        assert "no answer from /c within 10 s" in scanner.turn(137.0, {}).error
+        assert "no answer from /c within 10 s" in scanner.poll(137.0, {}).error
         assert child.killed == [signal.SIGKILL]
 
     def test_nonsense_of_one_that_has_ended_by_then_is_told(self, scanner, child, monkeypatch):
@@ -322,19 +322,19 @@ class TestPlayedChild:
             raise ProcessLookupError(3, "No such process")
 
         monkeypatch.setattr(children.os, "kill", nobody)
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         child.say(scan=1)
-        assert "answered nonsense" in scanner.turn(101.0, {child.process.pid: 0}).error
+        assert "answered nonsense" in scanner.poll(101.0, {child.process.pid: 0}).error
         assert scanner.pids == frozenset()
 
     def test_what_is_handed_on_fits_into_a_pipe_that_nobody_reads(self, scanner, child):
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         for place in range(60):
             child.say(verdict={"path": "/c/" + "\u4e2d" * 900 + str(place)})
-            scanner.turn(101.0, {})
-        scanner.turn(102.0, {child.process.pid: 9})  # it died
+            scanner.poll(101.0, {})
+        scanner.poll(102.0, {child.process.pid: 9})  # it died
         child.again()
-        scanner.turn(110.0, {})
+        scanner.poll(110.0, {})
         handed, asked = child.heard()
         assert handed["verdicts"][-1]["path"].endswith("59")
         assert 3 < len(handed["verdicts"]) < 60
@@ -342,61 +342,61 @@ class TestPlayedChild:
 
     def test_a_partial_answer_counts_once_the_newest_is_judged(self, scanner, child):
         scanner.scan_for(2)
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         child.tell(1, [(30, False), (20, False)], settled=False)
-        result = scanner.turn(101.0, {})
+        result = scanner.poll(101.0, {})
         assert (result.attempt, seen(result), result.done) == (0, [(30, False), (20, False)], False)
         child.tell(1, [(30, True), (20, False)])
-        result = scanner.turn(102.0, {})
+        result = scanner.poll(102.0, {})
         assert (result.attempt, seen(result), scanner.scanned_at) == (2, [(30, True), (20, False)], 102.0)
         child.tell(1, [(30, True), (20, True)], done=True)
-        result = scanner.turn(103.0, {})
+        result = scanner.poll(103.0, {})
         assert (result.attempt, seen(result), result.done) == (2, [(30, True), (20, True)], True)
         assert (scanner.scanned_at, scanner.next_at()) == (102.0, 103.0 + PERIOD_SECONDS)
 
     def test_a_scan_that_began_while_ranks_ran_is_replaced_and_its_answers_do_not_count(self, scanner, child):
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         scanner.scan_for(2)
         child.tell(1, [(30, True)])
-        assert scanner.turn(101.0, {}).attempt == 0
+        assert scanner.poll(101.0, {}).attempt == 0
         child.tell(1, [(30, True)], done=True)
-        assert scanner.turn(102.0, {}) is None
+        assert scanner.poll(102.0, {}) is None
         asked = [request for request in child.heard() if "scan" in request]
         assert [(request["scan"], request["thorough"]) for request in asked] == [(1, False), (2, True)]
         child.tell(2, [(30, True)], done=True)
-        assert scanner.turn(103.0, {}).attempt == 2
+        assert scanner.poll(103.0, {}).attempt == 2
 
     def test_while_ranks_run_only_what_is_judged_is_told(self, scanner, child):
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         child.tell(1, [(30, False), (20, True)], settled=False)
-        result = scanner.turn(101.0, {})
+        result = scanner.poll(101.0, {})
         assert (result.attempt, seen(result)) == (0, [(20, True)])
 
     def test_a_scan_that_failed_is_made_again_as_thoroughly(self, scanner, child):
         scanner.scan_for(2)
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         child.say(scan=1, checkpoints=[], settled=False, done=False, looks=1, note="", error="stale")
-        assert scanner.turn(101.0, {}).error == "stale"
-        scanner.turn(103.0, {})
+        assert scanner.poll(101.0, {}).error == "stale"
+        scanner.poll(103.0, {})
         assert [request["thorough"] for request in child.heard() if "scan" in request] == [True, True]
 
     @pytest.mark.parametrize("line", [b"nonsense\n", b'{"scan": 1}\n', b"[]\n", b"x" * 300_000], ids=repr)
     def test_nonsense_ends_the_child(self, scanner, child, line, monkeypatch):
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         monkeypatch.setattr(children.os, "read", lambda descriptor, size: line)
-        assert "answered" in scanner.turn(101.0, {}).error
+        assert "answered" in scanner.poll(101.0, {}).error
         assert child.killed == [signal.SIGKILL]
 
     def test_who_does_not_judge_looks_while_it_waits_and_not_while_ranks_run(self, scanner, child):
         scanner.follow(Directive(WAIT, attempt=1, verifies=False))
         scanner.scan_for(1)
-        scanner.turn(100.0, {})
+        scanner.poll(100.0, {})
         child.tell(1, [(30, False)], settled=False, done=True)
-        assert scanner.turn(100.0, {}).attempt == 1
+        assert scanner.poll(100.0, {}).attempt == 1
         assert scanner.next_at() == 100.0 + 4 * PERIOD_SECONDS
         scanner.ranks_start()
         assert scanner.next_at() is None
-        assert scanner.turn(1000.0, {}) is None
+        assert scanner.poll(1000.0, {}) is None
         assert len(child.heard()) == 2  # the verdicts that there were, and one scan
 
 
@@ -414,9 +414,9 @@ class TestStore:
 
     def fails(self, store, child, now, error, kind=UNVERIFIED_FOR_NOW):
         """The scan that is due at this moment fails; what is said of it, and the pause after it."""
-        store.turn(now, {})
+        store.poll(now, {})
         child.say(scan=store.scans, looks=1, error=error, errorKind=kind)
-        result = store.turn(now, {})
+        result = store.poll(now, {})
         assert result is None or result.error_kind == kind
         return (result.error if result else None), store.next_at() - now
 
@@ -429,18 +429,18 @@ class TestStore:
             pauses.append(pause)
             now += pause
         assert pauses == [20.0, 40.0, 60.0, 60.0, 60.0]
-        store.turn(now, {})
+        store.poll(now, {})
         child.tell(store.scans, [(30, True)], done=True)
-        assert seen(store.turn(now, {})) == [(30, True)]
+        assert seen(store.poll(now, {})) == [(30, True)]
         assert store.next_at() == now + 10.0
         error, pause = self.fails(store, child, now + 10.0, self.ERROR)
         assert (error, pause) == (f"{self.ERROR} (listed last at 2026-11-22 12:00:00 UTC)", 20.0)
 
     @pytest.mark.parametrize(("seconds", "pause"), [(0.5, 10.0), (3.0, 30.0), (20.0, 60.0)])
     def test_while_ranks_run_it_rests_ten_times_as_long_as_it_worked(self, store, child, seconds, pause):
-        store.turn(100.0, {})
+        store.poll(100.0, {})
         child.tell(store.scans, [(30, True)], done=True)
-        store.turn(100.0 + seconds, {})
+        store.poll(100.0 + seconds, {})
         assert store.next_at() == 100.0 + seconds + pause
 
     def test_a_start_asks_at_once_whatever_the_pause(self, store, child):
@@ -457,16 +457,16 @@ class TestStore:
 
     def test_one_that_hangs_is_killed_and_asked_again_later(self, store, child):
         store.scan_for(1)
-        store.turn(100.0, {})
-        assert store.turn(159.0, {}) is None
-        result = store.turn(160.0, {})
+        store.poll(100.0, {})
+        assert store.poll(159.0, {}) is None
+        result = store.poll(160.0, {})
         assert result.error_kind == UNVERIFIED_FOR_NOW
         assert result.error == "unverified for now: no answer from s3://b/run within 60 s: does the store answer?"
         assert child.killed == [signal.SIGKILL]
-        store.turn(161.0, {child.process.pid: 9})
+        store.poll(161.0, {child.process.pid: 9})
         child.again()
         assert store.next_at() == 180.0
-        store.turn(180.0, {})
+        store.poll(180.0, {})
         assert [request["scan"] for request in child.heard() if "scan" in request] == [2]
 
     def test_another_directory_that_cannot_be_seen_makes_the_pauses_grow_too(self, child):
@@ -475,9 +475,9 @@ class TestStore:
         scanner.scan_for(1)
         now, pauses = 100.0, []
         for kind in (UNVERIFIED, UNVERIFIED_FOR_NOW, ""):
-            scanner.turn(now, {})
+            scanner.poll(now, {})
             child.tell(scanner.scans, [(30, True)], done=True, elsewhereError="why", elsewhereErrorKind=kind)
-            assert scanner.turn(now, {}).elsewhere_error_kind == kind
+            assert scanner.poll(now, {}).elsewhere_error_kind == kind
             pauses.append(scanner.next_at() - now)
             now += pauses[-1]
         assert pauses == [20.0, 40.0, 10.0]
@@ -529,7 +529,7 @@ class TestRoom:
             threads.append(threading.Thread(target=call, daemon=True))
             threads[-1].start()
 
-        looks = Looks(
+        looks = ScanServer(
             str(tmp_path),
             lambda line: said.append(json.loads(line)),
             lambda: False,
@@ -557,7 +557,7 @@ class TestRoom:
 
         monkeypatch.setattr(threading.Thread, "start", refuse)
         said = []
-        looks = Looks(str(tmp_path), lambda line: said.append(json.loads(line)), lambda: False)
+        looks = ScanServer(str(tmp_path), lambda line: said.append(json.loads(line)), lambda: False)
         looks.hear([json.dumps(REQUEST).encode()])
         assert (said[-1]["done"], said[-1]["error"], said[-1]["freeBytes"]) == (True, "", None)
 

@@ -13,7 +13,7 @@ MOST = 2**53 - 1
 def told(*lines: tuple[int, float]) -> StepClock:
     clock = StepClock()
     for step, now in lines:
-        clock.note(step, now)
+        clock.add_step(step, now)
     return clock
 
 
@@ -28,7 +28,7 @@ def of(clock: StepClock) -> tuple[int | None, int, float, int | None]:
 def test_a_step_takes_the_median_and_only_a_higher_step_is_progress():
     clock, told = StepClock(), []
     for step, now in ((1, 10.0), (2, 11.0), (2, 50.0), (1, 60.0), (4, 61.0), (5, 61.5)):
-        clock.note(step, now)
+        clock.add_step(step, now)
         told.append(clock.step_seconds())
     assert (clock.step, clock.finished_at) == (5, 61.5)
     assert told == [None, 1.0, 1.0, 1.0, 13.0, 1.0]  # of 1, 25 and 0.5
@@ -39,18 +39,18 @@ def test_one_step_in_ten_takes_longer_than_the_percentile():
     for step in range(1, 12):
         assert clock.step_p90_seconds() is None, "too few to say"
         now += 5.0 if step in (4, 8) else 1.0
-        clock.note(step, now)
+        clock.add_step(step, now)
     assert (clock.step_seconds(), clock.step_p90_seconds()) == (1.0, 5.0)  # 2 of 10
     for step in range(12, 22):
         now += 1.0
-        clock.note(step, now)
+        clock.add_step(step, now)
     assert clock.step_p90_seconds() == 1.0  # 2 of 20: not more than one in ten
 
 
 def test_the_lowest_step_among_the_ranks_that_report():
     clocks = [StepClock(), StepClock(), StepClock()]
-    clocks[1].note(7, 1.0)
-    clocks[2].note(6, 2.0)
+    clocks[1].add_step(7, 1.0)
+    clocks[2].add_step(6, 2.0)
     assert lowest(clocks) is clocks[2]
     assert lowest(clocks[:1]) is None
 
@@ -75,7 +75,7 @@ def test_what_is_taken_back_twice_is_lost_twice_and_no_second_of_it_twice() -> N
 def test_the_fall_is_believed_with_the_third_line_and_the_program_is_alive_all_the_while() -> None:
     clock = told(*a_second_each(*range(1, 51)))
     for step, steps, at in ((31, 50, 50.0), (32, 50, 51.0), (33, 33, 52.0)):
-        clock.note(step, at)
+        clock.add_step(step, at)
         assert (clock.step, clock.finished_at) == (steps, at)
 
 
@@ -102,8 +102,8 @@ def test_a_stray_number_at_the_beginning_is_forgotten_with_the_third_line_after_
 def test_a_leap_is_believed_once_the_next_lines_bear_it_out() -> None:
     clock = told(*a_second_each(*range(1, 21)), (10_000, 20.0))
     assert clock.step == 20
-    clock.note(10_001, 21.0)
-    clock.note(10_002, 22.0)
+    clock.add_step(10_001, 21.0)
+    clock.add_step(10_002, 22.0)
     assert (clock.step, clock.lost_steps) == (10_002, 0)
 
 
@@ -125,7 +125,7 @@ def test_an_evaluation_that_counts_anew_is_no_training() -> None:
 def test_another_count_that_begins_anywhere_is_none_once_the_training_goes_on_from_where_it_was() -> None:
     clock = told(*a_second_each(*range(1, 301)), *a_second_each(*range(50, 70), begin=300.0))
     assert clock.lost_steps > 0
-    clock.note(301, 321.0)
+    clock.add_step(301, 321.0)
     assert of(clock) == (301, 0, 0.0, None)
 
 
@@ -147,11 +147,11 @@ def test_what_is_left_are_the_steps_that_were_not_taken_back(history: list[tuple
     believed."""
     clock, step, now, lost, seconds = StepClock(), 100, 0.0, 0, 0.0
     kept = [(100, 0.0)]
-    clock.note(100, 0.0)
+    clock.add_step(100, 0.0)
     for steps, back in history:
         for _ in range(steps + 3):
             step, now = step + 1, now + 1.0
-            clock.note(step, now)
+            clock.add_step(step, now)
             kept.append((step, now - seconds))
         if back is not None and back < len(kept) - 1:
             lost += back
@@ -161,7 +161,7 @@ def test_what_is_left_are_the_steps_that_were_not_taken_back(history: list[tuple
             step, now = step - back, now + 5.0
     for _ in range(70):
         step, now = step + 1, now + 1.0
-        clock.note(step, now)
+        clock.add_step(step, now)
     assert (clock.step, clock.lost_steps) == (step, lost)
     assert abs(clock.lost_seconds - seconds) < 1e-6
 
@@ -180,7 +180,7 @@ def test_whatever_is_told_nothing_is_negative_and_no_more_is_lost_than_has_passe
     clock, now = StepClock(), 0.0
     for step, seconds in lines:
         now += seconds
-        clock.note(step, now)
+        clock.add_step(step, now)
         assert clock.lost_steps >= 0
         assert 0.0 <= clock.lost_seconds <= now
         assert clock.finished_at is None or clock.finished_at <= now

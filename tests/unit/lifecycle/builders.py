@@ -22,7 +22,7 @@ from muster.api.gang import (
     UnfencedWorker,
 )
 from muster.api.trainingjob import TrainingJob
-from muster.lifecycle.pending import wanted
+from muster.lifecycle.pending import request_of
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport
 from muster.queueing.queue import plan
@@ -72,7 +72,7 @@ def a_fleet(nodes: Iterable[NodeView], levels: list[tuple[str, str]] | None = No
         policy = FleetPolicySpec.model_validate(
             {"topology": {"levels": [{"name": name, "label": label} for name, label in levels]}}
         )
-    return Fleet.of(nodes={node.name: node for node in nodes}, policy=policy, **changes)
+    return Fleet.from_parts(nodes={node.name: node for node in nodes}, policy=policy, **changes)
 
 
 def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any) -> LauncherView:
@@ -306,7 +306,7 @@ class Scene:
             "gang": gang,
             "pods": dict(self.pod_views),
             "launchers": dict(self.launchers),
-            "fleet": Fleet.of(nodes=dict(self.nodes), **self.fleet_changes),
+            "fleet": Fleet.from_parts(nodes=dict(self.nodes), **self.fleet_changes),
             "leader_age_seconds": 1000.0,
             "attempt_age_seconds": self._since(self.record.time) if self.record else 0.0,
             "pod_ages": {pod.uid: self._ages(pod) for pod in self.pod_views.values()},
@@ -331,7 +331,7 @@ def in_queue(*worlds: JobWorld) -> list[JobWorld]:
             replacement=world.gang is not None and bool(world.gang.spec.members),
         )
         for world in worlds
-        if (request := wanted(world)) is not None
+        if (request := request_of(world)) is not None
     ]
     turns = plan(worlds[0].fleet, waiting, {}, {}) if waiting else {}
     return [replace(world, turn=turns.get(world.uid)) for world in worlds]

@@ -27,7 +27,7 @@ from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing
 from muster.lifecycle.step import decide
 from muster.recovery import failures
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
-from muster.world.turn import NotPlaced, Placed
+from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.views import RankView
 
 
@@ -39,13 +39,13 @@ def waiting(**changes: object) -> Scene:
 def start(scene: Scene) -> GangSpec | Missing:
     world = scene.world()
     assert world.gang is not None
-    found = records.started(world, world.gang.spec)
+    found = records.with_barrier_open(world, world.gang.spec)
     return found if isinstance(found, Missing) else found[0]
 
 
 def recover(world: JobWorld) -> GangSpec:
     assert world.gang is not None
-    return records.recovered(world, world.gang.spec, failures.find(world))
+    return records.after_failures(world, world.gang.spec, failures.find(world))
 
 
 def test_with_nothing_missing_the_go_is_given() -> None:
@@ -191,10 +191,10 @@ def test_a_back_off_outlives_the_wait_for_a_node() -> None:
     lost = here.record.members[1].model_copy(update={"node": "", "incarnation": 2})
     here.record = here.record.model_copy(update={"members": [here.record.members[0], lost, here.record.members[2]]})
     world = in_queue(here.world())[0]
-    record = records.filled(world, here.record)
+    record = records.with_queued_nodes(world, here.record)
     assert isinstance(record, GangSpec)
     assert (record.members[1].node, record.hold_until) == ("n1", until)
-    assert records.released(world, here.record).hold_until is None, "who suspends a job begins anew"
+    assert records.without_nodes(world, here.record).hold_until is None, "who suspends a job begins anew"
 
 
 def test_nodes_that_were_promised_before_the_gang_took_one_of_them_are_not_taken() -> None:
@@ -206,7 +206,7 @@ def test_nodes_that_were_promised_before_the_gang_took_one_of_them_are_not_taken
     world = in_queue(here.world())[0]
     assert world.turn is not None
     of_old = replace(world, turn=replace(world.turn, answer=Placed((kept,))))
-    assert records.filled(of_old, here.record) is None
+    assert records.with_queued_nodes(of_old, here.record) is None
 
 
 def test_several_losses_are_one_attempt() -> None:
@@ -297,7 +297,7 @@ def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:
     scene.launcher(1, running(2, step=3, rank=1, previous_attempt=1, previous_ranks=(culprit,)))
     world = scene.world()
     assert world.gang is not None
-    record = records.settled(world, world.gang)
+    record = records.with_incidents_settled(world, world.gang)
     assert record is not None
     (incident,) = record.incidents
     assert (incident.rank, incident.index, incident.exit_code, incident.settled) == (1, 1, 7, True)
@@ -315,7 +315,7 @@ def test_who_fell_because_others_had_been_fenced_is_not_the_program(fenced: bool
     scene.launcher(2, running(2, step=3, rank=2, previous_attempt=1, previous_ranks=lost))
     world = scene.world()
     assert world.gang is not None
-    (incident,) = records.settled(world, world.gang).incidents
+    (incident,) = records.with_incidents_settled(world, world.gang).incidents
     assert incident.fault_class is (FaultClass.INFRASTRUCTURE if fenced else FaultClass.UNKNOWN)
     assert ("worker 0 had lost contact with Muster" in incident.message) is fenced
 
@@ -328,7 +328,7 @@ def test_who_fell_by_himself_pays_although_others_were_fenced_afterwards() -> No
     scene.launcher(2, running(2, step=3, rank=2, previous_attempt=1, previous_ranks=(fallen(2),)))
     world = scene.world()
     assert world.gang is not None
-    assert records.settled(world, world.gang).incidents[0].fault_class is FaultClass.APPLICATION
+    assert records.with_incidents_settled(world, world.gang).incidents[0].fault_class is FaultClass.APPLICATION
 
 
 def fallen(rank: int, tail: str = "ValueError", **changes: object) -> RankView:
@@ -353,7 +353,7 @@ def test_it_is_written_down_how_many_failed_by_themselves(ranks: dict[int, list[
         scene.launcher(index, running(2, step=3, rank=index, previous_attempt=1, previous_ranks=tuple(several)))
     world = scene.world()
     assert world.gang is not None
-    (incident,) = records.settled(world, world.gang).incidents
+    (incident,) = records.with_incidents_settled(world, world.gang).incidents
     assert (incident.node, incident.other_workers, incident.settled) == ("n0", others, True)
 
 
@@ -363,7 +363,7 @@ def test_of_a_lone_worker_its_ranks_are_counted() -> None:
     several = tuple(fallen(rank) for rank in range(8))
     world = scene.launcher(0, running(2, step=3, previous_attempt=1, previous_ranks=several)).world()
     assert world.gang is not None
-    (incident,) = records.settled(world, world.gang).incidents
+    (incident,) = records.with_incidents_settled(world, world.gang).incidents
     assert incident.other_workers == 7
 
 
@@ -386,7 +386,7 @@ def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
         )
         world = scene.pods().world()
         assert world.gang is not None
-        return records.filled(world, world.gang.spec)
+        return records.with_queued_nodes(world, world.gang.spec)
 
     assert isinstance(placed(5.0), NotPlaced)
     record = placed(90.0)
@@ -420,10 +420,14 @@ def test_more_nodes_to_leave_push_the_deadline_of_an_evacuation_back_for_nobody(
     scene = Scene(a_job()).fleet(6).gang().pods().all(running(1, step=7))
     world = scene.world()
     assert world.gang is not None
-    first = records.evacuating(world, world.gang.spec, "NodeCordoned", ["n1"], world.now + timedelta(minutes=10))
+    first = records.with_evacuation_begun(
+        world, world.gang.spec, "NodeCordoned", ["n1"], world.now + timedelta(minutes=10)
+    )
     scene.record, scene.seconds = first, 200.0
     later = scene.world()
-    second = records.evacuating(later, first, "NodeCordoned", ["n1", "n2"], later.now + timedelta(minutes=10))
+    second = records.with_evacuation_begun(
+        later, first, "NodeCordoned", ["n1", "n2"], later.now + timedelta(minutes=10)
+    )
     assert first.evacuation is not None
     assert second.evacuation is not None
     assert second.evacuation.nodes == ["n1", "n2"]
@@ -463,7 +467,7 @@ def test_an_evacuation_waits_for_a_checkpoint_of_what_was_done_until_it_began() 
         Scene(a_job()).fleet().gang(checkpoint=Resume(step=40, path="/c/40")).pods().all(running(1, step=57)).world()
     )
     assert world.gang is not None
-    begun = records.evacuating(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10))
+    begun = records.with_evacuation_begun(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10))
     assert begun.evacuation is not None
     assert begun.evacuation.after_step == 56
 

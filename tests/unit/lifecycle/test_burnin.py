@@ -14,7 +14,7 @@ from muster.api.gang import BurnIn, Corruption, Examination, FaultClass, GangSpe
 from muster.api.trainingjob import CompletionRecord, CompletionResult
 from muster.lifecycle import burnin
 from muster.lifecycle.burnin_orders import ANSWER_SECONDS
-from muster.lifecycle.plan import CommitGang, CreatePod, Plan, State, Telling
+from muster.lifecycle.plan import CommitGang, CreatePod, Plan, State, StatusReport
 from muster.lifecycle.step import decide
 from muster.protocol.checks import READY, STARTING, UNFIT, CheckAnswer, PassReport
 from muster.protocol.profiles import PROFILES
@@ -943,8 +943,8 @@ def test_a_job_that_is_over_gives_no_orders_whatever_its_record_says(how: str) -
         found.scene.job = job.model_copy(update={"status": job.status.model_copy(update={"completion": over})})
     else:
         over = CompletionRecord(result=CompletionResult.FAILED, reason="X", attempt=1, time=at(100))
-        ends = Plan((), Telling(State.COMPLETED, completion=over))
-        assert burnin.attached(found.world(), ends).checks is None
+        ends = Plan((), StatusReport(State.COMPLETED, completion=over))
+        assert burnin.with_checks(found.world(), ends).checks is None
         return
     assert not found.decide().checks
 

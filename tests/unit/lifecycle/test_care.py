@@ -10,7 +10,7 @@ from tests.unit.lifecycle.builders import EPOCH, SETTINGS, Scene, a_job, at, run
 from muster.api.gang import Resume
 from muster.api.goodput import Account
 from muster.api.trainingjob import MAX_SAVES, CheckpointSave, CheckpointStatus, TrainingJobStatus
-from muster.goodput import told as goodput
+from muster.goodput import status_goodput as goodput
 from muster.lifecycle import care, figures
 from muster.lifecycle import commit as lifecycle_commit
 from muster.lifecycle.plan import CommitGang, Plan
@@ -144,7 +144,12 @@ def test_a_defect_in_what_is_told_of_saves_keeps_no_job_from_its_pods(monkeypatc
         raise ZeroDivisionError
 
     monkeypatch.setattr(figures, "_logged", set())
-    for room, name in ((care, "attached"), (goodput, "told"), (goodput, "incidents"), (lifecycle_commit, "carried")):
+    for room, name in (
+        (care, "with_save_concerns"),
+        (goodput, "goodput_of_status"),
+        (goodput, "incidents_of_status"),
+        (lifecycle_commit, "with_account"),
+    ):
         monkeypatch.setattr(room, name, broken)
     life = Life()
     status = life.look(605, report(10, 600), step=11)

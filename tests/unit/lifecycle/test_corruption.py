@@ -269,7 +269,7 @@ class TestTheWord:
             view = idle(here.record.attempt, member.rank, checkpoints=seen(10), stamps=there)
             here.launcher(member.index, view, member.incarnation)
         here.record = here.record.model_copy(update={"unfenced_workers": []})
-        where = resume.start(here.world(), here.record)
+        where = resume.start_of_next_attempt(here.world(), here.record)
         assert isinstance(where, Start)
         assert (where.resume, where.suspect) == (Resume(step=10, path="/checkpoints/step-10"), (26, 20))
 
@@ -311,11 +311,11 @@ class TestSuspectCheckpoints:
         assert spec.branch == Branch(resume_from="", step=14, frozen=True)
         assert spec.checkpoint == Resume(step=10, path="/checkpoints/step-10")
         here.record = spec
-        assert resume.newest(here.world(), spec) == Resume(step=10, path="/checkpoints/step-10")
+        assert resume.newest_checkpoint(here.world(), spec) == Resume(step=10, path="/checkpoints/step-10")
 
     def test_the_go_names_those_that_are_there(self) -> None:
         here = stopped(scene(wrong(step=15)), 10, stamps=(20, 10))
-        found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
+        found = resume.start_of_next_attempt(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Start)
         assert found.resume == Resume(step=10, path="/checkpoints/step-10")
         assert found.branch == Branch(resume_from="", step=14, excluded_checkpoints=write_stamps([(20, 20 * 10**9)]))
@@ -325,8 +325,8 @@ class TestSuspectCheckpoints:
         assert (spec.corruption.open, spec.corruption.suspect_steps, spec.corruption.resumed_step) == (False, [20], 10)
         assert spec.corruption.examination is Examination.NOT_TESTED
         # What the training writes anew at the same place counts; the old one does not.
-        assert not resume.counts(spec, seen(20)[0])
-        assert resume.counts(spec, CheckpointReport(20, "/checkpoints/step-20", 99 * 10**9))
+        assert not resume.is_of_present_branch(spec, seen(20)[0])
+        assert resume.is_of_present_branch(spec, CheckpointReport(20, "/checkpoints/step-20", 99 * 10**9))
 
     def test_people_are_told(self) -> None:
         here = stopped(scene(wrong(step=15)), 10, stamps=(20, 10))
@@ -350,13 +350,13 @@ class TestSuspectCheckpoints:
 
     def test_without_a_good_one_only_a_person_can_say_where_to_go_on(self) -> None:
         here = stopped(scene(wrong(step=5)), stamps=(20, 10))
-        found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
+        found = resume.start_of_next_attempt(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Missing)
         assert (found.reason, found.stalled) == ("EveryCheckpointSuspect", True)
         assert "spec.checkpoint.resumeFrom" in found.message
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": 20})
         here.all(idle(2, checkpoints=seen(20, 10), stamps=write_stamps((c.step, c.written_ns) for c in seen(20, 10))))
-        found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
+        found = resume.start_of_next_attempt(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Start)
         assert found.resume == Resume(step=20, path="/checkpoints/step-20")
 
@@ -364,19 +364,19 @@ class TestSuspectCheckpoints:
         """The first time it was done at the start of this history, and still stands in the job."""
         here = stopped(scene(wrong(step=5), branch=Branch(resume_from="Scratch", step=-1)), stamps=(20, 10))
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": "Scratch"})
-        found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
+        found = resume.start_of_next_attempt(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Missing)
         assert found.message.endswith("to ask for Scratch once more, take it away before)")
         here.job = a_job()
         here.record = committed(decide(here.world(), SETTINGS))
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": "Scratch"})
-        found = resume.start(here.world(), here.record)
+        found = resume.start_of_next_attempt(here.world(), here.record)
         assert isinstance(found, Start)
         assert found.resume is None
 
     def test_where_nothing_was_ever_saved_it_begins_anew(self) -> None:
         here = stopped(scene(wrong(step=5), steps=()), stamps=())
-        found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
+        found = resume.start_of_next_attempt(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Start)
         assert found.resume is None
 
@@ -385,7 +385,7 @@ class TestSuspectCheckpoints:
         old = Branch(resume_from="10", step=10, excluded_checkpoints=write_stamps([(30, 30 * 10**9)]))
         here = stopped(scene(wrong(step=15), branch=old), 10, stamps=(30, 20, 10))
         here.job = a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": 10})
-        found = resume.start(here.world(), here.record)  # type: ignore[arg-type]
+        found = resume.start_of_next_attempt(here.world(), here.record)  # type: ignore[arg-type]
         assert isinstance(found, Start)
         assert found.branch is not None
         assert (found.branch.resume_from, found.suspect) == ("10", (20,))
@@ -448,7 +448,7 @@ class TestNodes:
         # Once the ranks have started their training proves them again.
         play.scene.record = spec.model_copy(update={"start": None, "attempt": 3})
         play.scene.all(idle(3, checkpoints=seen(20, 10)))
-        assert burnin.look(play.world()) is None
+        assert burnin.burn_in_state(play.world()) is None
 
     def test_the_culprit_leaves_and_the_job_gets_its_restart_back(self) -> None:
         play = with_checkers(stopped(scene(wrong()), 20, 10), n2={"wrong": True})

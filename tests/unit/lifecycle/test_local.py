@@ -35,7 +35,7 @@ def scene(
 def where(here: Scene) -> Start | Missing:
     world = here.world()
     assert world.gang is not None
-    return local.start(world, world.gang.spec)
+    return local.local_start(world, world.gang.spec)
 
 
 def begun(here: Scene) -> tuple[GangSpec, str]:
@@ -198,9 +198,9 @@ def test_one_from_which_no_step_was_made_is_not_tried_again(step: int | None, si
     assert world.gang.spec.start is not None
     go = world.gang.spec.start.model_copy(update={"resume": Resume(step=140, path="/local/step-140")})
     spec = world.gang.spec.model_copy(update={"start": go})
-    assert record.reseated(world, spec, [0], "NodeNotUsable").local_since_attempt == since
+    assert record.with_members_moved(world, spec, [0], "NodeNotUsable").local_since_attempt == since
     other = spec.model_copy(update={"start": go.model_copy(update={"resume": SHARED})})
-    assert record.reseated(world, other, [0], "NodeNotUsable").local_since_attempt == 1
+    assert record.with_members_moved(world, other, [0], "NodeNotUsable").local_since_attempt == 1
 
 
 def test_launchers_are_told_which_share_they_look_for() -> None:

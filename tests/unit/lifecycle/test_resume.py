@@ -33,7 +33,7 @@ def scene(*seen: Any, listed: float = 1.0, stamps: str | None = "", **changes: A
 def where(here: Scene) -> Start | Missing:
     world = here.world()
     assert world.gang is not None
-    return resume.start(world, world.gang.spec)
+    return resume.start_of_next_attempt(world, world.gang.spec)
 
 
 def asking(wish: int | str) -> dict[str, Any]:
@@ -331,7 +331,7 @@ def forked(
         here.launcher(index, idle(2, other_directory=elsewhere, scanned_age_seconds=listed, stamps="", **why))
     world = replace(here.world(), other=other)
     assert world.gang is not None
-    return resume.start(world, world.gang.spec)
+    return resume.start_of_next_attempt(world, world.gang.spec)
 
 
 def there(*steps: int, judged: bool = True, base: str = "/base") -> tuple[CheckpointReport, ...]:
@@ -489,7 +489,7 @@ class TestWhatPeopleWereToldOf:
         lost = self.told(1000, scene((OLD,), (OLD,), (OLD,), listed=NOT_VISIBLE_SECONDS))
         record = committed(decide(lost.world(), SETTINGS))
         here = self.trained_on(record, 1000, OLD)
-        assert resume.newest(here.world(), record) == Resume(step=100, path="/checkpoints/100")
+        assert resume.newest_checkpoint(here.world(), record) == Resume(step=100, path="/checkpoints/100")
         status = decide(here.world(), SETTINGS).status
         assert status is not None
         assert status.checkpoint is not None
@@ -498,14 +498,20 @@ class TestWhatPeopleWereToldOf:
     def test_what_is_told_after_it_is(self) -> None:
         lost = self.told(1000, scene((OLD,), (OLD,), (OLD,), listed=NOT_VISIBLE_SECONDS))
         record = committed(decide(lost.world(), SETTINGS))
-        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/checkpoints/500")
+        assert resume.newest_checkpoint(self.trained_on(record, 500).world(), record) == Resume(
+            step=500, path="/checkpoints/500"
+        )
 
     def test_also_in_a_history_that_a_person_asked_for(self) -> None:
         """A leader that has heard nobody must not go on behind it, as if the wish had come only now."""
         back = self.told(1000, scene((OLD,), (OLD,), (OLD,), **asking(100)))
         record = committed(decide(back.world(), SETTINGS))
-        assert resume.newest(self.trained_on(record, 1000).world(), record) == Resume(step=100, path="/checkpoints/100")
-        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/checkpoints/500")
+        assert resume.newest_checkpoint(self.trained_on(record, 1000).world(), record) == Resume(
+            step=100, path="/checkpoints/100"
+        )
+        assert resume.newest_checkpoint(self.trained_on(record, 500).world(), record) == Resume(
+            step=500, path="/checkpoints/500"
+        )
 
     def test_from_scratch_there_is_none_to_tell_of(self) -> None:
         back = self.told(1000, scene((), (), (), **asking("Scratch")))

@@ -9,13 +9,13 @@ from muster.api.gang import Branch, Evacuation, Level, Resume
 from muster.api.trainingjob import CheckpointStatus, TrainingJob, TrainingJobStatus
 from muster.lifecycle import record as records
 from muster.lifecycle import status
-from muster.lifecycle.plan import Plan, State, Telling
+from muster.lifecycle.plan import Plan, State, StatusReport
 from muster.lifecycle.resume import Start
 from muster.lifecycle.step import decide
 from muster.protocol.checkpoints import UNVERIFIED
 from muster.protocol.messages import CheckpointReport
 from muster.world.fleet import Exclusion
-from muster.world.turn import NotPlaced
+from muster.world.queuedecision import NotPlaced
 
 
 def shown(scene: Scene) -> TrainingJobStatus:
@@ -192,7 +192,7 @@ def test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_h
         leave = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300))
         scene = Scene(a_job(), seconds=400.0).fleet(nodes).node("n1", unschedulable=True).gang(evacuation=leave).pods()
         return (
-            status.told(scene.all(running(1, step=7)).world(), Plan(telling=Telling(State.TRAINING))).status
+            status.with_status(scene.all(running(1, step=7)).world(), Plan(telling=StatusReport(State.TRAINING))).status
             or TrainingJobStatus()
         )
 
@@ -216,7 +216,7 @@ def test_a_gang_that_misses_a_node_says_what_it_waits_for_in_its_event() -> None
     assert world.turn is not None
     answer = world.turn.answer
     assert isinstance(answer, NotPlaced)
-    plan = status.told(world, Plan(telling=Telling(State.STARTING, answer=answer)))
+    plan = status.with_status(world, Plan(telling=StatusReport(State.STARTING, answer=answer)))
     assert plan.status is not None
     assert plan.status.state == "Recovering"
     (event,) = plan.announcements
@@ -274,8 +274,8 @@ def test_another_history_leaves_what_earlier_incidents_have_cost() -> None:
     assert record is not None
     branch = Branch(step=100, resume_from="100", time=at(0))
     start = Start(resume=Resume(step=100, path="/c/100"), branch=branch)
-    (cut,) = records._resumed(record, start)
+    (cut,) = records._with_resume_step(record, start)
     assert (cut.step, cut.resumed_step) == (100, 100), "budgets go by these"
     assert records.steps_made_again(cut) == records.steps_made_again(earlier) == 100
-    (again,) = records._resumed(record.model_copy(update={"incidents": [cut]}), start)
+    (again,) = records._with_resume_step(record.model_copy(update={"incidents": [cut]}), start)
     assert records.steps_made_again(again) == 100

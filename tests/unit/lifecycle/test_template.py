@@ -16,7 +16,7 @@ from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_manifest
 from muster.placement.eligibility import Requirements
-from muster.placement.outline import PART, Eye, Outline
+from muster.placement.fleet_index import PART, FleetIndex, NodeEvaluator
 from muster.protocol.presets import AUTO, BY_NAME, OFF
 from muster.world.fleet import Fleet
 
@@ -125,12 +125,12 @@ def test_the_costliest_template_costs_a_plan_some_times_what_an_ordinary_one_doe
     fleet = Fleet()
     for number in range(PART):
         fleet.put_node(a_node(f"n{number}", labels={f"k{n}": f"own-{number}" for n in range(64)}))
-    outline = Outline.of(fleet)
+    outline = FleetIndex.up_to_date(fleet)
 
     def steps(spec: dict[str, Any]) -> int:
-        eye = Eye(fleet, Requirements(8, spec, {}))
+        eye = NodeEvaluator(fleet, Requirements(8, spec, {}))
         with CountedWork() as counted:
-            assert not any(eye.look(spot).why for spot in outline.spots.values())
+            assert not any(eye.evaluate(spot).why for spot in outline.spots.values())
         return counted.steps
 
     assert steps(costliest) < 15 * steps(ordinary)

@@ -10,7 +10,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
 from muster.lifecycle import members, pending, record
-from muster.lifecycle.pending import wanted
+from muster.lifecycle.pending import request_of
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.record import came_to_nothing
 from muster.lifecycle.step import decide
@@ -18,7 +18,7 @@ from muster.lifecycle.template import scheduler_for
 from muster.recovery import holds
 from muster.world.fleet import Exclusion
 from muster.world.job import CreateError, JobWorld, NodeLimit
-from muster.world.turn import NotPlaced, Placed, Turn
+from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 from muster.world.views import SCHEDULER_NAME
 
 DIRECT = FleetPolicySpec.model_validate({"pools": [{"name": "all", "binding": "Direct"}]})
@@ -60,14 +60,14 @@ def test_what_the_queue_promises_is_committed_with_its_domains() -> None:
 
 
 def test_a_promise_that_no_longer_holds_is_given_back_to_the_queue() -> None:
-    turn = Turn(1, 1, Placed(("n0", "n1", "n2")))
+    turn = QueueDecision(1, 1, Placed(("n0", "n1", "n2")))
     scene = Scene(a_job(nodes=3)).fleet(4).node("n1", unschedulable=True).but(turn=turn)
     plan = decide(scene.world(), SETTINGS)
     assert (plan.actions, plan.overtaken) == ((), True)
 
 
 def test_a_promise_of_a_node_that_is_the_last_choice_for_its_health_holds() -> None:
-    scene = Scene(a_job(nodes=3)).fleet(3).but(turn=Turn(1, 1, Placed(("n0", "n1", "n2"))))
+    scene = Scene(a_job(nodes=3)).fleet(3).but(turn=QueueDecision(1, 1, Placed(("n0", "n1", "n2"))))
     world = scene.world()
     world.fleet.exclude("n1", Exclusion("IbPortDown", last_choice=True))
     assert [member.node for member in committed(decide(world, SETTINGS)).members] == ["n0", "n1", "n2"]
@@ -79,9 +79,9 @@ def test_a_pod_that_is_on_its_way_to_the_last_choice_goes_on() -> None:
     world = Scene(a_job(nodes=2)).fleet(3).gang().world()
     world.fleet.exclude("n1", Exclusion("IbPortDown", last_choice=True))
     assert world.gang is not None
-    assert members.shut_out(world, world.gang.spec) == {}
+    assert members.closed_before_binding(world, world.gang.spec) == {}
     world.fleet.exclude("n1", Exclusion("IbPortDown"))
-    assert members.shut_out(world, world.gang.spec) == {1: "unhealthy (IbPortDown)"}
+    assert members.closed_before_binding(world, world.gang.spec) == {1: "unhealthy (IbPortDown)"}
 
 
 def test_who_waits_says_why_in_numbers() -> None:
@@ -106,12 +106,12 @@ def test_who_waits_says_why_in_numbers() -> None:
     ],
 )
 def test_who_waits_for_no_nodes_is_not_in_the_queue(scene: Scene) -> None:
-    assert pending.wanted(scene.world()) is None
+    assert pending.request_of(scene.world()) is None
 
 
 def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
     lost_one = worker_views("n0", "", "n2")
-    request = pending.wanted(Scene(a_job()).fleet(3).gang(go=False, members=lost_one).world())
+    request = pending.request_of(Scene(a_job()).fleet(3).gang(go=False, members=lost_one).world())
     assert request is not None
     assert (request.count, request.kept, request.broken) == (1, ("n0", "n2"), ())
 
@@ -119,7 +119,7 @@ def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
 def test_a_broken_segment_is_mended_beside_what_is_left_of_it() -> None:
     job = a_job(nodes=4, placement={"segmentSize": 2})
     lost_three = worker_views("n0", "", "", "")
-    request = pending.wanted(Scene(job).fleet(4).gang(go=False, members=lost_three).world())
+    request = pending.request_of(Scene(job).fleet(4).gang(go=False, members=lost_three).world())
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (2, ())]
 
@@ -134,10 +134,10 @@ def test_segments_and_nodes_go_by_rank_whatever_index_and_place_are() -> None:
         Member(index=5, rank=1, node=""),
     ]
     scene = Scene(job).fleet(4).gang(go=False, members=members)
-    request = pending.wanted(scene.world())
+    request = pending.request_of(scene.world())
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (1, ("n3",))]
-    answer = Turn(1, 1, Placed(("n1", "n2")))
+    answer = QueueDecision(1, 1, Placed(("n1", "n2")))
     (commit,) = decide(scene.but(turn=answer).world(), SETTINGS).actions
     assert isinstance(commit, CommitGang)
     assert {member.rank: member.node for member in commit.spec.members} == {0: "n0", 1: "n1", 2: "n2", 3: "n3"}
@@ -396,7 +396,7 @@ def test_no_node_is_taken_in_place_of_a_lost_one_beyond_the_limit(limit: NodeLim
     scene.fleet_changes["holders"] = {f"n{number}": {scene.job.metadata.uid} for number in range(3)}
     world = scene.world()
     assert world.gang is not None
-    found = record.reseated(world, world.gang.spec, {1}, "NodeUnreachable")
+    found = record.with_members_moved(world, world.gang.spec, {1}, "NodeUnreachable")
     assert [member.node for member in found.members] == nodes
 
 
@@ -405,7 +405,7 @@ def test_a_gang_whose_limit_has_no_room_to_move_as_a_whole_gives_way_though_nobo
     limit: NodeLimit | None, gives_way: bool
 ) -> None:
     answer = NotPlaced("TopologyUnsatisfied", "needs 1 more node in rack r0")
-    scene = with_a_hole(Scene(a_job())).pods().but(turn=Turn(1, 1, answer), limit=limit)
+    scene = with_a_hole(Scene(a_job())).pods().but(turn=QueueDecision(1, 1, answer), limit=limit)
     scene.fleet_changes["holders"] = {node: {scene.job.metadata.uid} for node in ("n0", "n2")}
     plan = decide(scene.world(), SETTINGS)
     assert any(isinstance(action, CommitGang) for action in plan.actions) is gives_way
@@ -415,7 +415,7 @@ def test_a_gang_whose_limit_has_no_room_to_move_as_a_whole_gives_way_though_nobo
 
 def test_a_promise_beyond_the_limit_is_given_back_to_the_queue() -> None:
     """Between the plan and the taking another gang of the namespace has lost a node and has another one."""
-    scene = Scene(a_job(nodes=2)).fleet(4).but(turn=Turn(1, 1, Placed(("n0", "n1"))))
+    scene = Scene(a_job(nodes=2)).fleet(4).but(turn=QueueDecision(1, 1, Placed(("n0", "n1"))))
     assert len(committed(decide(scene.but(limit=NodeLimit(4, beside=2)).world(), SETTINGS)).members) == 2
     plan = decide(scene.but(limit=NodeLimit(4, beside=3)).world(), SETTINGS)
     assert (plan.actions, plan.overtaken) == ((), True)
@@ -439,7 +439,7 @@ def test_for_a_record_beyond_its_namespaces_limit_no_pod_is_made_and_its_job_wai
     assert "makes no pods" in told_so.note
     assert "ask the fleet's administrators for a higher limit" in told_so.note
     scene.record, scene.changes = spec, {}
-    assert wanted(scene.but(limit=NodeLimit(2)).world()) is not None, "it is in the queue"
+    assert request_of(scene.but(limit=NodeLimit(2)).world()) is not None, "it is in the queue"
 
 
 @pytest.mark.parametrize(("changes", "count"), [({}, 1), ({"unschedulable": True}, 0), ({"ready": False}, 0)])
@@ -465,7 +465,7 @@ def test_the_status_tells_how_many_domains_the_gang_is_in() -> None:
 
 def test_nodes_that_never_suffice_are_told_so() -> None:
     answer = NotPlaced("NeverFits", "needs 9 nodes: the fleet has 4")
-    plan = decide(Scene(a_job(nodes=3)).fleet(4).but(turn=Turn(1, 1, answer)).world(), SETTINGS)
+    plan = decide(Scene(a_job(nodes=3)).fleet(4).but(turn=QueueDecision(1, 1, answer)).world(), SETTINGS)
     assert told(plan) == ("Pending", "NeverFits")
 
 

@@ -24,7 +24,7 @@ from muster.fencing.ages import Beats, UnfencedAges
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
-from muster.node.launcher.fence_file import SILENT_SECONDS, FenceFile, Standing
+from muster.node.launcher.fence_file import SILENT_SECONDS, FenceFile, FenceState
 from muster.protocol import messages
 from muster.protocol.fence import is_cut_off
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
@@ -136,7 +136,7 @@ class Shelf:
 
     def __init__(self, play: Play, machine: Machine) -> None:
         self._play, self._machine = play, machine
-        self._found: Standing | None = None
+        self._found: FenceState | None = None
 
     def read(self) -> None:
         self.claim(0)
@@ -144,11 +144,11 @@ class Shelf:
     def claim(self, attempt: int) -> None:
         if self._machine.sees_storage:
             self._play.fence_file = max(self._play.fence_file, attempt)
-            self._found = Standing(self._play.fence_file, "shelf" if self._play.fence_file else "")
+            self._found = FenceState(self._play.fence_file, "shelf" if self._play.fence_file else "")
         else:
-            self._found = Standing(error="no route")
+            self._found = FenceState(error="no route")
 
-    def take(self) -> Standing | None:
+    def pop_result(self) -> FenceState | None:
         found, self._found = self._found, None
         return found
 
@@ -651,7 +651,7 @@ class Theatre:
         )
         claim = directive.attempt if told and directive else 0
         reads = self._is_alone(launcher) if launcher.ranks else not fence_file.is_readable
-        fence_file.turn(self.now, claim, reads, launcher.attempt if launcher.ranks else launcher.idle_attempt)
+        fence_file.poll(self.now, claim, reads, launcher.attempt if launcher.ranks else launcher.idle_attempt)
 
     def _gives_way(self, launcher: Launcher) -> bool:
         """Whether the fence file says that another attempt has the checkpoints, or nobody can see what it says."""
@@ -818,7 +818,7 @@ class Theatre:
         dead = {uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid)}
         timeout = float(play.job.spec.recovery.unreachable_timeout_seconds)
         fleet, seen = self._fleet(), self._ages.setdefault(play.uid, UnfencedAges())
-        seen.look(
+        seen.update(
             play.gang,
             {pod.uid for pod in pods.values() if not pod.terminal},
             fleet.nodes,
@@ -855,7 +855,7 @@ class Theatre:
         for view in self._cache.values():
             if not view.terminal:
                 holders.setdefault(view.node, set()).add(view.job_uid)
-        return Fleet.of(
+        return Fleet.from_parts(
             nodes={name: machine.view(self.now) for name, machine in self.machines.items()},
             holders={node: frozenset(uids) for node, uids in holders.items()},
             lease_age_seconds={

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.page.conftest import Fleet
 
 from muster import serve
-from muster.coordinator import door
-from muster.coordinator.door import Limits
+from muster.coordinator import connection_limiter
+from muster.coordinator.connection_limiter import Limits
 from muster.page import connections
 
 CROWD, READER = "127.0.0.9", "127.0.0.1"
@@ -138,7 +138,7 @@ async def test_a_flood_closes_no_connection_of_a_reader_who_is_known(
 async def test_a_readers_connection_takes_nothing_from_the_budget_for_handshakes(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "HANDSHAKES_PER_SECOND", 1e-9)
+    monkeypatch.setattr(connection_limiter, "HANDSHAKES_PER_SECOND", 1e-9)
     for _ in range(FEW.handshakes + 2):
         reader = await connect()
         assert await reader.status("/api/jobs", "admin-token") == 200

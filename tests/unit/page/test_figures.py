@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.unit.page.conftest import Ask, Fleet, a_job
 
-from muster.coordinator.probes import Beat
+from muster.coordinator.probes import LoopHeartbeat
 
 
 def value(name: str, **labels: str) -> float:
@@ -57,7 +57,7 @@ async def test_a_request_that_waits_is_open(fleet: Fleet, ask: Ask) -> None:
 
 async def test_the_probes_port_has_the_figures(fleet: Fleet, ask: Ask) -> None:
     await ask("/api/jobs", "very-odd-token")
-    metrics = fleet.page.probes(Beat(str, fleet.page.not_ready))["/metrics"]
+    metrics = fleet.page.probes(LoopHeartbeat(str, fleet.page.not_ready))["/metrics"]
     status, body = metrics("")
     text = body.decode()
     assert status == 200

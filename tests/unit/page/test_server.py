@@ -15,7 +15,7 @@ from tests.unit.page.conftest import HOUR, NOW, Ask, Fleet, a_health, a_job, a_l
 
 from muster.answers.fleetreported import fleet_report
 from muster.answers.fleetwords import figures, remarks, tables
-from muster.coordinator.door import Limits
+from muster.coordinator.connection_limiter import Limits
 from muster.goodput.prices import NO_PRICES
 from muster.kube import access
 from muster.kube.access import Access
@@ -228,28 +228,28 @@ async def test_who_was_known_is_answered_while_strangers_crowd_at_the_door(
 async def test_who_was_known_needs_no_turn_of_the_strangers_when_he_is_asked_about_anew(fleet: Fleet) -> None:
     two_tenants(fleet)
     who, held = Access(fleet.reviews, fleet.clock), Held(fleet, "wrong-")  # type: ignore[arg-type]
-    assert (await who.who("admin-token")).name == "admin"
-    crowd = [asyncio.create_task(who.who(f"wrong-{at}")) for at in range(2000)]
+    assert (await who.user_of_token("admin-token")).name == "admin"
+    crowd = [asyncio.create_task(who.user_of_token(f"wrong-{at}")) for at in range(2000)]
     while held.waiting < access.STRANGERS_AT_ONCE:  # noqa: ASYNC110 - they are other tasks
         await asyncio.sleep(0)
     fleet.clock.advance(access.KEPT_SECONDS + 1)
     assert who.was_known("admin-token"), "two thousand others do not push him out"
-    assert (await asyncio.wait_for(who.who("admin-token"), 60)).name == "admin"
+    assert (await asyncio.wait_for(who.user_of_token("admin-token"), 60)).name == "admin"
     held.go.set()
     assert {type(each) for each in await asyncio.gather(*crowd, return_exceptions=True)} == {access.RefusedError}
 
 
 async def test_a_token_that_is_worth_nothing_any_more_is_a_strangers(fleet: Fleet) -> None:
     who = Access(fleet.reviews, fleet.clock)  # type: ignore[arg-type]
-    await who.who("admin-token")
+    await who.user_of_token("admin-token")
     del fleet.reviews.users["admin-token"]
     fleet.clock.advance(access.KEPT_SECONDS + 1)
     with pytest.raises(access.RefusedError, match="get a new one"):
-        await who.who("admin-token")
+        await who.user_of_token("admin-token")
     assert not who.was_known("admin-token")
     fleet.reviews.users["admin-token"] = "admin"
     fleet.clock.advance(access.KEPT_SECONDS + 1)
-    assert (await who.who("admin-token")).name == "admin"
+    assert (await who.user_of_token("admin-token")).name == "admin"
     assert who.was_known("admin-token")
 
 

@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import GPU, a_fleet, a_node
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Broken, Request
 from muster.world.fleet import Fleet
-from muster.world.turn import Refusal, RefusalKind
+from muster.world.queuedecision import Refusal, RefusalKind
 from muster.world.views import NodeView, Taint
 
 LEVELS = [("zone", "z"), ("block", "b"), ("rack", "r")]

@@ -13,7 +13,7 @@ from muster.placement.request import Request
 from muster.placement.space import solve
 from muster.placement.where import domain_counts, domain_path
 from muster.world.fleet import Fleet
-from muster.world.turn import Placed
+from muster.world.queuedecision import Placed
 from muster.world.views import NodeView
 
 MUSTER = "Muster"

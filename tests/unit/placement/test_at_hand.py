@@ -4,7 +4,7 @@ import pytest
 from tests.unit.lifecycle.builders import a_node
 
 from muster.placement.eligibility import Requirements
-from muster.placement.outline import PART
+from muster.placement.fleet_index import PART
 from muster.placement.tree import NotAtHandError, Tree
 from muster.world.fleet import Fleet, KnownAges
 
@@ -20,7 +20,7 @@ def a_live_fleet(size: int) -> Fleet:
 
 def look(fleet: Fleet) -> Tree:
     """As a decision does."""
-    return Tree.of(fleet.snapshot(KnownAges({})), NEEDS)
+    return Tree.up_to_date(fleet.snapshot(KnownAges({})), NEEDS)
 
 
 def test_a_small_fleet_is_looked_through_in_passing() -> None:
@@ -32,20 +32,20 @@ def test_the_tree_of_a_large_fleet_is_made_beforehand_in_parts() -> None:
     with pytest.raises(NotAtHandError) as missing:
         look(fleet)
     assert missing.value.needs == NEEDS
-    assert len(list(Tree.made(fleet, missing.value.needs))) >= 9, "outline, standings and layout, a part each"
+    assert len(list(Tree.prepare(fleet, missing.value.needs))) >= 9, "outline, standings and layout, a part each"
     assert look(fleet).root.free == 3 * PART
 
 
 @pytest.mark.parametrize("changed", [PART, 2 * PART + 5])
 def test_a_tree_that_has_fallen_far_behind_catches_up_in_parts(changed: int) -> None:
     fleet = a_live_fleet(3 * PART)
-    list(Tree.made(fleet, NEEDS))
+    list(Tree.prepare(fleet, NEEDS))
     for number in range(changed):
         fleet.occupy(number, "somebody", frozenset({f"n{number}"}))
     if changed > PART:
         with pytest.raises(NotAtHandError):
             look(fleet)
-        steps = Tree.made(fleet, NEEDS)
+        steps = Tree.prepare(fleet, NEEDS)
         next(steps)
         fleet.occupy("late", "somebody", frozenset({f"n{3 * PART - 1}"}))
         rest = len(list(steps))

@@ -7,7 +7,7 @@ from tests.unit.lifecycle.builders import GPU, a_fleet, a_node, tainted
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import Requirements, refusal
-from muster.world.turn import Refusal, RefusalKind
+from muster.world.queuedecision import Refusal, RefusalKind
 from muster.world.views import NodeView
 
 NODE = a_node("n0", labels={"zone": "a", "gpus": "8", "gone": ""})

@@ -10,11 +10,11 @@ from tests.unit.placement.cases import Case, a_case
 from tests.unit.placement.exhaustive import Best, best, depth_of, home, labelled, place, usable, vectors
 
 from muster.placement.eligibility import reluctance
-from muster.placement.names import promised_to, reserved_for
+from muster.placement.names import promised_refusal, reserved_refusal
 from muster.placement.space import Space
 from muster.placement.where import domain_counts
 from muster.world.fleet import Fleet
-from muster.world.turn import NotPlaced, Placed
+from muster.world.queuedecision import NotPlaced, Placed
 
 FIXED = settings(max_examples=100)
 seeds = st.integers(0, 1 << 32)
@@ -22,7 +22,7 @@ seeds = st.integers(0, 1 << 32)
 
 def answer_of(case: Case, fleet: Fleet | None = None) -> Placed | NotPlaced:
     space = Space(case.fleet if fleet is None else fleet)
-    space.take(case.taken, reserved_for("default/big"))
+    space.reserve_nodes(case.taken, reserved_refusal("default/big"))
     return space.solve(case.request)
 
 
@@ -162,12 +162,12 @@ def test_one_space_answers_like_new_ones(seed: int) -> None:
         if request.required not in {None, *(name for name, _ in case.levels)} or request.count % request.segment_size:
             continue
         fresh = Space(case.fleet)
-        fresh.take(taken, promised_to("default/big"))
+        fresh.reserve_nodes(taken, promised_refusal("default/big"))
         answer = space.solve(request)
         assert answer == fresh.solve(request)
         if isinstance(answer, Placed):
             assert not {*answer.nodes, *answer.spares} & {*taken}
-            space.take((*answer.nodes, *answer.spares), promised_to("default/big"))
+            space.reserve_nodes((*answer.nodes, *answer.spares), promised_refusal("default/big"))
             taken += (*answer.nodes, *answer.spares)
 
 
@@ -176,7 +176,7 @@ def test_one_space_answers_like_new_ones(seed: int) -> None:
 def test_a_reservation_is_of_free_nodes_in_one_domain_that_could_hold_it(seed: int) -> None:
     case = a_case(Random(seed))
     space, fleet, request = Space(case.fleet), case.fleet, case.request
-    space.take(case.taken, promised_to("default/big"))
+    space.reserve_nodes(case.taken, promised_refusal("default/big"))
     reserved = space.reservation(request)
     assert set(reserved) <= set(usable(fleet, request, case.taken))
     depth = depth_of(fleet, request.required)

@@ -12,7 +12,7 @@ from muster.placement.points import Room, Shape
 from muster.placement.request import Request
 from muster.placement.space import solve
 from muster.placement.tree import Tree
-from muster.world.turn import Placed
+from muster.world.queuedecision import Placed
 
 
 def digits(cost: int, count: int) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def costs_what_the_tables_say(random: Random) -> None:
     segments = random.randint(1, max(1, len(fleet.nodes) // size // 2))
     wanted = Room(segments, segments * size + spares)
     knapsack = Knapsack(levels, Shape(size, spares))
-    cost = knapsack.best(Tree.of(fleet, NEEDS).root, wanted)
+    cost = knapsack.best(Tree.up_to_date(fleet, NEEDS).root, wanted)
     answer = solve(fleet, Request(segments * size, NEEDS, "me", segment_size=size, spares=spares))
     assert isinstance(answer, Placed) == (cost is not None)
     if isinstance(answer, Placed) and cost is not None:

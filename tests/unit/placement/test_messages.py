@@ -7,11 +7,11 @@ from tests.unit.lifecycle.builders import a_fleet, a_node
 from tests.unit.placement.test_solve import ask, tree
 
 from muster.placement.eligibility import IN_USE, Requirements
-from muster.placement.names import promised_to, reserved_for
+from muster.placement.names import promised_refusal, reserved_refusal
 from muster.placement.request import Broken, Request
 from muster.placement.space import Space
 from muster.world.fleet import Exclusion, Fleet
-from muster.world.turn import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
+from muster.world.queuedecision import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
 
 FAILED = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure there")
 
@@ -32,7 +32,7 @@ SIDE_BY_SIDE = "2 at a time in one domain of the innermost level"
 
 def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPlaced:
     space = Space(fleet)
-    space.take(taken, reserved_for("default/big"))
+    space.reserve_nodes(taken, reserved_refusal("default/big"))
     found = space.solve(request)
     assert isinstance(found, NotPlaced), found
     return found
@@ -207,7 +207,7 @@ def test_a_reservation_is_what_it_can_use_in_its_best_domain() -> None:
     assert space.reservation(ask(4, required="rack")) == ("b1-r2-0", "b1-r2-2", "b1-r2-3")
     assert space.reservation(ask(5, required="rack")) == ()
     assert len(space.reservation(ask(8))) == 5
-    space.take(("b1-r2-0", "b1-r2-2"), promised_to("default/other"))
+    space.reserve_nodes(("b1-r2-0", "b1-r2-2"), promised_refusal("default/other"))
     assert space.reservation(ask(4, required="rack")) == ("b1-r1-1", "b1-r1-3")
 
 

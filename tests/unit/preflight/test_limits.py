@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from muster.api.preflight import PreflightLimit
-from muster.preflight.evidence import Evidence, Ground
-from muster.preflight.limits import SOURCE, Best, tuned
+from muster.preflight.evidence import Evidence, MemberTopology
+from muster.preflight.limits import SOURCE, Best, apply_limits
 from muster.preflight.outcomes import How, Member, PairOutcome, Yardstick
 from muster.world.checks import Standard
 
@@ -27,14 +27,14 @@ def least(
     *limits: PreflightLimit, known: tuple[Standard, ...] = (HISTORY,), shown: dict[tuple[str, str], Best] = SHOWN
 ) -> float:
     """What the product has to reach."""
-    (one,) = tuned(LIKE, known, shown, limits).standards
+    (one,) = apply_limits(LIKE, known, shown, limits).standards
     return one.least
 
 
 def test_a_figure_goes_before_history_and_floor() -> None:
     assert least(limit(minimum="650")) == 650.0
     assert least(limit(minimum="500")) == 500.0, "lower, too"
-    (one,) = tuned(LIKE, [HISTORY], SHOWN, [limit(minimum="650")]).standards
+    (one,) = apply_limits(LIKE, [HISTORY], SHOWN, [limit(minimum="650")]).standards
     assert (one.unit, one.source) == ("TFLOP/s", SOURCE)
 
 
@@ -45,33 +45,33 @@ def test_a_share_is_of_the_fleets_own_middle() -> None:
 
 def test_a_share_that_healthy_figures_do_not_all_reach_is_lowered_to_one_that_they_do_and_named() -> None:
     varied = replace(HISTORY, healthy=0.9)
-    found = tuned(LIKE, [varied], SHOWN, [limit(minimum_percent=95)])
+    found = apply_limits(LIKE, [varied], SHOWN, [limit(minimum_percent=95)])
     (one,) = found.standards
     assert one.least == pytest.approx(0.9 * 690.0)
     assert one.source.startswith("90 % of the fleet's middle")
     (words,) = found.unused
     for part in ("95 %", "90 % counts", "NVIDIA H200", "Lower percent"):
         assert part in words
-    assert tuned(LIKE, [varied], SHOWN, [limit(minimum_percent=90)]).unused == ()
+    assert apply_limits(LIKE, [varied], SHOWN, [limit(minimum_percent=90)]).unused == ()
     assert least(limit(minimum_percent=85), known=(replace(HISTORY, healthy=0.4),)) == pytest.approx(0.85 * 690.0), (
         "as without"
     )
 
 
 def test_a_published_floor_holds_beside_a_share_and_is_named() -> None:
-    (one,) = tuned(LIKE, [HISTORY], SHOWN, [limit(minimum_percent=50)]).standards
+    (one,) = apply_limits(LIKE, [HISTORY], SHOWN, [limit(minimum_percent=50)]).standards
     assert one.least == 556.0
     assert one.source == f"50 % of the fleet's middle of 690 ({SOURCE}); not below 556"
 
 
 def test_what_nobody_has_reached_counts_for_nothing_and_is_named() -> None:
-    found = tuned(LIKE, [HISTORY], SHOWN, [limit(minimum="900")])
+    found = apply_limits(LIKE, [HISTORY], SHOWN, [limit(minimum="900")])
     assert found.standards == (HISTORY,)
     (words,) = found.unused
     for part in ("spec.preflight.limits", "gemm-bf16", "900", "700 TFLOP/s", "Lower minimum"):
         assert part in words
     assert least(limit(minimum="900"), known=(FLOOR,), shown={}) == 556.0
-    assert tuned(LIKE, [FLOOR], {}, [limit(minimum="900")]).unused == (), "nobody has tried yet"
+    assert apply_limits(LIKE, [FLOOR], {}, [limit(minimum="900")]).unused == (), "nobody has tried yet"
 
 
 def test_less_than_is_asked_now_counts_at_once() -> None:
@@ -80,16 +80,16 @@ def test_less_than_is_asked_now_counts_at_once() -> None:
 
 def test_a_probe_without_history_and_floor_gets_one() -> None:
     shown = {("storage", ""): Best(3.0, "GB/s")}
-    (one,) = tuned(LIKE, [], shown, [limit("storage", minimum="2")]).standards
+    (one,) = apply_limits(LIKE, [], shown, [limit("storage", minimum="2")]).standards
     assert (one.probe, one.floor, one.unit, one.model) == ("storage", 2.0, "GB/s", "NVIDIA H200")
 
 
 def test_pairs_have_it_for_each_transport() -> None:
     shown = {("pair", name): Best(figure, "GB/s") for name, figure in (("IB", 48.0), ("TCP", 2.0))}
-    found = tuned(LIKE, [], shown, [limit("pair", minimum="40")])
+    found = apply_limits(LIKE, [], shown, [limit("pair", minimum="40")])
     assert [(one.transport, one.floor) for one in found.standards] == [("IB", 40.0)]
     assert not found.unused, "one of them has reached it"
-    (ib, tcp) = tuned(LIKE, [], shown, [limit("pair", minimum="60")]).unused
+    (ib, tcp) = apply_limits(LIKE, [], shown, [limit("pair", minimum="60")]).unused
     assert "no NVIDIA H200 that is heard has reached more than 48 GB/s over IB:" in ib
     assert "2 GB/s over TCP:" in tcp
 
@@ -99,15 +99,17 @@ def test_pairs_keep_what_a_healthy_one_reaches_and_the_figure_is_the_least(figur
     """The gang's own pairs would be the yardstick where there is no history."""
     history = replace(LIKE, probe="pair", transport="IB", middle=48.0, ratio=0.85, floor=18.0, unit="GB/s")
     shown = {("pair", "IB"): Best(50.0, "GB/s")}
-    (one,) = tuned(LIKE, [history], shown, [limit("pair", minimum=figure)]).standards
+    (one,) = apply_limits(LIKE, [history], shown, [limit("pair", minimum=figure)]).standards
     assert one.middle == 48.0
     yardstick = Yardstick(one.middle, one.ratio, one.floor, one.miss_share)
-    evidence = Evidence(Ground([Member("a"), Member("b")]), [PairOutcome(1, "a", "b", How.RESULT, 1.0)], [yardstick])
+    evidence = Evidence(
+        MemberTopology([Member("a"), Member("b")]), [PairOutcome(1, "a", "b", How.RESULT, 1.0)], [yardstick]
+    )
     assert evidence.threshold_gbps(0) == pytest.approx(want)
 
 
 def test_with_no_history_nothing_is_too_slow_for_pairs_either() -> None:
-    (one,) = tuned(LIKE, [], {("pair", "IB"): Best(50.0, "GB/s")}, [limit("pair", minimum="0")]).standards
+    (one,) = apply_limits(LIKE, [], {("pair", "IB"): Best(50.0, "GB/s")}, [limit("pair", minimum="0")]).standards
     assert (one.middle, one.ratio, one.floor) == (None, 0.0, 0.0)
 
 
@@ -122,4 +124,4 @@ def test_of_several_the_longest_name_counts() -> None:
 
 
 def test_other_probes_stay_as_they_are() -> None:
-    assert tuned(LIKE, [HISTORY], SHOWN, [limit("storage", minimum="2")]).standards == (HISTORY,)
+    assert apply_limits(LIKE, [HISTORY], SHOWN, [limit("storage", minimum="2")]).standards == (HISTORY,)

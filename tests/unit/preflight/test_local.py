@@ -22,7 +22,7 @@ def compared(prints: Prints, libraries: Prints | None = None, wrong: str = "") -
         LocalOutcome(node, "bit-exact", How.RESULT, wrong=node == wrong, fingerprint=fingerprint)
         for node, fingerprint in prints.items()
     ]
-    return local.compared(told, checkers)
+    return local.with_wrong_bits(told, checkers)
 
 
 def blamed(found: list[LocalOutcome]) -> dict[str, str]:
@@ -83,7 +83,7 @@ def test_a_limit_of_another_version_of_the_probes_judges_nobody_else() -> None:
 
     outcomes = [LocalOutcome(node, "gemm-bf16", How.RESULT, 600.0) for node in ("n1", "n2", "n3")]
     views = {"n1": view("1"), "n2": view("1"), "n3": view("2")}
-    limits, found = local.limited(outcomes, views, [standard("1", 600.0), standard("2", 1000.0)])
+    limits, found = local.with_limits(outcomes, views, [standard("1", 600.0), standard("2", 1000.0)])
     assert [limits[each.probe].at_least for each in found] == [540.0, 540.0, 900.0]
 
 
@@ -109,7 +109,7 @@ ONLY_STORAGE = replace(LATE, probes=(LATE.probes[0], LATE.probes[2]))
     ],
 )
 def test_what_is_late_is_one_outcome(answer: CheckAnswer | None, probe: str, words: str) -> None:
-    (late,) = [each for each in local.told_by("n0", answer) if each.how is How.LATE]
+    (late,) = [each for each in local.outcomes_of_answer("n0", answer) if each.how is How.LATE]
     assert (late.probe, late.words) == (probe, words)
     assert not local.ended_in_time("n0", answer)
 
@@ -127,7 +127,7 @@ def test_being_late_says_something_beside_others_that_were_in_time(
     in_time: tuple[str, ...], how: How, words: str
 ) -> None:
     well = LocalOutcome("n3", "gemm-bf16", How.RESULT, 600.0)
-    late, other = local.timed([*local.told_by("n0", None), well], in_time)
+    late, other = local.without_common_delays([*local.outcomes_of_answer("n0", None), well], in_time)
     assert (late.node, late.how) == ("n0", how)
     assert late.words.endswith(words)
     assert other == well

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.preflight.fabric import YARDSTICKS, Rate, burned_in, dead, gang, outcome, ran, slow, standing
 
-from muster.preflight.evidence import Evidence, Ground, merged
+from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import How, Member, Pair, PairOutcome, Round
 from muster.preflight.rounds import FEW, MARGIN, MOST_ROUNDS, MOST_TESTS, SERVES, next_round
 from muster.preflight.verdict import Outcome, judge
@@ -205,7 +205,7 @@ def test_a_new_leader_goes_on_with_the_same_round(members: list[Member], seed: i
             assert again.number == due.number
             assert sorted(pairs_of(again)) == sorted(rest)
         outcomes += [outcome(due.number, pair.a, pair.b, rate) for pair in rest]
-    assert merged(outcomes) == merged(whole)
+    assert merge_outcomes(outcomes) == merge_outcomes(whole)
 
 
 @settings(max_examples=15, deadline=None)
@@ -239,7 +239,7 @@ def test_nobody_is_blamed_without_two_proven_witnesses(members: list[Member], se
 
     outcomes = burned_in(members, rate)
     verdict = judge(members, outcomes, yardsticks=YARDSTICKS)
-    evidence = Evidence(Ground(members), merged(outcomes), YARDSTICKS)
+    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
     proven = {members[node].name for level in evidence.proven.values() for node in level}
     for fail in verdict.failed:
         assert len(set(fail.partners) & proven) >= 2
@@ -253,9 +253,9 @@ def test_what_one_end_alone_sees_counts_whoever_is_the_slower(first: bool) -> No
     none."""
     lossy = PairOutcome(1, "a", "b", How.RESULT, gbps=1.0, transport="TCP")
     partner = replace(lossy, gbps=1.2, retransmits=16.0)
-    (one,) = merged((lossy, partner) if first else (partner, lossy))
+    (one,) = merge_outcomes((lossy, partner) if first else (partner, lossy))
     assert (one.gbps, one.retransmits, one.wrong) == (1.0, 16.0, False)
-    (other,) = merged((replace(lossy, wrong=True), partner))
+    (other,) = merge_outcomes((replace(lossy, wrong=True), partner))
     assert other.wrong
-    (silent,) = merged((partner, PairOutcome(1, "a", "b", How.NO_RESULT)))
+    (silent,) = merge_outcomes((partner, PairOutcome(1, "a", "b", How.NO_RESULT)))
     assert silent == partner

@@ -7,7 +7,7 @@ from tests.unit.lifecycle.builders import at
 
 from muster.api.nodehealth import CheckOutcome, CheckWish
 from muster.api.preflight import PreflightPolicy, Profile
-from muster.preflight.upkeep import Site, Upkeep, look
+from muster.preflight.upkeep import IdleNode, Upkeep, plan_upkeep
 from muster.preflight.verdict import Outcome
 from muster.protocol.checks import READY, UNFIT, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.world.checks import CheckerView, Standard
@@ -21,9 +21,9 @@ NEW = "new/Quick/8/boot-1/this/"
 FINE = (ProbeReport("gemm-bf16", "Result", 664.0, "TFLOP/s"), ProbeReport("context", "Result", 0.4, "s"))
 
 
-def a_site(name: str = "n1", wish: CheckWish | None = None, **said: object) -> Site:
+def a_site(name: str = "n1", wish: CheckWish | None = None, **said: object) -> IdleNode:
     report = CheckReport(1, "boot-1", READY, identity="this", device="cuda", model="H200", library="nccl", version="1")
-    return Site(name, CheckerView(1.0, replace(report, **said)), 8, wish)  # type: ignore[arg-type]
+    return IdleNode(name, CheckerView(1.0, replace(report, **said)), 8, wish)  # type: ignore[arg-type]
 
 
 def answered(order: str, *probes: ProbeReport) -> tuple[CheckAnswer, ...]:
@@ -32,7 +32,7 @@ def answered(order: str, *probes: ProbeReport) -> tuple[CheckAnswer, ...]:
 
 def idle(granted: str) -> str:
     """The order by which a pass is renewed."""
-    (order,) = look([a_site(passes=(PassReport("Quick", 7e5, granted, gpus=8),))], QUICK, ()).checks["n1"].orders
+    (order,) = plan_upkeep([a_site(passes=(PassReport("Quick", 7e5, granted, gpus=8),))], QUICK, ()).checks["n1"].orders
     return order.id
 
 
@@ -62,13 +62,13 @@ IDLE = idle("g")
             id="long ago, and that does not matter",
         ),
         pytest.param(
-            replace(a_site(passes=(PassReport("Quick", 50.0, "g", gpus=8),)), out=("t1", 40.0)),
+            replace(a_site(passes=(PassReport("Quick", 50.0, "g", gpus=8),)), out_of_use=("t1", 40.0)),
             QUICK,
             "new/Quick/8/boot-1/this/t1",
             id="it was taken out since",
         ),
         pytest.param(
-            replace(a_site(passes=(PassReport("Quick", 30.0, "g", gpus=8),)), out=("t1", 40.0)),
+            replace(a_site(passes=(PassReport("Quick", 30.0, "g", gpus=8),)), out_of_use=("t1", 40.0)),
             QUICK,
             None,
             id="it has passed since it was taken out",
@@ -89,21 +89,21 @@ IDLE = idle("g")
         pytest.param(replace(a_site(), view=replace(a_site().view, heard_age_seconds=60.0)), QUICK, None, id="silent"),
     ],
 )
-def test_what_is_due(site: Site, policy: PreflightPolicy, order: str | None) -> None:
-    found = look([site], policy, ())
+def test_what_is_due(site: IdleNode, policy: PreflightPolicy, order: str | None) -> None:
+    found = plan_upkeep([site], policy, ())
     assert [each.id for checks in found.checks.values() for each in checks.orders] == ([order] if order else [])
     assert found.findings == ()
 
 
 def test_a_pass_is_granted_first_and_told_once_the_checker_knows() -> None:
     site = a_site(wish=WISH, answers=answered("wish/w1", *FINE))
-    found = look([site], QUICK, (GEMM,))
+    found = plan_upkeep([site], QUICK, (GEMM,))
     assert [grant.id for grant in found.checks["n1"].grants] == ["wish/w1"]
     assert found.findings == ()
     knows = a_site(
         wish=WISH, answers=answered("wish/w1", *FINE), passes=(PassReport("Standard", 0.1, "wish/w1", gpus=8),)
     )
-    (finding,) = look([knows], QUICK, (GEMM,)).findings
+    (finding,) = plan_upkeep([knows], QUICK, (GEMM,)).findings
     result = finding.result(WISH, at(9))
     assert (finding.outcome, result.id, result.seconds, result.device) == (Outcome.PASS, "w1", 21, "H200")
     assert [(p.probe, p.outcome, p.value, p.threshold) for p in result.probes] == [
@@ -116,7 +116,7 @@ def test_a_failure_names_the_probe_and_grants_nothing() -> None:
     slow = (ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s", message="GPU 3"), FINE[1])
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
     twice = (*answered("wish/w1", *slow), *answered("wish/w1/again", *slow))
-    found = look([a_site(wish=WISH, answers=twice), mate], QUICK, (GEMM,))
+    found = plan_upkeep([a_site(wish=WISH, answers=twice), mate], QUICK, (GEMM,))
     (finding,) = found.findings
     assert found.checks["n1"].grants == ()
     assert finding.outcome is Outcome.FAIL
@@ -135,7 +135,7 @@ def test_who_is_slow_or_hangs_is_asked_once_more_and_the_second_answer_counts(fi
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
 
     def after(*answers: CheckAnswer) -> Upkeep:
-        return look([a_site(wish=wish, answers=answers), mate], QUICK, (GEMM,))
+        return plan_upkeep([a_site(wish=wish, answers=answers), mate], QUICK, (GEMM,))
 
     once = after(*answered(name, first))
     assert [order.id for order in once.checks["n1"].orders] == [name, f"{name}/again"]
@@ -149,31 +149,31 @@ def test_who_is_slow_or_hangs_is_asked_once_more_and_the_second_answer_counts(fi
 def test_what_is_wrong_is_not_asked_for_again() -> None:
     bad = (ProbeReport("bit-exact", "Result", wrong=True), ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s"))
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
-    found = look([a_site(answers=answered(NEW, *bad)), mate], QUICK, (GEMM,))
+    found = plan_upkeep([a_site(answers=answered(NEW, *bad)), mate], QUICK, (GEMM,))
     assert [finding.outcome for finding in found.findings] == [Outcome.FAIL]
     assert [order.id for order in found.checks["n1"].orders] == [NEW]
 
 
 def test_what_could_not_run_says_why_and_blames_nobody() -> None:
     used = (ProbeReport("gemm-bf16", "Environment", message="GPU 0 is in use: process 7"),)
-    (finding,) = look([a_site(wish=WISH, answers=answered("wish/w1", *used))], QUICK, (GEMM,)).findings
+    (finding,) = plan_upkeep([a_site(wish=WISH, answers=answered("wish/w1", *used))], QUICK, (GEMM,)).findings
     assert (finding.outcome, finding.words) == (Outcome.INCONCLUSIVE, "n1: GPU 0 is in use: process 7")
 
 
 def test_old_passes_are_renewed_by_a_few_at_a_time_the_oldest_first() -> None:
     sites = [a_site(f"n{i:02}", passes=(PassReport("Quick", 7e5 + i, f"g{i}", gpus=8),)) for i in range(40)]
-    assert sorted(look(sites, QUICK, ()).checks) == ["n38", "n39"]
+    assert sorted(plan_upkeep(sites, QUICK, ()).checks) == ["n38", "n39"]
     begun = replace(sites[3], view=replace(sites[3].view, given={idle("g3"): 4.0}))
-    assert sorted(look([*sites[:3], begun, *sites[4:]], QUICK, ()).checks) == ["n03", "n39"]
+    assert sorted(plan_upkeep([*sites[:3], begun, *sites[4:]], QUICK, ()).checks) == ["n03", "n39"]
 
 
 def test_a_machine_with_incidents_goes_first_and_a_recent_one_is_tested_more_deeply() -> None:
     sites = [a_site(f"n{i:02}", passes=(PassReport("Quick", 7e5 + i, f"g{i}", gpus=8),)) for i in range(40)]
     sites[7] = replace(sites[7], offences=0.2)  # a few months ago
     sites[9] = replace(sites[9], offences=0.9)
-    checks = look(sites, QUICK, ()).checks
+    checks = plan_upkeep(sites, QUICK, ()).checks
     assert {node: checks[node].orders[0].profile for node in checks} == {"n07": "Quick", "n09": "Standard"}
-    deep = look([replace(sites[9])], PreflightPolicy(profile=Profile.DEEP), ()).checks["n09"]
+    deep = plan_upkeep([replace(sites[9])], PreflightPolicy(profile=Profile.DEEP), ()).checks["n09"]
     assert deep.orders[0].profile == "Deep"
 
 
@@ -182,7 +182,7 @@ def test_what_fails_on_many_nodes_is_not_the_nodes(bad: int, outcome: Outcome) -
     wrong = (ProbeReport("devices", "Result", wrong=True, message="7 GPUs, expected 8"),)
     sites = [a_site(f"n{i}", answers=answered(NEW, *wrong)) for i in range(bad)]
     sites += [a_site(f"n{i}", passes=(PassReport("Quick", 5.0, "g", gpus=8),)) for i in range(bad, 12)]
-    findings = look(sites, QUICK, ()).findings
+    findings = plan_upkeep(sites, QUICK, ()).findings
     assert {finding.outcome for finding in findings} == {outcome}
     assert [bool(finding.fails) for finding in findings] == [outcome is Outcome.FAIL] * bad
     if outcome is Outcome.INCONCLUSIVE:
@@ -192,15 +192,15 @@ def test_what_fails_on_many_nodes_is_not_the_nodes(bad: int, outcome: Outcome) -
 def test_nobody_is_blamed_before_anybody_has_passed() -> None:
     wrong = (ProbeReport("devices", "Result", wrong=True, message="7 GPUs, expected 8"),)
     sites = [a_site(f"n{i}", answers=answered(NEW, *wrong)) for i in range(2)]
-    assert {finding.outcome for finding in look(sites, QUICK, ()).findings} == {Outcome.INCONCLUSIVE}
+    assert {finding.outcome for finding in plan_upkeep(sites, QUICK, ()).findings} == {Outcome.INCONCLUSIVE}
 
 
 def test_what_could_not_be_tested_is_asked_again() -> None:
     used = (ProbeReport("gemm-bf16", "Environment", message="GPU 0 is in use: process 7"),)
     site = a_site(answers=answered(NEW, *used))
-    assert look([site], QUICK, ()).checks["n1"].orders
+    assert plan_upkeep([site], QUICK, ()).checks["n1"].orders
     old = replace(site, view=replace(site.view, given={NEW: 601.0}))
-    assert not look([old], QUICK, ()).checks["n1"].orders
+    assert not plan_upkeep([old], QUICK, ()).checks["n1"].orders
 
 
 def test_a_pass_is_renewed_by_another_order_each_time() -> None:
@@ -213,7 +213,7 @@ def test_a_pass_is_renewed_by_another_order_each_time() -> None:
 
 def test_a_wish_for_a_node_that_cannot_be_tested_is_answered_with_the_reason() -> None:
     site = a_site(wish=WISH, state=UNFIT, problem="torch cannot be imported: no such file")
-    (finding,) = look([site], QUICK, ()).findings
+    (finding,) = plan_upkeep([site], QUICK, ()).findings
     assert finding.outcome is Outcome.INCONCLUSIVE
     assert finding.result(WISH, at(0)).message == (
         "nothing can be tested there: torch cannot be imported: no such file"
@@ -229,7 +229,7 @@ def failed_once(*others: float, given: dict[str, float] | None = None, answers: 
     site = a_site(answers=(*answered(NEW, *SLOW), *answers))
     site = replace(site, view=replace(site.view, given={NEW: 60.0, **(given or {})}))
     mates = [a_site(f"m{i}", passes=(PassReport("Quick", age, "g", gpus=8),)) for i, age in enumerate(others)]
-    return look([site, *mates], QUICK, (STORAGE,))
+    return plan_upkeep([site, *mates], QUICK, (STORAGE,))
 
 
 def test_what_many_share_is_no_fault_of_a_node_while_nobody_else_has_passed_since() -> None:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from tests.unit.preflight.fabric import HEALTHY_GBPS, WRONG, YARDSTICKS, Rate, both, burned_in, dead, gang, judged, slow
 
-from muster.preflight.evidence import Evidence, Ground, merged
+from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import How, Limit, LocalOutcome, Member, PairOutcome, Yardstick
 from muster.preflight.verdict import Outcome, Part, judge
 
@@ -176,7 +176,7 @@ def test_where_the_mates_miss_too_a_miss_says_less_of_a_node() -> None:
         return 0.4 if len({a, b} & behind) == 1 and (int(a[1:]) + int(b[1:])) % 4 == 0 else 1.0
 
     outcomes = burned_in(members, uplink)
-    evidence = Evidence(Ground(members), merged(outcomes), YARDSTICKS)
+    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
     here, elsewhere = evidence.number["n025"], evidence.number["n050"]
     assert evidence.weights(here, 1)[0] < evidence.weights(elsewhere, 1)[0]
     assert judge(members, outcomes, yardsticks=YARDSTICKS).failed == ()
@@ -277,9 +277,9 @@ def test_each_level_is_measured_by_what_its_pairs_run_over() -> None:
         PairOutcome(1, "a", "c", How.RESULT, 40.0, transport="IB"),
     ]
     known = [Yardstick(40.0, 0.8, transport="IB"), Yardstick(400.0, 0.8, transport="NVLink"), Yardstick(1.0, 0.5)]
-    evidence = Evidence(Ground(members), told, known)
+    evidence = Evidence(MemberTopology(members), told, known)
     assert [evidence.threshold_gbps(level) for level in (0, 1)] == pytest.approx([32.0, 320.0])
-    assert Evidence(Ground(members), [], known).threshold_gbps(0) == pytest.approx(0.5)
+    assert Evidence(MemberTopology(members), [], known).threshold_gbps(0) == pytest.approx(0.5)
 
 
 def test_another_transport_than_expected_blames_the_environment_or_the_one_node() -> None:

@@ -66,7 +66,7 @@ def look(library, index):
 if "GPUS" in os.environ:
     nvml.load = lambda: "library"
     nvml.driver = lambda library: "580"
-    nvml.look = look
+    nvml.inspect_gpu = look
 
 def occupy(worker):
     with open(os.environ["GPUS"], "w") as file:
@@ -84,11 +84,11 @@ def hang(worker):
         print("grandchild %d" % child.pid, flush=True)
         busy(worker)
         time.sleep(600)
-    say = worker.say
+    say = worker.send_line
     def say_and_be_busy(message):
         say(message)
         busy(worker)
-    worker.say = say_and_be_busy
+    worker.send_line = say_and_be_busy
     worker.meet("load")
     return {}
 

@@ -213,14 +213,14 @@ class Driver:
     ids=["free", "a process", "a process in another container", "slices"],
 )
 def test_gpus_that_others_have_are_seen(driver: Driver, used: bool, cut: bool) -> None:
-    gpu = nvml.look_at_all(driver)[0]
+    gpu = nvml.inspect_gpus(driver)[0]
     assert (gpu.used_by_others, gpu.mig, gpu.model) == (used, cut, "H200")
     assert gpu.use
 
 
 def test_a_lost_gpu_is_an_error_that_names_the_call() -> None:
     with pytest.raises(nvml.DriverError, match="nvmlDeviceGetHandleByIndex_v2 answers 15"):
-        nvml.look(Driver(code=15), 0)
+        nvml.inspect_gpu(Driver(code=15), 0)
 
 
 def test_gpus_that_are_free_again_are_waited_for_within_bounds() -> None:
@@ -241,7 +241,7 @@ class Sheet(Worker):
         super().__init__(None, {"device": "cpu", **parameters}, 0, 1, -1, -1)
         self.said: list[dict[str, Any]] = []
 
-    def say(self, message: dict[str, Any]) -> None:
+    def send_line(self, message: dict[str, Any]) -> None:
         self.said.append(message)
 
 

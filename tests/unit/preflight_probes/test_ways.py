@@ -126,7 +126,7 @@ def test_both_ends_tell_the_same_and_measure_nothing_where_one_is_not_reached(
     order = {"device": "cpu", "devices": [], "nodes": 2, "node_rank": node_rank, "master": "127.0.0.1", "port": port}
     worker = Worker(torch, {**order, "wait_seconds": 5, "sizes": [[4, 1]]}, 0, 1, 0, 0)
     say: Callable[[dict[str, Any]], None] = lambda _: None  # noqa: E731
-    monkeypatch.setattr(worker, "say", say)
+    monkeypatch.setattr(worker, "send_line", say)
     if not words:
         assert reduce.all_reduce(worker)["world"] == 2
         assert steps == ["measured", "left"]

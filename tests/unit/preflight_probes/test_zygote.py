@@ -12,7 +12,7 @@ from tests.unit.preflight_probes.conftest import TORCH, Clocks, Start
 
 from muster.node.checker.probes import version
 from muster.node.checker.probes.prober import Prober, ZygoteError
-from muster.node.checker.translate import ENVIRONMENT, how_of
+from muster.node.checker.translate import ENVIRONMENT, result_of_probe
 
 
 def order(probe: str, order_id: str = "1", deadline: float = 600, **more: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_a_probe_that_is_killed_for_memory_says_nothing_of_the_node(zygote: Prob
     answer = ask(zygote, "die", signal=int(signal.SIGKILL))
     assert answer["outcome"] == "Unfit"
     assert answer["message"].startswith("killed by somebody else in dying on CPU")
-    assert how_of(answer["outcome"]) == ENVIRONMENT
+    assert result_of_probe(answer["outcome"]) == ENVIRONMENT
 
 
 def test_an_exit_without_an_answer_is_a_crash(zygote: Prober) -> None:

@@ -11,7 +11,7 @@ from muster.placement.request import Request
 from muster.queueing.queue import plan
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
-from muster.world.turn import NotPlaced, Placed
+from muster.world.queuedecision import NotPlaced, Placed
 
 NEEDS = Requirements(8, {}, {})
 

@@ -15,7 +15,7 @@ from muster.placement.request import Request
 from muster.queueing.queue import order, plan
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
-from muster.world.turn import Placed
+from muster.world.queuedecision import Placed
 
 LONGEST = 40
 """Ticks that the longest job runs."""

@@ -22,7 +22,7 @@ from muster.queueing.charges import (
 )
 from muster.queueing.queue import order, plan
 from muster.queueing.waiting import Waiting
-from muster.world.turn import Placed
+from muster.world.queuedecision import Placed
 
 HOUR = FIRST_SECONDS
 

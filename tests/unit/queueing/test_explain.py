@@ -12,13 +12,22 @@ from tests.unit.queueing.builders import NEEDS, answers, queue, tree, wants
 from muster.api.fleetpolicy import Binding, FleetPolicySpec, NodePool
 from muster.api.trainingjob import TrainingJob, TrainingJobStatus, Waiting
 from muster.placement.eligibility import IN_USE, Requirements, refusal
-from muster.placement.names import reserved_for
+from muster.placement.names import reserved_refusal
 from muster.queueing import explain
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind
 from muster.queueing.remedies import remedies
 from muster.world.fleet import Fleet
-from muster.world.turn import DomainCount, NotPlaced, Placed, Refusal, RefusalKind, RefusedNodes, Shortfall, Turn
+from muster.world.queuedecision import (
+    DomainCount,
+    NotPlaced,
+    Placed,
+    QueueDecision,
+    Refusal,
+    RefusalKind,
+    RefusedNodes,
+    Shortfall,
+)
 
 CORDONED, NOT_READY = Refusal(RefusalKind.CORDONED, "cordoned"), Refusal(RefusalKind.NOT_READY, "not ready")
 SICK, PORT_DOWN = (Refusal(RefusalKind.UNHEALTHY, f"unhealthy ({what})") for what in ("Xid79", "IbPortDown"))
@@ -385,7 +394,7 @@ ASKS_FOR_MEMORY = replace(NEEDS, requests={"memory": 200})
         ),
         pytest.param(
             NODE,
-            replace(NEEDS, avoid={"n0": reserved_for("default/big")}),
+            replace(NEEDS, avoid={"n0": reserved_refusal("default/big")}),
             {},
             "default/big starts or is deleted (1 node is reserved for it)",
             id="reserved",
@@ -395,14 +404,14 @@ ASKS_FOR_MEMORY = replace(NEEDS, requests={"memory": 200})
 def test_each_reason_of_a_node_has_its_remedy(
     node: Any, needs: Requirements, changes: dict[str, Any], expected: str | None
 ) -> None:
-    why = refusal(node, needs, Fleet.of({"n0": node}, **changes), "me")
+    why = refusal(node, needs, Fleet.from_parts({"n0": node}, **changes), "me")
     assert why
     told = remedies(of(4), lacking(short(4, 0, 64, refused={why: 1})))
     assert told == ["4 more nodes that it can use", *([expected] if expected else [])]
 
 
 def test_several_nodes() -> None:
-    refused = {NOT_READY: 2, FAILED: 3, reserved_for("default/big"): 4}
+    refused = {NOT_READY: 2, FAILED: 3, reserved_refusal("default/big"): 4}
     assert remedies(of(4), lacking(short(4, 0, 64, refused=refused)))[1:] == [
         "bring back 2 nodes that are not ready",
         "wait until 3 nodes that failed lately are taken again, ten minutes after the failure",
@@ -418,10 +427,10 @@ def test_the_numbers_of_a_waiting_job() -> None:
         ("b3", 14, 16),
         inside="block",
         segment_size=2,
-        refused={IN_USE: 20, CORDONED: 4, reserved_for("default/big"): 5},
+        refused={IN_USE: 20, CORDONED: 4, reserved_refusal("default/big"): 5},
         holders={"default/llama": 12, "default/tiny": 3},
     )
-    told = explain.waiting(of(), Turn(3, 12, lacking(shortfall)), at(5))
+    told = explain.waiting(of(), QueueDecision(3, 12, lacking(shortfall)), at(5))
     assert told.model_dump(exclude={"remedies"}) == {
         "needs": 16,
         "level": "block",
@@ -445,7 +454,7 @@ def test_the_numbers_of_a_waiting_job() -> None:
 
 
 def test_a_holder_that_nobody_names_is_in_use() -> None:
-    told = explain.waiting(of(), Turn(1, 1, lacking(short(16, 1, 60, refused={IN_USE: 20}))), at(0))
+    told = explain.waiting(of(), QueueDecision(1, 1, lacking(short(16, 1, 60, refused={IN_USE: 20}))), at(0))
     assert [(b.reason, b.nodes) for b in told.blockers] == [("in use", 20)]
 
 
@@ -462,24 +471,24 @@ def test_a_holder_that_nobody_names_is_in_use() -> None:
     ],
 )
 def test_a_limit_blocks_so_many_nodes(answer: OverLimit, reason: str, nodes: int) -> None:
-    told = explain.waiting(of(), Turn(1, 1, answer), at(0))
+    told = explain.waiting(of(), QueueDecision(1, 1, answer), at(0))
     assert [(b.reason, b.nodes) for b in told.blockers] == [(reason, nodes)]
     assert told.needs == answer.needs
 
 
 def test_a_job_without_numbers_says_what_its_spec_says() -> None:
     job = a_job("mine", nodes=6, placement={"required": "rack", "segmentSize": 3})
-    told = explain.waiting(job, Turn(1, 1, lacking(None)), at(0))
+    told = explain.waiting(job, QueueDecision(1, 1, lacking(None)), at(0))
     assert (told.needs, told.level, told.segment_size, told.fleet, told.domains) == (6, "rack", 3, 0, [])
 
 
 def test_a_promise_has_nothing_to_unblock() -> None:
-    told = explain.waiting(of(2), Turn(1, 2, Placed(("a", "b"), ("c",))), at(0))
+    told = explain.waiting(of(2), QueueDecision(1, 2, Placed(("a", "b"), ("c",))), at(0))
     assert (told.needs, told.blockers, told.remedies) == (3, [], [])
 
 
 def test_the_wait_began_when_it_was_first_told() -> None:
-    turn = Turn(1, 1, lacking(None))
+    turn = QueueDecision(1, 1, lacking(None))
     first = explain.waiting(of(), turn, at(5))
     job = of().model_copy(update={"status": TrainingJobStatus(waiting=first)})
     assert first.since == at(5)
@@ -491,43 +500,43 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
     domains = [("/".join(["d" * 63] * 16), n, 99) for n in range(40)]
     shortfall = short(64, 9, 99, *domains, inside="rack", refused=many, holders={"h" * 600: 4})
     answer = NotPlaced("InsufficientNodes", "m" * 3000, shortfall)
-    told = explain.waiting(of(64), Turn(1, 2, answer), at(0))
+    told = explain.waiting(of(64), QueueDecision(1, 2, answer), at(0))
     assert Waiting.model_validate(told.to_json()) == told
     assert (len(told.domains), len(told.blockers), len(told.remedies)) == (16, 32, 8)
     assert told.blockers[-1].reason == "20 more reasons"
     assert sum(blocker.nodes for blocker in told.blockers) == 4 + 2 * 50
-    assert len(explain.message(of(64), Turn(1, 2, answer))) <= 1024
+    assert len(explain.message(of(64), QueueDecision(1, 2, answer))) <= 1024
 
 
 @pytest.mark.parametrize(
     ("turn", "expected"),
     [
         pytest.param(
-            Turn(3, 12, NotPlaced("InsufficientNodes", "needs 16 nodes: 14 are free", short(16, 14, 20))),
+            QueueDecision(3, 12, NotPlaced("InsufficientNodes", "needs 16 nodes: 14 are free", short(16, 14, 20))),
             "needs 16 nodes: 14 are free; would help: 2 more nodes that it can use; number 3 of 12 in the queue",
             id="in a queue",
         ),
         pytest.param(
-            Turn(1, 1, NotPlaced("InsufficientNodes", "needs 16 nodes: 14 are free.", short(16, 14, 20))),
+            QueueDecision(1, 1, NotPlaced("InsufficientNodes", "needs 16 nodes: 14 are free.", short(16, 14, 20))),
             "needs 16 nodes: 14 are free; would help: 2 more nodes that it can use",
             id="alone",
         ),
-        pytest.param(Turn(1, 1, lacking(None)), "needs nodes: there are too few", id="nothing is known"),
+        pytest.param(QueueDecision(1, 1, lacking(None)), "needs nodes: there are too few", id="nothing is known"),
         pytest.param(
-            Turn(1, 1, NotPlaced("NeverFits", "needs 16 nodes: 9 are suitable", short(16, 4, 9, ever=False))),
+            QueueDecision(1, 1, NotPlaced("NeverFits", "needs 16 nodes: 9 are suitable", short(16, 4, 9, ever=False))),
             f"needs 16 nodes: 9 are suitable; would help: lower spec.nodes to 9 {AGAIN}",
             id="never",
         ),
-        pytest.param(Turn(1, 1, Placed(("a",))), "1 node is promised to it", id="promised one"),
-        pytest.param(Turn(1, 2, Placed(("a",), ("b",))), "2 nodes are promised to it", id="promised two"),
+        pytest.param(QueueDecision(1, 1, Placed(("a",))), "1 node is promised to it", id="promised one"),
+        pytest.param(QueueDecision(1, 2, Placed(("a",), ("b",))), "2 nodes are promised to it", id="promised two"),
     ],
 )
-def test_the_condition_says_it_in_one_sentence(turn: Turn, expected: str) -> None:
+def test_the_condition_says_it_in_one_sentence(turn: QueueDecision, expected: str) -> None:
     assert explain.message(of(), turn) == expected
 
 
 def test_a_long_message_keeps_its_end() -> None:
-    told = explain.message(of(), Turn(1, 2, NotPlaced("InsufficientNodes", "m" * 3000, short(16, 14, 20))))
+    told = explain.message(of(), QueueDecision(1, 2, NotPlaced("InsufficientNodes", "m" * 3000, short(16, 14, 20))))
     assert len(told) == 1024
     assert told.endswith("m…; would help: 2 more nodes that it can use; number 1 of 2 in the queue")
 
@@ -535,7 +544,7 @@ def test_a_long_message_keeps_its_end() -> None:
 def test_what_a_plan_says_of_a_limit_is_explained() -> None:
     jobs = queue(wants("first", 3, namespace="team-a"), wants("mine", 4, namespace="team-a"))
     answer = answers(tree("b1/r1:12"), jobs, {"team-a": 8}, {"team-a": 2})["mine"]
-    assert explain.message(of(4), Turn(2, 2, answer)) == (
+    assert explain.message(of(4), QueueDecision(2, 2, answer)) == (
         "needs 4 nodes: namespace team-a holds 5 of the 8 that its limit allows; would help: raise the limit of "
         "namespace team-a from 8 to 9 or wait until its jobs release 1 node; number 2 of 2 in the queue"
     )

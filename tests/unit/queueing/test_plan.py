@@ -6,16 +6,16 @@ import pytest
 from tests.unit.lifecycle.builders import a_fleet, a_node, at, tainted
 from tests.unit.queueing.builders import NEEDS, answers, queue, told, tree, wants
 
-from muster.placement import outline
+from muster.placement import fleet_index
 from muster.placement import tree as trees
 from muster.placement.eligibility import Requirements
-from muster.placement.outline import Eye
+from muster.placement.fleet_index import NodeEvaluator
 from muster.placement.space import Space
 from muster.placement.tree import Tree
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import order, plan, plan_steps
 from muster.queueing.waiting import Waiting
-from muster.world.turn import NotPlaced, Turn
+from muster.world.queuedecision import NotPlaced, QueueDecision
 from muster.world.views import NodeView
 
 TOLERANT = replace(NEEDS, template_spec={"tolerations": [{"key": "debug", "operator": "Exists"}]})
@@ -340,16 +340,16 @@ def test_whether_the_limit_alone_is_in_the_way_is_known(count: int, fits: bool) 
 def test_a_turn_is_a_value() -> None:
     jobs = queue(wants("a", 9), wants("b", 1))
     assert plan(tree("b1/r1:4"), jobs, {}, {}) == plan(tree("b1/r1:4"), reversed(jobs), {}, {})
-    assert isinstance(plan(tree("b1/r1:4"), jobs, {}, {})["uid-of-b"], Turn)
+    assert isinstance(plan(tree("b1/r1:4"), jobs, {}, {})["uid-of-b"], QueueDecision)
     assert jobs[0].created == at(0)
 
 
 @pytest.mark.parametrize("kind", ["tolerations", "requests", "selectors"])
 def test_no_step_looks_at_more_than_a_part_of_the_fleet(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     looks: list[str] = []
-    look = Eye.look
-    monkeypatch.setattr(Eye, "look", lambda eye, spot: looks.append(spot.node.name) or look(eye, spot))
-    for module in (outline, trees):
+    look = NodeEvaluator.evaluate
+    monkeypatch.setattr(NodeEvaluator, "evaluate", lambda eye, spot: looks.append(spot.node.name) or look(eye, spot))
+    for module in (fleet_index, trees):
         monkeypatch.setattr(module, "PART", 10)
     jobs = [
         replace(job, request=replace(job.request, needs=own(kind, job.job_uid)))
@@ -377,7 +377,7 @@ def own(kind: str, name: str) -> Requirements:
 
 def test_workers_of_different_kinds_share_what_they_see_alike() -> None:
     fleet = tree("b1/r1:4 b1/r2:4")
-    one, other = (Tree.of(fleet, own("tolerations", name)) for name in ("one", "other"))
+    one, other = (Tree.up_to_date(fleet, own("tolerations", name)) for name in ("one", "other"))
     assert one is not other
     assert one.root is other.root
     fleet.occupy("gang", "x", frozenset({next(iter(fleet.nodes))}))

@@ -10,13 +10,13 @@ from tests.unit.lifecycle.builders import at
 from tests.unit.queueing.builders import NEEDS, tree, wants
 
 from muster.placement.eligibility import refusal
-from muster.placement.names import promised_to
+from muster.placement.names import promised_refusal
 from muster.placement.space import Space, solve
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind, order, plan
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
-from muster.world.turn import NotPlaced, Placed
+from muster.world.queuedecision import NotPlaced, Placed
 
 NAMESPACES = ["team-a", "team-b", "team-c"]
 
@@ -128,7 +128,7 @@ def test_who_is_told_to_be_behind_would_have_a_place_otherwise(case: Case) -> No
             assert all(answer.reserved_for.values())
         elif isinstance(answer, NotPlaced) and not isinstance(answer, OverLimit):
             assert isinstance(space.solve(job.request), NotPlaced)
-        space.take(taken(answer), promised_to("default/big"))
+        space.reserve_nodes(taken(answer), promised_refusal("default/big"))
 
 
 @given(cases(), st.integers(1, 8), st.sampled_from([None, "block", "rack"]))

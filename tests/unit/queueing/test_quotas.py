@@ -12,12 +12,12 @@ from tests.unit.queueing.builders import queue, told, tree, wants
 from muster.placement.eligibility import Requirements
 from muster.queueing import explain
 from muster.queueing.queue import plan
-from muster.queueing.quotas import Held, NamespaceQuotas, OverQuota, in_words
+from muster.queueing.quotas import Held, NamespaceQuotas, OverQuota, amount_text
 from muster.queueing.remedies import remedies
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
+from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
 from muster.world.quotas import QuotaClaim, QuotaView, Scope
-from muster.world.turn import NotPlaced, Placed, Turn
 
 GPUS = f"requests.{GPU}"
 CLAIM = QuotaClaim({"pods": 1, "count/pods": 1, GPUS: 8, "cpu": 4000, "requests.cpu": 4000})
@@ -221,7 +221,7 @@ def test_remedies(answer: OverQuota, expected: list[str]) -> None:
 
 def test_the_message_names_quota_resource_amounts_and_what_to_do() -> None:
     found = answers(tree("b1/r1:8"), [counted("a", 8)], of(quota({GPUS: 8}, name="gpus")))
-    turn, job = Turn(1, 1, found["a"]), a_job("a", nodes=8)
+    turn, job = QueueDecision(1, 1, found["a"]), a_job("a", nodes=8)
     assert explain.message(job, turn) == (
         f"needs 8 nodes: ResourceQuota gpus of namespace default leaves too little room for {GPUS}: hard 8, used 0, "
         f"needed 64 (a worker holds its node whole, 8 each); would help: raise {GPUS} of ResourceQuota gpus from 8 "
@@ -236,7 +236,7 @@ def test_the_message_names_quota_resource_amounts_and_what_to_do() -> None:
 def test_the_message_of_a_namespace_with_more_quotas_than_are_read_says_so() -> None:
     unread = replace(quota({"pods": 0}, name=""), problem="namespace default has 65 ResourceQuotas: too many")
     found = answers(tree("b1/r1:8"), [counted("a", 8)], of(unread))
-    turn, job = Turn(1, 1, found["a"]), a_job("a", nodes=8)
+    turn, job = QueueDecision(1, 1, found["a"]), a_job("a", nodes=8)
     assert explain.message(job, turn) == (
         "namespace default has 65 ResourceQuotas: too many; would help: delete or merge ResourceQuotas of namespace "
         "default: there are more than Muster reads"
@@ -257,4 +257,4 @@ def test_the_message_of_a_namespace_with_more_quotas_than_are_read_says_so() -> 
     ],
 )
 def test_amounts_in_words(resource: str, value: int, expected: str) -> None:
-    assert in_words(resource, value) == expected
+    assert amount_text(resource, value) == expected

@@ -166,7 +166,7 @@ def test_a_lost_pod_takes_the_place_of_a_rank_that_fell_over_it(
     incident: dict[str, object], failure: Failure, takes_over: bool
 ) -> None:
     known = {"reason": "RankFailed", "index": 0, "fault_class": UNKNOWN, "settled": False}
-    assert blame.goes_before(failure, an_incident(5).model_copy(update=known | incident)) is takes_over
+    assert blame.is_cause_of(failure, an_incident(5).model_copy(update=known | incident)) is takes_over
 
 
 def test_an_application_failure_upgrades_nothing() -> None:

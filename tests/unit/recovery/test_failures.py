@@ -10,7 +10,7 @@ from muster.api.gang import FaultClass, Level
 from muster.fencing.proofs import WHOLE_GANG_SECONDS
 from muster.protocol.messages import EXITED, RECLAIMING, TERMINATING
 from muster.recovery.blame import culprit
-from muster.recovery.exits import late, message_of
+from muster.recovery.exits import late_rank_failures, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.world.job import PodAges
@@ -444,9 +444,9 @@ def test_the_ranks_of_an_attempt_that_is_over_are_told_of_afterwards() -> None:
     told = told.launcher(1, replace(idle(2), previous_attempt=1, previous_ranks=(ended,)))
     world = told.world()
     assert world.gang is not None
-    found = late(world, world.gang, 1)
+    found = late_rank_failures(world, world.gang, 1)
     assert [(failure.rank, failure.victim) for failure in found] == [(0, True), (1, False)]
-    assert late(world, world.gang, 2) == []
+    assert late_rank_failures(world, world.gang, 2) == []
 
 
 def test_widespread_silence_is_waited_out_but_not_for_ever() -> None:

@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import EPOCH, an_incident
 from muster.api.base import ObjectMeta
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Level, Resume
 from muster.recovery.failure import Kind
-from muster.recovery.followed import KINDS, MAX_WORDS, facts_of, words_of
+from muster.recovery.followed import KINDS, MAX_WORDS, comparable_facts, failures_that_followed
 from muster.world.names import gang_name
 
 A, U, H = FaultClass.APPLICATION, FaultClass.UNKNOWN, FaultClass.HARDWARE
@@ -46,7 +46,7 @@ def gang(*incidents: GangIncident, saved: int | None = None) -> Gang:
 
 
 def blamed(*incidents: GangIncident, saved: int | None = None) -> tuple[str, int]:
-    node, words = words_of(gang(*incidents, saved=saved))
+    node, words = failures_that_followed(gang(*incidents, saved=saved))
     return node, len(words)
 
 
@@ -120,12 +120,12 @@ def test_what_names_another_cause_blames_no_node(kind: Kind) -> None:
     ],
 )
 def test_whether_the_program_got_beyond(incidents: list[GangIncident], saved: int | None, want: list[bool]) -> None:
-    _, words = words_of(gang(*incidents, saved=saved))
+    _, words = failures_that_followed(gang(*incidents, saved=saved))
     assert [word.went_on for word in words] == want
 
 
 def test_a_word_says_which_job_which_attempt_and_what_and_nothing_that_a_container_printed() -> None:
-    _, (word,) = words_of(gang(failed(attempt=7, step=5), failed(attempt=8, step=5, hours=1)))
+    _, (word,) = failures_that_followed(gang(failed(attempt=7, step=5), failed(attempt=8, step=5, hours=1)))
     assert (word.owner, word.job, word.attempt, word.what) == ("team-a", "team-a/llama", 7, "RankFailed (exit code 1)")
     assert word.time == EPOCH
     assert "secret" not in repr(word)
@@ -139,7 +139,7 @@ def test_a_word_says_which_job_which_attempt_and_what_and_nothing_that_a_contain
 def test_what_changes_a_word_is_seen(change: dict[str, Any]) -> None:
     before = failed(step=5)
     after = before.model_copy(update=change)
-    assert words_of(gang(before)) != words_of(gang(after))
-    assert facts_of(gang(before)) != facts_of(gang(after))
-    assert facts_of(gang(before)) != facts_of(gang(before, saved=9))
-    assert facts_of(gang(before)) == facts_of(gang(failed(step=5)))
+    assert failures_that_followed(gang(before)) != failures_that_followed(gang(after))
+    assert comparable_facts(gang(before)) != comparable_facts(gang(after))
+    assert comparable_facts(gang(before)) != comparable_facts(gang(before, saved=9))
+    assert comparable_facts(gang(before)) == comparable_facts(gang(failed(step=5)))

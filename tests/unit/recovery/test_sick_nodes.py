@@ -218,7 +218,7 @@ class TestANodeThatFailuresOfJobsHaveFollowed:
 
     def suspected(self, here: Scene, doubt: Doubt = Doubt(at(0))) -> GangSpec:  # noqa: B008 - it is frozen
         world = here.world()
-        world.fleet.doubt("n1", doubt)
+        world.fleet.set_suspicion("n1", doubt)
         return committed(world)
 
     def test_a_crashed_rank_moves_if_a_node_is_free(self) -> None:
@@ -261,7 +261,7 @@ class TestANodeThatIsFoundSickAMomentLater:
         here.launcher(1, replace(running(2, 7), previous_attempt=1, previous_ranks=failed(1).ranks))
         world = sick(here.world(), "n1")
         assert world.gang is not None
-        return records.settled(world, world.gang)
+        return records.with_incidents_settled(world, world.gang)
 
     @pytest.mark.parametrize("kind", [Kind.RANK_FAILED, Kind.POD_ENDED, Kind.HANG])
     def test_pays_for_the_crash(self, kind: Kind) -> None:
@@ -278,7 +278,7 @@ class TestANodeThatIsFoundSickAMomentLater:
         here.gang(2, incidents=[incident]).pods().all(running(2, 7))
         world = sick(here.world(), "n1")
         assert world.gang is not None
-        assert charged(records.settled(world, world.gang)) == (1, 0)
+        assert charged(records.with_incidents_settled(world, world.gang)) == (1, 0)
 
 
 def test_a_large_gang_whose_nodes_are_all_sick_is_decided_soon(monkeypatch: pytest.MonkeyPatch) -> None:

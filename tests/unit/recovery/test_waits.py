@@ -17,7 +17,7 @@ from muster.protocol.messages import CheckpointReport
 from muster.recovery import blame
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
-from muster.recovery.judging import does_judge
+from muster.recovery.verification import is_verifier
 from muster.world.fleet import Silence
 from muster.world.job import PodAges
 from muster.world.views import ContainerView
@@ -172,7 +172,7 @@ class TestJudgesThatComeToNoVerdict:
         assert isinstance(action, CommitGang)
         record = action.spec
         assert (record.attempt, record.start) == (2, None)
-        assert [place for place in range(6) if does_judge(place, record)] == [1, 3, 5]
+        assert [place for place in range(6) if is_verifier(place, record)] == [1, 3, 5]
         here.record = record
         assert not commits(here), "who need not judge any more may be able to list"
         here.seconds += 120.0

@@ -19,11 +19,11 @@ from tests.unit.reports.corpus import Case, cases
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.health.assess import assess
-from muster.health.books import Books, Ground
 from muster.health.effects import exclusion_of
 from muster.health.facts import NodeFacts
 from muster.health.orders import View, decide
 from muster.health.sources import ROWS, Annotation, Row, Rules
+from muster.health.verdict_index import NodeIndex, VerdictIndex
 from muster.kube import decode
 from muster.placement.eligibility import Requirements, closed, reluctance
 from muster.world.fleet import Evacuate, Exclusion
@@ -48,11 +48,11 @@ def a_node_with(marks: dict[str, Any]) -> NodeView:
 def exclusion_for(node: NodeView) -> Exclusion | None:
     """What placement and jobs are told of the node, beside three that are well."""
     policy = FleetPolicySpec()
-    rules, books, ground = Rules.of(policy), Books(), Ground()
+    rules, books, ground = Rules.from_policy(policy), VerdictIndex(), NodeIndex()
     nodes = [node, *(a_node(f"n{number}") for number in (1, 2, 3))]
-    ground.lay_out(a_fleet(nodes))
+    ground.rebuild(a_fleet(nodes))
     for each in nodes:
-        books.put(each.name, assess(NodeFacts.of(each), healthy(), rules, NOW))
+        books.put(each.name, assess(NodeFacts.from_node(each), healthy(), rules, NOW))
     names = [each.name for each in nodes]
     orders, _ = decide(View(NOW, rules, books, ground, names, {node.name}, {}, {}))
     return next(exclusion_of(order.verdict, order.effect) for order in orders if order.name == node.name)
@@ -97,8 +97,8 @@ def test_a_file_says_nothing_of_its_source_where_that_is_switched_off(row: Row) 
     off = FleetPolicySpec.model_validate({"health": {"sources": [{"name": row.source, "enabled": False}]}})
     for case in CASES:
         if case.report == row.name.replace("/", "-"):
-            facts = NodeFacts.of(a_node_with(case.given))
-            assert [s for s in Rules.of(off).signs(facts, {}, NOW)[0] if s.source == row.source] == []
+            facts = NodeFacts.from_node(a_node_with(case.given))
+            assert [s for s in Rules.from_policy(off).signs(facts, {}, NOW)[0] if s.source == row.source] == []
 
 
 def test_the_annotations_of_the_table_are_those_that_are_read() -> None:

@@ -18,7 +18,7 @@ from tests.unit.checkpoint.recordings import Written, finder_of
 from tests.unit.reports.corpus import Case, cases
 from tests.unit.reports.trees import Deep, broken, place, written
 
-from muster.node.checkpoint.find import Finder, Found, Look
+from muster.node.checkpoint.find import Finder, Found, ScanOptions
 
 CASES = cases("trees")
 COMPLETE = [case for case in CASES if isinstance(case.right, dict) and "complete" in case.right]
@@ -27,7 +27,7 @@ COMPLETE = [case for case in CASES if isinstance(case.right, dict) and "complete
 def looked(files: Written) -> tuple[Finder, Found]:
     """The last answer of one listing that a start waits for."""
     finder = finder_of(Deep(files))
-    return finder, list(finder.look(Look()))[-1]
+    return finder, list(finder.scan(ScanOptions()))[-1]
 
 
 def why(finder: Finder) -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from muster.node.checkpoint.dcp import shard_sizes
-from muster.node.checkpoint.find import Finder, Look
+from muster.node.checkpoint.find import Finder, ScanOptions
 from simulate.clocks import WallClock
 from simulate.storage import SHARD_BYTES, Directory, Save, SimulatedFiles, metadata_of
 
@@ -88,7 +88,7 @@ def test_what_is_lost_is_seen_at_the_next_light_look(lost: str) -> None:
         stage.directory.remove("/ckpt/step-20", stage.now)
     else:
         stage.directory.lose_shard("/ckpt/step-20", 1, stage.now)
-    found = list(finder.look(Look(thorough=False)))[-1]
+    found = list(finder.scan(ScanOptions(thorough=False)))[-1]
     assert [one.step for one in found.checkpoints] == [10]
     assert [one.step for one in found.torn] == [20] * (lost == "a shard")
     assert (stage.truth(), stage.directory.newest_shown("n0", stage.now)) == ([10], 10)
@@ -104,7 +104,7 @@ def test_a_node_that_lags_sees_files_late_and_out_of_order_and_all_of_them_in_th
         assert (stage.steps("n0"), stage.steps(lagging)) == ([10], [])
         finder = stage.finder(lagging)
         while not [one for one in finder.find() if one.judged]:
-            torn += bool(list(finder.look(Look()))[-1].torn)
+            torn += bool(list(finder.scan(ScanOptions()))[-1].torn)
             assert stage.directory.newest_shown(lagging, stage.now) == 0
             stage.now += 1.0
         whole_after.append(stage.now - begun)

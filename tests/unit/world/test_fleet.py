@@ -12,8 +12,8 @@ from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import solve
 from muster.world.fleet import Doubt, Exclusion, Fleet, KnownAges, claim_of
+from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.resources import UNREADABLE
-from muster.world.turn import NotPlaced, Placed
 from muster.world.views import OccupantView
 
 NODES = [a_node(f"n{i}") for i in range(3)]
@@ -137,7 +137,7 @@ def picture(fleet: Fleet) -> object:
                 dict(fleet.used(name)),
                 fleet.exclusion(name),
                 fleet.node_fault(name),
-                fleet.doubt_of(name),
+                fleet.suspicion_of(name),
             )
             for name in ("n0", "n1", "n2", "n3")
         },
@@ -156,7 +156,7 @@ def test_a_snapshot_is_the_fleet_of_its_moment_for_ever(
     for change in first:
         fleet.occupy(*change)
     fleet.exclude("n0", Exclusion("Xid79"))
-    fleet.call("x", "ns/x")
+    fleet.set_name("x", "ns/x")
     taken = fleet.snapshot(KnownAges({"n1": 30.0}))
     expected = picture(taken)
     assert {**picture(fleet), "ages": ["n1"]} == expected  # type: ignore[dict-item]
@@ -164,8 +164,8 @@ def test_a_snapshot_is_the_fleet_of_its_moment_for_ever(
         fleet.occupy(*change)
     fleet.exclude("n0", None)
     fleet.set_node_fault("n1", "hot")
-    fleet.doubt("n1", Doubt())
-    fleet.call("x", "")
+    fleet.set_suspicion("n1", Doubt())
+    fleet.set_name("x", "")
     fleet.put_node(a_node("n3"))
     fleet.drop_node("n2")
     fleet.set_policy(FleetPolicySpec.model_validate({"topology": {"levels": []}}))

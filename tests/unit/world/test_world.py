@@ -70,7 +70,7 @@ def test_silence_of_most_is_not_their_fault(silent: int, total: int, widespread:
 def test_silence_counts_without_any_one_other_namespace(
     silent: dict[str, int], total: dict[str, int], widespread: bool
 ) -> None:
-    assert Silence.around("mine", silent, total).widespread == widespread
+    assert Silence.seen_from("mine", silent, total).widespread == widespread
 
 
 def test_who_else_holds_a_node() -> None:

@@ -71,12 +71,12 @@ def a_used_fleet() -> Fleet:
     """One in which every part says something, of a node that is gone, too."""
     policy = FleetPolicySpec.model_validate({"topology": {"levels": [{"name": "row", "label": "example.com/row"}]}})
     nodes = {name: a_node(name) for name in ("n2", "n1", "n0")}
-    fleet = Fleet.of(nodes, {"n0": ["a", "b"]}, {"n1": 3.5, "gone": 50.0}, policy, {"n1": {"cpu": 1500}})
+    fleet = Fleet.from_parts(nodes, {"n0": ["a", "b"]}, {"n1": 3.5, "gone": 50.0}, policy, {"n1": {"cpu": 1500}})
     fleet.occupy("pod", "a", frozenset({"gone"}))
-    fleet.call("a", "default/a")
+    fleet.set_name("a", "default/a")
     fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Evacuate.AFTER_CHECKPOINT, last_choice=True))
     fleet.set_node_fault("n2", "Xid48: held by the breaker")
-    fleet.doubt("n0", Doubt(EPOCH, True))
+    fleet.set_suspicion("n0", Doubt(EPOCH, True))
     return fleet
 
 
@@ -92,7 +92,7 @@ def test_a_fleet_comes_back_with_all_its_parts() -> None:
         "Xid79", "fell off the bus", Evacuate.AFTER_CHECKPOINT, last_choice=True
     )
     assert (read_fleet.node_fault("n1"), read_fleet.node_fault("n2")) == ("", "Xid48: held by the breaker")
-    assert (read_fleet.doubt_of("n0"), read_fleet.doubt_of("n1")) == (Doubt(EPOCH, True), None)
+    assert (read_fleet.suspicion_of("n0"), read_fleet.suspicion_of("n1")) == (Doubt(EPOCH, True), None)
     assert read_fleet.policy == fleet.policy
     assert (read_fleet.heartbeats.age_seconds("n1"), list(read_fleet.heartbeats.older_than(10))) == (3.5, ["gone"])
 

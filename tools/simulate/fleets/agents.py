@@ -11,8 +11,8 @@ from muster.node.agent.agent import Agent
 from muster.node.agent.apart import Apart
 from muster.node.agent.facts import Signal
 from muster.node.agent.infiniband import InfiniBand
+from muster.node.agent.inspections import LOG, NVML, PORTS
 from muster.node.agent.kernel_log import KernelLog
-from muster.node.agent.looks import LOG, NVML, PORTS
 from muster.node.agent.nvml_process import NvmlProcess, Outstanding
 from muster.node.agent.sampler import Sampler
 from muster.node.agent.settings import Settings
@@ -95,7 +95,7 @@ class Ports(Sampler):
         """Always."""
         return True
 
-    def take(self) -> list[Signal]:
+    def pop_signals(self) -> list[Signal]:
         """What is seen now."""
         now, signals = self._now(), []
         answered = self._answered == self._asked
@@ -263,11 +263,11 @@ class NodeAgent(Agent):
         self.surprised = False
         self._looked_at = now
         for _ in range(_MOST_TURNS):
-            self._turn()
+            self._poll()
             if not self._nvml.running or self._nvml.outstanding is None or self.machine.hangs:
                 break
         if self._looking_at_once:
-            self._turn()
+            self._poll()
         self._is_at_rest = self._has_nothing_left()
 
     def _has_nothing_left(self) -> bool:

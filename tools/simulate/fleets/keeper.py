@@ -12,12 +12,12 @@ from typing import Any
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import AgentStatus, Decision, Evidence, HumanDecision, NodeHealth, NodeHealthStatus
-from muster.health.assess import BurnInWord, Verdict, assess
+from muster.health.assess import FailedBurnIn, Verdict, assess
 from muster.health.effects import Effect
 from muster.health.engine import Engine
 from muster.health.facts import NodeFacts
 from muster.health.orders import InForce, Order
-from muster.health.silence import Quiet, Silence, crowds
+from muster.health.silence import AgentSilence, Silence, pools_silent_at_once
 from muster.health.sources import UNHEALTHY_TAINT, Rules
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView, Taint
@@ -44,12 +44,12 @@ class Keeper:
     """
 
     def __init__(self, policy: FleetPolicySpec, told: Told) -> None:
-        self.policy, self.rules = policy, Rules.of(policy)
+        self.policy, self.rules = policy, Rules.from_policy(policy)
         self.fleet = Fleet(policy)
         self._told = told
         self.health: dict[str, NodeHealth] = {}
         self.passed: dict[str, float] = {}
-        self.burned: dict[str, list[BurnInWord]] = {}
+        self.burned: dict[str, list[FailedBurnIn]] = {}
         self.missed: dict[str, Missed] = {}
         self.looks = 0
         self._take_over()
@@ -63,7 +63,7 @@ class Keeper:
         """Another operator takes over: it knows what is on record, and of silences only what begins now."""
         self._take_over()
         for name, node in self.fleet.nodes.items():
-            self.engine.ground.put(name, node, self.fleet)
+            self.engine.node_index.put(name, node, self.fleet)
         for name, health in self.health.items():
             self._recorded(name, health)
         for missed in self.missed.values():
@@ -77,7 +77,7 @@ class Keeper:
 
     def verdict(self, name: str) -> Verdict | None:
         """The last one on a node."""
-        return self.engine.books.verdicts.get(name)
+        return self.engine.verdict_index.verdicts.get(name)
 
     # What is said.
 
@@ -86,7 +86,7 @@ class Keeper:
         taint = (Taint(UNHEALTHY_TAINT, "", "NoSchedule"),) if self.effect(node.name).taint else ()
         node = replace(node, taints=(*(each for each in node.taints if each.key != UNHEALTHY_TAINT), *taint))
         self.fleet.nodes[node.name] = node
-        self.engine.ground.put(node.name, node, self.fleet)
+        self.engine.node_index.put(node.name, node, self.fleet)
         self.engine.dirty.add(node.name)
 
     def record_of(self, name: str) -> NodeHealth:
@@ -116,7 +116,7 @@ class Keeper:
         else:
             agent = self.record_of(name).status.agent
             self.burned.setdefault(name, []).append(
-                BurnInWord(agent.boot_id if agent else "", fails, f"test of the node: {fails}", _time(now))
+                FailedBurnIn(agent.boot_id if agent else "", fails, f"test of the node: {fails}", _time(now))
             )
         self.engine.dirty.add(name)
 
@@ -127,7 +127,7 @@ class Keeper:
         self.engine.dirty.add(name)
 
     def _recorded(self, name: str, health: NodeHealth) -> None:
-        self.engine.recorded(name, health.status)
+        self.engine.note_record(name, health.status)
 
     # What follows.
 
@@ -146,7 +146,7 @@ class Keeper:
     def _judge(self, name: str, moment: datetime) -> None:
         passed = self.passed.get(name)
         verdict = assess(
-            NodeFacts.of(self.fleet.nodes[name]),
+            NodeFacts.from_node(self.fleet.nodes[name]),
             self.record_of(name),
             self.rules,
             moment,
@@ -159,7 +159,7 @@ class Keeper:
 
     def _put_into_force(self, order: Order, now: float) -> None:
         name, verdict = order.name, order.verdict
-        self.engine.books.put(name, verdict)
+        self.engine.verdict_index.put(name, verdict)
         status = self.record_of(name).status
         ours: dict[str, Any] = {
             "state": verdict.state,
@@ -181,7 +181,7 @@ class Keeper:
             if not dirty:
                 self.engine.dirty.discard(name)
         self.in_force[name] = InForce(verdict.state, verdict.reason, order.effect)
-        if order.effect.taint != (name in self.engine.ground.tainted):
+        if order.effect.taint != (name in self.engine.node_index.tainted):
             self.put_node(self.fleet.nodes[name])
             self.engine.dirty.discard(name)
         self._told(order, now)
@@ -190,15 +190,21 @@ class Keeper:
         """Which agents are silent."""
         if not self.missed and not self._silences:
             return
-        quiet = {name: Quiet(now - m.since, now - m.pod_since) for name, m in self.missed.items() if not m.paused}
+        quiet = {
+            name: AgentSilence(now - m.since, now - m.pod_since) for name, m in self.missed.items() if not m.paused
+        }
         heard = self.fleet.nodes.keys() - self.missed.keys()
-        crowd = crowds(
-            quiet, self.engine.ground.pools, self.engine.ground.pool_sizes, heard, self.rules.budgets.window_limit
+        crowd = pools_silent_at_once(
+            quiet,
+            self.engine.node_index.pools,
+            self.engine.node_index.pool_sizes,
+            heard,
+            self.rules.budgets.window_limit,
         )
         before, self._silences = self._silences, {}
         for name in self.missed:
             each = quiet.get(name)
-            free = each is not None and self.engine.ground.pools.get(name, "") not in crowd
+            free = each is not None and self.engine.node_index.pools.get(name, "") not in crowd
             self._silences[name] = Silence(each.weighs if each and free else None, "its agent is not Ready")
         self.engine.dirty |= {
             n for n in before.keys() | self._silences.keys() if before.get(n) != self._silences.get(n)
@@ -208,7 +214,7 @@ class Keeper:
         waits = [(each - moment).total_seconds() for each in self.engine.moments()]
         for missed in self.missed.values():
             if not missed.paused:
-                following = Quiet(now - missed.since, now - missed.pod_since).next_seconds()
+                following = AgentSilence(now - missed.since, now - missed.pod_since).next_seconds()
                 waits += [max(1.0, following)] if following is not None else []
         return max(0.001, min(waits)) if waits else None
 

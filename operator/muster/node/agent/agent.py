@@ -22,12 +22,12 @@ from muster.node.agent.facts import Clock, Incident, Signal, clean
 from muster.node.agent.gpus import Gpus
 from muster.node.agent.held import Held
 from muster.node.agent.infiniband import InfiniBand
+from muster.node.agent.inspections import LOG, NVML, PORTS, Looks
 from muster.node.agent.interfaces import NodeNetwork
 from muster.node.agent.kernel_log import KernelLog, LogEntry
 from muster.node.agent.ledger import Ledger
 from muster.node.agent.log import log
 from muster.node.agent.log_lines import TAKEN_AWAY, recovery_taken_back
-from muster.node.agent.looks import LOG, NVML, PORTS, Looks
 from muster.node.agent.machine import ClockSource, FabricManager, Mounts, gpu_of_minor, gpus_of_the_driver, read_word
 from muster.node.agent.nvml_process import NvmlProcess, Outstanding
 from muster.node.agent.sampler import Sampler
@@ -95,11 +95,11 @@ class Agent:
         self._fabric_manager = FabricManager(settings.proc, thresholds)
         self._clock_source = ClockSource(settings.sysfs)
         self._bridges = Bridges(settings.sysfs)
-        self._bridges.look()
+        self._bridges.inspect()
         self._disks = Disks(settings.sysfs)
-        self._disks.look()
+        self._disks.inspect()
         self._network = NodeNetwork(settings.sysfs, settings.proc)
-        self._network.look()
+        self._network.inspect()
         self._held = Held(thresholds["nvml.held_pause"])
         self._hung: set[str] = set()  # batches that have hung, and that none of their kind has answered since
         self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"], thresholds["clear.growth"])
@@ -136,7 +136,7 @@ class Agent:
         log("the node agent runs", node=self._settings.node, version=__version__, boot=self._ledger.boot_id)
         try:
             while not self._stopping.is_set():
-                self._turn()
+                self._poll()
         finally:
             self._ports.end()
             self._nvml.close()
@@ -170,16 +170,16 @@ class Agent:
         self._stored = found
         self._wake()
 
-    def _turn(self) -> None:
+    def _poll(self) -> None:
         now = Clock(self._monotonic(), self._wall())
         self._alive_at = now.mono
         self._adopt(now)
-        self._nvml_turn(now)
+        self._poll_nvml(now)
         self._on_time("log", now, self._log_period(), self._read_log)
         self._on_time("machine", now, self._thresholds["machine.period"], self._look_at_machine)
         self._look_at_what_came_of_ports(now)
         self._ledger.expire(now)
-        self._tell()
+        self._report()
         self._wait()
 
     def _on_time(self, name: str, now: Clock, period: float, act: Callable[[Clock], None]) -> None:
@@ -233,7 +233,7 @@ class Agent:
         if self._adopted or self._stored is None:
             return
         self._adopted = True
-        earlier = Earlier.of(self._stored, self._ledger.boot_id, self._system_uuid)
+        earlier = Earlier.from_stored(self._stored, self._ledger.boot_id, self._system_uuid)
         self._booted = earlier.another_boot
         self._stood = earlier.stood
         since = earlier.resets_watched_since
@@ -252,11 +252,11 @@ class Agent:
             earlier.missed_ports, earlier.flapping_ports, earlier.ports, earlier.port_names, earlier.front_end
         )
         self._ports.look_again()
-        self._forget_looks()  # only now it is known what there should be
+        self._forget_inspections()  # only now it is known what there should be
         self._looking_at_once, self._due["start"] = True, now.mono
         self._ledger.news = True
 
-    def _forget_looks(self) -> None:
+    def _forget_inspections(self) -> None:
         self._looks.forget()
         self._nvml_seen.clear()
         self._counted_at = -math.inf
@@ -269,9 +269,9 @@ class Agent:
             return ("start",)
         return ("fast", "normal", "slow", "reach") if self._gpus.unreachable else ("fast", "normal", "slow")
 
-    def _nvml_turn(self, now: Clock) -> None:
+    def _poll_nvml(self, now: Clock) -> None:
         for message in self._nvml.read(now.mono):
-            self._nvml_said(message, now)
+            self._note_nvml(message, now)
         if self._nvml.has_ended():
             self._nvml_errors = {"": "the process that asks NVML has ended; it is started again"}
             self._initialised = False
@@ -332,7 +332,7 @@ class Agent:
         hang = Signal(kinds.NVML_HANG, subject, bad=True, value=f"more than {limit}", threshold=limit, message=text)
         self._ledger.sample([hang], now)
 
-    def _nvml_said(self, message: dict[str, Any], now: Clock) -> None:
+    def _note_nvml(self, message: dict[str, Any], now: Clock) -> None:
         event = message.get("event")
         if event is not None:
             for incident in self._gpus.events(event):
@@ -408,7 +408,7 @@ class Agent:
 
     def _look_at_what_came_of_ports(self, now: Clock) -> None:
         looked_at = self._ports.looked_at if self._ports.has_looked else None  # before what it saw is taken
-        self._ledger.sample(self._ports.take(), now)
+        self._ledger.sample(self._ports.pop_signals(), now)
         # A device that has not been read yet is seen when it is known to hang: that weighs itself.
         if looked_at is not None and all(self._ledger.has(kinds.SYSFS_HANG, each) for each in self._infiniband.unseen):
             self._looks.seen(PORTS, looked_at)
@@ -440,7 +440,7 @@ class Agent:
             by_minor = fact.device.isdecimal()
             address = gpu_of_minor(self._settings.proc, fact.device) if by_minor else fact.device
             if address is not None:
-                self._gpus.kernel_said(fact.kind, address, fact.message)
+                self._gpus.note_kernel_line(fact.kind, address, fact.message)
             self._looking_at_once = True
             return
         if fact.kind == kinds.AER_ELSEWHERE and fact.value in TAKEN_AWAY and self._bridges.is_above(fact.device):
@@ -454,7 +454,7 @@ class Agent:
         subject = self._gpus.name_of(fact.device) if fact.kind in _BY_ADDRESS else fact.device
         taken_back = recovery_taken_back(fact)
         if taken_back is not None:
-            self._ledger.nothing_asked(subject, now.mono - age)
+            self._ledger.clear_driver_requests(subject, now.mono - age)
             if taken_back:
                 self._ledger.reset(subject, now.mono - age, now)
             return
@@ -471,7 +471,7 @@ class Agent:
             if self._told is not None:
                 self._stored = {"status": {"agent": self._told, "evidence": self._ledger.evidence()}}
             self._adopted, self._told, self._began = False, None, now.mono
-            self._forget_looks()
+            self._forget_inspections()
             self._log_read_at = None
             self._ledger.restart(boot_id)
             self._gpus.restart()
@@ -484,9 +484,9 @@ class Agent:
             self._bridges = Bridges(self._settings.sysfs)
             self._disks = Disks(self._settings.sysfs)
             self._nvml.renew()
-        self._bridges.look()
-        self._disks.look()
-        self._network.look()
+        self._bridges.inspect()
+        self._disks.inspect()
+        self._network.inspect()
         self._ledger.sample(self._mounts.signals(), now)
         self._ledger.sample(self._fabric_manager.signals(), now)
         self._ledger.sample(self._clock_source.signals(), now)
@@ -519,7 +519,7 @@ class Agent:
             "resetsWatchedSince": math.ceil(max(0.0, self._ledger.watched_since or 0.0)),
         }
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if not self._adopted or not self._knows_enough():
             return
         agent = self._agent_status()

@@ -44,7 +44,7 @@ class Apart(Generic[T]):
         self._held: dict[str, float] = {}
 
     @property
-    def held(self) -> Mapping[str, float]:
+    def overdue_devices(self) -> Mapping[str, float]:
         """Devices whose reading has not come to an end in time, and since when (monotonic)."""
         with self._turned:
             return dict(self._held)

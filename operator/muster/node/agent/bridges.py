@@ -21,7 +21,7 @@ class Bridges:
         self._root = sysfs / "bus/pci/devices"
         self._above: set[str] = set()
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         """See what is there now."""
         try:
             names = os.listdir(self._root)[:_MOST_DEVICES]  # noqa: PTH208

@@ -55,7 +55,7 @@ class Earlier:
     front_end: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any], boot_id: str, system_uuid: str) -> "Earlier":
+    def from_stored(cls, stored: Mapping[str, Any], boot_id: str, system_uuid: str) -> "Earlier":
         """From a NodeHealth as it is stored.
 
         Args:

@@ -120,7 +120,7 @@ class Gpus:
         """The UUID of the GPU at an address, or the address while that is not known."""
         return self.names.get(f"PCI:{pci}", f"PCI:{pci}")
 
-    def kernel_said(self, kind: str, pci: str, message: str) -> None:
+    def note_kernel_line(self, kind: str, pci: str, message: str) -> None:
         """A line of the log accuses a GPU, perhaps of long ago: it counts while NVML does not see the GPU answer."""
         if pci in self._kernel_said or len(self._kernel_said) < _MOST_SAID:
             self._kernel_said[pci] = kind, message

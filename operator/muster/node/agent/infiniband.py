@@ -165,7 +165,7 @@ class InfiniBand:
         devices = self._devices()
         found = self._states.each(devices)
         read = {device: found[device] for device in devices if device in found}
-        held = self._states.held.keys() | self._counters.held.keys()
+        held = self._states.overdue_devices.keys() | self._counters.overdue_devices.keys()
         self._met |= read.keys()
         self.unseen = frozenset(devices) - self._met
         ports = [port for device in read for port in read[device]][:_MAX_PORTS]

@@ -97,7 +97,7 @@ class NodeNetwork:
         now."""
         self.looks = 0
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         """See what is so now."""
         found = set(_default_routes(self._proc))
         new = found

@@ -164,7 +164,7 @@ class Ledger:
         self._bad_since.pop(key, None)
         entry = self._entries.get(key)
         if signal.kind == kinds.RECOVERY_ACTION:
-            self.nothing_asked(signal.subject, now.mono - signal.clear_seconds)
+            self.clear_driver_requests(signal.subject, now.mono - signal.clear_seconds)
         if entry is None:
             return
         if entry.good_since is None:
@@ -194,7 +194,7 @@ class Ledger:
         """Take in something that happened; told twice, it counts once."""
         age = max(0.0, incident.age_seconds)
         then = Clock(now.mono - age, now.wall - age)
-        value = self._told_of(incident)
+        value = self._incident_text(incident)
         held = self._is_held(incident.kind, incident.code, value, then.mono)
         if age >= incident.expires_seconds and not held:
             return
@@ -227,7 +227,7 @@ class Ledger:
         self._occurred(entry, then.mono)
         entry.last = _later(entry.last, then)
 
-    def _told_of(self, incident: Incident) -> str:
+    def _incident_text(self, incident: Incident) -> str:
         """What the line says of an incident: if that is told in brief, what was said last."""
         value = clean(incident.value, _VALUE)
         if not incident.brief:
@@ -287,7 +287,7 @@ class Ledger:
         for old in [key for key, entry in self._entries.items() if self._is_over(entry, subject, mono)]:
             self._remove(old)
 
-    def nothing_asked(self, subject: str, mono: float) -> None:
+    def clear_driver_requests(self, subject: str, mono: float) -> None:
         """The driver asks for nothing any more: what it asked for before is over."""
         key = (kinds.XID, clean(subject, _SUBJECT), kinds.RECOVERY_XID, "")
         entry = self._entries.get(key)

@@ -62,7 +62,7 @@ class Sampler:
         self._disturbed.set()
         self._seen.clear()
 
-    def take(self) -> list[Signal]:
+    def pop_signals(self) -> list[Signal]:
         """What has been seen since the last time, oldest first."""
         signals: list[Signal] = []
         while self._seen and not self._ended.is_set():

@@ -61,7 +61,7 @@ class Disks:
         self._shared: set[str] = set()
         self._own: dict[str, float] = {}  # those that are not shared, and when that was read
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         """See which disks have come; what is known of those that went is kept.
 
         A disk is looked at twice: the device mapper makes one before it says what it is made of.

@@ -95,7 +95,7 @@ class Writer:
         while True:
             status = self._next()
             if status is None:
-                self._try(self._look)
+                self._try(self._check_object)
             elif not self._try(partial(self._write, status)):
                 self._put_back(status)
                 self._sleep(self._backoff())
@@ -147,7 +147,7 @@ class Writer:
         kinds = [item["kind"] for item in status["evidence"]]
         log("evidence written", evidence=len(kinds), kinds=sorted(set(kinds)))
 
-    def _look(self) -> None:
+    def _check_object(self) -> None:
         """Somebody may have deleted the object."""
         self._looked = self._monotonic()
         found = self._client.read()

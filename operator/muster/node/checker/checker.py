@@ -173,13 +173,13 @@ class Checker:
         try:
             message = prober.receive(0)
             while message is not None:
-                self._take(prober, message)
+                self._note_message(prober, message)
                 message = prober.receive(0) if self._prober is prober else None
         except (ZygoteError, ValueError) as error:  # ValueError: a line that is no JSON
             if self._prober is prober:
                 self._has_ended(str(error))
 
-    def _take(self, prober: Prober, message: "dict[str, Any]") -> None:
+    def _note_message(self, prober: Prober, message: "dict[str, Any]") -> None:
         if prober.ready is not None:
             with self._changed:
                 if "put" in message:

@@ -167,7 +167,7 @@ class Core:
         gone = self._answers.keys() - listed
         if gone:
             self._answers = {name: answer for name, answer in self._answers.items() if name in listed}
-            self._tell()
+            self._publish()
         running = self._order
         if running is not None and running.id not in listed:
             self._leave(_TAKEN_BACK)
@@ -213,7 +213,7 @@ class Core:
             if probe is not None:
                 run.abort(probe.order, outcome.NO_TIME if late else outcome.UNFIT, why)
             self._finish(run, now)
-        self._tell()
+        self._publish()
 
     def probe_has_answered(self, answer: Mapping[str, Any], now: float) -> None:
         """A line of the zygote; one that nobody waits for is of no interest."""
@@ -223,9 +223,9 @@ class Core:
             return
         self._probe, self._failures, self._used_at = None, 0, now
         looked_before = run.looked
-        run.take(probe.order, {name: value for name, value in answer.items() if name != "id"})
+        run.note_answer(probe.order, {name: value for name, value in answer.items() if name != "id"})
         if run.looked is not looked_before:
-            self._take_look(run, now)
+            self._note_inspection(run, now)
         if run.leaving:
             self._finish(run, now)
 
@@ -237,7 +237,7 @@ class Core:
         known = {**probe.puts, (put.rank, put.key): put}
         if can_be_put(known.values()):
             probe.puts = known
-            self._tell()
+            self._publish()
 
     # --- what is to be done
 
@@ -310,7 +310,7 @@ class Core:
             node = self._node
             self._run = run_of(order, self._facts, self._key, now, looks, node.directory, node.ethernet)
             self._log("an order begins", order=order.id, kind=order.kind, peer=order.peer, profile=order.profile)
-            self._tell()
+            self._publish()
         elif now >= self._look_at:
             self._look_at = float("inf")
             self._run = Run(None, self._facts, self._key, now, looks=True)
@@ -322,7 +322,7 @@ class Core:
         order = run.order
         if order is None:
             return
-        self._tell()
+        self._publish()
         if any(each.id == order.id for each in self._orders) and order.id not in self._answers:
             if run.leaving in (_TAKEN_BACK, _ALONE):
                 return  # and given again meanwhile, or still given when there is word again
@@ -340,7 +340,7 @@ class Core:
 
     # --- what is known
 
-    def _take_look(self, run: Run, now: float) -> None:
+    def _note_inspection(self, run: Run, now: float) -> None:
         assert run.looked is not None
         before, self._facts = self._facts, run.facts
         why = unfitness(run.looked, run.facts)
@@ -361,7 +361,7 @@ class Core:
             self._log("this node", device=facts.device, gpus=len(facts.indexes), model=facts.model, driver=facts.driver)
             self._remember(self.passes.of_identity(self._identity))
             self._take_grants(self._grants, now)
-            self._tell()
+            self._publish()
 
     @property
     def _identity(self) -> str:
@@ -382,13 +382,13 @@ class Core:
     def _remember(self, passes: Passes) -> None:
         if passes != self.passes:
             self.passes = passes
-            self._tell()
+            self._publish()
 
     def _set_problem(self, words: str) -> None:
         if words != self._problem:
             self._problem = words
             self._log("something can be tested here again" if not words else "nothing can be tested here", why=words)
-            self._tell()
+            self._publish()
 
     def _answer(self, answer: CheckAnswer) -> None:
         self._answers[answer.order] = answer
@@ -402,9 +402,9 @@ class Core:
             gbps=answer.gbps,
             words=answer.message,
         )
-        self._tell()
+        self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self.news += 1
 
     @property

@@ -71,7 +71,7 @@ class Run:
         self.is_acknowledged = False
         self._key = key
         self._began = began
-        self._steps: List[Step] = [self._look()] if looks else []
+        self._steps: List[Step] = [self._inspect()] if looks else []
         self._planned = False
 
     def next(self, now: float) -> Optional[Dict[str, Any]]:
@@ -86,7 +86,7 @@ class Run:
         step = self._steps.pop(0)
         return self._ask(step, now)
 
-    def take(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    def note_answer(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """What a probe has answered."""
         answer = {"probe": asked["probe"], "device": asked["device"], "outcome": outcome.REFUSED, "parts": [], **answer}
         if "given_back" in answer:
@@ -95,7 +95,7 @@ class Run:
             self.looked = answer
             seen = facts_of(answer, self._key)
             self.facts = seen if seen is not None else self.facts
-        self._take(answer)
+        self._note_answer(answer)
 
     def abort(self, asked: Mapping[str, Any], name: str, words: str) -> None:
         """The zygote has ended under a probe: that one has no result, and what was to follow is not run.
@@ -105,14 +105,14 @@ class Run:
         """
         self.given_back = asked["device"] == CPU
         self._planned, self._steps = True, []
-        self._take({"probe": asked["probe"], "device": "node", "outcome": name, "message": words, "parts": []})
+        self._note_answer({"probe": asked["probe"], "device": "node", "outcome": name, "message": words, "parts": []})
 
     def answer(self, now: float) -> CheckAnswer:
         """What the order has come to."""
         assert self.order is not None
         return environment_answer(self.order, self.leaving, now - self._began, self.given_back)
 
-    def _look(self) -> Step:
+    def _inspect(self) -> Step:
         return _LOOK
 
     def _plan(self) -> List[Step]:
@@ -135,7 +135,7 @@ class Run:
         without = self.order is not None and self.order.gpus == 0
         return "without GPUs nothing is tested on a node that has some" if without and self._device() == CUDA else ""
 
-    def _take(self, answer: Mapping[str, Any]) -> None:
+    def _note_answer(self, answer: Mapping[str, Any]) -> None:
         pass
 
 
@@ -160,7 +160,7 @@ class NodeRun(Run):
         self._transport = ""
         self._cut = False  # whether the probe under way has less time than its own deadline
 
-    def _look(self) -> Step:
+    def _inspect(self) -> Step:
         return dataclasses.replace(_LOOK, parameters={"expected": self._expected})
 
     def _plan(self) -> List[Step]:
@@ -185,9 +185,9 @@ class NodeRun(Run):
         return super()._ask(dataclasses.replace(step, deadline_seconds=min(step.deadline_seconds, left)), now)
 
     def _not_run(self, probe: str, name: str, words: str) -> None:
-        self._take({"probe": probe, "device": "node", "outcome": name, "message": words, "parts": []})
+        self._note_answer({"probe": probe, "device": "node", "outcome": name, "message": words, "parts": []})
 
-    def _take(self, answer: Mapping[str, Any]) -> None:
+    def _note_answer(self, answer: Mapping[str, Any]) -> None:
         answer = node.in_time(answer, self._profile, self._cut)
         taken = {probe.probe for probe in self._probes}
         self._probes += translate.probe_reports(answer, taken)
@@ -244,14 +244,14 @@ class ReduceRun(Run):
     def _why_not(self) -> str:
         """Why there is nothing to reduce on."""
         if self.facts is None:
-            return translate.failure_words(self.looked) if self.looked else "the devices are not known"
+            return translate.failure_text(self.looked) if self.looked else "the devices are not known"
         if self._device() == CPU or self._not_owed():
             return self._not_owed()
         if self.looked is not None and self.looked["outcome"] != outcome.DONE:
-            return unfitness(self.looked, self.facts) or translate.failure_words(self.looked)
+            return unfitness(self.looked, self.facts) or translate.failure_text(self.looked)
         return no_cuda(self.facts)
 
-    def _take(self, answer: Mapping[str, Any]) -> None:
+    def _note_answer(self, answer: Mapping[str, Any]) -> None:
         if answer["probe"] == "AllReduce":
             self._reduced = answer
         elif answer["outcome"] == outcome.UNFIT:

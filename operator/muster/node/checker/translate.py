@@ -99,7 +99,7 @@ FIGURES: Dict[str, Tuple[Figure, ...]] = {
 _LATE = frozenset({outcome.NO_TIME, outcome.NO_RESULT, outcome.COULD_NOT_CONNECT})
 
 
-def how_of(name: str) -> str:
+def result_of_probe(name: str) -> str:
     """What the outcome of a node's own probe says: something about the node, that it was late, or nothing."""
     if name == outcome.HUNG:
         return NO_RESULT
@@ -121,8 +121,8 @@ def probe_reports(answer: Mapping[str, Any], taken: Collection[str] = ()) -> Lis
     if name != outcome.DONE:
         wrong = name in outcome.ABOUT_THE_NODE and name != outcome.HUNG
         first = _free(figures[0].name, parts, taken)
-        words = failure_words(answer)
-        return [ProbeReport(first, how_of(name), None, figures[0].unit, wrong, words, seconds)]
+        words = failure_text(answer)
+        return [ProbeReport(first, result_of_probe(name), None, figures[0].unit, wrong, words, seconds)]
     found = []
     for each in figures:
         by_device = [
@@ -146,7 +146,7 @@ def _free(name: str, parts: Sequence[Mapping[str, Any]], taken: Collection[str])
     return more if more not in taken else "%s-%d" % (name, 1 + sum(other.startswith(name) for other in taken))
 
 
-def failure_words(answer: Mapping[str, Any]) -> str:
+def failure_text(answer: Mapping[str, Any]) -> str:
     """What went wrong, device by device, the devices that the outcome is of first."""
     parts = [part for part in answer.get("parts") or () if part.get("outcome") != outcome.DONE and part.get("message")]
     parts.sort(key=lambda part: part.get("outcome") != answer["outcome"])
@@ -229,7 +229,7 @@ def reduced(answer: Mapping[str, Any], model: str, ethernet: bool) -> Reduced:
     how = _OF_NETWORK.get(name, ENVIRONMENT)
     transport = transport_of(answer.get("transports") or (), model, ethernet, across=True)
     parts = answer.get("parts") or []
-    words = "" if name == outcome.DONE else failure_words(answer)
+    words = "" if name == outcome.DONE else failure_text(answer)
     if how == COULD_NOT_CONNECT and _PORT_TAKEN.search(words):
         how = ENVIRONMENT
     found = [value for part in parts for value in [_bus(part.get("figures", {}))] if value is not None]

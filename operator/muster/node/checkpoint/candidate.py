@@ -130,7 +130,7 @@ class Candidate:
         """
         return self._reading.files.part(joined(self.path, name), start, length, self._reading.sign)
 
-    def look_at(self, name: str) -> bool:
+    def has_file(self, name: str) -> bool:
         """Whether there is a file of this name, also before the directory was listed; if so, the file is added to
         `files`.
 

@@ -60,7 +60,7 @@ def shard_sizes(metadata: bytes, sign: Callable[[], None] = lambda: None) -> Dic
     """
     walk = _Walk(metadata)
     try:
-        while walk.turns(_TURNS_BETWEEN_SIGNS):
+        while walk.read_opcodes(_TURNS_BETWEEN_SIGNS):
             sign()
     except MetadataError:
         raise
@@ -92,7 +92,7 @@ class _Walk:
         self._passed = _passed(())
         self._whole_piece: Optional[Pattern[bytes]] = None
 
-    def turns(self, count: int) -> bool:
+    def read_opcodes(self, count: int) -> bool:
         """Read at most `count` opcodes or matches further; returns whether there is more to read."""
         while count > 0:
             if not self._piece and self._key is None and self._last is None:
@@ -153,10 +153,10 @@ class _Walk:
             self._stream.seek(self._position)
             argument = opcode.arg.reader(self._stream)
             self._position = self._stream.tell()
-        self._take(opcode.name, argument, self._data[start : self._position])
+        self._execute(opcode.name, argument, self._data[start : self._position])
         return opcode.name != "STOP"
 
-    def _take(self, name: str, argument: Any, code: bytes) -> None:
+    def _execute(self, name: str, argument: Any, code: bytes) -> None:
         if name == "FRAME":  # begins anywhere, even between a field's name and its value
             return
         if name == "MEMOIZE" or name in _PUTS:

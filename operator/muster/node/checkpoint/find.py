@@ -99,7 +99,7 @@ _LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seem
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class ScanOptions:
     """The options of one look into a checkpoint directory.
 
     Attributes:
@@ -119,11 +119,11 @@ class Look:
     stamps: bool = False
     wish: str = ""
 
-    def wishes(self, checkpoint: Checkpoint) -> bool:
+    def is_requested(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint is the requested one."""
         return bool(self.wish) and self.wish in (str(checkpoint.step), checkpoint.path)
 
-    def may_wish(self, path: str) -> bool:
+    def may_be_requested(self, path: str) -> bool:
         """Whether a path may be the requested checkpoint, by its name alone."""
         return bool(self.wish) and self.wish in (str(step_in_name(os.path.basename(path))), path)
 
@@ -158,7 +158,7 @@ class Found:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Seen:
+class _MarkedCandidate:
     """A candidate whose marker was found, before its other files were looked at.
 
     Attributes:
@@ -191,7 +191,7 @@ class _Search:
     """
 
     candidates: Iterator[Tuple[str, bool]]
-    found: Dict[str, _Seen] = dataclasses.field(default_factory=dict)
+    found: Dict[str, _MarkedCandidate] = dataclasses.field(default_factory=dict)
     counted: Set[str] = dataclasses.field(default_factory=set)
     torn: List[Checkpoint] = dataclasses.field(default_factory=list)
     examined: int = 0
@@ -242,7 +242,7 @@ class Finder:
         # What has to settle: the digest of its files, and since when.
         self._first_seen: Dict[str, Tuple[str, float]] = {}
         # What it was, for as long as the directory's own stamp is the same.
-        self._kinds: Dict[str, _Seen] = {}
+        self._kinds: Dict[str, _MarkedCandidate] = {}
         self._doubted = ("", 0.0)  # and since when
         self._deeper_seen, self._deeper_until = "", 0.0  # what was, and until when it is not looked for again
         self._single: Set[str] = set()  # candidates that are files
@@ -267,11 +267,11 @@ class Finder:
             OSError: the directory cannot be read. A missing directory is no error: it has no checkpoints.
         """
         found: Tuple[Checkpoint, ...] = ()
-        for answer in self.look(Look(limit=limit)):
+        for answer in self.scan(ScanOptions(limit=limit)):
             found = answer.checkpoints
         return list(found)
 
-    def look(self, how: Look) -> Iterator[Found]:
+    def scan(self, how: ScanOptions) -> Iterator[Found]:
         """Look for checkpoints, and yield the answer so far whenever one more is verified.
 
         Raises:
@@ -286,13 +286,13 @@ class Finder:
         complete: Dict[str, Checkpoint] = {}
         stamps: Optional[Tuple[Stamp, ...]] = None
         while True:
-            self._fill(search, how)
+            self._examine_candidates(search, how)
             there = [complete.get(path, seen.checkpoint) for path, seen in search.found.items()]
             originals = {(one.format, one.step) for one in there}
             made_of = {one.path: (search.found[one.path].format.made_of, one.step) for one in there}
             there = [one for one in there if made_of[one.path] not in originals or one.path == how.wish]
             newest = newest_first(there, how.limit)
-            newest += [one for one in there if how.wishes(one) and one not in newest][: how.limit]
+            newest += [one for one in there if how.is_requested(one) and one not in newest][: how.limit]
             open_ones = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
             if not open_ones and how.stamps and stamps is None:
                 stamps = self._stamps(search)
@@ -301,7 +301,7 @@ class Finder:
             if how.judges and found.is_settled:
                 pointed = self._pointed_elsewhere(newest, torn)
                 unrecognized = self._unrecognized(search.unrecognized, newest, torn) if found.done else ""
-                doubt = self._doubt(newest, torn, pointed, unrecognized, how.thorough) if found.done else ""
+                doubt = self._suspicion(newest, torn, pointed, unrecognized, how.thorough) if found.done else ""
                 trap = pointed.words if pointed is not None and pointed.is_trap else ""
                 found = dataclasses.replace(found, doubt=doubt, trap=trap)
             yield found
@@ -314,7 +314,7 @@ class Finder:
                 self._pause(_PAUSE_SECONDS)
                 self._sign()
                 continue
-            path = next(filter(how.wishes, ready), ready[0]).path
+            path = next(filter(how.is_requested, ready), ready[0]).path
             if self._is_complete(search.found[path]):
                 complete[path] = _complete(search.found[path].checkpoint, self._verdicts[path])
             elif how.thorough and path not in search.settling and self._settles(path):
@@ -330,7 +330,7 @@ class Finder:
         """The bytes that may still be written into the directory; None where that cannot be known."""
         return self._files.free_bytes(self._directory)
 
-    def _doubt(
+    def _suspicion(
         self,
         complete: Sequence[Checkpoint],
         torn: Sequence[Checkpoint],
@@ -355,8 +355,10 @@ class Finder:
         newer = [one for one in torn if one.step > newest]
         if len(newer) == 1 and complete:  # what a save that a fault cut short has left: the next will be whole
             newer = []
-        text = next(filter(None, map(self._why, newer)), "") or (pointed.words if pointed is not None else "")
-        deeper = self._deeper(thorough) if not complete and not torn else ""
+        text = next(filter(None, map(self._incomplete_message, newer)), "") or (
+            pointed.words if pointed is not None else ""
+        )
+        deeper = self._nested_checkpoints_message(thorough) if not complete and not torn else ""
         about, after = text or deeper, DOUBT_SECONDS
         if not about and unrecognized:  # the newest of them is another one after each save
             about, after = _ABOUT_UNRECOGNIZED, _UNRECOGNIZED_SECONDS
@@ -404,7 +406,7 @@ class Finder:
             return bool(inner.files)
         return any(self._holds_weights(os.path.join(path, name), depth - 1) for name in inner.directories[:_MAX_DEEPER])
 
-    def _deeper(self, thorough: bool) -> str:
+    def _nested_checkpoints_message(self, thorough: bool) -> str:
         """The message about checkpoints further below the directory, where no scan looks; "" = there are none.
 
         They are looked for now and then.
@@ -414,7 +416,7 @@ class Finder:
         self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
         names = [name for name in order_candidates(self._names.directories) if not _CALLED_SO.match(name)]
         paths = list(self._stepped_below(self._directory, names, _DEEPER_LEVELS))
-        seen = next(filter(None, map(self._see, paths)), None)
+        seen = next(filter(None, map(self._recognize, paths)), None)
         if seen is not None:
             self._deeper_seen = _DEEPER % (self._directory, seen.checkpoint.path, seen.format.name)
         else:
@@ -437,7 +439,7 @@ class Finder:
             if levels > 1 and not stepped:
                 yield from self._stepped_below(path, sorted(inner.directories), levels - 1)
 
-    def _why(self, torn: Checkpoint) -> str:
+    def _incomplete_message(self, torn: Checkpoint) -> str:
         problem = self._verdict_of(torn)
         return "checkpoint %d (%s) is not complete: %s" % (torn.step, torn.path, problem) if problem else ""
 
@@ -456,12 +458,14 @@ class Finder:
         for pointer in POINTERS:
             if any(map(pointer.is_for, complete or torn)):
                 is_own = not self._files.leads_out(os.path.join(self._directory, pointer.name))
-                problem = pointer_problem(pointer, self._said(pointer), complete, is_whole, cut_short, is_own=is_own)
+                problem = pointer_problem(
+                    pointer, self._read_pointer(pointer), complete, is_whole, cut_short, is_own=is_own
+                )
                 if problem is not None:
                     return problem
         return None
 
-    def _said(self, pointer: Pointer) -> Optional[str]:
+    def _read_pointer(self, pointer: Pointer) -> Optional[str]:
         """The text in a framework's pointer file, or the target of its pointer link; None where there is none."""
         path = os.path.join(self._directory, pointer.name)
         self.looks += 1
@@ -476,7 +480,7 @@ class Finder:
         except ValueError:  # no regular file: nothing in it names a checkpoint
             return ""
 
-    def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
+    def _candidates(self, how: ScanOptions) -> Iterator[Tuple[str, bool]]:
         """The paths that may be a checkpoint, and whether each counts among the newest, from the newest on."""
         try:
             directories, files, strange = self._children(how)
@@ -489,9 +493,11 @@ class Finder:
         self._single = {os.path.join(self._directory, name) for name in files}
         names = order_candidates(directories + files)
         yield self._directory, False
-        wished = [name for name in names if how.may_wish(os.path.join(self._directory, name))][:MAX_WISHED]
+        wished = [name for name in names if how.may_be_requested(os.path.join(self._directory, name))][:MAX_WISHED]
         others = [name for name in names if name not in wished] if wished else names
-        unordered = self._by_both([name for name in others if any(kind.hides_step(name) for kind in self._formats)])
+        unordered = self._by_number_and_time(
+            [name for name in others if any(kind.hides_step(name) for kind in self._formats)]
+        )
         hidden = set(unordered)
         nameless = [name for name in others if name not in hidden and step_in_name(name) is None]
         stepped = [name for name in others if name not in hidden and step_in_name(name) is not None]
@@ -503,7 +509,7 @@ class Finder:
         if len(stepped) > MAX_STEPPED or len(unordered) > MAX_STEPPED:
             self._note = "%s has more than %d directories" % (self._directory, MAX_STEPPED)
 
-    def _by_both(self, names: Sequence[str]) -> List[str]:
+    def _by_number_and_time(self, names: Sequence[str]) -> List[str]:
         """The names in turn by highest number and by newest time, since neither alone shows the highest step.
 
         Where all of them are looked into anyway, their times are not looked up.
@@ -545,7 +551,7 @@ class Finder:
             self._strays.add(name)
         return False
 
-    def _children(self, how: Look) -> Children:
+    def _children(self, how: ScanOptions) -> Children:
         """The names in the directory. A light look uses those read before for a while, the longer it takes to read
         them."""
         began = self._now()
@@ -555,7 +561,7 @@ class Finder:
             self._names_until = self._now() + (self._now() - began) / _NAMES_SHARE
         return self._names
 
-    def _fill(self, search: _Search, how: Look) -> None:
+    def _examine_candidates(self, search: _Search, how: ScanOptions) -> None:
         """Look at candidates until there are enough, not counting those that need not be among the newest."""
         with_step = len(search.counted.intersection(search.found))
         most_passed = MAX_PASSED_IN_STORE if self._files.is_store else MAX_STEPPED
@@ -577,7 +583,7 @@ class Finder:
             if not how.thorough and how.judges and self._is_known_bad(seen):
                 search.torn.append(seen.checkpoint)
                 continue
-            search.found[path] = self._known(seen) if not how.thorough else seen
+            search.found[path] = self._with_known_verdict(seen) if not how.thorough else seen
             if counts:
                 search.counted.add(path)
                 with_step += 1
@@ -595,15 +601,15 @@ class Finder:
             return None
         return tuple(sorted(search.stamps, reverse=True)[:MAX_STAMPS])
 
-    def _note_stamp(self, search: _Search, path: str) -> Optional[_Seen]:
+    def _note_stamp(self, search: _Search, path: str) -> Optional[_MarkedCandidate]:
         note = self._note
-        seen = self._see(path)
+        seen = self._recognize(path)
         search.blind = search.blind or self._note != note  # may be there, and is not told
         if seen is not None:
             search.stamps.append(seen.checkpoint.stamp)
         return seen
 
-    def _see(self, path: str) -> Optional[_Seen]:
+    def _recognize(self, path: str) -> Optional[_MarkedCandidate]:
         """The candidate at a path, recognized by its format's marker; None without a marker or a step."""
         name = os.path.basename(path)
         try:
@@ -634,7 +640,7 @@ class Finder:
 
     def _of_format(
         self, kind: Format, path: str, directory: str, marker: str, status: Status, itself: str
-    ) -> Optional[_Seen]:
+    ) -> Optional[_MarkedCandidate]:
         known, marker_stamp = self._kinds.get(path), stamp(status)
         if known is not None and (known.directory_stamp, known.marker, known.marker_stamp) == (
             itself,
@@ -652,7 +658,7 @@ class Finder:
             step, problem = step_in_name(name), str(error)
         if step is None or not 0 <= step <= MAX_NUMBER:
             if problem:
-                self._misread = "%s is left out: %s" % (readable(path), _in_words(problem))
+                self._misread = "%s is left out: %s" % (readable(path), _problem_text(problem))
             elif step is None:
                 self._stepless = self._stepless or _STEPLESS % (readable(path), kind.name)
             return None
@@ -660,7 +666,7 @@ class Finder:
             self._note = "%r is left out: its name is no UTF-8, rename it" % path
             return None
         checkpoint = Checkpoint(step, path, status.modified_ns, judged=False, format=kind.name)
-        seen = _Seen(checkpoint, kind, directory, marker, marker_stamp, itself)
+        seen = _MarkedCandidate(checkpoint, kind, directory, marker, marker_stamp, itself)
         if len(self._kinds) >= MAX_STEPPED:
             self._kinds.clear()
         self._kinds[path] = seen
@@ -671,32 +677,32 @@ class Finder:
         self._sign()
         return self._files.status(path)
 
-    def _glance(self, seen: _Seen, probe: str) -> str:
+    def _quick_stamps(self, seen: _MarkedCandidate, probe: str) -> str:
         """The stamps of what a save changes first, for comparison with those of the verdict."""
         names = filter(None, (probe, seen.format.beside(os.path.basename(seen.checkpoint.path))))
         there = [self._stat(joined(seen.directory, name)) for name in names]
         stamps = [stamp(status) if status else "-" for status in there] or ["-"]
         return " ".join([seen.marker_stamp, seen.directory_stamp, *stamps])
 
-    def _known(self, seen: _Seen) -> _Seen:
+    def _with_known_verdict(self, seen: _MarkedCandidate) -> _MarkedCandidate:
         """The candidate with its earlier verdict "complete", if nothing has changed since; else unchanged."""
         verdict = self._verdicts.get(seen.checkpoint.path)
-        if verdict is None or verdict.problem or verdict.glance != self._glance(seen, verdict.probe):
+        if verdict is None or verdict.problem or verdict.glance != self._quick_stamps(seen, verdict.probe):
             return seen
         return dataclasses.replace(seen, checkpoint=_complete(seen.checkpoint, verdict))
 
-    def _is_known_bad(self, seen: _Seen) -> bool:
+    def _is_known_bad(self, seen: _MarkedCandidate) -> bool:
         """Whether a candidate was found incomplete a moment ago, and still looks the same."""
         path = seen.checkpoint.path
         verdict = self._verdicts.get(path)
         if verdict is None or not verdict.problem or self._now() >= self._again.get(path, (0.0, 0.0))[0]:
             return False
-        return verdict.glance == self._glance(seen, verdict.probe)
+        return verdict.glance == self._quick_stamps(seen, verdict.probe)
 
-    def _is_complete(self, seen: _Seen) -> bool:
+    def _is_complete(self, seen: _MarkedCandidate) -> bool:
         path = seen.checkpoint.path
         try:
-            verdict = self._judge(seen)
+            verdict = self._verify(seen)
         except PermissionError as error:
             self._note = "%s cannot be read: %s" % (path, error.strerror)
             return False
@@ -706,7 +712,7 @@ class Finder:
         self._remember(verdict, unchanged=known is not None and known.files == verdict.files)
         return not verdict.problem
 
-    def _judge(self, seen: _Seen) -> Verdict:
+    def _verify(self, seen: _MarkedCandidate) -> Verdict:
         """Verify a candidate: look at every file, and at what the marker says unless all are the same as before."""
         path, name = seen.checkpoint.path, os.path.basename(seen.checkpoint.path)
         listing = self._listing(seen)
@@ -728,10 +734,10 @@ class Finder:
         if seen.format.is_open and known is not None and known.size_bytes > size_bytes and known.newest_ns >= newest_ns:
             problem, size_bytes, newest_ns = problem or _LESS, known.size_bytes, known.newest_ns
         return Verdict(
-            path, files, self._glance(seen, probe), probe, problem, size_bytes, saving_ns(listing), newest_ns
+            path, files, self._quick_stamps(seen, probe), probe, problem, size_bytes, saving_ns(listing), newest_ns
         )
 
-    def _listing(self, seen: _Seen) -> Listing:
+    def _listing(self, seen: _MarkedCandidate) -> Listing:
         """All files of a candidate, and the one beside it on which it depends."""
         if seen.format.markers:
             listing = self._files.listing(seen.directory, self._sign, seen.format.depth)
@@ -770,18 +776,18 @@ class Finder:
         self._again[verdict.path] = (self._now() + wait, min(2 * wait, longest))
 
     @staticmethod
-    def _problem(seen: _Seen, candidate: Candidate) -> str:
+    def _problem(seen: _MarkedCandidate, candidate: Candidate) -> str:
         """Why a candidate is not complete; "" = it is."""
         if seen.marker not in candidate.files:
             return "its marker vanished"
         try:
-            return _in_words(ask_rule(lambda: seen.format.problem(candidate)))
+            return _problem_text(ask_rule(lambda: seen.format.problem(candidate)))
         except (PermissionError, StorageError):
             raise
         except ValueError as error:
-            return _in_words(str(error))
+            return _problem_text(str(error))
         except OSError as error:  # of a file that is gone meanwhile, or on storage that fails: others may be whole
-            return _UNREADABLE + _in_words(str(error))
+            return _UNREADABLE + _problem_text(str(error))
 
 
 def _complete(checkpoint: Checkpoint, verdict: Verdict) -> Checkpoint:
@@ -790,7 +796,7 @@ def _complete(checkpoint: Checkpoint, verdict: Verdict) -> Checkpoint:
     return dataclasses.replace(checkpoint, judged=True, size_bytes=verdict.size_bytes, save_seconds=seconds)
 
 
-def _in_words(problem: str) -> str:
+def _problem_text(problem: str) -> str:
     """A format's message cut to one line of readable characters: it may quote what an incomplete file contains."""
     return readable(problem[:_MAX_PROBLEM_CHARS])
 

@@ -14,7 +14,7 @@ import json
 import os
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-from muster.node.checkpoint.find import Finder, Found, Look
+from muster.node.checkpoint.find import Finder, Found, ScanOptions
 from muster.node.checkpoint.formats.base import Format
 from muster.node.checkpoint.formats.table import FORMATS
 from muster.node.checkpoint.listing import THIS_MACHINE, no_sign
@@ -38,7 +38,7 @@ class Era(NamedTuple):
     began_ns: int
 
 
-class Held(NamedTuple):
+class LocalShare(NamedTuple):
     """A checkpoint of which this node holds its whole share."""
 
     step: int
@@ -47,14 +47,14 @@ class Held(NamedTuple):
     format: str
 
 
-def held(
+def list_local_shares(
     directory: str,
     gang: str,
     attempt: int,
     share: str,
     sign: Callable[[], None] = no_sign,
     formats: Sequence[Format] = FORMATS,
-) -> Tuple[List[Held], str]:
+) -> Tuple[List[LocalShare], str]:
     """The checkpoints of which this node holds its share, the highest step first, and why the next attempt is not
     recorded.
 
@@ -75,13 +75,13 @@ def held(
     path = os.path.join(directory, ".muster-" + gang)
     eras = [era for era in _eras(path) if era.attempt < attempt]
     found = Found((), False)
-    for found in Finder(directory, sign, settle_seconds=0.0, formats=formats).look(Look(limit=MAX_LISTED)):  # noqa: B007 - the last answer
+    for found in Finder(directory, sign, settle_seconds=0.0, formats=formats).scan(ScanOptions(limit=MAX_LISTED)):  # noqa: B007 - the last answer
         pass
     there = []
     for one in found.checkpoints:
         era = _era_of(eras, one.written_ns)
         if one.judged and era is not None and era.share == share:
-            there.append(Held(one.step, one.path, era.attempt, one.format))
+            there.append(LocalShare(one.step, one.path, era.attempt, one.format))
     try:
         _write(path, eras, attempt, share)
     except OSError as error:

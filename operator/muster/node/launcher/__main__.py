@@ -26,8 +26,8 @@ def main() -> None:
         "--match-steps": _match_steps,
         "--match-preset": _match_preset,
         "--fence-file": _answer_about_fence_file,
-        "--set-aside": _set_aside,
-        "--look-locally": _look_locally,
+        "--set-aside": _move_incomplete,
+        "--look-locally": _list_local_checkpoints,
         "--energy": _answer_about_energy,
         "--collectives": _find_collectives,
     }
@@ -77,16 +77,16 @@ def _answer_about_fence_file(path: str) -> None:
     answer_on_request(path, sys.stdin.buffer)
 
 
-def _set_aside(directory: str) -> None:
-    from muster.node.launcher.aside_child import move_on_request
+def _move_incomplete(directory: str) -> None:
+    from muster.node.launcher.mover_child import move_on_request
 
     move_on_request(directory, sys.stdin.buffer, _say, pattern=_own_pattern())
 
 
-def _look_locally(directory: str) -> None:
-    from muster.node.launcher.local_child import look_on_request
+def _list_local_checkpoints(directory: str) -> None:
+    from muster.node.launcher.local_child import list_on_request
 
-    look_on_request(directory, sys.stdin.buffer, _say, pattern=_own_pattern())
+    list_on_request(directory, sys.stdin.buffer, _say, pattern=_own_pattern())
 
 
 def _own_pattern() -> str:

@@ -49,7 +49,7 @@ class Collectives:
         """The pid of the child process, which belongs to no rank; empty while there is none."""
         return frozenset([self._child.pid]) if self._child is not None else frozenset()
 
-    def turn(self, now: float, ended: Dict[int, int], attempt: Optional[int]) -> None:
+    def poll(self, now: float, ended: Dict[int, int], attempt: Optional[int]) -> None:
         """Read the child's answer, or start the child for an attempt that has none yet.
 
         Args:

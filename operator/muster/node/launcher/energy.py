@@ -57,7 +57,7 @@ class Energy:
         """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._child.descriptor if self._child is not None and self._asked_at is not None else None
 
-    def turn(self, now: float, ended: Dict[int, int], attempt: Optional[int]) -> None:
+    def poll(self, now: float, ended: Dict[int, int], attempt: Optional[int]) -> None:
         """Read the child's answer, and ask it again when it is time.
 
         Args:
@@ -111,12 +111,12 @@ class Energy:
         self._asked_at = None
         try:
             told = json.loads(line)
-            self._take((now, int(told["millijoules"]), int(told["gpus"])))
+            self._note_reading((now, int(told["millijoules"]), int(told["gpus"])))
         except (ValueError, KeyError, TypeError):  # it says why there are no counters
             self._is_on = False
             child.kill()
 
-    def _take(self, reading: _Reading) -> None:
+    def _note_reading(self, reading: _Reading) -> None:
         if self._first is None or reading[2] != self._first[2] or reading[1] < self._first[1]:
             self._first = reading  # another GPU, or one whose counter began anew
             return

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Callable
 _LIBRARY = "libnvidia-ml.so.1"
 
 
-class NotToldError(Exception):
+class NoReadingError(Exception):
     """The NVIDIA driver does not say how much energy was used; the message says why."""
 
 
@@ -22,12 +22,12 @@ def answer_on_request(requests: BinaryIO, say: Callable[[str], None]) -> None:
     try:
         nvml = ctypes.CDLL(_LIBRARY)
         _checked(nvml, "nvmlInit_v2")
-    except (OSError, AttributeError, NotToldError) as error:
+    except (OSError, AttributeError, NoReadingError) as error:
         nvml, why = None, str(error)
     for _ in requests:
         try:
             say(json.dumps(_reading(nvml) if nvml is not None else {"error": why}) + "\n")
-        except (AttributeError, NotToldError) as error:
+        except (AttributeError, NoReadingError) as error:
             say(json.dumps({"error": str(error)}) + "\n")
 
 
@@ -46,4 +46,4 @@ def _reading(nvml: Any) -> "dict[str, int]":
 def _checked(nvml: Any, name: str, *arguments: Any) -> None:
     code = getattr(nvml, name)(*arguments)
     if code:
-        raise NotToldError("%s answers %d" % (name, code))
+        raise NoReadingError("%s answers %d" % (name, code))

@@ -39,7 +39,7 @@ _MAX_ANSWER_BYTES = 64 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class Standing:
+class FenceState:
     """What was found in the fence file: the attempt (0 = none), the file's identity, and why reading or writing
     failed."""
 
@@ -58,7 +58,7 @@ class Storage:
         self.path = path
         self._wake = wake
         self._process: "Optional[subprocess.Popen[bytes]]" = None
-        self._look: Optional[_Look] = None
+        self._look: Optional[_FenceRequest] = None
         self._is_open = False
 
     @property
@@ -80,7 +80,7 @@ class Storage:
         """Begin to write this attempt into the fence file, unless it has a later one."""
         self._begin({"claim": attempt})
 
-    def take(self) -> Optional[Standing]:
+    def pop_result(self) -> Optional[FenceState]:
         """The answer to the last request, handed out once; None while there is none."""
         if self._look is None or not self._look.is_over:
             return None
@@ -103,10 +103,10 @@ class Storage:
             self._look.note_ended(pids)
 
     def _begin(self, request: Dict[str, object]) -> None:
-        self._look = _Look(self._process, self.path, request, self._wake)
+        self._look = _FenceRequest(self._process, self.path, request, self._wake)
 
 
-class _Look:
+class _FenceRequest:
     """One request to the child and its answer, in a thread.
 
     Attributes:
@@ -122,7 +122,7 @@ class _Look:
     ) -> None:
         self.process = process
         self.is_over = False
-        self.standing = Standing()
+        self.standing = FenceState()
         self._path = path
         self._request = request
         self._wake = wake
@@ -139,14 +139,14 @@ class _Look:
             answer = _asked(process, self._request)
             if answer is None:
                 self.process = None  # its number may soon be another's
-            self.standing = answer or Standing(error="the process that looks at the fence file ended unexpectedly")
+            self.standing = answer or FenceState(error="the process that looks at the fence file ended unexpectedly")
         except OSError as error:
-            self.standing = Standing(error="cannot look at the fence file: %s" % error)
+            self.standing = FenceState(error="cannot look at the fence file: %s" % error)
         self.is_over = True
         self._wake()
 
 
-def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Optional[Standing]:
+def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Optional[FenceState]:
     """Send a request to the process and wait for the answer; None where the process has ended or ends soon."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -154,7 +154,7 @@ def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Op
         process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
         document = json.loads(process.stdout.readline(_MAX_ANSWER_BYTES))
-        return Standing(int(document["attempt"]), str(document["id"]), str(document["error"]))
+        return FenceState(int(document["attempt"]), str(document["id"]), str(document["error"]))
     except (OSError, ValueError, KeyError, TypeError):
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -188,7 +188,7 @@ class FenceFile:
         self._sought = 0  # the attempt that is looked for
         self._seek_at = 0.0
         self._seek_pause = FIRST_SEEK_SECONDS
-        self.standing = Standing()
+        self.standing = FenceState()
         self.claimed_at: Optional[float] = None
         self.has_looked = storage is None
         self.is_readable = False
@@ -212,7 +212,7 @@ class FenceFile:
         """The time at which the request under way is given up; None where there is no request."""
         return self._asked_at + DEADLINE_SECONDS if self._asked_at is not None else None
 
-    def turn(self, now: float, claim: int, reads: bool, attempt: int = 0) -> None:
+    def poll(self, now: float, claim: int, reads: bool, attempt: int = 0) -> None:
         """Take in the answer of the child, and read or write the fence file again when it is time.
 
         Args:
@@ -228,7 +228,7 @@ class FenceFile:
             self._sought, self._seek_at, self._seek_pause = attempt, now + FIRST_SEEK_SECONDS, FIRST_SEEK_SECONDS
         if claim != self._claim:
             self._claim, self._next_at, self.claimed_at = claim, 0.0, None
-        self._take(self._storage, now)
+        self._note_result(self._storage, now)
         seeks = self.standing.attempt < self._sought and now >= self._seek_at
         if not self._storage.is_busy and (seeks or (now >= self._next_at and (claim or reads))):
             if seeks:
@@ -245,19 +245,19 @@ class FenceFile:
         if self._storage is not None:
             self._storage.kill()
 
-    def _take(self, storage: Storage, now: float) -> None:
-        found = storage.take()
+    def _note_result(self, storage: Storage, now: float) -> None:
+        found = storage.pop_result()
         if self._asked_at is None:
             return
         if found is None and now >= self._asked_at + DEADLINE_SECONDS:
             storage.kill()
             text = "no answer about the fence file %s within %g s: is the file system stalled?"
-            found = Standing(error=text % (storage.path, DEADLINE_SECONDS))
+            found = FenceState(error=text % (storage.path, DEADLINE_SECONDS))
         if found is not None:
             self._note(found, self._asked_at, now)
             self._asked_at = None
 
-    def _note(self, found: Standing, asked_at: float, now: float) -> None:
+    def _note(self, found: FenceState, asked_at: float, now: float) -> None:
         self.has_looked = True
         if found.error:  # what stood there may stand there still
             self.standing = dataclasses.replace(self.standing, error=found.error)

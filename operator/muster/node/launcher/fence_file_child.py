@@ -42,7 +42,7 @@ def read_fence_file(path: str, makes: bool = False) -> str:
     try:
         if makes:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        return _answer(*_standing(path))
+        return _answer(*_read_state(path))
     except (OSError, ValueError) as error:
         return _answer(0, "", "cannot read the fence file %s: %s" % (path, error))
 
@@ -53,13 +53,13 @@ def claim_fence_file(path: str, attempt: int) -> str:
     The number in the file is never lowered, and its identity is kept.
     """
     try:
-        found, identity = _standing(path)
+        found, identity = _read_state(path)
         if found == 0 and not identity:
             _write(path, attempt, os.urandom(_IDENTITY_BYTES).hex(), _put_first)
-            found, identity = _standing(path)  # as whoever was faster has named it
+            found, identity = _read_state(path)  # as whoever was faster has named it
         if found < attempt:
             _write(path, attempt, identity or os.urandom(_IDENTITY_BYTES).hex(), os.rename)
-        return _answer(*_standing(path))
+        return _answer(*_read_state(path))
     except (OSError, ValueError) as error:
         return _answer(0, "", "cannot write the fence file %s: %s" % (path, error))
 
@@ -68,7 +68,7 @@ def _answer(attempt: int, identity: str, error: str = "") -> str:
     return json.dumps({"attempt": attempt, "id": identity, "error": error})
 
 
-def _standing(path: str) -> Tuple[int, str]:
+def _read_state(path: str) -> Tuple[int, str]:
     """The attempt in the fence file, 0 if there is no file, and its identity; "" in a file that has none.
 
     Raises:

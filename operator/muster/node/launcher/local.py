@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Callable, Dict, FrozenSet, Optional, Tuple
 
+from muster.node.launcher.child_task import ChildTask, Order
 from muster.node.launcher.children import Child, converse
-from muster.node.launcher.errand import Errand, Order
 from muster.protocol.messages import MAX_NUMBER, MAX_PATH_CHARS, WAIT, Directive, LocalReport
 
 
-class Local:
+class LocalLister:
     """Has a child list the checkpoints on this node's own disk, without ever waiting. Used from the supervisor's thread
     only.
 
@@ -31,7 +31,7 @@ class Local:
         self._gang = gang
         self._error = ""
         self._ordered: Tuple[int, ...] = ()
-        self._errand = Errand("--look-locally", directory, converse, deadline_seconds)
+        self._errand = ChildTask("--look-locally", directory, converse, deadline_seconds)
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -49,7 +49,7 @@ class Local:
         ended."""
         return "no answer from %s" % self._directory if self._errand.is_overdue else self._error
 
-    def turn(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
+    def poll(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
         """Start the child that lists local checkpoints when a directive asks for it, and read its answer.
 
         A child that gives no sign of life is given up.
@@ -62,7 +62,7 @@ class Local:
         order = self._order(directive)
         if order is not None and order.number != self._ordered:
             self._ordered, self._error = order.number, ""
-        if not self._directory or not self._errand.turn(now, ended, order):
+        if not self._directory or not self._errand.poll(now, ended, order):
             return
         answer = self._errand.answer
         if answer is None:

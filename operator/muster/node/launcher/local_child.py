@@ -10,11 +10,11 @@ import time
 from typing import Any, BinaryIO, Callable, Dict
 
 from muster.node.checkpoint.formats.table import formats_by
-from muster.node.checkpoint.local import held
-from muster.node.launcher.errand_child import answer_once
+from muster.node.checkpoint.local import list_local_shares
+from muster.node.launcher.task_child import answer_once
 
 
-def look_on_request(
+def list_on_request(
     directory: str,
     requests: BinaryIO,
     say: Callable[[str], None],
@@ -34,7 +34,9 @@ def look_on_request(
 
     def look(request: Dict[str, Any], sign: Callable[[], None]) -> Dict[str, Any]:
         try:
-            found, error = held(directory, request["gang"], int(request["attempt"]), request["share"], sign, formats)
+            found, error = list_local_shares(
+                directory, request["gang"], int(request["attempt"]), request["share"], sign, formats
+            )
         except OSError as failed:
             found, error = [], str(failed)
         return {"held": found, "error": error}

@@ -68,7 +68,7 @@ def _answer(start: "Callable[[], Tuple[_Read, Callable[[], str]]]", lines: Binar
     try:
         read, looks_like = start()
     except ValueError as error:
-        _tell({"error": str(error)})
+        _write_answer({"error": str(error)})
         return
     found: Dict[int, List[Found]] = {}
     for line in lines:
@@ -81,7 +81,7 @@ def _answer(start: "Callable[[], Tuple[_Read, Callable[[], str]]]", lines: Binar
                 found.setdefault(int(place), []).append(one)
         else:
             steps = [_of_rank(place, told) for place, told in found.items()]
-            _tell({"steps": steps, "looksLike": looks_like()})
+            _write_answer({"steps": steps, "looksLike": looks_like()})
             found = {}
 
 
@@ -98,6 +98,6 @@ def _of_rank(place: int, told: List[Found]) -> List[object]:
     return [place, steps[-MAX_STEPS:], preset, loss, figures, seconds]
 
 
-def _tell(message: Dict[str, object]) -> None:
+def _write_answer(message: Dict[str, object]) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()

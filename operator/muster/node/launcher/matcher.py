@@ -153,10 +153,10 @@ class Matcher:
         return self._child.descriptor if self._child is not None and self._asked else None
 
     def next_at(self) -> Optional[float]:
-        """The time at which `turn` next has something to do; None = no such time. New output does not change it."""
+        """The time at which `poll` next has something to do; None = no such time. New output does not change it."""
         return self._next_at if self._has_more and not self._asked else None
 
-    def turn(self, now: float, ended: Dict[int, int], printed: Sequence[Printed]) -> None:
+    def poll(self, now: float, ended: Dict[int, int], printed: Sequence[Printed]) -> None:
         """Read the child's answer, and pass the next lines of output to it.
 
         Args:
@@ -164,7 +164,7 @@ class Matcher:
             ended: exit statuses of reaped child processes, by pid.
             printed: the output of each rank.
         """
-        self._take()
+        self._note_answer()
         if self._child is not None and self._child.pid in ended:
             self._note_end(now, ended[self._child.pid])
         if self.is_on and not self._asked and now >= self._next_at:
@@ -188,7 +188,7 @@ class Matcher:
                 self._child = self._spawn()
             except OSError as error:
                 self._failed(now, "the process that looks for it cannot be started: %s" % error)
-                self._looked_through()
+                self._note_searched()
                 return
         self._unsent = b"".join([b"%d %d %s\n" % item for item in batch]) + b"\n"
 
@@ -207,7 +207,7 @@ class Matcher:
         except OSError:  # it has ended, and is about to be reaped
             self._unsent = b""
 
-    def _take(self) -> None:
+    def _note_answer(self) -> None:
         if self._child is None or not self._asked:
             return
         try:
@@ -228,13 +228,13 @@ class Matcher:
             self.looks_like = message["looksLike"]
         except (ValueError, KeyError, IndexError, TypeError):  # nothing that the child has written
             self.stop()
-        self._looked_through()
+        self._note_searched()
 
     def _note_end(self, now: float, status: int) -> None:
         if self._child is not None:
             self._child.hang_up()
         self._child = None
-        self._looked_through()
+        self._note_searched()
         if self.error:
             return
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
@@ -242,7 +242,7 @@ class Matcher:
         else:
             self._failed(now, "the process that looks for it has ended unexpectedly, with status %d" % status)
 
-    def _looked_through(self) -> None:
+    def _note_searched(self) -> None:
         for printed in self._asked:
             printed.note_answer()
         self._asked, self._unsent = (), b""
@@ -257,6 +257,6 @@ class Matcher:
     def _give_up(self, why: str) -> None:
         self.error = "%s; steps in the output are not counted" % why
         self._has_more = False
-        self._looked_through()
+        self._note_searched()
         self._log(self.error)
         self.stop()

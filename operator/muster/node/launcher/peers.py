@@ -54,7 +54,7 @@ class Peers:
         self.newest_heard = 0  # the newest attempt that an answer has named
         self.broken_at: Optional[float] = None  # when somebody last found the gang of this attempt broken
 
-    def know(self, attempt: int) -> None:
+    def note_attempt(self, attempt: int) -> None:
         """Take in an attempt that the coordinator has named; each later answer to a neighbour names it."""
         if attempt > max(self._known, self.newest_heard):
             self._spread()
@@ -82,9 +82,9 @@ class Peers:
         self._heard_at = {}
         self._open = {}
         self._asked_for = ()
-        self.watch(peers, count, now)
+        self.set_neighbours(peers, count, now)
 
-    def watch(self, peers: Tuple[Peer, ...], count: int, now: float) -> None:
+    def set_neighbours(self, peers: Tuple[Peer, ...], count: int, now: float) -> None:
         """Ping these neighbours from now on, besides those named earlier in the attempt.
 
         Within an attempt no neighbour is forgotten. A new coordinator may know fewer of them, and their silence has to
@@ -132,7 +132,7 @@ class Peers:
             if before is None or moment > before + _OLD_NEWS_SECONDS:
                 self._spread()
 
-    def turn(self, now: float) -> bool:
+    def poll(self, now: float) -> bool:
         """Answer the packets that came in, and ping when it is time. Returns whether there is news of the gang."""
         before = self.newest_heard, self.broken_at
         for _ in range(_PACKETS_PER_TURN):
@@ -149,7 +149,7 @@ class Peers:
         return before != (self.newest_heard, self.broken_at)
 
     def next_at(self) -> Optional[float]:
-        """The time at which `turn` next has to send a ping; None where there are no neighbours."""
+        """The time at which `poll` next has to send a ping; None where there are no neighbours."""
         return self._next_ping_at if self._peers else None
 
     def _spread(self) -> None:
@@ -163,7 +163,7 @@ class Peers:
         if kind == _PING:
             self._answer(nonce, rest, sender, now)
         elif kind == _PONG:
-            self._take(nonce, rest)
+            self._note_answer(nonce, rest)
 
     def _answer(self, nonce: bytes, rest: bytes, sender: Address, now: float) -> None:
         asks, gang = rest[: len(_ASKS)], rest[len(_ASKS) + 1 :]
@@ -178,7 +178,7 @@ class Peers:
                 if peer.address == sender[0] and now - self._pinged_at.get(peer.index, 0.0) > _SHORTEST_PERIOD_SECONDS:
                     self._ping(peer, _ASKS, now)
 
-    def _take(self, nonce: bytes, rest: bytes) -> None:
+    def _note_answer(self, nonce: bytes, rest: bytes) -> None:
         for index, sent in self._open.items():
             if nonce in sent:
                 sent_at = sent.pop(nonce)

@@ -53,7 +53,7 @@ class _Compiled(NamedTuple):
     timers: Tuple[Tuple[Timer, Pattern[str]], ...]
 
     @classmethod
-    def of(cls, preset: Preset) -> "_Compiled":
+    def from_preset(cls, preset: Preset) -> "_Compiled":
         lines, confirms, beside = (
             tuple((line.holds, re.compile(line.pattern)) for line in kind)
             for kind in (preset.lines, preset.confirms, preset.figures_beside)
@@ -108,8 +108,8 @@ class Reader:
         if not chosen:
             raise ValueError("there is no preset %s" % name)
         self.looks_like = ""
-        self._asked = [_Compiled.of(preset) for preset in chosen if preset.is_distinct or name != AUTO]
-        self._noticed = [_Compiled.of(preset) for preset in chosen if not preset.is_distinct and name == AUTO]
+        self._asked = [_Compiled.from_preset(preset) for preset in chosen if preset.is_distinct or name != AUTO]
+        self._noticed = [_Compiled.from_preset(preset) for preset in chosen if not preset.is_distinct and name == AUTO]
         self._ranks: Dict[int, _Rank] = {}
 
     def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[Found]:

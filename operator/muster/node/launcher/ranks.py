@@ -191,7 +191,7 @@ class Rank:
     def _note_steps(self, steps: Sequence[int]) -> None:
         now = self._now()
         for step in steps:
-            self.clock.note(step, now)
+            self.clock.add_step(step, now)
 
     @property
     def corruption(self) -> Optional[Corruption]:
@@ -199,7 +199,7 @@ class Rank:
         return self._progress.corruption
 
     @property
-    def told_seconds(self) -> Mapping[str, float]:
+    def other_seconds(self) -> Mapping[str, float]:
         """The seconds of steps that did not go into computing, by name: as the progress file has them, else as
         printed."""
         return dict(self.printed.seconds, **self._progress.seconds)
@@ -338,7 +338,7 @@ def _start(
     clock: Callable[[], float],
 ) -> Rank:
     files = RankFiles.within(attempt_directory, local_rank)
-    problem = _create(files.progress) or _point(inherited, directive)
+    problem = _create(files.progress) or _write_pointer(inherited, directive)
     environment = with_identity(rank_environment(inherited, directive, local_rank, files, command))
     command = [*expanded(command, environment), *resolved(resuming, environment)]
     try:
@@ -347,7 +347,7 @@ def _start(
         return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, error)
 
 
-def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSError]:
+def _write_pointer(inherited: Mapping[str, str], directive: Directive) -> Optional[OSError]:
     """Have the framework's own pointer file name the checkpoint to resume from. Returns the error that prevented it, or
     None.
 
@@ -359,27 +359,27 @@ def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSErr
     path, text = pointer(name, directive.resume_path, directory)
     try:
         if not path and name in BY_NAME and BY_NAME[name].tracker and directory and directive.resume_path:
-            said = _said(os.path.join(directory, BY_NAME[name].tracker))
+            said = _read_pointer(os.path.join(directory, BY_NAME[name].tracker))
             path, text = tracker(name, directive.resume_path, directory, said)
-        if path and _said(path) != text:
+        if path and _read_pointer(path) != text:
             _write(path, text, directive.node_rank)
         if name in BY_NAME and BY_NAME[name].link and directory and directive.resume_path:
-            leads_to = _leads_to(os.path.join(directory, BY_NAME[name].link))
+            leads_to = _link_target(os.path.join(directory, BY_NAME[name].link))
             path = link(name, directive.resume_path, directory, leads_to)
             if path:
-                _lead(path, os.path.basename(directive.resume_path), directive.node_rank)
+                _replace_link(path, os.path.basename(directive.resume_path), directive.node_rank)
     except OSError as error:
         return error
     return None
 
 
-def _aside(path: str, node_rank: int) -> str:
+def _temporary_path(path: str, node_rank: int) -> str:
     """A temporary path beside `path` that no scanner takes for a checkpoint, and that no other node uses."""
     return os.path.join(os.path.dirname(path), ".muster-%s-%d" % (os.path.basename(path), node_rank))
 
 
 def _write(path: str, text: str, node_rank: int) -> None:
-    own = _aside(path, node_rank)
+    own = _temporary_path(path, node_rank)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(own)  # of a start that was cut short
     with open(own, "x", encoding="utf-8") as file:  # never through a link: it may lead out of the directory
@@ -389,15 +389,15 @@ def _write(path: str, text: str, node_rank: int) -> None:
     os.replace(own, path)
 
 
-def _lead(path: str, to: str, node_rank: int) -> None:
-    own = _aside(path, node_rank)
+def _replace_link(path: str, to: str, node_rank: int) -> None:
+    own = _temporary_path(path, node_rank)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(own)
     os.symlink(to, own)
     os.replace(own, path)
 
 
-def _leads_to(path: str) -> Optional[str]:
+def _link_target(path: str) -> Optional[str]:
     """The target of a symbolic link; None where nothing, or something that is no link, is at the path."""
     with contextlib.suppress(FileNotFoundError):
         if os.path.islink(path):
@@ -405,7 +405,7 @@ def _leads_to(path: str) -> Optional[str]:
     return None
 
 
-def _said(path: str) -> Optional[str]:
+def _read_pointer(path: str) -> Optional[str]:
     """The text of a pointer file, stripped; None where there is no file; "" for what is no regular file and is
     replaced."""
     try:

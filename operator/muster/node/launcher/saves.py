@@ -47,7 +47,7 @@ class Saves:
         self._steps.append(step)
         self._times.append(at)
 
-    def told(
+    def with_costs(
         self, checkpoints: Sequence[CheckpointReport], now: float, step_seconds: Optional[float]
     ) -> Tuple[CheckpointReport, ...]:
         """The checkpoints, those that this attempt has saved with their stall and the time until they were durable.

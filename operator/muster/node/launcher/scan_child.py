@@ -21,7 +21,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from muster.node.checkpoint.find import Finder, Found, Look
+from muster.node.checkpoint.find import Finder, Found, ScanOptions
 from muster.node.checkpoint.formats.table import FORMATS, formats_by
 from muster.node.checkpoint.listing import THIS_MACHINE, Files, StorageError
 from muster.node.checkpoint.verdict import Verdict, verdict_from
@@ -82,10 +82,10 @@ def scan_on_request(directory: str, pattern: str) -> None:
     Raises:
         ValueError: the pattern is invalid.
     """
-    asked = _Asked()
+    asked = _RequestLines()
     collect_seldom()
     _keep_output_to_itself()
-    looks = Looks(directory, _say, asked.is_waiting, pattern=pattern)
+    looks = ScanServer(directory, _say, asked.is_waiting, pattern=pattern)
     while True:
         lines = asked.lines()
         if asked.closed:
@@ -98,7 +98,7 @@ def collect_seldom() -> None:
     gc.set_threshold(100_000, 20, 20)
 
 
-class _Room:
+class FreeSpace:
     """The free space of a directory. A file system may never answer, so each scan has what was known before it.
 
     Attributes:
@@ -111,7 +111,7 @@ class _Room:
         self._is_under_way = False
         self.free_bytes: Optional[int] = None
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look up the free space in a thread, unless an earlier look-up is still under way."""
         if self._is_under_way:
             return
@@ -137,7 +137,7 @@ def in_a_thread(call: Callable[[], None]) -> None:
     threading.Thread(target=call, name="aside", daemon=True).start()
 
 
-class Looks:
+class ScanServer:
     """Scans for checkpoints as requests ask for it, and prints whole lines only.
 
     Args:
@@ -163,7 +163,7 @@ class Looks:
         pattern: str = "",
     ) -> None:
         own = formats_by(pattern)
-        self._finder = Finder(directory, self._sign, self._tell_verdict, now, files_at(directory), formats=own)
+        self._finder = Finder(directory, self._sign, self._print_verdict, now, files_at(directory), formats=own)
         self._formats_elsewhere = (*own, *FORMATS) if pattern else FORMATS
         self._say = say
         self._is_asked_again = is_asked_again
@@ -171,7 +171,7 @@ class Looks:
         self._said_at = 0.0
         self._files_at = files_at
         self._elsewhere: Tuple[str, Optional[Finder]] = ("", None)
-        self._room = _Room(self._finder.free_bytes, aside)
+        self._room = FreeSpace(self._finder.free_bytes, aside)
 
     def hear(self, lines: Iterable[bytes]) -> None:
         """Do what these requests ask for; of several scans only the last is done."""
@@ -189,11 +189,11 @@ class Looks:
         answer: Dict[str, Any] = {"scan": request["scan"], "error": ""}
         # Before the rest: who has heard that this directory was looked through may decide by both.
         if request.get("wishDirectory"):
-            answer.update(self._look_elsewhere(str(request["wishDirectory"]), request))
+            answer.update(self._scan_elsewhere(str(request["wishDirectory"]), request))
             if self._is_asked_again():
                 return
         try:
-            for found in self._finder.look(_look(request)):
+            for found in self._finder.scan(_scan_options(request)):
                 now = self._now()
                 answer.update(_answer(found), looks=self._finder.looks - looks)
                 if found.done:
@@ -203,7 +203,7 @@ class Looks:
                     self._write(answer)
                     told, told_at = news, now
                 if found.done:
-                    self._room.look()
+                    self._room.refresh()
                 if not found.done and self._is_asked_again():
                     return
         except (OSError, ValueError) as error:
@@ -212,29 +212,29 @@ class Looks:
             answer.update(errorKind=_kind(error))
             self._write(answer)
 
-    def _look_elsewhere(self, directory: str, request: Mapping[str, Any]) -> Dict[str, Any]:
+    def _scan_elsewhere(self, directory: str, request: Mapping[str, Any]) -> Dict[str, Any]:
         """The newest checkpoint in another directory and the requested one there, as fields of the answer."""
         known, finder = self._elsewhere
         if finder is None or known != directory:
             files, formats = self._files_at(directory), self._formats_elsewhere
-            finder = Finder(directory, self._sign, self._tell_verdict, self._now, files, formats=formats)
+            finder = Finder(directory, self._sign, self._print_verdict, self._now, files, formats=formats)
             self._elsewhere = directory, finder
-        how = Look(bool(request["thorough"]), bool(request["judges"]), limit=1, wish=str(request["wish"]))
+        how = ScanOptions(bool(request["thorough"]), bool(request["judges"]), limit=1, wish=str(request["wish"]))
         try:
             found = Found((), False)
-            for found in finder.look(how):  # noqa: B007 - the last answer
+            for found in finder.scan(how):  # noqa: B007 - the last answer
                 if self._is_asked_again():
                     break
         except (OSError, ValueError) as error:
             text = str(error) or type(error).__name__
             return {"elsewhere": [], "elsewhereError": text, "elsewhereErrorKind": _kind(error)}
-        return {"elsewhere": _told(found.checkpoints), "elsewhereError": found.note, "elsewhereErrorKind": ""}
+        return {"elsewhere": _listed_items(found.checkpoints), "elsewhereError": found.note, "elsewhereErrorKind": ""}
 
     def _sign(self) -> None:
         if self._now() >= self._said_at + _BETWEEN_SIGNS_SECONDS:
             self._write({"sign": True})
 
-    def _tell_verdict(self, verdict: Verdict) -> None:
+    def _print_verdict(self, verdict: Verdict) -> None:
         self._write({"verdict": verdict.to_json()})
 
     def _write(self, message: Mapping[str, Any]) -> None:
@@ -242,7 +242,7 @@ class Looks:
         self._say(json.dumps(message).encode() + b"\n")
 
 
-class _Asked:
+class _RequestLines:
     """The requests on standard input, by lines.
 
     Attributes:
@@ -280,9 +280,9 @@ def _say(line: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _look(request: Mapping[str, Any]) -> Look:
+def _scan_options(request: Mapping[str, Any]) -> ScanOptions:
     branch: Optional[List[Any]] = request["branch"]
-    return Look(
+    return ScanOptions(
         thorough=bool(request["thorough"]),
         judges=bool(request["judges"]),
         stamps=bool(request["stamps"]),
@@ -297,8 +297,8 @@ def _kind(error: Exception) -> str:
 
 def _answer(found: Found) -> Dict[str, Any]:
     return {
-        "checkpoints": _told(found.checkpoints),
-        "torn": _told(found.torn),
+        "checkpoints": _listed_items(found.checkpoints),
+        "torn": _listed_items(found.torn),
         "stamps": None if found.stamps is None else write_stamps(found.stamps),
         "settled": found.is_settled,
         "done": found.done,
@@ -308,7 +308,7 @@ def _answer(found: Found) -> Dict[str, Any]:
     }
 
 
-def _told(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
+def _listed_items(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
     return [
         {
             "step": c.step,

@@ -188,7 +188,7 @@ class Scanner:
         self._idle_attempt = 0
 
     def next_at(self) -> Optional[float]:
-        """The time at which `turn` next has something to do; None = no such time."""
+        """The time at which `poll` next has something to do; None = no such time."""
         if not self._directory:
             return None
         if self._wanted and not self._dying:
@@ -197,11 +197,11 @@ class Scanner:
             return self._heard_at + self.deadline_seconds
         return None if self._dying or not self._scans_again else self._next_at
 
-    def turn(self, now: float, ended: Dict[int, int]) -> Optional[ScanResult]:
+    def poll(self, now: float, ended: Dict[int, int]) -> Optional[ScanResult]:
         """Begin a scan, read its answer, or give it up. Returns its newest result; None if there is nothing new."""
         if not self._directory:
             return None
-        result = self._take(now)
+        result = self._read_results(now)
         if self._child is not None and self._child.pid in ended:
             if self._heard_at is not None and not self._dying:
                 result = self._failed(now, "the process that scans %s ended unexpectedly" % self._directory)
@@ -281,7 +281,7 @@ class Scanner:
         self._answer = b""
         return child
 
-    def _take(self, now: float) -> Optional[ScanResult]:
+    def _read_results(self, now: float) -> Optional[ScanResult]:
         """Read what the child has printed; the newest result, or None if there is nothing new."""
         if self._child is None or self._heard_at is None or self._dying:
             return None

@@ -26,17 +26,17 @@ _LONG_SECONDS = 60.0  # what goes on for so long is none of these
 _MOST_POINTS = 512  # remembered; beyond that every second one is forgotten
 
 
-class _Point(NamedTuple):
+class _StepTime(NamedTuple):
     """A step and the time when it was finished, by a clock that stands still in time that is lost."""
 
     step: int
     at: float
 
 
-class _Before(NamedTuple):
+class _EarlierCount(NamedTuple):
     """The state before the program was taken to have gone back."""
 
-    trail: List[_Point]
+    trail: List[_StepTime]
     lost_steps: int
     lost_seconds: float
     back_to: Optional[int]
@@ -63,30 +63,32 @@ class StepClock:
         self.lost_steps = 0
         self.lost_seconds = 0.0
         self.back_to: Optional[int] = None
-        self._trail: List[_Point] = []  # ascending, what was taken back left out
+        self._trail: List[_StepTime] = []  # ascending, what was taken back left out
         self._told_at: Optional[float] = None  # when the newest step was told that is believed
-        self._doubtful: List[_Point] = []  # lines that do not go on from it, but from each other
+        self._doubtful: List[_StepTime] = []  # lines that do not go on from it, but from each other
         self._most_doubtful = 0
-        self._before: Optional[_Before] = None
-        self._since: Optional[_Point] = None  # the newest step that was told before `_told_at`
+        self._before: Optional[_EarlierCount] = None
+        self._since: Optional[_StepTime] = None  # the newest step that was told before `_told_at`
         self._intervals: Deque[float] = collections.deque(maxlen=_WINDOW)
         self._strides: Deque[int] = collections.deque(maxlen=_WINDOW)
         # Of the intervals; they are asked for more often than a step ends.
         self._median: Optional[float] = None
         self._p90: Optional[float] = None
 
-    def note(self, step: int, now: float) -> None:
+    def add_step(self, step: int, now: float) -> None:
         """Take in a line that reports a step as finished. Lines that were read together have one time."""
         if step == self.step and not self._doubtful:
             return
         if self._before is not None and self._was_another_count(step):
-            self._take_back(self._before)
+            self._restore(self._before)
         if self.step is None or self._goes_on(step, now):
             self._believe(step, now)
             return
-        if self._doubtful and not 0 < step - self._doubtful[-1].step <= self._most(now - self._doubtful[-1].at):
+        if self._doubtful and not 0 < step - self._doubtful[-1].step <= self._max_steps_within(
+            now - self._doubtful[-1].at
+        ):
             self._doubtful = []
-        self._doubtful.append(_Point(step, now))
+        self._doubtful.append(_StepTime(step, now))
         if len(self._doubtful) > self._most_doubtful and self._most_doubtful < _BORNE_OUT:
             self._most_doubtful, self.finished_at = self._most_doubtful + 1, now
         if len(self._doubtful) >= _BORNE_OUT:
@@ -110,19 +112,19 @@ class StepClock:
         """The usual number of steps from one line to the next, by the last lines; None where there was only one."""
         return statistics.median_low(self._strides) if self._strides else None
 
-    def _most(self, seconds: float) -> float:
+    def _max_steps_within(self, seconds: float) -> float:
         """The largest number of steps that may lie between two lines that came `seconds` apart."""
         pace = self.step_seconds()
         return _FEW_STEPS + _SHORTER * seconds / pace if pace else _MOST_STEPS
 
     def _goes_on(self, step: int, now: float) -> bool:
         begin = self._since.at if now == self._told_at and self._since is not None else self._told_at
-        return 0 < step - (self.step or 0) <= self._most(now - (begin or 0.0))
+        return 0 < step - (self.step or 0) <= self._max_steps_within(now - (begin or 0.0))
 
     def _believe(self, step: int, now: float) -> None:
         if self.step is not None and self._told_at is not None:
             self._strides.append(step - self.step)
-            self._note_interval(_Point(self.step, self._told_at), step, now)
+            self._note_interval(_StepTime(self.step, self._told_at), step, now)
         if self.first_step is None and step:
             self.first_step, self.first_step_at = step, now
         self.step, self.finished_at, self._told_at = step, now, now
@@ -131,9 +133,9 @@ class StepClock:
             self._before = None  # it has come there again, step by step
         if len(self._trail) >= _MOST_POINTS:
             del self._trail[1:-1:2]
-        self._trail.append(_Point(step, now - self.lost_seconds))
+        self._trail.append(_StepTime(step, now - self.lost_seconds))
 
-    def _note_interval(self, newest: _Point, step: int, now: float) -> None:
+    def _note_interval(self, newest: _StepTime, step: int, now: float) -> None:
         if now != newest.at:
             self._since = newest
         elif self._since is None:
@@ -192,20 +194,20 @@ class StepClock:
         timely = pace is None or seconds >= _LATE_SHARE * pace * (newest.step - first.step)
         if base <= 0 or not seconds or not (timely or seconds >= _LONG_SECONDS):
             return False
-        self._before = _Before(list(self._trail), self.lost_steps, self.lost_seconds, self.back_to)
+        self._before = _EarlierCount(list(self._trail), self.lost_steps, self.lost_seconds, self.back_to)
         base_at = self._at(base)
         lost = first.at - self.lost_seconds - base_at - (pace or 0.0) * (first.step - base)
         self.lost_steps += (self.step or 0) - base
         self.lost_seconds += max(lost, 0.0)
         self.back_to = base if self.back_to is None else min(base, self.back_to)
-        self._trail = [point for point in self._trail if point.step < base] + [_Point(base, base_at)]
+        self._trail = [point for point in self._trail if point.step < base] + [_StepTime(base, base_at)]
         self.step, self._told_at, self._since = base, first.at - (pace or 0.0) * (first.step - base), None
         return True
 
     def _at(self, step: int) -> float:
         """The time at which a step was finished, interpolated between reported steps. Before the first of them, the
         first's time."""
-        place = bisect.bisect_left(self._trail, _Point(step, -math.inf))
+        place = bisect.bisect_left(self._trail, _StepTime(step, -math.inf))
         if place in (0, len(self._trail)):
             return self._trail[min(place, len(self._trail) - 1)].at
         begin, end = self._trail[place - 1], self._trail[place]
@@ -217,7 +219,7 @@ class StepClock:
         top = self._before.trail[-1].step if self._before is not None else 0
         return 0 < step - top <= _FEW_STEPS < step - (self.step or 0)
 
-    def _take_back(self, before: _Before) -> None:
+    def _restore(self, before: _EarlierCount) -> None:
         self._trail, self.lost_steps, self.lost_seconds, self.back_to = before
         self.step, self._before, self._since = self._trail[-1].step, None, None
 

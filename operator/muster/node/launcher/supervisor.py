@@ -8,13 +8,13 @@ import math
 import signal
 from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
 
-from muster.node.launcher.aside import Aside
 from muster.node.launcher.collectives import Collectives
 from muster.node.launcher.energy import Energy
 from muster.node.launcher.environment import Settings
 from muster.node.launcher.fence_file import SILENT_SECONDS, FenceFile
 from muster.node.launcher.host import Host
-from muster.node.launcher.local import Local
+from muster.node.launcher.incomplete_mover import IncompleteMover
+from muster.node.launcher.local import LocalLister
 from muster.node.launcher.matcher import Matcher
 from muster.node.launcher.peers import Peers
 from muster.node.launcher.printed import MFU, STEP_SECONDS, TFLOPS, TOKENS
@@ -109,15 +109,15 @@ class Supervisor:
         scanner: Scanner,
         matcher: Matcher,
         log: Callable[[str], None],
-        aside: Optional[Aside] = None,
+        aside: Optional[IncompleteMover] = None,
         energy: Optional[Energy] = None,
-        local: Optional[Local] = None,
+        local: Optional[LocalLister] = None,
         collectives: Optional[Collectives] = None,
     ) -> None:
-        self._local = local or Local(settings.local_directory, settings.gang, settings.scan_deadline_seconds)
+        self._local = local or LocalLister(settings.local_directory, settings.gang, settings.scan_deadline_seconds)
         self._energy = energy or Energy()
         self._collectives = collectives or Collectives()
-        self._aside = aside or Aside(settings.checkpoint_directory)
+        self._aside = aside or IncompleteMover(settings.checkpoint_directory)
         self._settings = settings
         self._host = host
         self._reporter = reporter
@@ -167,7 +167,7 @@ class Supervisor:
             ready = self._host.wait(tuple(descriptors), min(turn_at, self.hears_at()) - self._now())
             if ready <= {self._peers.descriptor} and self._now() < turn_at and not self.hear():
                 continue
-            code = self.turn()
+            code = self.poll()
             if code is not None:
                 return code
             turn_at = self._now() + self.timeout_seconds()
@@ -179,14 +179,14 @@ class Supervisor:
         return math.inf if moment is None else moment
 
     def hear(self) -> bool:
-        """Answer the neighbours' packets and ping them when it is time. Returns whether `turn` has to follow."""
-        return self._peers.turn(self._now())
+        """Answer the neighbours' packets and ping them when it is time. Returns whether `poll` has to follow."""
+        return self._peers.poll(self._now())
 
-    def turn(self) -> Optional[int]:
+    def poll(self) -> Optional[int]:
         """Look, act and report once. Returns the exit code when that was the last time, else None."""
         if self._told_to_leave:
             return self._leave()
-        self._turn(self._now())
+        self._poll(self._now())
         directive = self._reporter.directive()
         if directive is not None and directive.kind == EXIT and self._is_clean():
             return self._exit(directive)
@@ -194,7 +194,7 @@ class Supervisor:
         return None
 
     def timeout_seconds(self) -> float:
-        """The seconds after which `turn` has to be called although nothing happens."""
+        """The seconds after which `poll` has to be called although nothing happens."""
         if self._reclaim is not None:
             return _SHORT_TICK_SECONDS
         tick = _IDLE_TICK_SECONDS
@@ -210,29 +210,29 @@ class Supervisor:
         ]
         return min([tick] + [moment - self._now() for moment in moments])
 
-    def _turn(self, now: float) -> None:
+    def _poll(self, now: float) -> None:
         if now - self._turned_at > _STANDSTILL_SECONDS:
             self._standstills.append((now, now - self._turned_at))
         self._turned_at = now
         ended = self._host.reap()
         self._note_ended(ended)
-        self._peers.turn(now)
+        self._peers.poll(now)
         ranks = self._gang.ranks if self._gang is not None else ()
-        self._matcher.turn(now, ended, [rank.printed for rank in ranks])
+        self._matcher.poll(now, ended, [rank.printed for rank in ranks])
         for rank in ranks:
             rank.update_progress()
-            self._log_words(rank)
+            self._log_reports(rank)
         self._note_step()
-        self._look_for_missing(now)
-        self._look_at_fence_file(now)
+        self._detect_missing_peers(now)
+        self._poll_fence_file(now)
         self._converge(now)
-        self._set_aside(now, ended)
-        self._look_locally(now, ended)
+        self._move_incomplete(now, ended)
+        self._list_local_checkpoints(now, ended)
         self._begin_last_scan(now)
-        self._take_scan(self._scanner.turn(now, ended))
-        self._energy.turn(now, ended, self._gang.attempt if self._gang is not None else None)
+        self._take_scan(self._scanner.poll(now, ended))
+        self._energy.poll(now, ended, self._gang.attempt if self._gang is not None else None)
         trains = self._gang is not None and any(rank.clock.first_step is not None for rank in self._gang.ranks)
-        self._collectives.turn(now, ended, self._gang.attempt if self._gang is not None and trains else None)
+        self._collectives.poll(now, ended, self._gang.attempt if self._gang is not None and trains else None)
 
     def _begin_last_scan(self, now: float) -> None:
         """Begin to scan for the last checkpoint once the ranks have ended well: the job may be complete by it."""
@@ -248,25 +248,25 @@ class Supervisor:
             return False
         return self._now() < gang.ended_at + _LAST_SCAN_SECONDS
 
-    def _set_aside(self, now: float, ended: Dict[int, int]) -> None:
+    def _move_incomplete(self, now: float, ended: Dict[int, int]) -> None:
         before = self._aside.attempt
-        self._aside.turn(now, ended, self._reporter.directive() if self._is_clean() else None)
+        self._aside.poll(now, ended, self._reporter.directive() if self._is_clean() else None)
         told = "; ".join(filter(None, (self._aside.words, self._aside.error)))
         if self._aside.attempt != before and told:
             self._log("attempt %d: checkpoints: %s" % (self._aside.attempt, told))
 
-    def _look_locally(self, now: float, ended: Dict[int, int]) -> None:
+    def _list_local_checkpoints(self, now: float, ended: Dict[int, int]) -> None:
         before = self._local.error
-        self._local.turn(now, ended, self._reporter.directive() if self._is_clean() else None)
+        self._local.poll(now, ended, self._reporter.directive() if self._is_clean() else None)
         if self._local.error and self._local.error != before:
             self._log("checkpoints on this node's own disk: %s" % self._local.error)
 
     def _note_step(self) -> None:
-        last = lowest([rank.clock for rank in self._telling(self._gang)]) if self._gang is not None else None
+        last = lowest([rank.clock for rank in self._counted_ranks(self._gang)]) if self._gang is not None else None
         if last is not None and last.step is not None and last.finished_at is not None:
             self._saves.stepped(last.step, last.finished_at)
 
-    def _log_words(self, rank: Rank) -> None:
+    def _log_reports(self, rank: Rank) -> None:
         """Log, once for each attempt, what a rank reports of its own results, and what is wrong with its progress
         file."""
         found = rank.corruption
@@ -304,7 +304,7 @@ class Supervisor:
             return
         self._checkpoints = result.checkpoints
         if self._gang is not None:
-            self._checkpoints = self._saves.told(result.checkpoints, self._now(), _step_seconds(self._gang))
+            self._checkpoints = self._saves.with_costs(result.checkpoints, self._now(), _step_seconds(self._gang))
         self._elsewhere, self._elsewhere_error = result.elsewhere, result.elsewhere_error
         self._elsewhere_error_kind = result.elsewhere_error_kind
         if result.done or result.attempt:
@@ -325,7 +325,7 @@ class Supervisor:
             self._finish_reclaim()
         directive = self._reporter.directive()
         if directive is not None:
-            self._peers.know(directive.attempt)
+            self._peers.note_attempt(directive.attempt)
             self._scanner.follow(directive)
         why = self._why_to_fence(now)
         if why:
@@ -355,7 +355,7 @@ class Supervisor:
                 self._start(directive, now)
         elif self._gang.attempt == directive.attempt:
             self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
-            self._peers.watch(directive.peers, directive.neighbours, now)
+            self._peers.set_neighbours(directive.peers, directive.neighbours, now)
         else:
             self._begin_reclaim("attempt %d is next" % directive.attempt)
 
@@ -417,13 +417,13 @@ class Supervisor:
             self._fencing = False
             gang.fenced = True
             return
-        last = lowest([rank.clock for rank in self._telling(gang)])
+        last = lowest([rank.clock for rank in self._counted_ranks(gang)])
         views = tuple(rank.last_view() for rank in gang.ranks)
         self._previous = (gang.attempt, views, last.step if last is not None else None, gang.fenced)
         self._gang = None
         self._peers.begin(0, (), 0, self._now())
 
-    def _look_for_missing(self, now: float) -> None:
+    def _detect_missing_peers(self, now: float) -> None:
         """Find out by this launcher's own pings whether a member of the gang is missing, and pass that on to the
         neighbours."""
         gang = self._gang
@@ -433,14 +433,14 @@ class Supervisor:
         if gang.fenced or self._fencing or missing:
             self._peers.found_broken(now)
 
-    def _look_at_fence_file(self, now: float) -> None:
+    def _poll_fence_file(self, now: float) -> None:
         directive, gang = self._reporter.directive(), self._gang
         claim = 0
         if directive is not None and directive.kind == WAIT and directive.writes_fence_file and self._is_clean():
             claim = directive.attempt
         reads = self._is_alone(now) and not gang.fenced if gang is not None else not self._fence_file.is_readable
         attempt = gang.attempt if gang is not None else self._idle_attempt
-        self._fence_file.turn(now, claim, reads, 0 if gang is not None and gang.fenced else attempt)
+        self._fence_file.poll(now, claim, reads, 0 if gang is not None and gang.fenced else attempt)
         if gang is not None and self._fence_file.standing.attempt >= gang.attempt:
             gang.obeys_fence_file = True
 
@@ -476,7 +476,7 @@ class Supervisor:
             )
         # It is read by whoever is alone: before that nobody needs it.
         unread_seconds = self._fence_file.unread_seconds(now, max(now - overdue_seconds, gang.started_at))
-        limit_seconds = max(self._told_fence_seconds(gang), 2 * SILENT_SECONDS)
+        limit_seconds = max(self._known_fence_seconds(gang), 2 * SILENT_SECONDS)
         if gang.obeys_fence_file and unread_seconds >= limit_seconds:
             return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (
                 self._fence_file.standing.error or "no answer"
@@ -487,7 +487,7 @@ class Supervisor:
         steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
         broken_at = self._peers.broken_at
         return is_cut_off(
-            self._told_fence_seconds(gang),
+            self._known_fence_seconds(gang),
             now - self._answered_at(),
             self._peers.silent_seconds(now),
             now - max([gang.told_at, *steps]),
@@ -543,9 +543,9 @@ class Supervisor:
     def _of_gang(self, gang: LocalGang) -> Dict[str, Any]:
         """The fields of the snapshot that are known only while there are ranks."""
         views = tuple(rank.view() for rank in gang.ranks)
-        uncounted = self._uncounted(gang)
+        uncounted = self._why_uncounted(gang)
         clocks = [rank.clock for rank in gang.ranks]
-        last = lowest([rank.clock for rank in self._telling(gang)])
+        last = lowest([rank.clock for rank in self._counted_ranks(gang)])
         ended = self._reclaim is None and gang.has_ended and gang.last_scan is not None
         running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
         step_at = last.finished_at if last is not None and not uncounted else None
@@ -560,13 +560,13 @@ class Supervisor:
             "first_step_at": max(
                 (clock.first_step_at for clock in clocks if clock.first_step_at is not None), default=None
             ),
-            **_told_seconds(gang),
+            **_other_seconds(gang),
             "measured_stall_seconds": self._saves.stall_seconds,
             "measured_saves": self._saves.count,
             "collectives": self._collectives.version if self._collectives.attempt == gang.attempt else "",
             "energy_joules": self._energy.joules,
             "energy_gpu_milliseconds": self._energy.gpu_milliseconds,
-            **_taken_back(last),
+            **_undone_work(last),
             "step": last.step if last is not None else None,
             # What nobody counts any more is no hang.
             "step_at": step_at,
@@ -589,20 +589,20 @@ class Supervisor:
     def _stood_still_since(self, moment: float) -> float:
         return sum(seconds for ended_at, seconds in self._standstills if ended_at > moment)
 
-    def _telling(self, gang: LocalGang) -> Tuple[Rank, ...]:
+    def _counted_ranks(self, gang: LocalGang) -> Tuple[Rank, ...]:
         """The ranks whose steps count. Once output is no longer searched, they are those that write to their progress
         file."""
         writing = tuple(rank for rank in gang.ranks if rank.has_progress_file) if self._matcher.error else ()
         return writing or gang.ranks
 
-    def _uncounted(self, gang: LocalGang) -> str:
+    def _why_uncounted(self, gang: LocalGang) -> str:
         """Why finished steps are not known any more; "" while they are."""
         return "" if any(rank.has_progress_file for rank in gang.ranks) else self._matcher.error
 
     def _fence_seconds(self, gang: LocalGang) -> float:
         return gang.served_fence_seconds or fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
 
-    def _told_fence_seconds(self, gang: LocalGang) -> float:
+    def _known_fence_seconds(self, gang: LocalGang) -> float:
         """The length of the fence that the coordinator knows of: what it has set, else what was last reported to it."""
         contact = self._reporter.contact()
         if gang.served_fence_seconds or contact is None:
@@ -663,10 +663,10 @@ class Supervisor:
             rank.drain(until)
 
 
-def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
+def _other_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
     """The seconds of steps that did not go into computing, as fields of the snapshot, by the rank that reports most of
     them."""
-    told = max((rank.told_seconds for rank in gang.ranks), key=lambda seconds: sum(seconds.values()), default={})
+    told = max((rank.other_seconds for rank in gang.ranks), key=lambda seconds: sum(seconds.values()), default={})
     return {
         "input_wait_seconds": told.get(INPUT_WAIT),
         "communication_seconds": told.get(COMMUNICATION),
@@ -674,7 +674,7 @@ def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
     }
 
 
-def _taken_back(clock: Optional[StepClock]) -> Dict[str, Any]:
+def _undone_work(clock: Optional[StepClock]) -> Dict[str, Any]:
     """The work that the rank furthest behind has undone by itself, and the steps between its lines, as fields of the
     snapshot."""
     if clock is None:

@@ -20,7 +20,7 @@ from muster.api.trainingjob import TrainingJobStatus
 from muster.controller.jobfigures import JobFigures
 from muster.controller.offenders import Offenders
 from muster.controller.saves import SaveFigures
-from muster.coordinator.figures import Figures
+from muster.coordinator.figures import CheckFigures
 from muster.goodput.prices import Prices
 from muster.node.agent.agent import Agent
 from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
@@ -120,7 +120,7 @@ def tell_all(seconds: int) -> None:
                 row.observe(0.01 * (1 + seconds % 50))
 
 
-def answer(figures: Figures, seconds: int) -> None:
+def answer(figures: CheckFigures, seconds: int) -> None:
     """A node has tested itself."""
     order = f"order-{seconds}"
     probe = ProbeReport(probe="gemm-bf16", outcome="Result", figure=600.0 + seconds % 50, unit="TFLOPS", seconds=3.0)
@@ -132,7 +132,7 @@ def answer(figures: Figures, seconds: int) -> None:
 def main() -> None:
     port, agent_port, namespace, job = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5]
     began, key = now(), (namespace, job)
-    jobs, saves, probes = JobFigures(prices=lambda: PRICES), SaveFigures(), Figures()
+    jobs, saves, probes = JobFigures(prices=lambda: PRICES), SaveFigures(), CheckFigures()
     offenders = Offenders(lambda: 604800, now)
     offenders.put("n-1", Offences(score="2.5", as_of=began))
     gpus = SimpleNamespace(answering=7, expected=8, figures={})
@@ -148,8 +148,8 @@ def main() -> None:
     Server(("127.0.0.1", agent_port), {"/metrics": metrics})
     for seconds in range(10_000):
         tell_all(seconds)
-        jobs.told(key, status(began), THROUGHPUT)
-        saves.told(key, status(began))
+        jobs.set_status(key, status(began), THROUGHPUT)
+        saves.set_status(key, status(began))
         answer(probes, seconds)
         agent._writer.errors = agent._nvml.hangs = seconds
         gpus.figures["GPU-0"] = {

@@ -55,23 +55,23 @@ class Scans:
         until = time.monotonic() + 120
         asked = self.scanner.scans
         while self.scanner.next_at() is None and time.monotonic() < until:  # a child is dying
-            self.turn()
+            self.poll()
         if self.scanner.scans == asked:
             self.now = max(self.now, self.scanner.next_at())
         while time.monotonic() < until:
-            result = self.turn()
+            result = self.poll()
             if result is not None and self.scanner.scans > asked and (result.done or result.error):
                 return result
             time.sleep(0.005)
         raise AssertionError("the scan does not end")
 
-    def turn(self):
+    def poll(self):
         ended = {}
         for pid in self.scanner.pids:
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
                 ended[found] = status
-        return self.scanner.turn(self.now, ended)
+        return self.scanner.poll(self.now, ended)
 
     def stop(self):
         self.scanner.stop()
@@ -170,9 +170,9 @@ def test_a_child_that_gives_no_sign_is_killed_and_the_next_one_answers(s3, bucke
     (first,) = scans.scanner.pids
     between.hangs.set()
     scans.scanner.scan_for(2)
-    assert scans.turn() is None
+    assert scans.poll() is None
     scans.now += 60.0
-    result = scans.turn()
+    result = scans.poll()
     assert result.error.startswith(
         f"unverified for now: no answer from s3://{bucket}/run-7 within 60 s: does the store answer?"
     )

@@ -8,7 +8,7 @@ import pytest
 from muster.api.endedjob import MAX_BYTES, EndedJobSpec, Ending
 from muster.api.goodput import Bucket
 from muster.controller.history import NOTE
-from muster.goodput.history import MAX_SPEC_BYTES, fitted, size
+from muster.goodput.history import MAX_SPEC_BYTES, size, within_record_limit
 from muster.kube import paths
 from stage.scene import Scene
 
@@ -153,7 +153,7 @@ async def test_the_largest_account_takes_no_more_than_four_kilobytes_of_etcd(sce
             "blamedNodes": [{"node": f"{n}" * 253, "incidents": 2**31 - 1, "gpuSeconds": 2**53 - 1} for n in range(8)],
         }
     )
-    spec = fitted(widest)
+    spec = within_record_limit(widest)
     assert MAX_SPEC_BYTES - 600 < size(spec) <= MAX_SPEC_BYTES
     body = {
         "apiVersion": "muster.dev/v1alpha1",

@@ -28,10 +28,10 @@ async def test_five_hundred_jobs_on_a_large_fleet_cost_little() -> None:
         for number in range(500):
             jobs.job(f"team-{number % 50}/job-{number}", *[(f"n{number * 32}", NOW)] * 3)
             if number % 10:
-                await jobs.keeper.look()
+                await jobs.keeper.evaluate()
             else:
                 with CountedWork() as counted:
-                    await jobs.keeper.look()
+                    await jobs.keeper.evaluate()
                 steps.append(counted.steps)
         await jobs.keeper.settled()
     finally:

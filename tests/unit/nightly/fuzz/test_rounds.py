@@ -18,7 +18,7 @@ from fuzz.inputs import KINDS, REPORT, Input, Round, RoundError, Sender
 from fuzz.play import Outcome, play
 from fuzz.shrink import rule_in, shrunk
 from muster.controller.reconciler import Reconciler
-from muster.coordinator import desks
+from muster.coordinator import endpoints
 from muster.kube import decode
 from muster.world.views import INDEX_LABEL, JOB_UID_LABEL
 from simulate.apiserver import training_job
@@ -94,8 +94,8 @@ def test_a_defect_at_the_door_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyError(report.ranks[0].rank)
         return report
 
-    shipped = desks.decode_report
-    monkeypatch.setattr(desks, "decode_report", careless)
+    shipped = endpoints.decode_report
+    monkeypatch.setattr(endpoints, "decode_report", careless)
     family = next(family for family in samples.families() if family.gang and family.reports).settled_as(0)
     objects = [("TrainingJob", family.job), ("Gang", family.gang), *(("Pod", pod) for pod in family.pods)]
     pod = next(pod for pod in family.pods if pod["metadata"]["uid"] in family.reports)

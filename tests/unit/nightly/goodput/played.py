@@ -23,10 +23,10 @@ from muster.api.goodput import Account, Goodput
 from muster.api.trainingjob import CheckpointStatus, Condition, ConditionStatus
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
-from muster.goodput.account import MILLISECOND, closed
-from muster.goodput.figures import KeptWork, settled
+from muster.goodput.account import MILLISECOND, close_account
+from muster.goodput.figures import KeptWork, settle_account
 from muster.goodput.prices import Prices
-from muster.goodput.told import told
+from muster.goodput.status_goodput import goodput_of_status
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import CommitGang
 from muster.node.launcher.progress import ProgressFile
@@ -95,7 +95,7 @@ class _Launcher:
                 with self.file.open("ab") as file:
                     file.write(json.dumps(document).encode() + b"\n")
                 self.progress.read()
-            self.clock.note(line.step, self.base + line.finished[self.index] / 1000)
+            self.clock.add_step(line.step, self.base + line.finished[self.index] / 1000)
             self.lines += 1
 
     def snapshot(self, number: int, saves: tuple[CheckpointReport, ...], *, runs: bool) -> Snapshot:
@@ -200,7 +200,7 @@ class Player:
         world = self.world()
         step = max((view.step for view in world.views.values() if view.step is not None), default=self.job.status.step)
         suspended = any(c.status is ConditionStatus.TRUE for c in self.job.status.conditions)
-        found = told(world, step=step, saved=saved, ended=ended, succeeded=succeeded, suspended=suspended)
+        found = goodput_of_status(world, step=step, saved=saved, ended=ended, succeeded=succeeded, suspended=suspended)
         if found is not None:
             found = Goodput.model_validate(found.to_json())
             assert found.wall_seconds == (found.counted_until - found.creation_time).total_seconds() // 1, (
@@ -396,7 +396,7 @@ class Player:
         saved = self.saved()
         world = self.world()
         kept = KeptWork(self.history.has_directory, saved, ended=True, succeeded=succeeded)
-        account = settled(closed(world, ended=succeeded)[0], kept)[0]
+        account = settle_account(close_account(world, ended=succeeded)[0], kept)[0]
         goodput = self.write_status(saved, ended=True, succeeded=succeeded)
         assert goodput is not None
         made = report(self.job, goodput, Prices(flat=2.5))

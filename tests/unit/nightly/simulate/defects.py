@@ -83,7 +83,7 @@ def _oldest_common(patch: Patch) -> None:
         found = resume.Resume(step=max(common)[0], path=max(common)[1]) if common else None
         return resume.Start(found, branch)
 
-    patch.setattr(resume, "_unasked", unasked)
+    patch.setattr(resume, "_start_without_request", unasked)
 
 
 def _old_refund(patch: Patch) -> None:
@@ -143,13 +143,13 @@ def _terminating_is_gone(patch: Patch) -> None:
 
 def _listed_wins(patch: Patch) -> None:
     """The newest checkpoint that is listed now wins over what the record and the status know."""
-    original = resume.newest
+    original = resume.newest_checkpoint
 
     def newest(world: JobWorld, gang: GangSpec) -> Resume | None:
-        listed = max(((c.step, c.path) for c in resume.all_complete(world, gang)), default=None)
+        listed = max(((c.step, c.path) for c in resume.complete_checkpoints(world, gang)), default=None)
         return Resume(step=listed[0], path=listed[1]) if listed else original(world, gang)
 
-    patch.setattr(resume, "newest", newest)
+    patch.setattr(resume, "newest_checkpoint", newest)
 
 
 def _start_forgotten(patch: Patch) -> None:
@@ -203,12 +203,12 @@ def _unbound_is_nowhere(patch: Patch) -> None:
 def _marker_is_enough(patch: Patch) -> None:
     """Found by a life: a checkpoint that has lost a file is waited for as long as somebody who does not judge lists
     it."""
-    patch.setattr(resume, "_is_torn", lambda *_: False)
+    patch.setattr(resume, "_is_incomplete", lambda *_: False)
 
 
 def _listed_before(patch: Patch) -> None:
     """Found on real nodes: what was listed while a rank of before still saved counts once that is proved dead."""
-    patch.setattr(assembling, "_is_outwaited", lambda *_: False)
+    patch.setattr(assembling, "_are_all_fenced", lambda *_: False)
 
 
 def _torn_hide(patch: Patch) -> None:
@@ -226,12 +226,12 @@ def _age_alone(patch: Patch) -> None:
 
 def _nothing_reserved(patch: Patch) -> None:
     """Small jobs take whatever becomes free before a large one that came first."""
-    patch.setattr(queue._Desk, "_reserve", lambda *_: None)
+    patch.setattr(queue._Planner, "_reserve", lambda *_: None)
 
 
 def _charged_twice(patch: Patch) -> None:
     """Whoever is seen to fail a moment after the others is an incident of his own."""
-    patch.setattr(record, "_same_story", lambda *_: False)
+    patch.setattr(record, "_is_same_incident", lambda *_: False)
 
 
 def _never_refunded(patch: Patch) -> None:
@@ -246,7 +246,7 @@ def _never_named(patch: Patch) -> None:
 
 def _leave_for_ever(patch: Patch) -> None:
     """A planned evacuation waits for its checkpoint whatever was asked for."""
-    original = record.evacuating
+    original = record.with_evacuation_begun
 
     def leaving(*of_what: Any) -> GangSpec:
         spec = original(*of_what)
@@ -254,7 +254,7 @@ def _leave_for_ever(patch: Patch) -> None:
         late = spec.evacuation.model_copy(update={"deadline": spec.evacuation.deadline + timedelta(days=1)})
         return spec.model_copy(update={"evacuation": late})
 
-    patch.setattr(record, "evacuating", leaving)
+    patch.setattr(record, "with_evacuation_begun", leaving)
 
 
 def _drain_for_ever(patch: Patch) -> None:
@@ -269,7 +269,7 @@ def _leave_unsaid(patch: Patch) -> None:
 
 def _second_counted_twice(patch: Patch) -> None:
     """With each go a millisecond is counted once more."""
-    kept = account.carried
+    kept = account.with_account
 
     def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         made = kept(world, spec)
@@ -278,12 +278,12 @@ def _second_counted_twice(patch: Patch) -> None:
         twice = added(made.account.milliseconds, {"starting": 1})
         return made.model_copy(update={"account": made.account.model_copy(update={"milliseconds": twice})})
 
-    patch.setattr(commit, "carried", carried)
+    patch.setattr(commit, "with_account", carried)
 
 
 def _begun_anew(patch: Patch) -> None:
     """When a clock has gone back the account begins anew: what was counted is forgotten."""
-    kept = account.carried
+    kept = account.with_account
 
     def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         told = world.gang.spec.account if world.gang else None
@@ -291,18 +291,18 @@ def _begun_anew(patch: Patch) -> None:
             return kept(world, spec)
         return spec.model_copy(update={"account": account.Account(creation_time=world.now, counted_until=world.now)})
 
-    patch.setattr(commit, "carried", carried)
+    patch.setattr(commit, "with_account", carried)
 
 
 def _first_follows(patch: Patch) -> None:
     """A program that has gone back to before its first step has begun where it is now."""
-    kept = account.told_now
+    kept = account.current_evidence
 
     def told_now(world: JobWorld, spec: GangSpec, elapsed: int) -> AttemptProgress | None:
         found = kept(world, spec, elapsed)
         return found and found.model_copy(update={"first_step": min(found.first_step, found.step)})
 
-    patch.setattr(account, "told_now", told_now)
+    patch.setattr(account, "current_evidence", told_now)
 
 
 def _any_list(patch: Patch) -> None:
@@ -322,7 +322,7 @@ def _any_list(patch: Patch) -> None:
 
 def _not_fenced_before(patch: Patch) -> None:
     """A rank that fell over the connections of workers that had been fenced is charged to the program."""
-    patch.setattr(exits, "fenced", lambda *_: None)
+    patch.setattr(exits, "find_fenced_worker", lambda *_: None)
 
 
 def _nothing_given_up(patch: Patch) -> None:

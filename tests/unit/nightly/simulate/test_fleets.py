@@ -126,14 +126,14 @@ def _twice_the_budget(patch: pytest.MonkeyPatch) -> None:
 
 def _nothing_is_written_down(patch: pytest.MonkeyPatch) -> None:
     """What was done is on no record: each look finds the whole budget."""
-    taken = Verdict.taken
+    taken = Verdict.after_taking_out
 
     def undated(self: Verdict, now: object, *rest: object) -> Verdict:
         verdict = taken(self, now, *rest)  # type: ignore[arg-type]
         last = verdict.incidents[-1].model_copy(update={"taken_out_time": None})
         return replace(verdict, incidents=(*verdict.incidents[:-1], last))
 
-    patch.setattr(Verdict, "taken", undated)
+    patch.setattr(Verdict, "after_taking_out", undated)
 
 
 def _nobody_waits_for_the_driver(patch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def _an_old_line_is_over(patch: pytest.MonkeyPatch) -> None:
 
 def _silence_condemns(patch: pytest.MonkeyPatch) -> None:
     """Each silence counts by itself, however many are silent."""
-    patch.setattr(keeper, "crowds", lambda *_: {})
+    patch.setattr(keeper, "pools_silent_at_once", lambda *_: {})
 
 
 @pytest.mark.parametrize(

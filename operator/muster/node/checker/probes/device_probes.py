@@ -26,7 +26,7 @@ def count_devices(worker: Worker) -> Dict[str, Any]:
             "default?"
         )
         raise ProblemError(UNFIT, text % worker.order["expected"])
-    gpus = nvml.look_at_all(library) if library is not None else []
+    gpus = nvml.inspect_gpus(library) if library is not None else []
     expected = worker.order.get("expected")
     figures = {
         "expected": expected,

@@ -91,14 +91,14 @@ def driver(library: Any) -> str:
     return _text(library, "nvmlSystemGetDriverVersion")
 
 
-def look_at_all(library: Any) -> List[Gpu]:
+def inspect_gpus(library: Any) -> List[Gpu]:
     """Every GPU that the driver counts."""
     count = ctypes.c_uint()
     _call(library, "nvmlDeviceGetCount_v2", ctypes.byref(count))
-    return [look(library, index) for index in range(count.value)]
+    return [inspect_gpu(library, index) for index in range(count.value)]
 
 
-def look(library: Any, index: int) -> Gpu:
+def inspect_gpu(library: Any, index: int) -> Gpu:
     """One GPU.
 
     Raises:
@@ -126,7 +126,7 @@ def wait_until_free(library: Any, indexes: List[int], seconds: float) -> Tuple[b
     """
     began = time.monotonic()
     while True:
-        free = not any(look(library, index).used_by_others for index in indexes)
+        free = not any(inspect_gpu(library, index).used_by_others for index in indexes)
         took = time.monotonic() - began
         if free or took > seconds:
             return free, took

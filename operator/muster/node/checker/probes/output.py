@@ -43,10 +43,10 @@ class Output:
             return
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
-            self._look(line[:_MAX_LINE_BYTES])
+            self._check_line(line[:_MAX_LINE_BYTES])
         self._line = self._line[-_MAX_LINE_BYTES:]
 
-    def _look(self, line: bytes) -> None:
+    def _check_line(self, line: bytes) -> None:
         if b"NCCL INFO" not in line:
             return
         via, network = _VIA.search(line), _NETWORK.search(line)

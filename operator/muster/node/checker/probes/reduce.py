@@ -118,7 +118,7 @@ def _store(worker: Worker, rank: int, world: int) -> Tuple[Any, str]:
         store = distributed.FileStore(order["rendezvous"], world)
     else:
         interface = interface_to(order["master"], order["port"])
-        meeting = Meeting(worker.say, order["meeting"], rank, float(order["wait_seconds"]))
+        meeting = Meeting(worker.send_line, order["meeting"], rank, float(order["wait_seconds"]))
         meeting.gather(world)
         store = store_of(worker.torch, meeting)
     if interface:

@@ -50,7 +50,7 @@ class Worker:
         """As torch names it."""
         return "cuda:%d" % self.index if self.cuda else "cpu"
 
-    def say(self, message: Dict[str, Any]) -> None:
+    def send_line(self, message: Dict[str, Any]) -> None:
         """One line to the zygote."""
         data = (json.dumps(message, separators=(",", ":")) + "\n").encode()
         while data:
@@ -58,11 +58,11 @@ class Worker:
 
     def phase(self, name: str) -> None:
         """What begins now: if it hangs, this is where."""
-        self.say({"phase": name})
+        self.send_line({"phase": name})
 
     def meet(self, name: str) -> None:
         """Wait until the whole crew is here: loads begin at the same moment."""
-        self.say({"meet": name})
+        self.send_line({"meet": name})
         if not os.read(self._hear, 1):
             raise ProblemError(FAILED, "the zygote has gone")
 
@@ -79,7 +79,7 @@ class Worker:
             self.torch.cuda.set_device(self.index)
             self.torch.zeros(1, device=self.device)
             self.wait()
-            self.say({"mark": machine.mark(self.torch, self.index)})
+            self.send_line({"mark": machine.mark(self.torch, self.index)})
         return time.monotonic() - began
 
 
@@ -88,7 +88,7 @@ def run(worker: Worker, probe: Callable[[Worker], Dict[str, Any]], check_device:
     answer: Dict[str, Any]
     try:
         if not worker.cuda:
-            worker.say({"mark": machine.mark(worker.torch, None)})
+            worker.send_line({"mark": machine.mark(worker.torch, None)})
         elif check_device:
             worker.phase("look")
             _refuse_what_is_not_ours_alone(worker)
@@ -105,7 +105,7 @@ def run(worker: Worker, probe: Callable[[Worker], Dict[str, Any]], check_device:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()  # the process ends without Python's own tidying, or the C library's
     ctypes.CDLL(None).fflush(None)
-    worker.say(answer)
+    worker.send_line(answer)
 
 
 def _refuse_what_is_not_ours_alone(worker: Worker) -> None:
@@ -113,8 +113,8 @@ def _refuse_what_is_not_ours_alone(worker: Worker) -> None:
     library = nvml.load()
     if library is None:
         return
-    gpu = nvml.look(library, worker.index)
-    worker.say({"mark": {"model": gpu.model, "uuid": gpu.uuid, "driver": nvml.driver(library)}})
+    gpu = nvml.inspect_gpu(library, worker.index)
+    worker.send_line({"mark": {"model": gpu.model, "uuid": gpu.uuid, "driver": nvml.driver(library)}})
     if gpu.mig:
         raise ProblemError(MIG, "GPU %d is cut into MIG slices" % gpu.index)
     if gpu.used_by_others:

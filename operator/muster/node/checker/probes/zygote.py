@@ -104,12 +104,12 @@ class Forked:
         if said:
             *lines, self._said = (self._said + said).split(b"\n")
             for line in lines:
-                self._take(line, now)
+                self._note_line(line, now)
             if len(self._said) > MAX_LINE_BYTES:
                 self._said = b""
         return bool(said or printed)
 
-    def _take(self, line: bytes, now: float) -> None:
+    def _note_line(self, line: bytes, now: float) -> None:
         try:
             message = json.loads(line) if len(line) <= MAX_LINE_BYTES else {}
         except ValueError:
@@ -195,7 +195,7 @@ class Zygote:
                     self._pass_on(crew)
                     if answer is not None:
                         del self._crews[order_id]
-                        self._say(answer)
+                        self._send_line(answer)
                 self._dying = [pid for pid in self._dying if not _reap(pid)]
                 self._wait()
         finally:
@@ -218,7 +218,7 @@ class Zygote:
         crews = list(self._crews.values())
         return crews + [crew.watcher for crew in crews if crew.watcher is not None]
 
-    def _say(self, message: Dict[str, Any]) -> None:
+    def _send_line(self, message: Dict[str, Any]) -> None:
         data = (json.dumps(message, separators=(",", ":")) + "\n").encode()
         while data:
             data = data[os.write(self._out, data) :]
@@ -231,13 +231,13 @@ class Zygote:
             return False
         *lines, self._buffer = (self._buffer + (data or b"")).split(b"\n")
         for line in lines:
-            self._take(line)
+            self._note_line(line)
         if len(self._buffer) > orders.MAX_LINE_BYTES:
             self._buffer = b""
             self._refuse(None, "an order of more than %d bytes" % orders.MAX_LINE_BYTES)
         return True
 
-    def _take(self, line: bytes) -> None:
+    def _note_line(self, line: bytes) -> None:
         try:
             order = orders.parse(line, PROBES)
         except orders.OrderError as error:
@@ -262,7 +262,7 @@ class Zygote:
             self._begin(order, PROBES[order.probe])
 
     def _refuse(self, order_id: Optional[str], why: str, name: str = outcome.REFUSED) -> None:
-        self._say({"id": order_id, "outcome": name, "message": why[:400], "parts": [], "seconds": 0})
+        self._send_line({"id": order_id, "outcome": name, "message": why[:400], "parts": [], "seconds": 0})
 
     # --- crews
 
@@ -299,7 +299,7 @@ class Zygote:
             member.puts = []
         for put in new:
             crew.puts[put["rank"], put["key"]] = put
-            self._say({"id": crew.order.order_id, "put": put})
+            self._send_line({"id": crew.order.order_id, "put": put})
         meeting.write(crew.meeting, [*crew.puts.values(), *crew.others])
 
     def _abandon(self, crew: Crew) -> None:

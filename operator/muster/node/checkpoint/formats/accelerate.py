@@ -95,7 +95,7 @@ def _less_than_before(candidate: Candidate) -> str:
         return ""
     before = "../checkpoint_%d/" % (int(number[1]) - 1)
     names = filter(None, (_missing(candidate, first, others) for first, others in _SERIES))
-    return next((name for name in names if candidate.look_at(before + name)), "")
+    return next((name for name in names if candidate.has_file(before + name)), "")
 
 
 def _missing(candidate: Candidate, first: str, others: str) -> str:

@@ -33,7 +33,7 @@ _UNIVERSAL_STATE = "zero/optimizer_state.pt"
 _PARAMETER = re.compile(r"zero/([^/]+)/([^/]+)\.pt\Z")
 
 
-class _Said(NamedTuple):
+class _SaveFacts(NamedTuple):
     """The facts about the save in the model's states; None = the file does not say.
 
     Attributes:
@@ -50,9 +50,9 @@ class _Said(NamedTuple):
     layers: FrozenSet[int]
 
 
-def _said(candidate: Candidate, name: str) -> _Said:
+def _read_facts(candidate: Candidate, name: str) -> _SaveFacts:
     states = pickled(candidate, name)
-    return _Said(
+    return _SaveFacts(
         step=states.number("global_steps"),
         data_ranks=states.number("dp_world_size"),
         model_ranks=states.number("mp_world_size"),
@@ -70,7 +70,7 @@ def tag_problem(candidate: Candidate) -> str:
     problem = files_problem(candidate, named(candidate, _STATES))
     if problem:
         return problem
-    states = candidate.remembered(marker, _said)
+    states = candidate.remembered(marker, _read_facts)
     models, optimizers = _ranks(candidate, _MODEL), _ranks(candidate, _OPTIMIZER)
     of_experts = _ranks(candidate, _EXPERTS_OPTIMIZER)
     ranks = states.data_ranks or max((len(found) for found in optimizers.values()), default=1)
@@ -112,7 +112,7 @@ def _layers_problem(candidate: Candidate) -> str:
     axes = sorted(set().union(*layers.values()))
     if layers:
         for name in named(candidate, _MODEL):
-            for layer in candidate.remembered(name, _said).layers:
+            for layer in candidate.remembered(name, _read_facts).layers:
                 layers.setdefault(layer, set())
     missing = ((layer, axis) for layer, there in sorted(layers.items()) for axis in axes if axis not in there)
     return next(("layer_%02d%s-model_states.pt does not exist" % one for one in missing), "")
@@ -159,14 +159,14 @@ def _experts_optimizers_problem(candidate: Candidate, told: Sequence[int], model
         missing = next(rank for rank in itertools.count() if rank not in there)
         name = "expp_rank_%d_mp_rank_%02d_optim_states.pt" % (missing, model_rank)
         is_odd = len(there) != missing or not missing or (told and all(experts % missing for experts in told))
-        if is_odd or (before and candidate.look_at("../%s/%s" % (before, name))):
+        if is_odd or (before and candidate.has_file("../%s/%s" % (before, name))):
             return "%s does not exist" % name
     return ""
 
 
 def _before(candidate: Candidate) -> str:
     """The directory beside this one that `latest` names, which rank 0 writes at the end of a save; "" = none."""
-    if not candidate.look_at(_LATEST):
+    if not candidate.has_file(_LATEST):
         return ""
     tag = candidate.text(_LATEST)
     return tag if tag not in ("", ".", "..", candidate.name) and "/" not in tag else ""
@@ -176,7 +176,7 @@ def _universal_problem(candidate: Candidate) -> str:
     """Why not each parameter of a universal checkpoint has all that its optimizer keeps for it; "" = each has."""
     if MARKERS[0] not in candidate.files:  # those are copied last
         return "%s does not exist" % MARKERS[0]
-    states = candidate.remembered(MARKERS[0], _said)
+    states = candidate.remembered(MARKERS[0], _read_facts)
     models = _ranks(candidate, _MODEL)
     for model_rank in range(max(states.model_ranks or 1, len(models))):
         if model_rank not in models:
@@ -209,14 +209,14 @@ def _step(candidate: Candidate) -> Optional[int]:
         return told
     marker = next(name for name in (*MARKERS, *candidate.files) if name in candidate.files)
     try:
-        inside = candidate.remembered(marker, _said).step
+        inside = candidate.remembered(marker, _read_facts).step
     except ValueError:
         inside = None
     return step_in_name(candidate.name) if inside is None else inside
 
 
 def _universal_step(candidate: Candidate) -> Optional[int]:
-    return _step(candidate) if candidate.look_at(MARKERS[0]) else named_step(candidate.name)
+    return _step(candidate) if candidate.has_file(MARKERS[0]) else named_step(candidate.name)
 
 
 DEEPSPEED = Format(

@@ -46,7 +46,7 @@ def _problem(candidate: Candidate) -> str:
         return "%s names %s: this one was not said to be over yet" % (name, tracked)
     missing = gap(candidate.files, "rank_%d.pt")
     shards = named(candidate, _SHARD)
-    if not missing and tracked > step and candidate.look_at("../%d/rank_%d.pt" % (tracked, len(shards))):
+    if not missing and tracked > step and candidate.has_file("../%d/rank_%d.pt" % (tracked, len(shards))):
         missing = "rank_%d.pt" % len(shards)
     if missing:
         return "%s does not exist" % missing

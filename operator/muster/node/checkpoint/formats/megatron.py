@@ -86,7 +86,7 @@ def _run(candidate: Candidate, name: str) -> _Run:
     return _Run(sizes, has_optimizer, has_optimizer and states.is_true("use_distributed_optimizer"))
 
 
-def _told(candidate: Candidate) -> _Run:
+def _read_facts(candidate: Candidate) -> _Run:
     """The facts in the first rank's file of a whole checkpoint."""
     name = next((name for name in _FIRST if name in candidate.files), "")
     return candidate.remembered(name, _run) if name else _Run()
@@ -147,7 +147,7 @@ def _legacy_problem(candidate: Candidate) -> str:
     if len({len(rank) for rank in ranks}) > 1:
         return "its ranks are those of several saves"
     sizes = [max(side) + 1 for side in zip(*ranks)]
-    told = _told(candidate)
+    told = _read_facts(candidate)
     if len(told.sizes) == len(sizes):
         sizes = [max(seen, min(size, _MAX_RANKS)) for seen, size in zip(sizes, told.sizes)]
     sides = [range(size) for size in sizes]
@@ -189,7 +189,7 @@ def _nemo_step(candidate: Candidate) -> Optional[int]:
     if told is not None:
         return told
     common = "weights/" + _COMMON_NAME
-    if not candidate.look_at(common):
+    if not candidate.has_file(common):
         return None
     return candidate.remembered(common, _global_step)
 

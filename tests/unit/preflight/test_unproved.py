@@ -3,9 +3,9 @@
 import pytest
 from tests.unit.preflight.fabric import YARDSTICKS, Rate, both, burned_in, dead, gang, outcome, slow, standing
 
-from muster.preflight.doubts import controls, doubtful, upheld
-from muster.preflight.evidence import Evidence, Ground, merged
+from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import Member
+from muster.preflight.unproved import control_pairs, unproved_failures, without_unproved_failures
 from muster.preflight.verdict import Outcome, Verdict, judge
 
 LEAF = 4
@@ -18,10 +18,10 @@ def upheld_verdict(
     outcomes, asked = burned_in(members, rate), list[tuple[str, str]]()
     while True:
         verdict = judge(members, outcomes, yardsticks=YARDSTICKS, levels=("block", "leaf"))
-        evidence = Evidence(Ground(members), merged(outcomes), YARDSTICKS)
-        more = [pair for pair in controls(verdict, evidence) if pair not in asked]
+        evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
+        more = [pair for pair in control_pairs(verdict, evidence) if pair not in asked]
         if not more:
-            return upheld(verdict, evidence, (), models or {}, (), len(members)), asked
+            return without_unproved_failures(verdict, evidence, (), models or {}, (), len(members)), asked
         asked += more
         outcomes += [outcome(6, a, b, rate) for a, b in more]
 
@@ -83,8 +83,8 @@ def test_partners_that_are_slow_with_each_other_condemn_nobody() -> None:
     members = standing(gang(4, per_leaf=LEAF), but=["n003"])
     outcomes = burned_in(members, slow("n003", "n000", "n001", "n002", rate=0.3))
     verdict = judge(members, outcomes, yardsticks=YARDSTICKS)
-    evidence = Evidence(Ground(members), merged(outcomes), YARDSTICKS)
-    assert [fail.node for fail in verdict.failed] == list(doubtful(verdict, evidence)) == ["n003"]
+    evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
+    assert [fail.node for fail in verdict.failed] == list(unproved_failures(verdict, evidence)) == ["n003"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ _unread_policy = Gauge(
 )
 
 
-class NodeWords:
+class NodeReports:
     """Remembers which problems were reported, so that none is reported twice."""
 
     def __init__(self, cluster: Cluster, events: EventRecorder) -> None:
@@ -58,7 +58,7 @@ class NodeWords:
 
     def refuted(self, name: str) -> None:
         """Report that a node that was declared lost gives signs of life."""
-        why = self._cluster.refuted(name)
+        why = self._cluster.sign_of_life(name)
         if why and name not in self._refuted:
             text = f"A user declared this machine lost, but {why}. Muster takes nothing on it for dead. "
             text += f"To withdraw the declaration: kubectl muster lost {name} --undo"

@@ -1,5 +1,5 @@
-"""The other end of `errand.py`: one request on stdin, signs of life while the work lasts, and the answer as the last
-line."""
+"""The other end of `child_task.py`: one request on stdin, signs of life while the work lasts, and the answer as the
+last line."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ REMEDIES = {
 }
 
 
-def does_judge(place: int, record: GangSpec) -> bool:
+def is_verifier(place: int, record: GangSpec) -> bool:
     """Whether a worker is a verifier of checkpoints; the other workers only list which checkpoints exist.
 
     Args:
@@ -37,7 +37,7 @@ def does_judge(place: int, record: GangSpec) -> bool:
     return place in _places(record)
 
 
-def judges(world: JobWorld, record: GangSpec) -> list[WorkerView]:
+def verifiers(world: JobWorld, record: GangSpec) -> list[WorkerView]:
     """Return the workers that are verifiers of checkpoints now."""
     return [world.worker_views[place] for place in sorted(_places(record))]
 
@@ -47,7 +47,7 @@ def _places(record: GangSpec) -> set[int]:
     return {(count * part // JUDGES + record.verifier_round) % count for part in range(JUDGES)} if count else set()
 
 
-def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | None:
+def with_other_verifiers(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | None:
     """Return the record with other verifiers, where the present ones give no verdict in time; None: they stay.
 
     They also stay where the gang has no other workers, or where it is the storage that does not answer.
@@ -61,7 +61,7 @@ def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | 
         return None
     if reason == NOT_LISTED:
         # One verifier has listed: the others may just be slow. No worker has: that is the storage.
-        if not world.listed or any(worker_view.index in world.listed for worker_view in judges(world, record)):
+        if not world.listed or any(worker_view.index in world.listed for worker_view in verifiers(world, record)):
             return None
     elif reason != NOT_JUDGED:
         return None

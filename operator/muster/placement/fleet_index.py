@@ -24,7 +24,7 @@ from muster.placement.eligibility import (
 from muster.placement.natural import NaturalKey, natural
 from muster.placement.where import domain_path
 from muster.world.fleet import Fleet
-from muster.world.turn import Refusal
+from muster.world.queuedecision import Refusal
 from muster.world.views import NodeView
 
 # What jobs make of a node is in a few words, but some of them are the jobs' own.
@@ -34,12 +34,12 @@ PART = 1024
 _KEY = "outline"
 
 
-def taken(due: set[str]) -> list[str]:
+def pop_due(due: set[str]) -> list[str]:
     """Remove and return a part of the due names."""
     return [due.pop() for _ in range(min(PART, len(due)))]
 
 
-class Standing(NamedTuple):
+class NodeEligibility(NamedTuple):
     """The state of one node for one kind of worker.
 
     Attributes:
@@ -57,7 +57,7 @@ class Standing(NamedTuple):
     holders: frozenset[str]
 
 
-class Spot:
+class IndexedNode:
     """The facts about one node that are the same for every kind of worker.
 
     Attributes:
@@ -74,22 +74,22 @@ class Spot:
         self.holders = holders
         self.kind = kind
         self.left = left
-        self._standings: dict[tuple[Refusal | None, bool, int], Standing] = {}
+        self._standings: dict[tuple[Refusal | None, bool, int], NodeEligibility] = {}
 
-    def standing(self, why: Refusal | None, suitable: bool, reluctance: int) -> Standing:
+    def eligibility(self, why: Refusal | None, suitable: bool, reluctance: int) -> NodeEligibility:
         """The node's state for these values; equal values give the same object."""
         found = self._standings.get((why, suitable, reluctance))
         if found is None:
             if len(self._standings) >= MAX_WORDS:
                 self._standings.clear()
             entry = Entry(reluctance, self.key, self.node.name)
-            found = Standing(self.path, entry, suitable, why, self.holders)
+            found = NodeEligibility(self.path, entry, suitable, why, self.holders)
             self._standings[why, suitable, reluctance] = found
         return found
 
 
-class Outline:
-    """The facts about all nodes of a fleet (`Spot`), by name of the node."""
+class FleetIndex:
+    """The facts about all nodes of a fleet (`IndexedNode`), by name of the node."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -97,13 +97,13 @@ class Outline:
         self._due: set[str] = set()  # nodes that have changed and were not looked at since
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
-        self.spots: dict[str, Spot] = {}
+        self.spots: dict[str, IndexedNode] = {}
 
     @classmethod
-    def of(cls, fleet: Fleet) -> "Outline":
+    def up_to_date(cls, fleet: Fleet) -> "FleetIndex":
         """The fleet's outline, brought up to date."""
         fleet = fleet.source
-        for _ in cls.made(fleet):
+        for _ in cls.prepare(fleet):
             pass
         outline = fleet.known(_KEY, cls)
         assert outline is not None
@@ -111,8 +111,8 @@ class Outline:
         return outline
 
     @classmethod
-    def made(cls, fleet: Fleet) -> Iterator[None]:
-        """Make the outline in parts, or take in what has changed, so that `of` has little to do."""
+    def prepare(cls, fleet: Fleet) -> Iterator[None]:
+        """Make the outline in parts, or take in what has changed, so that `up_to_date` has little to do."""
         fleet = fleet.source
         known = fleet.known(_KEY, cls)
         if known is not None:
@@ -120,12 +120,12 @@ class Outline:
             return
         policy, outline, names = fleet.policy, cls(fleet), iter(list(fleet.nodes))
         while part := list(islice(names, PART)):
-            outline._look(part)
+            outline._evaluate(part)
             yield
         if fleet.policy is policy:
             fleet.derived(_KEY, lambda _: outline)
         else:  # it was made for another one
-            yield from cls.made(fleet)
+            yield from cls.prepare(fleet)
 
     def follow(self) -> None:
         """Take in all changes of the fleet."""
@@ -139,7 +139,7 @@ class Outline:
             self._version = self._fleet.version
             self._due.update(changed if changed is not None else {*self._fleet.nodes, *self.spots})
         while self._due:
-            self._look(taken(self._due))
+            self._evaluate(pop_due(self._due))
             yield
 
     def _number(self, facts: Hashable) -> int:
@@ -152,7 +152,7 @@ class Outline:
             found = self._numbers[facts] = next(self._next)
         return found
 
-    def _look(self, names: Iterable[str]) -> None:
+    def _evaluate(self, names: Iterable[str]) -> None:
         fleet, labels = self._fleet, self._fleet.policy.topology.labels
         pools = bool(fleet.policy.pools)
         for name in names:
@@ -172,13 +172,13 @@ class Outline:
                 tuple(node.allocatable.items()),
                 node.capacity.get(fleet.policy.accelerator_resource, 0),
                 binding_of(node, fleet) if pools else None,
-                fleet.doubt_of(name) is not None,
+                fleet.suspicion_of(name) is not None,
             )
             left = self._number((facts[4], tuple(sorted(used.items())))) if used else None
-            self.spots[name] = Spot(node, path, fleet.holders(name), self._number(facts), left)
+            self.spots[name] = IndexedNode(node, path, fleet.holders(name), self._number(facts), left)
 
 
-class _Words(NamedTuple):
+class _KindAnswers(NamedTuple):
     """The answers about one kind of node: the refusals before and after a look at its labels, and its reluctance."""
 
     before: Refusal | None
@@ -186,17 +186,17 @@ class _Words(NamedTuple):
     reluctance: int
 
 
-class Eye:
+class NodeEvaluator:
     """Evaluates nodes for one kind of worker, with a cache by kind of node."""
 
     def __init__(self, fleet: Fleet, needs: Requirements) -> None:
         self._fleet = fleet
         self._needs = needs
-        self._kinds: dict[int, _Words] = {}
+        self._kinds: dict[int, _KindAnswers] = {}
         self._left: dict[int, Refusal | None] = {}
-        wishes = needs.wishes
-        self._chooses = bool(wishes.selector) or wishes.terms is not None
-        self._keys = wishes.label_keys
+        constraints = needs.constraints
+        self._chooses = bool(constraints.selector) or constraints.terms is not None
+        self._keys = constraints.label_keys
         self._selected: dict[tuple[str | None, ...], bool] = {}
 
     def forget(self) -> None:
@@ -205,22 +205,22 @@ class Eye:
         self._left.clear()
         self._selected.clear()
 
-    def look(self, spot: Spot) -> Standing:
+    def evaluate(self, spot: IndexedNode) -> NodeEligibility:
         """The state of a node for this kind of worker."""
         words = self._kinds.get(spot.kind)
         if words is None:
             node, needs, fleet = spot.node, self._needs, self._fleet
-            words = _Words(closed(node, needs, fleet), unfit(node, needs, fleet), reluctance(node, needs, fleet))
+            words = _KindAnswers(closed(node, needs, fleet), unfit(node, needs, fleet), reluctance(node, needs, fleet))
             self._kinds[spot.kind] = words
         why = words.before
         if not why and self._chooses and not self._selects(spot.node):
             why = UNSELECTED
         why = why or words.after
         if why:
-            return spot.standing(why, False, words.reluctance)
-        return spot.standing(IN_USE if spot.holders else self._lacks(spot), True, words.reluctance)
+            return spot.eligibility(why, False, words.reluctance)
+        return spot.eligibility(IN_USE if spot.holders else self._lacks(spot), True, words.reluctance)
 
-    def _lacks(self, spot: Spot) -> Refusal | None:
+    def _lacks(self, spot: IndexedNode) -> Refusal | None:
         if spot.left is None:
             return None
         if spot.left not in self._left:
@@ -229,10 +229,10 @@ class Eye:
 
     def _selects(self, node: NodeView) -> bool:
         if self._keys is None:
-            return self._needs.wishes.select(node)
+            return self._needs.constraints.select(node)
         labels: Mapping[str, str] = node.labels
         values = tuple([labels.get(key) for key in self._keys])
         found = self._selected.get(values)
         if found is None:
-            found = self._selected[values] = self._needs.wishes.select(node)
+            found = self._selected[values] = self._needs.constraints.select(node)
         return found

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Callable, Dict, FrozenSet, Optional
 
+from muster.node.launcher.child_task import ChildTask, Order
 from muster.node.launcher.children import Child, converse
-from muster.node.launcher.errand import Errand, Order
 from muster.protocol.messages import WAIT, Directive
 
 DEADLINE_SECONDS = 60.0  # without a sign of life
 
 
-class Aside:
+class IncompleteMover:
     """Has a child move checkpoints aside by the coordinator's order, without ever waiting for the child.
 
     Used from the supervisor's thread only.
@@ -30,7 +30,7 @@ class Aside:
         self.attempt = 0
         self.words = ""
         self.error = ""
-        self._errand = Errand("--set-aside", directory, converse, DEADLINE_SECONDS)
+        self._errand = ChildTask("--set-aside", directory, converse, DEADLINE_SECONDS)
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -42,7 +42,7 @@ class Aside:
         """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._errand.descriptor
 
-    def turn(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
+    def poll(self, now: float, ended: Dict[int, int], directive: Optional[Directive]) -> None:
         """Start the child that the directive asks for, read its answer, and kill it when it gives no sign of life.
 
         Args:
@@ -50,7 +50,7 @@ class Aside:
             ended: exit statuses of reaped child processes, by pid.
             directive: the directive that counts now; None: there is none, or old ranks are alive.
         """
-        if not self._errand.turn(now, ended, _ordered(directive)):
+        if not self._errand.poll(now, ended, _ordered(directive)):
             return
         answer, error = self._errand.answer, self._errand.error
         if answer is not None:

@@ -10,13 +10,13 @@ from muster.lifecycle.plan import Announcement
 from muster.lifecycle.resume import Missing
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.resuming import is_own
-from muster.recovery.judging import NOT_ASIDE
+from muster.recovery.verification import NOT_ASIDE
 from muster.world.job import JobWorld
 
 SET_ASIDE = "IncompleteMoved"
 
 
-def ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | None:
+def with_move_ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | None:
     """Return the record that orders incomplete checkpoints to be moved before the start; None: no order is needed.
 
     No order is needed where the job does not ask for it, it was given already, or the ranks start from scratch.
@@ -35,7 +35,7 @@ def ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | No
     return record.model_copy(update={"move_incomplete_beyond": go.resume})
 
 
-def missing(world: JobWorld, record: GangSpec) -> Missing | None:
+def awaited_move(world: JobWorld, record: GangSpec) -> Missing | None:
     """Return what the start waits for while incomplete checkpoints are being moved; None: nothing."""
     if record.move_incomplete_beyond is None:
         return None
@@ -49,7 +49,7 @@ def missing(world: JobWorld, record: GangSpec) -> Missing | None:
     return Missing(NOT_ASIDE, message)
 
 
-def told(world: JobWorld, record: GangSpec) -> list[Announcement]:
+def move_events(world: JobWorld, record: GangSpec) -> list[Announcement]:
     """Return the Events about incomplete checkpoints that were moved, or could not be."""
     launcher = world.worker_views[0].launcher if record.move_incomplete_beyond is not None else None
     if launcher is None:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from muster.api.nodehealth import NodeHealth
 from muster.controller.cluster import Cluster
-from muster.health.equals import Equals, Lack, Outfit, kind_of
+from muster.health.equals import Lack, MachineEquipment, MachineKinds, kind_of
 from muster.health.ignored_ports import IgnoredPorts
 from muster.kube.decode import Undecodable
 from muster.world.views import NodeView
 
 
-class Outfits:
+class Equipment:
     """The equipment of all machines.
 
     Args:
@@ -23,7 +23,7 @@ class Outfits:
         self._cluster = cluster
         self._clock = clock
         self._stirred = stirred
-        self._equals = Equals()
+        self._equals = MachineKinds()
         self._ignored = IgnoredPorts()
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
@@ -35,9 +35,9 @@ class Outfits:
             for name in self._cluster.fleet.nodes:
                 self._note(name)
 
-    def of(self, node: str) -> Lack | None:
+    def lack_of(self, node: str) -> Lack | None:
         """What a node lacks, as of the last call of `changed`; None: nothing, as far as is known."""
-        return self._equals.of(node)
+        return self._equals.lack_of_node(node)
 
     def changed(self) -> set[str]:
         """Compare all machines anew, and return the names of the nodes whose lack differs from the last call's."""
@@ -64,7 +64,7 @@ class Outfits:
         else:
             kind = kind_of(node, agent, self._cluster.fleet.policy.accelerator_resource)
             self._equals.put(
-                name, kind, Outfit(agent.gpus_expected, self._ignored.ports_that_count(node.labels, agent))
+                name, kind, MachineEquipment(agent.gpus_expected, self._ignored.ports_that_count(node.labels, agent))
             )
-        if self._equals.stirred:
+        if self._equals.has_changes:
             self._stirred()

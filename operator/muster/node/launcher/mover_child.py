@@ -1,4 +1,5 @@
-"""The other end of `aside.py`: moves directories aside once, for the line of JSON on stdin, and tells what it has done.
+"""The other end of `incomplete_mover.py`: moves directories aside once, for the line of JSON on stdin, and tells what
+it has done.
 
 In: `{"path", "branch": [step, sinceNs, excluded, frozen] or null}`. Out, on lines: `{"sign": true}`, a sign of life;
 last `{"moved": for people, "error"}`.
@@ -10,10 +11,10 @@ import functools
 import time
 from typing import Any, BinaryIO, Callable, Dict
 
-from muster.node.checkpoint.aside import move_aside
 from muster.node.checkpoint.find import Finder
 from muster.node.checkpoint.formats.table import formats_by
-from muster.node.launcher.errand_child import answer_once
+from muster.node.checkpoint.move_incomplete import move_aside
+from muster.node.launcher.task_child import answer_once
 from muster.protocol.checkpoints import branch_of
 
 
@@ -39,6 +40,6 @@ def move_on_request(
         branch = request["branch"]
         history = branch_of(int(branch[0]), str(branch[1]), bool(branch[2])) if branch else None
         moved = move_aside(directory, str(request["path"]), history, sign, finder_of)
-        return {"moved": moved.words, "error": moved.error}
+        return {"moved": moved.summary, "error": moved.error}
 
     answer_once(requests, say, move, now)

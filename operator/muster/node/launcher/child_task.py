@@ -24,7 +24,7 @@ class Order(NamedTuple):
     request: Dict[str, Any]
 
 
-class Errand:
+class ChildTask:
     """Carries out the newest order in a child, without ever waiting for it. Used from the supervisor's thread only.
 
     Args:
@@ -66,7 +66,7 @@ class Errand:
         """The file descriptor to wait on for the child's answer; None while there is none to wait for."""
         return self._child.descriptor if self._child is not None and self.answer is None else None
 
-    def turn(self, now: float, ended: Dict[int, int], order: Optional[Order]) -> bool:
+    def poll(self, now: float, ended: Dict[int, int], order: Optional[Order]) -> bool:
         """Start a child for a newer order, read its answer, and kill it when it gives no sign of life.
 
         Args:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
-from muster.world.jobwords import JobWord
+from muster.world.jobfailures import JobFailureReport
 
 HALF_LIFE_SECONDS = 86400
 """The time in which a failure loses half of its weight."""
@@ -42,7 +42,7 @@ class Following:
 
     Attributes:
         owners: of the jobs, those with most weight first.
-        words: the newest failure of each job, newest first.
+        reports: the newest failure of each job, newest first.
         wants_check: whether the failures are of more than one owner, so that the node should be tested.
         since: the time of the oldest failure that counts.
         newest: the time of the newest failure that counts.
@@ -50,7 +50,7 @@ class Following:
     """
 
     owners: tuple[str, ...]
-    words: tuple[JobWord, ...]
+    reports: tuple[JobFailureReport, ...]
     wants_check: bool
     since: datetime
     newest: datetime
@@ -73,19 +73,19 @@ class Following:
     def in_full(self) -> str:
         """The message with jobs and attempts, for people who may see them."""
         shown = [
-            f"{word.job} attempt {word.attempt} {word.what} at {word.time:%Y-%m-%d %H:%M} UTC"
-            for word in self.words[:SHOWN]
+            f"{report.job} attempt {report.attempt} {report.what} at {report.time:%Y-%m-%d %H:%M} UTC"
+            for report in self.reports[:SHOWN]
         ]
-        more = len(self.words) - len(shown)
+        more = len(self.reports) - len(shown)
         return "; ".join(shown) + (f"; and {more} more jobs" if more > 0 else "")
 
 
-def following(words: Iterable[JobWord], now: datetime) -> Following | None:
+def following(reports: Iterable[JobFailureReport], now: datetime) -> Following | None:
     """Return what the failures of jobs that are about one node come to; None: to nothing."""
-    counting = [word for word in words if now - word.time < LASTS]
+    counting = [report for report in reports if now - report.time < LASTS]
     weights: defaultdict[str, float] = defaultdict(float)
-    for word in counting:
-        weights[word.owner] += weight(word, now)
+    for report in counting:
+        weights[report.owner] += weight(report, now)
     owners = sorted(
         (owner for owner in weights if weights[owner] >= COUNTS), key=lambda owner: (-weights[owner], owner)
     )
@@ -95,27 +95,27 @@ def following(words: Iterable[JobWord], now: datetime) -> Following | None:
     if not wants_check and first < FOLLOWED:
         return None
     fades = _fades(weights[owners[1]], COUNTS, now) if wants_check else _fades(first, FOLLOWED, now)
-    newest: dict[str, JobWord] = {}
-    for word in sorted(counting, key=lambda each: (each.time, each.attempt)):
-        if word.owner in owners:
-            newest[word.job] = word
+    newest: dict[str, JobFailureReport] = {}
+    for report in sorted(counting, key=lambda each: (each.time, each.attempt)):
+        if report.owner in owners:
+            newest[report.job] = report
     return Following(
         owners=tuple(owners),
-        words=tuple(sorted(newest.values(), key=lambda each: (each.time, each.job), reverse=True)),
+        reports=tuple(sorted(newest.values(), key=lambda each: (each.time, each.job), reverse=True)),
         wants_check=wants_check,
-        since=min(now, *(word.time for word in counting if word.owner in owners)),
-        newest=min(now, max(word.time for word in newest.values())),
-        ends=min(fades, *(max(word.time, now - LASTS) + LASTS for word in counting)),
+        since=min(now, *(report.time for report in counting if report.owner in owners)),
+        newest=min(now, max(report.time for report in newest.values())),
+        ends=min(fades, *(max(report.time, now - LASTS) + LASTS for report in counting)),
     )
 
 
-def weight(word: JobWord, now: datetime) -> float:
+def weight(report: JobFailureReport, now: datetime) -> float:
     """Return what a failure weighs now: 1, or 0.5 if the program did not go on after it, halved each day.
 
     A failure that is dated ahead weighs as one of now.
     """
-    age_seconds = max(0.0, (now - word.time).total_seconds())
-    return (1.0 if word.went_on else 0.5) * float(0.5 ** (age_seconds / HALF_LIFE_SECONDS))
+    age_seconds = max(0.0, (now - report.time).total_seconds())
+    return (1.0 if report.went_on else 0.5) * float(0.5 ** (age_seconds / HALF_LIFE_SECONDS))
 
 
 def _fades(value: float, limit: float, now: datetime) -> datetime:
@@ -126,7 +126,7 @@ def _fades(value: float, limit: float, now: datetime) -> datetime:
     return now + timedelta(seconds=HALF_LIFE_SECONDS * math.log2(value / limit)) + _LATER
 
 
-class JobWords:
+class JobFailureReports:
     """All failures of jobs that blame a node, to be asked by node. Those of deleted jobs are remembered for a while.
 
     A job blames one node at most. If a job was deleted and created again under its name, its records are taken
@@ -134,12 +134,14 @@ class JobWords:
     """
 
     def __init__(self) -> None:
-        self._records: dict[str, dict[str, tuple[str, Sequence[JobWord]]]] = {}  # job -> uid -> node, words
-        self._by_node: defaultdict[str, dict[str, Sequence[JobWord]]] = defaultdict(dict)  # node -> job -> words
+        self._records: dict[str, dict[str, tuple[str, Sequence[JobFailureReport]]]] = {}  # job -> uid -> node, words
+        self._by_node: defaultdict[str, dict[str, Sequence[JobFailureReport]]] = defaultdict(
+            dict
+        )  # node -> job -> words
         self._by_owner: defaultdict[str, dict[str, str]] = defaultdict(dict)  # owner -> job -> node
         self._repeated_at: tuple[datetime | None, dict[str, int]] = None, {}  # for one look: owner -> nodes
 
-    def put(self, owner: str, job: str, uid: str, node: str, words: Sequence[JobWord]) -> set[str]:
+    def put(self, owner: str, job: str, uid: str, node: str, reports: Sequence[JobFailureReport]) -> set[str]:
         """Replace what one record of a job says about the node that its failures have followed.
 
         Args:
@@ -147,26 +149,26 @@ class JobWords:
             job: its namespace and name.
             uid: of the job: a job that is created again under the same name has another one.
             node: the blamed node; not used without failures.
-            words: the failures that blame the node; empty: the job blames none.
+            reports: the failures that blame the node; empty: the job blames none.
 
         Returns:
             The names of the nodes whose verdict may change as a result.
         """
         records = self._records.setdefault(job, {})
-        if records.get(uid, ("", ())) == (node, words):
+        if records.get(uid, ("", ())) == (node, reports):
             if not records:
                 del self._records[job]
             return set()
         before = self._heard_on(owner)
         records.pop(uid, None)
-        if words:
-            records[uid] = (node, words)
+        if reports:
+            records[uid] = (node, reports)
             while len(records) > MAX_RECORDS:
                 del records[next(iter(records))]
         self._settle(owner, job)
         return before | self._heard_on(owner)
 
-    def of(self, node: str, nodes: int, now: datetime) -> list[JobWord]:
+    def failures_on(self, node: str, nodes: int, now: datetime) -> list[JobFailureReport]:
         """Return the failures that blame a node, without those of owners whose failures follow too many nodes.
 
         Args:
@@ -174,17 +176,19 @@ class JobWords:
             nodes: the number of nodes in the fleet.
             now: the time.
         """
-        found = [word for words in self._by_node.get(node, {}).values() for word in words]
+        found = [report for reports in self._by_node.get(node, {}).values() for report in reports]
         most = max(MAX_NODES, math.floor(MAX_SHARE * nodes))
-        deaf = {owner for owner in {word.owner for word in found} if self._repeated(owner, now) > most}
-        return [word for word in found if word.owner not in deaf]
+        deaf = {owner for owner in {report.owner for report in found} if self._repeated(owner, now) > most}
+        return [report for report in found if report.owner not in deaf]
 
     def forget(self, now: datetime) -> None:
         """Forget the records that are too old to count."""
         for job, records in list(self._records.items()):
-            old = [uid for uid, (_, words) in records.items() if all(now - word.time >= LASTS for word in words)]
+            old = [
+                uid for uid, (_, reports) in records.items() if all(now - report.time >= LASTS for report in reports)
+            ]
             if old:
-                owner = next(word.owner for _, words in records.values() for word in words)
+                owner = next(report.owner for _, reports in records.values() for report in reports)
                 for uid in old:
                     del records[uid]
                 self._settle(owner, job)
@@ -197,9 +201,9 @@ class JobWords:
             self._by_node[before].pop(job, None)
             if not self._by_node[before]:
                 del self._by_node[before]
-        node, words = _blamed(self._records.get(job, {}))
+        node, reports = _blamed(self._records.get(job, {}))
         if node:
-            self._by_node[node][job] = words
+            self._by_node[node][job] = reports
             self._by_owner[owner][job] = node
         if not self._records.get(job):
             self._records.pop(job, None)
@@ -222,7 +226,7 @@ class JobWords:
         return known[owner]
 
 
-class Asked:
+class TestRequests:
     """The nodes for which tests are requested; only some of each pool are tested at a time.
 
     So an owner whose jobs fail everywhere does not have every node tested. A chosen node stays chosen until its request
@@ -295,7 +299,7 @@ class Asked:
             del self._served[next(iter(self._served))]
 
 
-def _blamed(records: Mapping[str, tuple[str, Sequence[JobWord]]]) -> tuple[str, Sequence[JobWord]]:
+def _blamed(records: Mapping[str, tuple[str, Sequence[JobFailureReport]]]) -> tuple[str, Sequence[JobFailureReport]]:
     """Return the node that more than half of a job's records blame, and the failures that blame it; "" if there is
     none.
 
@@ -307,4 +311,4 @@ def _blamed(records: Mapping[str, tuple[str, Sequence[JobWord]]]) -> tuple[str, 
     (node, most), *_ = Counter(node for node, _ in records.values()).most_common(1)
     if 2 * most <= len(records):
         return "", ()
-    return node, [word for of, words in records.values() if of == node for word in words]
+    return node, [report for of, reports in records.values() if of == node for report in reports]

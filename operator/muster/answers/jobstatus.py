@@ -15,7 +15,7 @@ from muster.answers.words import count, duration, folded
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting
-from muster.goodput.opened import TRAINS, as_of
+from muster.goodput.opened import TRAINS, figures_as_of
 from muster.world.views import ContainerView, PodView
 
 SHOWN_NODES = 8
@@ -33,7 +33,7 @@ class WorkerRow(ApiModel):
     pod_state: str = Field("", description="E.g. Running, Terminating, or `Pending: ImagePullBackOff`.")
 
     @property
-    def well(self) -> bool:
+    def is_well(self) -> bool:
         """Whether there is nothing to say of it."""
         return bool(self.node) and self.pod_state in ("Running", "") and not (self.health and self.health.sick)
 
@@ -47,7 +47,7 @@ class Saved(ApiModel):
     steps_since: int | None = Field(None, description="Steps since then; a failure now takes them back.")
 
 
-class JobStanding(ApiModel):
+class JobStatusView(ApiModel):
     """Where one job stands. Fields without a value are left out of JSON and YAML."""
 
     api_version: str = OUTPUT_VERSION
@@ -92,7 +92,7 @@ class JobStanding(ApiModel):
     notes: list[str] = Field([], description="What limits this answer.")
 
 
-def standing(
+def job_status(
     job: TrainingJob,
     record: GangSpec | None,
     pods: Sequence[PodView] | None,
@@ -100,7 +100,7 @@ def standing(
     now: datetime,
     notes: Sequence[str] = (),
     events: Sequence[JobEvent] | None = (),
-) -> JobStanding:
+) -> JobStatusView:
     """Where a job stands.
 
     Args:
@@ -111,10 +111,10 @@ def standing(
         events: of the job, in any order; None: they may not be read.
     """
     status, base = job.status, explain(job)
-    goodput, saved = as_of(job, now), status.checkpoint
+    goodput, saved = figures_as_of(job, now), status.checkpoint
     since = None if saved is None or status.step is None else max(status.step - saved.step, 0)
     found = open_incident(job)
-    return JobStanding(
+    return JobStatusView(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
         time=now,

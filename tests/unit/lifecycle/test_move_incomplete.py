@@ -11,7 +11,7 @@ from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.protocol.messages import WAIT
-from muster.recovery import judging
+from muster.recovery import verification
 
 WHOLE = (100, "/checkpoints/step-100")
 ORDER = Resume(step=100, path="/checkpoints/step-100")
@@ -56,7 +56,7 @@ def test_the_word_of_an_attempt_before_does_not_count() -> None:
 def test_a_start_that_waits_for_it_too_long_is_told_as_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
     world = scene(move_incomplete_beyond=ORDER).world()
     early = decide(world, SETTINGS).status
-    monkeypatch.setattr(judging, "_waited_seconds", lambda *_: judging.STALLED_SECONDS)
+    monkeypatch.setattr(verification, "_waited_seconds", lambda *_: verification.STALLED_SECONDS)
     late = decide(world, SETTINGS).status
     assert early is not None
     assert late is not None
@@ -91,7 +91,7 @@ def test_what_was_done_is_an_event_and_what_could_not_be_a_warning() -> None:
 def test_the_next_attempt_asks_anew() -> None:
     world = scene(move_incomplete_beyond=ORDER, done=2).world()
     assert world.gang is not None
-    other = record.reseated(world, world.gang.spec, [0], "NodeNotUsable")
+    other = record.with_members_moved(world, world.gang.spec, [0], "NodeNotUsable")
     assert (other.attempt, other.move_incomplete_beyond) == (3, None)
 
 

@@ -23,7 +23,7 @@ def with_first_checkpoint(account: Account, step: int | None, now: datetime) -> 
     )
 
 
-def cut(account: Account, step: int) -> tuple[Account, int]:
+def cut_after(account: Account, step: int) -> tuple[Account, int]:
     """The account when the training goes on from this step: what was made beyond it is lost.
 
     Returns:
@@ -44,21 +44,21 @@ def cut(account: Account, step: int) -> tuple[Account, int]:
             rest = {"step": step, "milliseconds": added(stretch.milliseconds, gone, -1)}
             kept.append(stretch.model_copy(update=rest))
     changes = {
-        "milliseconds": _moved(account.milliseconds, lost),
-        "gpu_milliseconds": _moved(account.gpu_milliseconds, gpu_lost),
+        "milliseconds": _move_to_lost(account.milliseconds, lost),
+        "gpu_milliseconds": _move_to_lost(account.gpu_milliseconds, gpu_lost),
         "segments": kept,
         "lost_steps": min(account.lost_steps + lost_steps, MAX_STEP),
     }
     return account.model_copy(update=changes), sum(lost.values())
 
 
-def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
+def _move_to_lost(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
     """What is lost, moved; never more than there is, should somebody have edited the record."""
     taken = {name: min(amount, amounts.get(name, 0)) for name, amount in lost.items()}
     return added(added(amounts, taken, -1), {Bucket.LOST_WORK: sum(taken.values())})
 
 
-def with_stretch(account: Account, made: Segment) -> Account:
+def with_segment(account: Account, made: Segment) -> Account:
     """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as
     many GPUs, and had followed upon each other: between them may lie steps that are taken back already, of which a
     checkpoint was used all the same."""

@@ -18,7 +18,7 @@ def is_tainted(node: NodeView) -> bool:
     return any(taint.key == UNHEALTHY_TAINT for taint in node.taints)
 
 
-class Ground:
+class NodeIndex:
     """Facts about all nodes that the breaker's rulings need: domains, pools, taints and incidents.
 
     They are updated with each change of a node and not counted anew at each decision.
@@ -66,7 +66,7 @@ class Ground:
         else:
             self.incidents.pop(name, None)
 
-    def lay_out(self, fleet: Fleet) -> None:
+    def rebuild(self, fleet: Fleet) -> None:
         """Compute the domains, pools and sizes of all nodes anew, because the policy's topology has changed."""
         self.sizes.clear()
         self.domains.clear()
@@ -76,7 +76,7 @@ class Ground:
             self.put(name, node, fleet)
 
 
-class Books:
+class VerdictIndex:
     """The verdicts on all nodes, with counts of them that are updated with each verdict.
 
     Attributes:

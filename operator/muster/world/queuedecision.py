@@ -129,7 +129,7 @@ class Payer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class QueueDecision:
     """A waiting job's place in the queue, and the answer to its request when its turn came in the last plan.
 
     Attributes:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator import door as module
-from muster.coordinator.door import Door, Limits, listener
+from muster.coordinator import connection_limiter as module
+from muster.coordinator.connection_limiter import ConnectionLimiter, Limits, listener
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
 from simulate.loop import SimulatedLoop
 
@@ -137,7 +137,7 @@ class Hall:
         self.inside: list[str] = []
         self.entered: list[socket.socket] = []
         limits = Limits(4, 2, few_of_address, waiting, waiting_of_address)
-        self.door = Door(self._enter, limits, lambda: per_second)
+        self.door = ConnectionLimiter(self._enter, limits, lambda: per_second)
 
     def _enter(self, visitor: socket.socket, host: str) -> None:
         self.inside.append(host)
@@ -146,12 +146,12 @@ class Hall:
     def knocks(self, host: str, times: int = 1) -> list[socket.socket]:
         visitors = [socket.socket() for _ in range(times)]
         for visitor in visitors:
-            self.door.arrive(visitor, host)
+            self.door.enqueue(visitor, host)
         return visitors
 
     def leaves(self, host: str) -> None:
         self.inside.remove(host)
-        self.door.done(host)
+        self.door.note_settled(host)
 
 
 async def test_one_address_cannot_take_all_places() -> None:
@@ -287,7 +287,7 @@ async def test_of_an_address_that_has_wasted_nothing_the_oldest_connection_goes_
     hall = Hall(waiting=99, waiting_of_address=99, per_second=2.0)
     crowd = hall.knocks("gateway", 12)
     hall.inside.remove("gateway")
-    hall.door.done("gateway", is_known=True)
+    hall.door.note_settled("gateway", is_known=True)
     assert hall.entered[-1] is crowd[2]
     for visitor in crowd:
         visitor.close()
@@ -327,12 +327,12 @@ class Coordinated:
 
     async def open(self) -> None:
         """Listen from now on."""
-        self.door = Door(self._enter, per_second=lambda: self._per_second)
+        self.door = ConnectionLimiter(self._enter, per_second=lambda: self._per_second)
 
     def come(self, host: str) -> Visitor:
         """A client connects."""
         visitor = Visitor()
-        self.door.arrive(visitor, host)  # type: ignore[arg-type]
+        self.door.enqueue(visitor, host)  # type: ignore[arg-type]
         return visitor
 
     async def flood(self, hosts: list[str], seconds: float, ahead: int = 4) -> None:
@@ -357,7 +357,7 @@ class Coordinated:
                 visitor.has_hung_up = True
             if visitor.is_connected:
                 await asyncio.sleep(REQUEST_SECONDS)
-                self.door.done(host, is_known=True)
+                self.door.note_settled(host, is_known=True)
                 return loop.time() - began
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -371,7 +371,7 @@ class Coordinated:
         visitor.is_connected = True
         visitor.settled.set()
         if host.startswith("hostile"):
-            self.door.done(host)
+            self.door.note_settled(host)
 
 
 def simulated(coroutine: Any) -> Any:
@@ -425,18 +425,18 @@ def test_what_an_address_has_wasted_is_forgotten_by_and_by(
     inside: list[str] = []
 
     async def run() -> None:
-        door = Door(lambda visitor, host: inside.append(host), Limits(strangers=1))
+        door = ConnectionLimiter(lambda visitor, host: inside.append(host), Limits(strangers=1))
         for _ in range(4):
-            door.arrive(Visitor(), "reformed")  # type: ignore[arg-type]
-            door.done("reformed")
+            door.enqueue(Visitor(), "reformed")  # type: ignore[arg-type]
+            door.note_settled("reformed")
         for _ in range(10):
-            door.arrive(Visitor(), "other")  # type: ignore[arg-type]
+            door.enqueue(Visitor(), "other")  # type: ignore[arg-type]
             await asyncio.sleep(minutes * 60 / 10)
-            door.done("other", is_known=True)
+            door.note_settled("other", is_known=True)
         inside.clear()
         for host in ("other", "reformed", "sound"):
-            door.arrive(Visitor(), host)  # type: ignore[arg-type]
-        door.done("other")
+            door.enqueue(Visitor(), host)  # type: ignore[arg-type]
+        door.note_settled("other")
 
     simulated(run())
     assert inside == ["other", first]
@@ -473,15 +473,15 @@ def test_launchers_that_all_come_at_once_wait_for_their_handshakes_alone(
 
 async def test_a_client_that_has_hung_up_while_it_waited_costs_no_handshake() -> None:
     inside: list[str] = []
-    door = Door(lambda visitor, host: inside.append(host), Limits(strangers=1))
+    door = ConnectionLimiter(lambda visitor, host: inside.append(host), Limits(strangers=1))
     pairs = [socket.socketpair() for _ in range(3)]
     for (visitor, _), host in zip(pairs, ("first", "gone", "third"), strict=True):
-        door.arrive(visitor, host)
+        door.enqueue(visitor, host)
     assert inside == ["first"]
     pairs[1][1].sendall(b"a ClientHello")
     pairs[1][1].close()
     before = door._budget
-    door.done("first")
+    door.note_settled("first")
     assert inside == ["first", "third"]
     assert pairs[1][0].fileno() < 0
     assert door._budget < before + 1 - 1 + 0.5, "one handshake was begun"
@@ -534,7 +534,7 @@ def test_connections_of_a_flood_are_accepted_in_gatherings(
             return await asyncio.Future()
 
         loop.sock_accept = accept  # type: ignore[method-assign]
-        door = Door(lambda visitor, host: None, Limits(strangers=4))
+        door = ConnectionLimiter(lambda visitor, host: None, Limits(strangers=4))
         serving = asyncio.create_task(door.serve(listening))
         await asyncio.sleep(1.0)
         serving.cancel()

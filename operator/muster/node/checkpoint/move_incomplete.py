@@ -18,7 +18,7 @@ import re
 import stat
 from typing import Callable, List, Optional, Set, Tuple
 
-from muster.node.checkpoint.find import TOO_MANY_FILES, Finder, Found, Look
+from muster.node.checkpoint.find import TOO_MANY_FILES, Finder, Found, ScanOptions
 from muster.node.checkpoint.formats.base import WEIGHTS_ONLY
 from muster.node.checkpoint.listing import no_sign
 from muster.node.checkpoint.verdict import Verdict
@@ -45,7 +45,7 @@ class Moved:
     error: str = ""
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """A sentence for people about what was moved; "" where nothing was."""
         if not self.names:
             return ""
@@ -154,7 +154,7 @@ def _is_misleading(
     judged: List[Verdict] = []
     finder = finder_of(path, sign, judged.append)
     found = Found((), done=False)
-    for found in finder.look(Look()):  # noqa: B007 - the last answer
+    for found in finder.scan(ScanOptions()):  # noqa: B007 - the last answer
         sign()
     verdicts = [verdict for verdict in judged if counts(verdict.path)]
     if found.note or any(verdict.problem.startswith((WEIGHTS_ONLY, TOO_MANY_FILES)) for verdict in verdicts):

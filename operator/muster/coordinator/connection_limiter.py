@@ -71,12 +71,12 @@ class _Queue:
     visitors: deque[socket.socket] = field(default_factory=deque)
 
 
-class Door:
+class ConnectionLimiter:
     """Accepts connections from a listening socket, and lets them in as far as the limits allow.
 
     Args:
-        enter: begins the handshake of a connection that is let in. Its owner calls `done` with the address once the
-        connection is authenticated or gone.
+        enter: begins the handshake of a connection that is let in. Its owner calls `note_settled` with the address once
+        the connection is authenticated or gone.
         per_second: how many handshakes that lead to no good token there may be in a second.
     """
 
@@ -108,12 +108,12 @@ class Door:
             while True:
                 try:
                     visitor, address = await loop.sock_accept(listener)
-                    self.arrive(visitor, client_network(address[0]))
+                    self.enqueue(visitor, client_network(address[0]))
                     await asyncio.sleep(GATHERING_SECONDS if self._waiting else 0)
                     for _ in range(GATHERED if self._waiting else 0):
                         visitor, address = listener.accept()
                         visitor.setblocking(False)
-                        self.arrive(visitor, client_network(address[0]))
+                        self.enqueue(visitor, client_network(address[0]))
                 except BlockingIOError:
                     continue  # no more have come
                 except OSError as error:
@@ -129,7 +129,7 @@ class Door:
             for lane in self._lanes:
                 lane.clear()
 
-    def arrive(self, visitor: socket.socket, host: str) -> None:
+    def enqueue(self, visitor: socket.socket, host: str) -> None:
         """Queue a new connection, and let in those whose turn it is.
 
         Where too many wait, one is closed: the new one, if its address has more than an equal share of the queue.
@@ -151,7 +151,7 @@ class Door:
             share = self._limits.waiting // len(self._waiting)
             self._send_away(host if own > share else max(self._waiting, key=self._length))
 
-    def done(self, host: str, *, is_known: bool = False) -> None:
+    def note_settled(self, host: str, *, is_known: bool = False) -> None:
         """Note that a connection of this address is authenticated or closed, and let in others in its place.
 
         Args:
@@ -199,7 +199,7 @@ class Door:
                     pause = max((1 - self._budget) / self._per_second(), SHORTEST_PAUSE_SECONDS)
                     self._next = loop.call_later(pause, self._let_in_next)
                 return
-            self._take(host)
+            self._let_in_from(host)
 
     def _first(self) -> str | None:
         """The address that is let in next; None where no address that waits may have another place.
@@ -264,7 +264,7 @@ class Door:
         if not queue.visitors:
             self._end_waiting(host)
 
-    def _take(self, host: str) -> None:
+    def _let_in_from(self, host: str) -> None:
         """Let in the next waiting connection of an address whose client has not hung up."""
         queue = self._waiting[host]
         self._end_waiting(host)

@@ -13,7 +13,7 @@ from muster.goodput.account import (
     account_now,
     account_offset,
     ahead_seconds,
-    closed,
+    close_account,
     held_gpus,
     open_bucket,
     resumed,
@@ -21,10 +21,10 @@ from muster.goodput.account import (
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
 from muster.goodput.fingerprint import SEVERAL
+from muster.goodput.history import cleaned_text
 from muster.goodput.history import model_of as label_of
-from muster.goodput.history import words
-from muster.goodput.opened import phase_closed
-from muster.goodput.stretches import with_first_checkpoint
+from muster.goodput.opened import close_phase
+from muster.goodput.segments import with_first_checkpoint
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
@@ -33,7 +33,7 @@ from muster.world.job import JobWorld
 FRESH = timedelta(seconds=27)
 
 
-def told(
+def goodput_of_status(
     world: JobWorld,
     *,
     step: int | None,
@@ -53,7 +53,7 @@ def told(
     """
     record, before = world.gang.spec if world.gang else None, world.job.status.goodput
     kept = KeptWork(world.job.spec.checkpoint.directory is not None, saved, ended, succeeded)
-    found = _counted(world, step, kept)
+    found = _counted_figures(world, step, kept)
     if found is None or record is None or ended or world.job.status.completion is not None:
         return found
     changed = _suspension_time(world, found, before, suspended=suspended)
@@ -69,7 +69,7 @@ def told(
         if phase is not None and (phase.bucket, phase.gpus) == (bucket, gpus):
             return found.model_copy(update={"open_phase": phase})
         now = world.now if record.account is None else account_now(world, record.account)
-        found = phase_closed(found.model_copy(update={"open_phase": phase}), now)
+        found = close_phase(found.model_copy(update={"open_phase": phase}), now)
     return found.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=found.counted_until, gpus=gpus)})
 
 
@@ -86,7 +86,7 @@ def _suspension_time(world: JobWorld, found: Goodput, before: Goodput | None, *,
     return world.now if account is None else account_now(world, account)
 
 
-def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
+def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
     """The figures of all that is counted, and while steps are made also of these.
 
     They are worked out anew only where the record or the newest checkpoint has changed, or the step has and what was
@@ -114,7 +114,7 @@ def _counted(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | Non
         # ages.
         world = replace(world, now=world.now + max(before.counted_until - now, timedelta(0)))
         now = max(now, before.counted_until)
-    counted, split = closed(world, ended=kept.succeeded, only_steps=not kept.ended)
+    counted, split = close_account(world, ended=kept.succeeded, only_steps=not kept.ended)
     counted = with_first_checkpoint(counted, kept.step, now)
     more: dict[str, Any] = {"failures_by_class": by_class(record.incidents)}
     if account.clock_ahead_seconds is None:
@@ -144,10 +144,10 @@ def model_of(world: JobWorld, before: str) -> str:
     models = {label_of(node.labels) for node in nodes if node is not None} | ({before} if before else set())
     if len(models) > 1:
         return SEVERAL
-    return words(models.pop(), LABEL_LENGTH) if models else ""
+    return cleaned_text(models.pop(), LABEL_LENGTH) if models else ""
 
 
-def incidents(
+def incidents_of_status(
     world: JobWorld, record: GangSpec, goodput: Goodput | None, *, failed: bool = False
 ) -> list[GangIncident]:
     """The incidents as they are told: the last one with when the training went on, though no record says so yet.

@@ -76,7 +76,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SchedulingConstraints:
     """The scheduling constraints of a template.
 
     Attributes:
@@ -112,7 +112,7 @@ class Wishes:
         return any(toleration.tolerates(taint) for toleration in self.tolerations)
 
 
-def wishes(spec: Mapping[str, Any]) -> Wishes:
+def read_constraints(spec: Mapping[str, Any]) -> SchedulingConstraints:
     """Read the scheduling constraints of a pod spec (as parsed from YAML or JSON); null counts as absent everywhere."""
     try:
         selector = _object(spec, "nodeSelector", "nodeSelector")
@@ -120,9 +120,9 @@ def wishes(spec: Mapping[str, Any]) -> Wishes:
             "nodeSelector", len(selector), MAX_SELECTED, "labels; give the nodes that are meant one of their own"
         )
         labels = tuple(sorted((key, _text(value, f"nodeSelector.{key}")) for key, value in selector.items()))
-        return Wishes(labels, _terms(spec), _tolerations(spec))
+        return SchedulingConstraints(labels, _terms(spec), _tolerations(spec))
     except _UnreadError as error:
-        return Wishes(problem=str(error))
+        return SchedulingConstraints(problem=str(error))
 
 
 class _UnreadError(ValueError):
@@ -146,14 +146,14 @@ def _terms(spec: Mapping[str, Any]) -> tuple[Term, ...] | None:
     where = f"{_AFFINITY}.nodeSelectorTerms"
     listed = _list(required.get("nodeSelectorTerms"), where)
     _check_count(where, len(listed), MAX_TERMS, "terms; give the nodes that are meant a label and select that")
-    terms, held = [], _Held()
+    terms, held = [], _ExpressionCount()
     for term, at in _objects(listed, where):
         labels = _expressions(term, "matchExpressions", at, held)
         terms.append(Term(labels, _expressions(term, "matchFields", at, held)))
     return tuple(terms)
 
 
-class _Held:
+class _ExpressionCount:
     """Counts what the terms of one template contain together, against limits."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class _Held:
         _check_count(f"{where}.values" if values else where, self.values, MAX_VALUES, f"values {remedy}")
 
 
-def _expressions(term: Mapping[str, Any], name: str, where: str, held: _Held) -> tuple[Expression, ...]:
+def _expressions(term: Mapping[str, Any], name: str, where: str, held: _ExpressionCount) -> tuple[Expression, ...]:
     listed, found = _list(term.get(name), f"{where}.{name}"), []
     held.count(f"{where}.{name}", expressions=len(listed))
     for each, at in _objects(listed, f"{where}.{name}"):

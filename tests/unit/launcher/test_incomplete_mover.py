@@ -6,8 +6,8 @@ import json
 
 from tests.unit.launcher.test_scanning import HANG, write_checkpoint
 
-from muster.node.launcher.aside import DEADLINE_SECONDS, Aside
-from muster.node.launcher.errand import AGAIN_SECONDS
+from muster.node.launcher.child_task import AGAIN_SECONDS
+from muster.node.launcher.incomplete_mover import DEADLINE_SECONDS, IncompleteMover
 from muster.protocol.messages import IDLE, RUN, RUNNING, WAIT, Directive
 
 
@@ -47,7 +47,7 @@ class Stage:
 
     def __init__(self):
         self.children, self.asked = [], []
-        self.aside = Aside("/c", self._begin)
+        self.aside = IncompleteMover("/c", self._begin)
 
     def _begin(self, *arguments):
         assert arguments == ("--set-aside", "/c")
@@ -57,43 +57,43 @@ class Stage:
 
 def test_what_is_ordered_is_done_once_and_told_once_the_child_is_gone():
     stage = Stage()
-    stage.aside.turn(0.0, {}, order())
+    stage.aside.poll(0.0, {}, order())
     (child,) = stage.children
     child.say(moved="step-20 moved", error="")
-    stage.aside.turn(1.0, {}, order())
+    stage.aside.poll(1.0, {}, order())
     assert (stage.aside.attempt, stage.aside.pids) == (0, {child.pid})
-    stage.aside.turn(2.0, {child.pid: 0}, order())
+    stage.aside.poll(2.0, {child.pid: 0}, order())
     assert (stage.aside.attempt, stage.aside.words, stage.aside.error) == (1, "step-20 moved", "")
-    stage.aside.turn(3.0, {}, order())
+    stage.aside.poll(3.0, {}, order())
     assert len(stage.children) == 1
-    stage.aside.turn(4.0, {}, order(2))
+    stage.aside.poll(4.0, {}, order(2))
     assert len(stage.children) == 2
 
 
 def test_without_an_order_nothing_begins():
     stage = Stage()
     for directive in (None, Directive(WAIT, attempt=1), Directive(RUN, attempt=1, move_incomplete_beyond="/c/step-10")):
-        stage.aside.turn(0.0, {}, directive)
+        stage.aside.poll(0.0, {}, directive)
     assert stage.children == []
 
 
 def test_the_history_that_counts_is_handed_on():
     stage = Stage()
-    stage.aside.turn(0.0, {}, order(branch_step=5, excluded_checkpoints="9:1"))
+    stage.aside.poll(0.0, {}, order(branch_step=5, excluded_checkpoints="9:1"))
     assert stage.asked == [{"path": "/c/step-10", "branch": [5, "9:1", False]}]
 
 
 def test_a_child_that_hangs_is_killed_and_not_told_as_done_before_it_is_gone():
     stage = Stage()
-    stage.aside.turn(0.0, {}, order())
+    stage.aside.poll(0.0, {}, order())
     (child,) = stage.children
     child.say(sign=True)
-    stage.aside.turn(DEADLINE_SECONDS - 1, {}, order())
-    stage.aside.turn(DEADLINE_SECONDS + 1, {}, order())
+    stage.aside.poll(DEADLINE_SECONDS - 1, {}, order())
+    stage.aside.poll(DEADLINE_SECONDS + 1, {}, order())
     assert child.killed == 0
     now = 2 * DEADLINE_SECONDS
-    stage.aside.turn(now, {}, order())
-    stage.aside.turn(now + 900, {}, order())
+    stage.aside.poll(now, {}, order())
+    stage.aside.poll(now + 900, {}, order())
     assert (child.killed, stage.aside.attempt) == (1, 0)
 
 
@@ -101,8 +101,8 @@ def test_after_three_children_that_said_nothing_it_is_given_up():
     stage, now = Stage(), 0.0
     for place in range(3):
         assert stage.aside.attempt == 0
-        stage.aside.turn(now, {}, order())
-        stage.aside.turn(now, {stage.children[place].pid: 9}, order())
+        stage.aside.poll(now, {}, order())
+        stage.aside.poll(now, {stage.children[place].pid: 9}, order())
         now += AGAIN_SECONDS
     assert stage.aside.attempt == 1
     assert "given up" in stage.aside.error
@@ -110,16 +110,16 @@ def test_after_three_children_that_said_nothing_it_is_given_up():
 
 def test_nonsense_ends_the_child():
     stage = Stage()
-    stage.aside.turn(0.0, {}, order())
+    stage.aside.poll(0.0, {}, order())
     stage.children[0].said = b"no json\n"
-    stage.aside.turn(1.0, {}, order())
+    stage.aside.poll(1.0, {}, order())
     assert stage.children[0].killed == 1
 
 
 def test_an_order_that_is_withdrawn_ends_the_child():
     stage = Stage()
-    stage.aside.turn(0.0, {}, order())
-    stage.aside.turn(1.0, {}, Directive(RUN, attempt=1))
+    stage.aside.poll(0.0, {}, order())
+    stage.aside.poll(1.0, {}, Directive(RUN, attempt=1))
     assert stage.children[0].killed == 1
 
 
@@ -127,9 +127,9 @@ def test_no_child_can_be_started():
     def refused(*_):
         raise OSError("no more processes")
 
-    aside = Aside("/c", refused)
+    aside = IncompleteMover("/c", refused)
     for place in range(3):
-        aside.turn(place * AGAIN_SECONDS, {}, order())
+        aside.poll(place * AGAIN_SECONDS, {}, order())
     assert (aside.attempt, aside.error) == (1, "nothing was moved aside: no more processes")
 
 

@@ -24,13 +24,13 @@ MOST_CONTROLS = 4
 """The largest number of a node's partners that are tested with each other."""
 
 
-def controls(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
+def control_pairs(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
     """Return the pairs of nodes to be tested before a node is failed, each once.
 
     They are partners of the node that nothing else has shown to be healthy. They are also neighbours on the way on
     which the node misses, where no other node has passed.
     """
-    found, good = list[tuple[str, str]](), _good(evidence)
+    found, good = list[tuple[str, str]](), _good_pairs(evidence)
     for fail in verdict.failed:
         if fail.partners and not _are_well(fail, evidence, good):
             found += pairwise(sorted(fail.partners)[:MOST_CONTROLS])
@@ -39,13 +39,13 @@ def controls(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-def doubtful(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
+def unproved_failures(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
     """Return, by node, why its failure does not stand, as text; a failure that stands is absent.
 
     It does not stand where the partners have not shown in this burn-in that they are healthy. The same holds where no
     other node has passed on the way on which the node misses.
     """
-    found, good = dict[str, str](), _good(evidence)
+    found, good = dict[str, str](), _good_pairs(evidence)
     for fail in verdict.failed:
         beside = f"{fail.node} misses beside {', '.join(fail.partners)}"
         if fail.partners and not _are_well(fail, evidence, good):
@@ -61,7 +61,7 @@ _Good = Mapping[int, Sequence[tuple[int, int]]]
 """Node -> partner and level of each test that it has passed."""
 
 
-def _good(evidence: Evidence) -> _Good:
+def _good_pairs(evidence: Evidence) -> _Good:
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for test in evidence.tests:
         if test.good:
@@ -138,7 +138,7 @@ def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]
     """
     if len(set(models.values())) < 2:
         return {}
-    good = _good(evidence)
+    good = _good_pairs(evidence)
     failed = {fail.node: fail for fail in verdict.failed if fail.probe == PAIR}
     well = {models.get(evidence.members[node].name) for node in good if evidence.members[node].name not in failed}
     best: dict[str, float] = defaultdict(float)
@@ -152,7 +152,7 @@ def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]
     }
 
 
-def upheld(
+def without_unproved_failures(
     verdict: Verdict,
     evidence: Evidence,
     own: Iterable[LocalOutcome],
@@ -172,7 +172,7 @@ def upheld(
     """
     before = list(earlier)
     ran = ran_on(own)
-    pairs = doubtful(verdict, evidence) | _slow_models(verdict, evidence, models)
+    pairs = unproved_failures(verdict, evidence) | _slow_models(verdict, evidence, models)
     dropped = {(node, PAIR): words for node, words in pairs.items()}
     tried = members + len({node for node, _ in before})
     for fail in verdict.failed:

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.checkpoint.recordings import archive, recorded
 from tests.unit.checkpoint.test_formats import dcp
 
-from muster.node.checkpoint import aside
-from muster.node.checkpoint.aside import NAME, Moved, misleading, move_aside
+from muster.node.checkpoint import move_incomplete
+from muster.node.checkpoint.move_incomplete import NAME, Moved, misleading, move_aside
 from muster.protocol.checkpoints import branch_of
 
 
@@ -47,7 +47,7 @@ def test_what_is_torn_beyond_the_checkpoint_is_moved_with_all_its_files(here: Pa
     found = moved(here)
 
     assert found == Moved(("step-300", "step-200"))
-    assert found.words == "step-300, step-200 moved to .muster-incomplete"
+    assert found.summary == "step-300, step-200 moved to .muster-incomplete"
     assert (names(here), names(here / NAME)) == ([NAME, "step-100"], ["step-200", "step-300"])
     assert (here / NAME / "step-300" / "model.bin").read_bytes() == b"x"
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_stays(here: Path, monkeypatch: pytest.MonkeyPatch) 
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(aside.Finder, "_stat", refused)
+    monkeypatch.setattr(move_incomplete.Finder, "_stat", refused)
     assert moved(here).names == ()
 
 
@@ -151,7 +151,7 @@ def test_whoever_dies_on_any_line_has_lost_nothing(
         return real(*arguments, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(aside.os, call, fatal)
+        patched.setattr(move_incomplete.os, call, fatal)
         with contextlib.suppress(Killed):
             moved(here)
     moved(here)
@@ -180,8 +180,8 @@ def test_names_that_mislead(chosen: str, others: list[str], wanted: list[str]) -
 
 
 def test_a_name_that_is_no_text_is_told_readably() -> None:
-    assert "\x1b" not in Moved(("step-\x1b[2J",)).words
-    assert Moved(("step-\udcff9",)).words.encode()
+    assert "\x1b" not in Moved(("step-\x1b[2J",)).summary
+    assert Moved(("step-\udcff9",)).summary.encode()
 
 
 def hugging_face(root: Path, step: int, whole: bool) -> None:

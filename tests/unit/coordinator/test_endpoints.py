@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.test_server import CERTIFICATES, DEADLINE, Door, until
 
-from muster.coordinator import desks
+from muster.coordinator import endpoints
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.protocol import checks, messages
@@ -26,7 +26,7 @@ class Checks(Door):
 
     def __init__(self) -> None:
         super().__init__()
-        self.checkers.decided()
+        self.checkers.note_all_decided()
 
     async def check(self, pod: str = CHECKER, **fields: Any) -> tuple[int, bytes]:
         self.sequence += 1
@@ -42,7 +42,7 @@ class Checks(Door):
         return task
 
     def give(self, *orders: CheckOrder) -> None:
-        self.server.notify(self.checkers.pods_on(self.checkers.give("job", {"node": NodeChecks(orders)})))
+        self.server.notify(self.checkers.pods_on(self.checkers.set_orders("job", {"node": NodeChecks(orders)})))
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_refused(door: Checks, pod: str, body: bytes, want: int, says: str
 @pytest.mark.parametrize("namespace", ["muster-check", ""])
 def test_no_pod_is_a_checker_where_none_are_installed(namespace: str) -> None:
     """Whoever may create a namespace would else speak for every node on which it has a pod."""
-    desk = desks.checkers(CheckerHub(), "", lambda _: True)
+    desk = endpoints.checker_endpoint(CheckerHub(), "", lambda _: True)
     caller = Caller(namespace, "c1", "u1", "node", "n1", "muster-check")
     assert not desk.is_known(caller)
     assert "Install them with components/burn-in" in desk.stranger(caller)

@@ -9,18 +9,18 @@ import pytest
 from tests.unit.counting import CountedWork
 from tests.unit.health.builders import NOW, after
 
-from muster.health.words import LASTS, MAX_NODES, Asked, JobWords, following, weight
-from muster.world.jobwords import JobWord
+from muster.health.job_failures import LASTS, MAX_NODES, JobFailureReports, TestRequests, following, weight
+from muster.world.jobfailures import JobFailureReport
 
 DAY = 86400
 
 
-def word(owner: str = "a", job: str = "llama", at: float = 0, **changes: Any) -> JobWord:
+def word(owner: str = "a", job: str = "llama", at: float = 0, **changes: Any) -> JobFailureReport:
     values: dict[str, Any] = {"attempt": 1, "what": "RankFailed", "time": after(at), "went_on": True}
-    return JobWord(owner, f"{owner}/{job}", **(values | changes))
+    return JobFailureReport(owner, f"{owner}/{job}", **(values | changes))
 
 
-def crashed(owner: str = "a", job: str = "llama", at: float = 0) -> JobWord:
+def crashed(owner: str = "a", job: str = "llama", at: float = 0) -> JobFailureReport:
     """The program was not seen to get any further."""
     return word(owner, job, at, went_on=False)
 
@@ -46,7 +46,7 @@ class TestFollowing:
         ],
     )
     def test_one_owner_makes_it_followed_and_two_ask_for_a_check(
-        self, words: list[JobWord], at: float, want: bool | None
+        self, words: list[JobFailureReport], at: float, want: bool | None
     ) -> None:
         found = following(words, after(at))
         assert (found.wants_check if found else None) is want
@@ -72,7 +72,7 @@ class TestFollowing:
     def test_it_names_the_newest_failure_of_each_job(self) -> None:
         found = following([word(at=0), word(at=60, attempt=9), word("b", at=30)], after(70))
         assert found is not None
-        assert [(each.job, each.attempt) for each in found.words] == [("a/llama", 9), ("b/llama", 1)]
+        assert [(each.job, each.attempt) for each in found.reports] == [("a/llama", 9), ("b/llama", 1)]
         assert (found.since, found.newest) == (NOW, after(60))
 
     def test_public_words_name_nobody(self) -> None:
@@ -85,9 +85,9 @@ class TestFollowing:
         assert weight(word(at=10**9), NOW) == weight(word(), NOW) == 1.0
 
 
-def told(*of: tuple[str, str, Iterable[JobWord]]) -> JobWords:
+def told(*of: tuple[str, str, Iterable[JobFailureReport]]) -> JobFailureReports:
     """Job, node, words; each job with a record of its own."""
-    found = JobWords()
+    found = JobFailureReports()
     for number, (job, node, words) in enumerate(of):
         found.put(job.split("/")[0], job, f"uid-{number}", node, tuple(words))
     return found
@@ -96,34 +96,34 @@ def told(*of: tuple[str, str, Iterable[JobWord]]) -> JobWords:
 class TestJobWords:
     def test_a_word_is_about_its_node(self) -> None:
         words = told(("a/llama", "n1", [word()]), ("b/llama", "n2", [word("b")]))
-        assert words.of("n1", 100, NOW) == [word()]
-        assert words.of("n3", 100, NOW) == []
+        assert words.failures_on("n1", 100, NOW) == [word()]
+        assert words.failures_on("n3", 100, NOW) == []
 
     def test_what_changes_is_told(self) -> None:
-        words = JobWords()
+        words = JobFailureReports()
         assert words.put("a", "a/llama", "u", "n1", (word(),)) == {"n1"}
         assert words.put("a", "a/llama", "u", "n1", (word(),)) == set()
         assert words.put("a", "a/llama", "u", "n2", (word(),)) == {"n1", "n2"}
         assert words.put("a", "a/llama", "u", "", ()) == {"n2"}
-        assert words.of("n2", 100, NOW) == []
+        assert words.failures_on("n2", 100, NOW) == []
 
     def test_a_job_that_was_created_again_and_fails_elsewhere_blames_nobody(self) -> None:
         words = told(("a/llama", "n1", [word()]), ("a/llama", "n2", [word(at=60)]))
-        assert (words.of("n1", 100, after(60)), words.of("n2", 100, after(60))) == ([], [])
+        assert (words.failures_on("n1", 100, after(60)), words.failures_on("n2", 100, after(60))) == ([], [])
 
     def test_a_job_that_was_created_again_and_fails_there_again_is_two_failures(self) -> None:
         words = told(("a/llama", "n1", [word()]), ("a/llama", "n1", [word(at=60)]))
-        assert len(words.of("n1", 100, after(60))) == 2
+        assert len(words.failures_on("n1", 100, after(60))) == 2
 
     def test_an_owner_whose_jobs_fail_on_many_nodes_is_not_heard(self) -> None:
         several = [(f"a/{n}-{i}", f"n{n}", [word(job=f"{n}-{i}")]) for n in range(MAX_NODES) for i in range(2)]
         other = ("b/llama", "n0", [word("b")])
         words = told(*several, other)
-        assert len(words.of("n0", 100, NOW)) == 3
+        assert len(words.failures_on("n0", 100, NOW)) == 3
         words = told(*several, ("a/x", "n9", [word(job="x")]), ("a/y", "n9", [word(job="y")]), other)
-        assert words.of("n0", 100, NOW) == [word("b")]
-        assert words.of("n9", 100, NOW) == []
-        assert len(words.of("n9", 16384, NOW)) == 2, "a large fleet has more nodes that are bad"
+        assert words.failures_on("n0", 100, NOW) == [word("b")]
+        assert words.failures_on("n9", 100, NOW) == []
+        assert len(words.failures_on("n9", 16384, NOW)) == 2, "a large fleet has more nodes that are bad"
 
     def test_who_is_not_heard_any_more_is_told_of_all_nodes(self) -> None:
         words = told(("a/x", "n1", [word(job="x")]), ("a/y", "n2", [word(job="y")]))
@@ -132,21 +132,21 @@ class TestJobWords:
     def test_old_words_are_forgotten_and_leave_nothing(self) -> None:
         words = told(("a/x", "n1", [word(job="x")]), ("b/y", "n1", [word("b", "y", at=60)]))
         words.forget(NOW + LASTS)
-        assert words.of("n1", 100, NOW) == [word("b", "y", at=60)]
+        assert words.failures_on("n1", 100, NOW) == [word("b", "y", at=60)]
         words.forget(after(60) + LASTS)
-        assert words.of("n1", 100, NOW) == []
+        assert words.failures_on("n1", 100, NOW) == []
         assert not any(value for name, value in vars(words).items() if name != "_repeated_at")
 
     def test_a_name_has_few_records(self) -> None:
-        words = JobWords()
+        words = JobFailureReports()
         for number in range(1000):
             words.put("a", "a/llama", f"uid-{number}", "n1", (word(at=number),))
-        assert len(words.of("n1", 100, after(1000))) == 4
+        assert len(words.failures_on("n1", 100, after(1000))) == 4
 
     def test_the_index_is_what_a_new_one_would_be(self) -> None:
         rng = random.Random(11)
-        records: dict[tuple[str, str], tuple[str, tuple[JobWord, ...]]] = {}
-        words = JobWords()
+        records: dict[tuple[str, str], tuple[str, tuple[JobFailureReport, ...]]] = {}
+        words = JobFailureReports()
         for step in range(2000):
             owner, job = rng.choice("abc"), rng.choice("xyz")
             node = f"n{rng.randrange(4)}"
@@ -156,25 +156,25 @@ class TestJobWords:
         fresh = told(*((f"{owner}/{job}", node, said) for (owner, job), (node, said) in records.items() if said))
         for node in range(4):
             key = lambda each: (each.job, each.time)  # noqa: E731
-            assert sorted(words.of(f"n{node}", 9999, after(2000)), key=key) == sorted(
-                fresh.of(f"n{node}", 9999, after(2000)), key=key
+            assert sorted(words.failures_on(f"n{node}", 9999, after(2000)), key=key) == sorted(
+                fresh.failures_on(f"n{node}", 9999, after(2000)), key=key
             )
 
     def test_five_hundred_jobs_take_work_by_the_jobs_of_an_owner_and_not_by_nodes(self) -> None:
-        words, steps = JobWords(), []
+        words, steps = JobFailureReports(), []
         for number in range(500):
             owner, job = f"t{number % 20}", f"j{number}"
             said = tuple(word(owner, job, at=i) for i in range(8))
             with CountedWork() as counted:
                 for node in words.put(owner, f"{owner}/{job}", job, f"n{number * 31 % 16384}", said):
-                    words.of(node, 16384, after(10))
+                    words.failures_on(node, 16384, after(10))
             steps.append(counted.steps)
         assert max(steps) < 6_000
 
 
 class TestAsked:
     def test_so_many_of_a_pool_have_their_turn(self) -> None:
-        asked = Asked()
+        asked = TestRequests()
         for number in range(20):
             assert asked.put(f"n{number}", "H200") == set()
         asked.put("c0", "CPU")
@@ -186,7 +186,7 @@ class TestAsked:
         assert asked.put("n0", None) == set()
 
     def test_one_person_with_two_namespaces_does_not_have_every_turn(self) -> None:
-        asked = Asked()
+        asked = TestRequests()
         for number in range(20):
             asked.put(f"mine{number}", "H200", ("me-a", "me-b"))
         asked.put("theirs", "H200", ("x", "y"))
@@ -194,7 +194,7 @@ class TestAsked:
         assert asked.has_turn("theirs", 2), "asked last, and served second"
 
     def test_nor_by_one_partner_after_the_other(self) -> None:
-        asked = Asked()
+        asked = TestRequests()
         for number in range(20):
             asked.put(f"mine{number}", "H200", ("me", f"other{number}"))
         assert asked.has_turn("mine0", 1)
@@ -207,7 +207,7 @@ class TestAsked:
         assert asked.has_turn("mine1", 1), "nobody else waits"
 
     def test_a_node_that_changes_pools_asks_in_the_other_one(self) -> None:
-        asked = Asked()
+        asked = TestRequests()
         asked.put("n0", "H200")
         asked.put("n1", "H200")
         assert asked.put("n0", "H100") == {"n1"}

@@ -20,7 +20,7 @@ R = TypeVar("R", Report, CheckReport)
 
 
 @dataclass(frozen=True, slots=True)
-class Desk(Generic[R]):
+class ReportEndpoint(Generic[R]):
     """How the requests to one path of the coordinator are taken in and answered.
 
     Attributes:
@@ -43,14 +43,14 @@ class Desk(Generic[R]):
     directive_for: Callable[[Caller], Any]
 
 
-def launchers(
+def launcher_endpoint(
     hub: Hub, directive_for: Callable[[Caller], Directive | None], is_worker: Callable[[Caller], bool]
-) -> Desk[Report]:
+) -> ReportEndpoint[Report]:
     """The desk at which the launchers of jobs' workers report."""
-    return Desk(REPORT_PATH, "launcher", is_worker, _no_worker, decode_report, hub.record, directive_for)
+    return ReportEndpoint(REPORT_PATH, "launcher", is_worker, _no_worker, decode_report, hub.record, directive_for)
 
 
-def checkers(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) -> Desk[CheckReport]:
+def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) -> ReportEndpoint[CheckReport]:
     """The desk at which Muster's own checker on each node reports; a checker is known by its service account alone.
 
     Args:
@@ -76,7 +76,7 @@ def checkers(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) ->
             "operator"
         )
 
-    return Desk(
+    return ReportEndpoint(
         CHECK_PATH,
         "checker",
         lambda caller: is_checker(caller) and is_node(caller.node_name),

@@ -12,15 +12,15 @@ from muster.placement.domain import Change, Domain, Path
 from muster.placement.eligibility import STALE, lacking
 from muster.placement.natural import natural
 from muster.placement.request import Request
-from muster.placement.tree import Standing, Tree
+from muster.placement.tree import NodeEligibility, Tree
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
-from muster.world.turn import Refusal, RefusalKind
+from muster.world.queuedecision import Refusal, RefusalKind
 
 OWN = Refusal(RefusalKind.OWN, "already used by this job")
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class CandidateNodes:
     """The nodes that one request can choose from.
 
     Attributes:
@@ -39,12 +39,12 @@ class Ground:
     starts: tuple[Domain, ...]
     barred: Mapping[str, Refusal]
     own: Mapping[str, Refusal | None]
-    standing: Mapping[str, Standing]
+    standing: Mapping[str, NodeEligibility]
     taken: Mapping[str, Refusal]
     levels: int
 
     @property
-    def emptied(self) -> "Ground":
+    def emptied(self) -> "CandidateNodes":
         """A copy whose counts of suitable nodes leave out the barred ones, as its counts of free nodes do already."""
         away = [Change(s.path, suitable=-1) for s in self._barred() if s.suitable and not self._was_free(s)]
         if not away:
@@ -52,10 +52,10 @@ class Ground:
         root = self.root.changed(away)
         return replace(self, root=root, starts=tuple(root.at(s.path) or Domain(s.path, {}, (), 0) for s in self.starts))
 
-    def _barred(self) -> Iterable[Standing]:
+    def _barred(self) -> Iterable[NodeEligibility]:
         return (self.standing[name] for name in self.barred if name in self.standing)
 
-    def _was_free(self, standing: Standing) -> bool:
+    def _was_free(self, standing: NodeEligibility) -> bool:
         return not standing.why and standing.entry.name not in self.taken
 
     def home(self, names: Iterable[str], depth: int) -> Path | None:
@@ -68,9 +68,9 @@ class Ground:
         return min(counts, key=lambda path: (-counts[path], [natural(name) for name in path], path), default=None)
 
 
-def ground(
+def candidate_nodes(
     fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, Refusal], request: Request, depth: int
-) -> Ground:
+) -> CandidateNodes:
     """The nodes that a request can choose from.
 
     Args:
@@ -103,7 +103,7 @@ def ground(
     kept = [found for name in request.kept if (found := standing.get(name)) is not None]
     if kept:
         root = root.keeping({found.path for found in kept})
-    here = Ground(root, (root,), barred, own, standing, taken, levels)
+    here = CandidateNodes(root, (root,), barred, own, standing, taken, levels)
     if not depth:
         return here
     if not kept:
