@@ -30,7 +30,9 @@ def test_the_tables_are_those_of_the_code() -> None:
 def test_a_table_gets_the_rows_of_the_code_and_the_text_around_it_stays() -> None:
     page = PAGE.read_text()
     row = next(line for line in page.splitlines(keepends=True) if line.startswith("| eks/xid |"))
-    assert node_health(page.replace(row, "| gone/row | a | b | c |  |  |\n" + row.replace("Degraded", "Fatal"))) == page
+    assert node_health(
+        page.replace(row, "| gone/row | a | b | c |  |  |\n" + row.replace("Degraded", "Fatal"))
+    ) == node_health(page)
 
 
 def test_a_table_that_is_missing_is_an_error_that_names_it() -> None:
