@@ -117,8 +117,8 @@ REASONS: tuple[Reason, ...] = (
         Topic.WAITING,
         WAITS,
         "The jobs of the namespace hold as many nodes as the FleetPolicy allows.",
-        "The job waits. As an Event: the job's record named more nodes than that, so Muster made no pods and queued "
-        "the job again.",
+        "The job waits. As an Event: the job's record named more nodes than that limit allows, so Muster made no "
+        "pods and queued the job again.",
         "End other jobs of the namespace, or have the limit raised.",
         "the job's record names 3 nodes, more than the limit of namespace default has room for: it may hold 2, and "
         "its other jobs have 0. Muster makes no pods on them and puts the job back into the queue. End other jobs "
@@ -454,9 +454,10 @@ REASONS: tuple[Reason, ...] = (
         Topic.TRAINING,
         TRAINS,
         "Workers are silent, but nothing proves yet that they are lost.",
-        "Muster waits for a second witness; the message says for which.",
+        "Muster waits for a second sign that they are lost, such as a node that is not Ready, or for a step of the "
+        "job.",
         "Check the nodes, the logs of the workers, and network policies to `muster-coordinator`.",
-        "silent for 20 s or more: 2 of 16 workers, the first is worker 4; waiting for a second witness or for a step",
+        "silent for 20 s or more: 2 of 16 workers, the first is worker 4; waiting for a second sign or for a step",
         next=("see the nodes: kubectl muster nodes", f"what the operator says: {OPERATOR_LOGS}"),
     ),
     Reason(
@@ -1230,8 +1231,8 @@ REASONS: tuple[Reason, ...] = (
         "The FleetPolicy does not fit its schema; the message names the field.",
         "What [holds meanwhile](docs/node-health.md#what-muster-does): the policy as it was before, or the defaults.",
         "Correct that field, or run the version of Muster that it was written for.",
-        "It does not fit its schema (spec.health: not an object): what it said before holds. Correct that field, or "
-        "run the version of Muster that it was written for.",
+        "The FleetPolicy does not fit its schema (spec.health: not an object): what it said before holds. Correct "
+        "that field, or run the version of Muster that it was written for.",
     ),
     Reason(
         "BudgetExhausted",

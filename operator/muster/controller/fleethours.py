@@ -116,7 +116,9 @@ class FleetHoursKeeper:
             log.warning("the hours of the fleet cannot be read", error=str(error)[:500])
             return False
         except (ValueError, KeyError, TypeError) as error:  # somebody has edited it
-            log.warning("the hours of the fleet make no sense, and begin anew", error=str(error)[:500])
+            log.warning(
+                "the stored GPU-hours of the fleet cannot be read: they are counted from zero", error=str(error)[:500]
+            )
             self._hours = None
         return True
 

@@ -128,8 +128,8 @@ class NodeReports:
             else "what it said before holds"
         )
         text = (
-            f"It does not fit its schema ({problem}): {holds}. Correct that field, or run the version of Muster that "
-            "it was written for."
+            f"The FleetPolicy does not fit its schema ({problem}): {holds}. Correct that field, or run the version of "
+            "Muster that it was written for."
         )
         log.error("FleetPolicy unreadable", error=problem, holds=holds)
         self._events.record(

@@ -39,6 +39,7 @@ from muster.health.sources import Rules
 
 MAX_PAUSE_SECONDS = 14400
 """The pause between two tries doubles up to four hours."""
+_REMEDY = "find what they share, or raise spec.health.budgets"
 
 
 class Act(StrEnum):
@@ -574,12 +575,12 @@ class _Pool:
             kept = "" if certain or cap == self.cap.total else " for what is not certain"
             return (
                 f"of the {self.size} nodes of the pool no more than {cap} may be out{kept} ({self.cap.total} in all): "
-                "somebody has to look"
+                f"{_REMEDY}"
             )
         if not certain and all(self._is_used_up(cause) for cause in causes):
             return (
                 f"of the {self.size} nodes of the pool no more than {self.cap.cause} may be out for "
-                f"{causes[0]} ({self.cap.uncertain} for all that is not certain): somebody has to look"
+                f"{causes[0]} ({self.cap.uncertain} for all that is not certain): {_REMEDY}"
             )
         if domain is None:
             return ""

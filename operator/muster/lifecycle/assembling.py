@@ -306,7 +306,7 @@ def _plan_of_back_off(world: JobWorld, gang: Gang) -> Plan | None:
 
 
 def _incomplete(world: JobWorld, gang: Gang) -> Plan:
-    """Return the plan of a gang of which some members have no node."""
+    """Return the plan of a gang of which some members have no node: it takes free nodes, waits, or gives all back."""
     left = leftovers(world)
     spec = record.with_queued_nodes(world, gang.spec)
     if isinstance(spec, GangSpec):

@@ -562,7 +562,7 @@ def _silence(world: JobWorld) -> str:
             "policies between them and the Service muster-coordinator; a worker that is to be replaced is deleted "
             "(kubectl delete pod)"
         )
-    return f"{who}; waiting for a second witness or for a step"
+    return f"{who}; waiting for a second sign or for a step"
 
 
 def _corruption(world: JobWorld, record: GangSpec, *, ended: bool) -> CorruptionStatus | None:

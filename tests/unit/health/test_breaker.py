@@ -114,7 +114,7 @@ class TestManyAtOnce:
         _, rulings, _, _ = fleet.step(after(60 * 60 * 120))
         assert {r.why for r in rulings.values() if r.act is Act.HOLD} == {
             "of the 100 nodes of the pool no more than 18 may be out for agent/IbPortDown (24 for all that is not "
-            "certain): somebody has to look"
+            "certain): find what they share, or raise spec.health.budgets"
         }
         assert breaker.held == 82
         assert breaker.next_try is None

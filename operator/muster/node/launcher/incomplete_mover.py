@@ -62,7 +62,7 @@ class IncompleteMover:
         self.attempt = self._errand.done[0] if self._errand.done else 0
 
     def stop(self) -> None:
-        """End the child, because the launcher exits."""
+        """Kill the child that moves checkpoints aside, because the launcher exits."""
         self._errand.stop()
 
 

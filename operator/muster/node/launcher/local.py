@@ -73,7 +73,7 @@ class LocalLister:
             self.scanned_for = attempt, listing
 
     def stop(self) -> None:
-        """End the child, because the launcher exits."""
+        """Kill the child that looks at the node's own disk, because the launcher exits."""
         self._errand.stop()
 
     def _order(self, directive: Optional[Directive]) -> Optional[Order]:
