@@ -374,7 +374,7 @@ def test_of_two_gangs_that_hold_what_the_other_needs_one_gives_back() -> None:
     world, _ = in_queue(mine, other)
     plan = decide(world, SETTINGS)
     assert committed(plan).members == []
-    assert "others wait for nodes" in plan.announcements[0].note
+    assert "other jobs wait for nodes" in plan.announcements[0].note
     spec = committed(plan)
     assert (spec.reason, came_to_nothing(spec)) == ("NodesYielded", False), "it has trained: its namespace pays nothing"
 
