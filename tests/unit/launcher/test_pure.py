@@ -161,7 +161,6 @@ def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
             b"-4}\n" + b"[" * 99999 + b"\n"
         )
     assert [file.read(), file.read()] == [[2], []]
-    assert file.ignored_lines == 6
     path.write_bytes(b'{"step": 9}\n')  # truncated by the trainer
     assert file.read() == [9]
 
@@ -181,7 +180,6 @@ def test_seconds_that_a_program_tells_of_are_added_up_and_nonsense_is_not(tmp_pa
     assert file.read() == [0, 1, 2, 3, 4]
     told = {"inputWaitSeconds": 1.5, "checkpointSeconds": 2.5, "communicationSeconds": 0.0}
     assert file.seconds == told, "what the first step waited for belongs to the start"
-    assert file.ignored_lines == 1, "a line without a step tells nothing"
 
 
 def test_a_line_that_tells_of_wrong_results_is_no_step(tmp_path):
@@ -190,7 +188,7 @@ def test_a_line_that_tells_of_wrong_results_is_no_step(tmp_path):
     path.write_text('{"step": 3}\n{"corruption": "NonFiniteLoss", "foundAt": 24, "lastGood": 20, "step": 24}\n')
     assert file.read() == [3]
     assert file.corruption == Corruption("NonFiniteLoss", 24, 20)
-    assert (file.problem, file.ignored_lines) == ("", 0)
+    assert file.problem == ""
 
 
 def test_of_several_lines_about_wrong_results_the_one_counts_that_reaches_furthest_back(tmp_path):
@@ -209,7 +207,7 @@ def test_of_several_lines_about_wrong_results_the_one_counts_that_reaches_furthe
             stream.write(line + "\n")
         file.read()
         assert file.corruption == counts
-    assert (file.problem, file.ignored_lines) == ("", 0)
+    assert file.problem == ""
 
 
 @pytest.mark.parametrize(
@@ -295,7 +293,6 @@ def test_an_endless_line_in_a_progress_file_is_skipped(tmp_path):
     path.write_bytes(b"x" * 3_000_000 + b'\n{"step": 5}\n')
     read = [file.read() for _ in range(math.ceil(3_000_100 / 65_536))]
     assert [step for steps in read for step in steps] == [5]
-    assert file.ignored_lines == 1
 
 
 PATTERNS = {

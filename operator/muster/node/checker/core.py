@@ -149,7 +149,6 @@ class Core:
         self._look_at = now  # when the devices are to be looked at though nobody asks
         self._looks_in_vain = 0
         self._used_at = now - IDLE_SECONDS
-        self._ending = False
 
     # --- what happens
 

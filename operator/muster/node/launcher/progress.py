@@ -53,7 +53,6 @@ class ProgressFile:
         self._partial = b""
         self._skipping = False  # inside a line that is too long
         self._has_finished = False  # an earlier line has told a finished step
-        self.ignored_lines = 0
         self.tells_steps = False  # a complete line has told a finished one; 0 is none
         self.corruption: Optional[Corruption] = None  # of the lines that tell of any the one that reaches furthest back
         self.seconds: Dict[str, float] = {}  # by what they went into, of those that any line has told of
@@ -103,7 +102,6 @@ class ProgressFile:
     def _step(self, line: bytes) -> Optional[int]:
         if self._skipping:  # the end of it
             self._skipping = False
-            self.ignored_lines += 1
             return None
         if not line.strip():
             return None
@@ -116,7 +114,6 @@ class ProgressFile:
             return None
         step: Any = document.get("step") if isinstance(document, dict) else None
         if not _is_step(step):
-            self.ignored_lines += 1
             return None
         self._note_seconds(document)
         found: int = step
@@ -146,7 +143,6 @@ class ProgressFile:
         elif found_at is not None and last_good is not None and last_good > found_at:
             why = "lastGood is beyond foundAt"
         if why:
-            self.ignored_lines += 1
             shown = line[:_MAX_SHOWN_CHARS].decode("utf-8", "replace")
             self.problem = self.problem or "the line %s is ignored: %s" % (shown, why)
             return

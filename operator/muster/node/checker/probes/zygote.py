@@ -75,7 +75,7 @@ class Clock:
 class Forked:
     """The zygote's side of one process of a crew."""
 
-    def __init__(self, index: int, pid: int, hear: int, tell: int, listen: int, now: float) -> None:
+    def __init__(self, index: int, pid: int, hear: int, tell: int, listen: int) -> None:
         self.index = index
         self.pid = pid
         self.hear = hear
@@ -83,7 +83,6 @@ class Forked:
         self.listen = listen
         self.output = Output()
         self.phase = "start"
-        self.phase_at = now
         self.meeting: Optional[str] = None
         self.mark: Dict[str, Any] = {}
         self.puts: List[Dict[str, Any]] = []
@@ -115,7 +114,7 @@ class Forked:
         except ValueError:
             return
         if "phase" in message:
-            self.phase, self.phase_at = message["phase"], now
+            self.phase = message["phase"]
         elif "meet" in message:
             self.meeting = message["meet"]
         elif "put" in message:
@@ -348,7 +347,7 @@ class Zygote:
             os.close(descriptor)
         for descriptor in (hear, listen, tell):
             os.set_blocking(descriptor, False)
-        crew.members.append(Forked(index, pid, hear, tell, listen, self._clock.now()))
+        crew.members.append(Forked(index, pid, hear, tell, listen))
 
     def _end(self, crew: Crew, why: str) -> None:
         """Kill what is left; the first reason counts."""
