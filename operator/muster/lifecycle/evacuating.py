@@ -54,13 +54,13 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
     if spec.start is None:
         return Due(Step.RELEASED) if suspends else _due_before_the_start(world, spec, why)
     reason = _reason(world, why)
-    if why and (_is_stopping(spec) or not _has_place(world, spec, why)):
+    if why and (_is_stopping(spec) or not members.has_place_elsewhere(world, why)):
         # Nodes that go whatever becomes of the job; training goes on on the others.
         why = {name: words for name, words in why.items() if _is_last_call(world, name)}
         if not why:
             # An evacuation that has begun goes on when a node becomes free.
             return Due(Step.CANCELLED) if _is_stopping(spec) else None
-        stops = _is_stopping(spec) or not _has_place(world, spec, why)
+        stops = _is_stopping(spec) or not members.has_place_elsewhere(world, why)
         reason = _stop_reason(world, why) if stops else _reason(world, why)
     if spec.evacuation is None or (spec.evacuation.reason, spec.evacuation.nodes) != (reason, sorted(why)):
         heard = len(world.views) == len(spec.members)
@@ -84,7 +84,7 @@ def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str
         why: by node, why the gang should leave it.
     """
     going = {name: words for name, words in why.items() if (removal := _removal(world, name)) and removal.final}
-    if going and (_has_place(world, spec, going) or all(_is_last_call(world, name) for name in going)):
+    if going and (members.has_place_elsewhere(world, going) or all(_is_last_call(world, name) for name in going)):
         return Due(Step.MOVED, going, _reason(world, going))
     return None
 
@@ -123,7 +123,7 @@ def _plan_end(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     saved = _saved(world, evacuation, newest)
     after = f"after checkpoint {newest.step}" if saved and newest else ""
     after = after or "without a new checkpoint: the time to save was over"
-    if due.reason in STOPS and not _has_place(world, spec, due.why):
+    if due.reason in STOPS and not members.has_place_elsewhere(world, due.why):
         note = (
             f"stopped {after}: {', '.join(due.why.values())}, and no other node is free; the job waits for nodes in "
             "the queue"
@@ -187,11 +187,6 @@ def _stop_reason(world: JobWorld, why: Mapping[str, str]) -> str:
 
 def _is_stopping(spec: GangSpec) -> bool:
     return spec.evacuation is not None and spec.evacuation.reason in STOPS
-
-
-def _has_place(world: JobWorld, spec: GangSpec, nodes: Collection[str]) -> bool:
-    """Whether there are other nodes for all workers on these nodes."""
-    return members.are_replaceable(world, spec, members.indices_on(spec, nodes))
 
 
 def _removal(world: JobWorld, node: str) -> fleet.Removal | None:

@@ -168,6 +168,15 @@ def are_replaceable(world: JobWorld, record: GangSpec, indices: Collection[int])
     return all(member.node for member in members)
 
 
+def has_place_elsewhere(world: JobWorld, nodes: Collection[str]) -> bool:
+    """Whether there are other nodes for all workers of the record on these nodes; solved once for each decision."""
+    assert world.gang is not None
+    indices = frozenset(indices_on(world.gang.spec, nodes))
+    if indices not in world.replaceable:
+        world.replaceable[indices] = are_replaceable(world, world.gang.spec, indices)
+    return world.replaceable[indices]
+
+
 def indices_on(record: GangSpec, nodes: Collection[str]) -> set[int]:
     """Return the indices of the members on these nodes."""
     return {member.index for member in record.members if member.node in nodes}

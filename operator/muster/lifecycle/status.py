@@ -422,7 +422,7 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
         evacuation is None
         or not evacuation.nodes
         or evacuation.reason in STOPS
-        or members.are_replaceable(world, spec, members.indices_on(spec, evacuation.nodes))
+        or members.has_place_elsewhere(world, evacuation.nodes)
     ):
         return ""
     return (

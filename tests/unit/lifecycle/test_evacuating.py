@@ -1,11 +1,17 @@
 """By which stable reason a job leaves nodes: by what is known of them, never by what their names or messages happen to
 say."""
 
-import pytest
-from tests.unit.lifecycle.builders import Scene, a_job, running
+from collections.abc import Collection
+from dataclasses import replace
 
-from muster.lifecycle import evacuating
+import pytest
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, running
+
+from muster.api.gang import Evacuation, GangSpec
+from muster.lifecycle import evacuating, members
+from muster.lifecycle.step import decide
 from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
+from muster.world.job import JobWorld
 
 MAINTENANCE = Exclusion("MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, words="kept free", cause=Cause.MAINTENANCE)
 REMOVAL = Exclusion(
@@ -58,3 +64,28 @@ def test_a_cordoned_node_is_cordoned_whatever_its_name(name: str) -> None:
     due = evacuating.due(world, world.gang.spec)
     assert due is not None
     assert (due.reason, due.why) == ("NodeCordoned", {name: f"{name} is cordoned"})
+
+
+@pytest.mark.parametrize("has_begun", [True, False], ids=["pending", "stops-for-maintenance"])
+def test_an_evacuation_without_a_place_is_solved_once_for_each_decision(
+    monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    asked: list[frozenset[int]] = []
+    are_replaceable = members.are_replaceable
+
+    def counted(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
+        asked.append(frozenset(indices))
+        return are_replaceable(world, record, indices)
+
+    monkeypatch.setattr(members, "are_replaceable", counted)
+    begun = Evacuation(reason="NodeMaintenance", nodes=["n1"], since=at(0), deadline=at(300))
+    scene = Scene(a_job(), seconds=400.0).fleet(3).gang(evacuation=begun if has_begun else None)
+    world = scene.pods().all(running(1, step=7)).world()
+    world.fleet.exclude("n1", MAINTENANCE if has_begun else replace(MAINTENANCE, gone_by=at(500)))
+    plan = decide(world, SETTINGS)
+    if has_begun:
+        assert plan.status is not None
+        assert plan.status.reason == "NoNodeToMoveTo"
+    else:
+        assert [each.reason for each in plan.announcements] == ["EvacuationPlanned"]
+    assert asked == [{1}]
