@@ -96,6 +96,9 @@ COLUMNS = (
 def command(
     context: typer.Context,
     all_jobs: Annotated[bool, typer.Option("--all", "-a", help="List also jobs that have ended.")] = False,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="All namespaces, as without --namespace, which it overrides.")
+    ] = False,
     interval: Annotated[
         float,
         typer.Option("--interval", metavar="SECONDS", min=LEAST_SECONDS, max=MOST_SECONDS, help="Between two polls."),
@@ -111,7 +114,7 @@ def command(
     q or Ctrl-C ends it; into a pipe it is printed once.
     """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
-    one_namespace = options.namespace is not None
+    one_namespace = options.namespace is not None and not all_namespaces
     if not once and options.output is None and _LIVE and sys.stdout.isatty() and sys.stdin.isatty():
         connected(options, lambda session: watch(session, interval, ended=all_jobs, one_namespace=one_namespace))
         return

@@ -120,6 +120,13 @@ def test_who_may_see_one_namespace_sees_that(api: Any, command: Run) -> None:
     assert command("top", "-n", "team-a").exit_code == 1
 
 
+@pytest.mark.parametrize("words", [("-A",), ("--all-namespaces",), ("-n", "team-a", "-A")], ids=" ".join)
+def test_all_namespaces_are_shown_when_asked_for(words: tuple[str, ...], api: Any, command: Run) -> None:
+    api.lists(ALL, *JOBS)
+    found = json.loads(command("top", *words, "-o", "json").stdout)
+    assert (found["namespace"], len(found["jobs"])) == ("", 4)
+
+
 def test_a_job_that_cannot_be_read_hides_no_other(api: Any, command: Run) -> None:
     broken = named("broken")
     broken["spec"] = {"nodes": "many"}
