@@ -793,7 +793,7 @@ REASONS: tuple[Reason, ...] = (
         "With `onInconclusive: Start` the gang starts. With `Wait` the tests repeat every two minutes, for half an "
         "hour and twice the profile's time; then the job takes other nodes, or gives all back.",
         "Repair what the message names: a process on a GPU, or an image without torch or CUDA.",
-        "The burn-in Quick has no result for 1 node: a probe could not run on 1 nodes, n1 first; n1: GPU 0 is in use: "
+        "The burn-in Quick has no result for 1 node: a probe could not run on 1 node, n1 first; n1: GPU 0 is in use: "
         "process 7. Muster repeats the tests every 120 s, for 31 min at most. Then the job takes other nodes, or gives "
         "all back. Repair what is named",
     ),

@@ -576,16 +576,21 @@ class _VerdictMaker:
 
     def _open_text(self, unsure: Sequence[str], broken: Sequence[str]) -> str:
         if broken:
-            return f"a probe could not run on {len(broken)} nodes, {broken[0]} first"
+            return f"a probe could not run on {_nodes(len(broken))}, {broken[0]} first"
         if self.shared:
-            return f"{self.shared[0].words}; {len(unsure)} nodes cannot be proven past it"
-        return f"{len(unsure)} nodes could not be tested to an end, {unsure[0]} first"
+            return f"{self.shared[0].words}; {_nodes(len(unsure))} cannot be proven past it"
+        return f"{_nodes(len(unsure))} could not be tested to an end, {unsure[0]} first"
 
     def _name(self, depth: int) -> str:
         return self.names[depth - 1] if depth <= len(self.names) else "domain"
 
     def _plural(self, level: int) -> str:
         return f"{self._name(level + 1)}s"
+
+
+def _nodes(count: int) -> str:
+    """Return `1 node`, `2 nodes`."""
+    return f"{count} node{'s' * (count != 1)}"
 
 
 def _best_of(tests: Iterable[Test]) -> float:

@@ -345,7 +345,7 @@ def test_a_probe_that_could_not_run_blames_nobody() -> None:
     verdict = judge(gang(8), burned_in(gang(8), healthy), [told], YARDSTICKS, LIMITS)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.open == ("n001",)
-    assert verdict.words == "a probe could not run on 1 nodes, n001 first"
+    assert verdict.words == "a probe could not run on 1 node, n001 first"
 
 
 def test_a_probe_that_fails_on_most_nodes_alike_is_not_the_nodes() -> None:
