@@ -61,6 +61,9 @@ class JobBurnIn(ApiModel):
     name: str
     namespace: str
     profile: Profile | None = Field(None, description="Left out: the FleetPolicy may not be read.")
+    tested_profile: str = Field(
+        "", description="Profile of the burn-in that the results are from; left out: no results, or it is not known."
+    )
     attempt: int = 0
     state: str = Field(description="Of the job.")
     message: str = Field("", description="What it waits for.")
@@ -120,6 +123,7 @@ def burn_in_report(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
         profile=profile,
+        tested_profile=record.burn_in.profile if record and record.burn_in else "",
         attempt=record.attempt if record else job.status.attempt,
         state=job.status.state or "New",
         message=running.message if running and record and record.start is None else "",
@@ -164,6 +168,8 @@ def _failed(failure: BurnInFailure) -> BurnInNode:
 def render(console: Console, it: JobBurnIn, now: datetime) -> None:
     """Print it as text."""
     profile = str(it.profile) if it.profile else "as the fleet's"
+    if it.tested_profile not in ("", profile):
+        profile += f" (the results shown are from a burn-in with {it.tested_profile})"
     show.facts(
         console,
         [

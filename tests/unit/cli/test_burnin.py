@@ -35,6 +35,20 @@ def test_a_gang_in_its_burn_in_names_who_is_tested_and_who_has_failed() -> None:
     assert line.split()[1:] == ["Failed", "pair", "1m", "reached", "0.1", "GB/s", "at", "best", "(beside", "n0,", "n1)"]
 
 
+def test_results_of_another_profile_than_the_present_one_name_theirs() -> None:
+    """The FleetPolicy was deleted after the nodes were tested."""
+    failed = BurnIn(profile="Quick", time=at(40), failures=[FAILURE])
+    record = Scene(a_job(nodes=2)).fleet(2).gang(attempt=2, burn_in=failed).record
+
+    def told(policy: FleetPolicySpec) -> str:
+        it = burnin.burn_in_report(a_job(nodes=2), record, policy, [])
+        assert it.tested_profile == "Quick"
+        return show.as_text(lambda console: burnin.render(console, it, at(100)))
+
+    assert "Disabled (the results shown are from a burn-in with Quick)" in told(FleetPolicySpec())
+    assert "results shown" not in told(QUICK)
+
+
 def test_results_that_were_found_wrong_are_told_and_raise_the_profile() -> None:
     found = Corruption(
         attempt=1, time=at(0), reason="NonFiniteLoss", found_at=24, suspect_beyond_step=23, message="rank 1 found it"
