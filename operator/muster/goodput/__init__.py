@@ -1,1 +1,2 @@
-"""Where a job's time went: a pure fold over what its Gang commits, and the figures that people are told of it."""
+"""Count where a job's time went: a pure fold over the commits of its Gang, and the figures that are published from
+it."""

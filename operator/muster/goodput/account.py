@@ -1,9 +1,9 @@
-"""The fold: what has passed since the account was written last is put into buckets whenever the attempt changes. Pure.
+"""Split the time since the last write of a job's account into buckets whenever the attempt changes. Pure.
 
-An attempt has two phases, until its go and after it, and at the end of each the whole phase is split at once: by the
-record, which says what was going on, and by ages that launchers and checkers tell by their own clocks. What these do
-not bear out is `unknown`. Nothing is ever taken out of the sum, and only what the leader's clock shows is put in: so
-the sum is the wall clock, whoever leads and whatever any clock does (docs/decisions/0025).
+An attempt has two phases, before and after its start. At the end of each phase all of it is split at once: by the
+record, which says what was going on, and by ages that launchers and checkers report by their own clocks. What these do
+not prove is `unknown`. Nothing is ever taken out of the sum, and only what the leader's clock shows is put in. So the
+sum is the wall clock, whichever replica leads and whatever any clock does (docs/decisions/0025).
 """
 
 from collections.abc import Sequence
@@ -39,19 +39,19 @@ from muster.goodput.segments import MILLISECOND, cut_after, with_first_checkpoin
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
-# Ranks start when their launcher hears of the go, which a change of the leader may delay.
+# Ranks start when their launcher receives the start directive, which a change of the leader may delay.
 STARTED_WITHIN_MILLISECONDS = 120_000
-# A program whose steps nobody sees is taken to be starting for so long.
+# A program that reports no steps is taken to be starting for so long.
 UNSEEN_MILLISECONDS = 600_000
 # Two clocks of one process may differ by this when a machine is busy.
 CLOCKS_AGREE_MILLISECONDS = 2_000
 # The API server tells its time to the second, and not in this moment.
 SERVER_AGREES_SECONDS = 5.0
-# Two leaders' clocks of which each is known to a second or two.
+# Two leaders' clocks may differ by this: each is known to a second or two.
 LEADERS_AGREE_SECONDS = 10.0
-# Without a step for so many of them work has stopped, whatever ended it.
+# After so many step times without a step, work has stopped, whatever ended it.
 STEPS_UNDER_WAY = 2
-# A suspension is told in the status with the next write of it.
+# The next write of the status reports a suspension.
 TOLD_WITHIN_MILLISECONDS = 30_000
 # The generation of a job whose spec has been changed once: it was created suspended and resumed, or the other way.
 ONE_CHANGE = 2
@@ -62,15 +62,15 @@ RESUMED = "Resumed"
 
 @dataclass(frozen=True)
 class Split:
-    """One phase in buckets, in milliseconds.
+    """The split of one phase into buckets, in milliseconds.
 
     Attributes:
-        made: the steps of it, if there were any.
-        seen: the evidence for them.
-        taken_back: what of the work of before they have made again.
+        made: the steps of the phase, if there were any.
+        seen: the evidence for these steps.
+        taken_back: earlier work that these steps repeated.
         base: the step after which the first of them was made.
-        gone_back: milliseconds of them that the program itself has taken back.
-        lost_steps: steps of them that it has taken back.
+        gone_back: milliseconds of these steps that the program itself has taken back.
+        lost_steps: number of these steps that the program itself has taken back.
     """
 
     amounts: dict[str, int] = field(default_factory=dict)
@@ -83,10 +83,10 @@ class Split:
 
 
 def with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
-    """The next record with its account: the phase that ends with it is counted, or how far it has come is noted.
+    """Return the next record with its account: the phase that ends with it is counted, or its progress so far is noted.
 
     Args:
-        spec: the record that is about to be committed, made of the one in the world.
+        spec: the record that is about to be committed, derived from the one in the world.
     """
     record = world.gang.spec if world.gang else None
     if record is not None and record.attempt == spec.attempt and (record.start is None) == (spec.start is None):
@@ -107,7 +107,7 @@ def with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
         account, incidents = _with_steps_made_again(world, record, account, incidents)
     if (
         spec.start is not None and spec.start.resume is not None
-    ):  # without, its first step tells where the program goes on from
+    ):  # without fields, its first step shows where the program resumes
         account = with_first_checkpoint(account, spec.start.resume.step, account_now(world, account))
         account, taken_back = cut_after(account, spec.start.resume.step)
         if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
@@ -118,7 +118,7 @@ def with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
 
 
 def _with_offset(record: GangSpec | None, incidents: Sequence[GangIncident], offset: timedelta) -> list[GangIncident]:
-    """The incidents, a new one with by how much the account's clock is ahead of the one that its times go by."""
+    """Return the incidents; a new one gets the lead of the account's clock over the clock of the incident's times."""
     known = {(each.attempt, each.time) for each in record.incidents} if record is not None else set()
     return [
         each
@@ -129,8 +129,8 @@ def _with_offset(record: GangSpec | None, incidents: Sequence[GangIncident], off
 
 
 def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
-    """The account with what the burn-in has measured; where nobody tells, and the nodes are the same, it is what it
-    was."""
+    """Return the account with the speed that the burn-in measured; without a report and on the same nodes, the old
+    one."""
     found = measured_tflops(world, spec)
     if found is None and not any(member.is_replacement for member in spec.members):
         return account
@@ -140,13 +140,12 @@ def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
 def _with_steps_made_again(
     world: JobWorld, record: GangSpec, account: Account, incidents: Sequence[GangIncident]
 ) -> tuple[Account, list[GangIncident]]:
-    """The account and the incidents with the steps that were made after the last report that was known when the failure
-    was acted on.
+    """Add the steps made after the last report that was known when Muster acted on the failure.
 
-    Their time is counted already, where nobody knew what it was spent on.
+    The time of these steps is counted already, in buckets for time of unknown use.
     """
     found = list(incidents)
-    first = len(record.incidents)  # of those that no go has followed: it ended what ran last
+    first = len(record.incidents)  # of those that no start has followed: it ended what ran last
     while first > 0 and record.incidents[first - 1].resumed_step is None:
         first -= 1
     if first == len(record.incidents) or not account.segments:
@@ -170,13 +169,12 @@ def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
 def close_account(
     world: JobWorld, *, fault: GangIncident | None = None, ended: bool = False, only_steps: bool = False
 ) -> tuple[Account, Split]:
-    """The account with all that has passed, and how that was split.
+    """Return the account with all time that has passed, and how that time was split.
 
     Args:
-        fault: what ended the attempt, if a failure did.
+        fault: the failure that ended the attempt, if one did.
         ended: the ranks have done their work.
-        only_steps: count what has passed up to the newest step of the attempt and no further; nothing where there is
-            none.
+        only_steps: count the time up to the newest step of the attempt and no further; without a step count nothing.
     """
     record = world.gang.spec if world.gang else None
     account = (record.account if record else None) or _new_account(world)
@@ -213,7 +211,7 @@ def close_account(
 
 
 def _with_energy(account: Account, seen: AttemptProgress | None) -> dict[str, int]:
-    """What accelerators have used so far."""
+    """Return the account's fields of energy, with what accelerators have used in this attempt so far."""
     if seen is None:
         return {}
     time = account.metered_gpu_milliseconds + seen.metered_gpu_milliseconds
@@ -230,18 +228,18 @@ def resumed(
     taken_back: int = 0,
     offset: timedelta = timedelta(0),
 ) -> list[GangIncident]:
-    """The incidents, the last one that a go has followed with when the first step after it was finished.
+    """Set the time of the first step after the last incident that a start has followed.
 
-    Where clocks contradict each other that is not known: the leader that gave the go was hours behind the one that saw
-        the failure.
+    The time stays unknown where clocks contradict each other: the leader that recorded the start was hours behind the
+    one that saw the failure.
 
     Args:
-        record: of the attempt in which that was.
-        taken_back: milliseconds of work that the program has begun anew, as only its first step told.
-        offset: by how much the clock of the account is ahead of this leader's, which has most likely given the go.
+        record: of the attempt that made this step.
+        taken_back: milliseconds of work that the program repeats, as only its first step showed.
+        offset: lead of the account's clock over this leader's, which has most likely recorded the start.
     """
     last = len(incidents) - 1
-    while last >= 0 and incidents[last].resumed_step is None:  # no go has followed
+    while last >= 0 and incidents[last].resumed_step is None:  # no start has followed
         last -= 1
     if last < 0 or incidents[last].resumed_time is not None:
         return list(incidents)
@@ -251,8 +249,10 @@ def resumed(
 
 
 def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress, offset: timedelta) -> datetime | None:
-    """When the first step after it was finished, by the clock of its other times; None where that of the go was behind
-    what had been told."""
+    """Return when the first step after the incident was finished, by the clock of its other times.
+
+    None where the clock of the start was behind what had been reported.
+    """
     if record.start is None or record.account is None:
         return None
     latest = record.start.time + offset + CLOCKS_AGREE_MILLISECONDS * MILLISECOND
@@ -264,7 +264,7 @@ def _resumed_at(incident: GangIncident, record: GangSpec, found: AttemptProgress
 
 
 def _with_undone_work(incident: GangIncident, taken_back: int) -> GangIncident:
-    """The incident with more work that it took back; where nothing is known of any it stays so."""
+    """Return the incident with more work that was taken back; unknown lost work stays unknown."""
     if not taken_back and incident.lost_milliseconds is None:
         return incident
     lost = min((incident.lost_milliseconds or 0) + taken_back, LONGEST_MILLISECONDS)
@@ -272,7 +272,7 @@ def _with_undone_work(incident: GangIncident, taken_back: int) -> GangIncident:
 
 
 def _new_account(world: JobWorld) -> Account:
-    """An account that begins with the creation, by the leader's clock: the API server has noted it by its own."""
+    """Begin an account at the job's creation, converted from the API server's clock to the leader's."""
     created = world.job.metadata.creation_timestamp or world.now
     begun = min(created + timedelta(seconds=ahead_seconds(world)), world.now)
     known = None if world.ahead_seconds is None else ahead_seconds(world)
@@ -280,22 +280,22 @@ def _new_account(world: JobWorld) -> Account:
 
 
 def ahead_seconds(world: JobWorld) -> int:
-    """By how much the leader's clock is ahead of the API server's; 0 where they agree as well as can be told."""
+    """Return by how much the leader's clock is ahead of the API server's; 0 where they agree within the precision."""
     if world.ahead_seconds is None or abs(world.ahead_seconds) <= SERVER_AGREES_SECONDS:
         return 0
     return int(_bounded(world.ahead_seconds))
 
 
 def _bounded(ahead: float) -> float:
-    """The seconds by which a clock is ahead, as far as a time that can be written."""
+    """Limit the seconds by which a clock is ahead, so that the time can be written."""
     return min(max(ahead, -MOST_AHEAD_SECONDS), MOST_AHEAD_SECONDS)
 
 
 def account_offset(world: JobWorld, account: Account) -> timedelta:
-    """By how much the clock of the account is ahead of this leader's; 0 where nobody knows.
+    """Return by how much the clock of the account is ahead of this leader's; 0 where that is unknown.
 
-    An account goes by the clock of the leader that has begun it. Else a change of leaders, of which one has a wrong
-    clock, would put time in or leave time out.
+    An account goes by the clock of the leader that has begun it. Otherwise a change of leaders would add or lose time
+    where one of them has a wrong clock.
     """
     if world.ahead_seconds is None or account.clock_ahead_seconds is None:
         return timedelta(0)
@@ -304,26 +304,27 @@ def account_offset(world: JobWorld, account: Account) -> timedelta:
 
 
 def account_now(world: JobWorld, account: Account) -> datetime:
-    """What the clock of the account shows now."""
+    """Return the present by the clock of the account."""
     return world.now + account_offset(world, account)
 
 
 def _elapsed(account: Account, now: datetime) -> int:
-    """Milliseconds that the account's clock shows beyond what is counted; none while it has gone back."""
+    """Return the milliseconds since the last count, by the account's clock; 0 while that clock has gone back."""
     return max((now - account.counted_until) // MILLISECOND, 0)
 
 
 def held_gpus(world: JobWorld, record: GangSpec | None) -> int:
-    """Accelerators that the job holds: all of its nodes, however few it asks for. Where a node's are not known, as many
-    as it asks for."""
+    """Count the accelerators that the job holds: all of its nodes, even those that it does not ask for.
+
+    Where a node's number is unknown, what the job asks for counts.
+    """
     asked = world.job.spec.gpus_per_node
     placed = [member for member in record.members if member.node] if record else []
     return sum(asked if member.gpus is None else member.gpus for member in placed)
 
 
 def with_held_gpus(world: JobWorld, spec: GangSpec) -> GangSpec:
-    """The record with the accelerators of the nodes that its members have newly got: a node may be gone when it is
-    counted."""
+    """Note the accelerators of newly assigned nodes in the record: a node may be gone when they are counted."""
     known = {m.index: m for m in world.gang.spec.members if m.gpus is not None} if world.gang else {}
     members = []
     for member in spec.members:
@@ -339,7 +340,7 @@ def _node_gpus(world: JobWorld, name: str) -> int | None:
 
 
 def _new_fault(record: GangSpec | None, spec: GangSpec) -> GangIncident | None:
-    """The failure that ends the attempt, if the next record has a new one."""
+    """Return the failure that ends the attempt, if the next record has a new one."""
     if record is None or not spec.incidents:
         return None
     last = spec.incidents[-1]
@@ -401,7 +402,8 @@ def _watched(world: JobWorld) -> bool:
 
 
 def _confirmed_milliseconds(world: JobWorld, elapsed: int) -> int:
-    """What of the wall clock this leader has lived through, by a clock that does not step; all where it came later."""
+    """Return how much of the elapsed time this leader has seen by a monotonic clock; all of it where it leads since
+    later."""
     if not _watched(world):
         return elapsed
     return min(elapsed, milliseconds(world.attempt_age_seconds) + CLOCKS_AGREE_MILLISECONDS)
@@ -416,7 +418,7 @@ def _start(account: Account) -> Bucket:
 
 
 def open_bucket(world: JobWorld, record: GangSpec, goodput: Goodput) -> Bucket:
-    """Where the time since these figures belongs, as far as is known before the phase is over; suspensions apart."""
+    """Return the bucket of the time since these figures, as far as it is known in the open phase; suspensions aside."""
     account = record.account or Account(creation_time=goodput.creation_time, counted_until=goodput.counted_until)
     if record.start is not None:
         return _start(account) if account.has_steps and goodput.progress is None else Bucket.UNKNOWN
@@ -425,7 +427,8 @@ def open_bucket(world: JobWorld, record: GangSpec, goodput: Goodput) -> Bucket:
 
 
 def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> dict[str, int]:
-    """In the queue or suspended, as the job's condition tells: the record is not written when a suspension ends."""
+    """Split time without nodes into queue and suspension, by the job's condition: the record has no end of a
+    suspension."""
     told = next((condition for condition in world.job.status.conditions if condition.type == SUSPENDED), None)
     from_begin = record is not None and record.reason == SUSPENDED
     same = _since(world, account, told, elapsed) if told is not None else elapsed
@@ -438,7 +441,7 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, e
         stopped = elapsed if from_begin and not late else same
         doubtful = elapsed - stopped if several and late else 0
     elif told is not None and told.reason == RESUMED and same < elapsed:
-        # Where it was in the queue before, nobody knows any more since when it was suspended.
+        # If it was queued before, the begin of the suspension is unknown.
         if from_begin or (record is None and not several):
             stopped = elapsed - same
         else:
@@ -450,9 +453,9 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, e
 
 
 def _since(world: JobWorld, account: Account, condition: Condition, elapsed: int) -> int:
-    """For how much of what has elapsed the condition Suspended has been as it is.
+    """Return for how many of the elapsed milliseconds the condition Suspended has had its present status.
 
-    The condition itself is dated by the leader that wrote it, whose clock may differ from this leader's.
+    The leader that wrote the condition has dated it, and its clock may differ from this leader's.
     """
     dated = world.job.status.goodput
     if dated is not None and dated.suspension_time is not None and dated.creation_time == account.creation_time:
@@ -471,16 +474,16 @@ def _split_run(
     *,
     ended: bool,
 ) -> Split:
-    """From the go on."""
+    """Split the phase after the start."""
     found, is_told_now = _evidence(world, record, account, elapsed)
     broken = _fault_at(fault, elapsed)
     if found is None:
-        if ended:  # it has worked, and nobody knows since when
+        if ended:  # it has worked since an unknown time
             return Split(added({}, {Bucket.UNKNOWN: elapsed}))
         return Split(_without_a_step(world, record, account, broken, elapsed))
     split = _steps_in_buckets(world, record, account, found)
     tail, interval = elapsed - found.last_step_milliseconds, _interval(record, account, found)
-    if not is_told_now:  # nobody tells how it went on
+    if not is_told_now:  # no launcher reports how it went on
         return _merge_splits(split, {Bucket.UNKNOWN: tail})
     if ended:
         return _merge_splits(split, {Bucket.FINISHING: tail})
@@ -498,7 +501,7 @@ def _merge_splits(split: Split, more: dict[Bucket, int]) -> Split:
 
 
 def _split_until_step(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> Split:
-    """From the go to the newest step."""
+    """Split the time from the start to the newest step."""
     if record is None or record.start is None or record.account is None:
         return Split()
     found, _ = _evidence(world, record, account, elapsed)
@@ -508,7 +511,8 @@ def _split_until_step(world: JobWorld, record: GangSpec | None, account: Account
 
 
 def _without_a_step(world: JobWorld, record: GangSpec, account: Account, broken: int, elapsed: int) -> dict[str, int]:
-    """Starting, where launchers say that there was no step, and the program is one that tells them."""
+    """Count time without a step as starting, where launchers report that there was none and the program reports
+    steps."""
     views = [view for view in world.views.values() if view.attempt == record.attempt]
     no_step = bool(views) and all(view.step is None for view in views)
     if not no_step or not (account.has_steps or elapsed < UNSEEN_MILLISECONDS):
@@ -521,9 +525,9 @@ def _without_a_step(world: JobWorld, record: GangSpec, account: Account, broken:
 
 
 def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int) -> tuple[AttemptProgress | None, bool]:
-    """How far the ranks have come, and whether a launcher says so now.
+    """Return how far the ranks have come, and whether a launcher reports it now.
 
-    Where none does any more, the record or what people were told last does: whichever is newer.
+    Without such a report the record or the last published status counts: whichever is newer.
     """
     now, status, found = current_evidence(world, record, elapsed), world.job.status, None
     if (
@@ -536,7 +540,7 @@ def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int)
         found = account.progress
     if now is None:
         return (None if found is None else _within(found, elapsed)), False
-    # A launcher whose ranks are gone tells no more of what they have used.
+    # A launcher without ranks no longer reports what these have used.
     if found is not None and found.metered_gpu_milliseconds > now.metered_gpu_milliseconds:
         used = {"joules": found.joules, "metered_gpu_milliseconds": found.metered_gpu_milliseconds}
         now = now.model_copy(update=used)
@@ -544,7 +548,7 @@ def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int)
 
 
 def _within(found: AttemptProgress, elapsed: int) -> AttemptProgress:
-    """The evidence as far as it fits into what has elapsed: the clock may have gone back since it was noted."""
+    """Limit the evidence to the elapsed time: the clock may have gone back since it was noted."""
     last = min(found.last_step_milliseconds, elapsed)
     first = min(found.first_step_milliseconds, last)
     return found.model_copy(
@@ -557,11 +561,11 @@ def _within(found: AttemptProgress, elapsed: int) -> AttemptProgress:
 
 
 def _base(record: GangSpec, account: Account, found: AttemptProgress) -> int:
-    """The step after which those of this attempt were made: the program may have gone back further than it was told.
+    """Return the step before the first one of this attempt: the program may have gone back further than its directive.
 
-    One that was told nothing may have found a checkpoint itself. Where its lines lie apart is known, or steps were made
-    before, its first line tells where it goes on from; else it has begun with step 1 only if there was time for all
-    steps since.
+    A program without a step to resume from may have found a checkpoint itself. Its first line shows where it resumes if
+    the distance of its lines is known, or if steps were made before. Otherwise it has begun with step 1 only if there
+    was time for all steps since.
     """
     if record.start is not None and record.start.resume is not None:
         resume = record.start.resume.step
@@ -575,16 +579,16 @@ def _base(record: GangSpec, account: Account, found: AttemptProgress) -> int:
 
 
 def _interval(record: GangSpec, account: Account, found: AttemptProgress) -> int:
-    """Milliseconds between two steps that are told: a program may print only some of them."""
+    """Return the milliseconds between two reported steps: a program may print only some of its steps."""
     return found.pace_milliseconds * (found.step_stride or max(found.first_step - _base(record, account, found), 1))
 
 
 def _steps_in_buckets(world: JobWorld, record: GangSpec, account: Account, found: AttemptProgress) -> Split:
-    """The steps of the attempt, and all up to the newest one in buckets."""
+    """Return the steps of the attempt, and all time up to the newest one in buckets."""
     late = max(found.start_milliseconds - STARTED_WITHIN_MILLISECONDS, 0)
     base = _base(record, account, found)
     after = base if found.lowest_restarted_step is None else min(base, found.lowest_restarted_step)
-    # The first step that is told ends several where only some are printed; what the first one took longer is start.
+    # The first line may end several steps where only some are printed; what the first took longer is start.
     early = min(
         found.pace_milliseconds * max(found.first_step - base, 0),
         found.first_step_milliseconds - found.start_milliseconds,
@@ -610,15 +614,15 @@ def _steps_in_buckets(world: JobWorld, record: GangSpec, account: Account, found
 
 
 def _is_untimed(record: GangSpec, found: AttemptProgress, base: int) -> bool:
-    """Whether several steps were made before the only line, which prints no pace: what is start and what is training is
-    unknown."""
+    """Whether several steps lie before the only printed line, which has no pace: start and training cannot be told
+    apart."""
     resume = record.start.resume if record.start is not None else None
     several = found.step - base > 1 or (resume is None and not found.step_stride and found.step > 1)
     return several and not found.pace_milliseconds
 
 
 def _fault_at(fault: GangIncident | None, elapsed: int) -> int:
-    """When it broke, in milliseconds of the phase; its end where that is not known."""
+    """Return when the failure happened, in milliseconds of the phase; the end of the phase where that is not known."""
     if fault is None or fault.fault_time is None:
         return elapsed
     return milliseconds_ago(elapsed, (fault.time - fault.fault_time).total_seconds())

@@ -1,9 +1,8 @@
-"""How much training came of the time: tokens per second, model FLOP/s utilisation, and what they cost. Pure.
+"""Compute the training per time: tokens per second, model FLOP/s utilisation, and their costs. Pure.
 
 MFU is that of PaLM (arXiv 2204.02311, appendix B): operations that the model needs, without recomputation, of those
-that the accelerators could have made at their peak. Which formula gave the operations of a token is told with it,
-because the usual ones differ by tens of per cent. A figure that cannot be true is not told: the reader gets the reason
-in its place.
+that the accelerators could have made at their peak. The formula of a token's operations is published with it, because
+the usual ones differ by tens of per cent. An impossible figure is left out: the reader gets the reason in its place.
 """
 
 import re
@@ -25,7 +24,7 @@ MILLION = 10**6
 _WORDS = re.compile(r"[^A-Z0-9]+")
 _SHARED = re.compile(r"MIG|SHARED|REPLICA|VGPU|GRID")
 PEAK_TFLOPS: tuple[tuple[str, frozenset[str], int], ...] = (
-    # family, words that have to be in the name besides, dense bf16 10^12/s. The vendors' data sheets, without sparsity.
+    # family, words that the name must also have, dense bf16 10^12/s. The vendors' data sheets, without sparsity.
     ("A100", frozenset(), 312),
     ("A800", frozenset(), 312),
     ("H100", frozenset({"PCIE"}), 756),
@@ -51,17 +50,17 @@ PEAK_TFLOPS: tuple[tuple[str, frozenset[str], int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What came of the time. None: not known.
+    """Training per time and per accelerator. None: not known.
 
     Attributes:
         tokens: of the steps that count.
         tokens_per_second: of the whole gang, in the time of steps that count.
         tokens_per_gpu_second: the same for one accelerator.
         mfu: share of the peak, in the time of steps that count.
-        overall: the same of all the time in which accelerators were held.
-        delivered: of what the burn-in has reached on the same nodes, in the time of steps that count.
-        measured_tflops: what that is, of one accelerator.
-        formula: what gave the operations of a token; "" where mfu is not known.
+        overall: share of the peak, in all the time in which accelerators were held.
+        delivered: share of the burn-in's speed on the same nodes, in the time of steps that count.
+        measured_tflops: the burn-in's speed of one accelerator.
+        formula: how the operations of a token are computed; "" where mfu is not known.
         peak_tflops: of one accelerator.
         why: why there is no MFU although the job asked for it; "" otherwise.
     """
@@ -79,8 +78,10 @@ class Efficiency:
 
 
 def peak_tflops(model: str) -> int | None:
-    """Dense bf16 operations of one accelerator, in 10^12 per second, by the model in its node's labels; None where it
-    is not known for certain: of a slice or a share of one nobody can say."""
+    """Return the dense bf16 peak of one accelerator, in 10^12 per second, by the model in its node's labels.
+
+    None for an unknown model, and for a slice or a share of an accelerator.
+    """
     name = model.upper()
     if _SHARED.search(name):
         return None
@@ -98,15 +99,15 @@ def efficiency(
     *,
     is_kept: bool = True,
 ) -> Efficiency:
-    """What came of the time.
+    """Compute the efficiency of a job from its steps and its account.
 
     Args:
         steps: those that count; None: not known.
         seconds: the account, by bucket.
-        gpu_seconds: the same times the accelerators that were held.
+        gpu_seconds: the account times the accelerators that were held, by bucket.
         model: of the accelerators, "" where it is not known.
         measured: 10^12 operations a second that one accelerator has reached in the burn-in; None: not known.
-        is_kept: it is known what of the steps is kept; else their pace is known, and not how many tokens came of them.
+        is_kept: whether the kept steps are known; otherwise only their pace is, and not the number of tokens.
     """
     if steps is None or throughput.tokens_per_step is None:
         return Efficiency()
@@ -133,13 +134,13 @@ def efficiency(
         return _without(found, "the accelerators' peak is not known: set spec.throughput.peakTflopsPerGpu")
     mfu, overall = (tokens * flops / (time * peak * 10**12) for time in (gpu_work, held))
     if mfu > 1:
-        # Which of its numbers is wrong nobody knows: the tokens, and what is reckoned from them, may be as well.
+        # It is unknown which number is wrong: the tokens, and all that follows from them, may be wrong, too.
         return Efficiency(why="spec.throughput cannot be right: the accelerators would have worked beyond their peak")
     return replace(found, mfu=mfu, overall=overall if is_kept else None, formula=formula, peak_tflops=peak)
 
 
 def job_efficiency(goodput: Goodput | EndedJobSpec, throughput: Throughput) -> Efficiency:
-    """What came of the time of a job, by the figures of its status or of its account in the history."""
+    """Compute the efficiency of a job from the figures of its status, or of its account in the history."""
     return efficiency(
         goodput.steps,
         goodput.seconds,
@@ -153,10 +154,10 @@ def job_efficiency(goodput: Goodput | EndedJobSpec, throughput: Throughput) -> E
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What one accelerator does in a second of a step, by what the job says of its steps. None: not known.
+    """Speed of one accelerator during a step, by what the job says of its steps. None: not known.
 
     Attributes:
-        tflops: 10^12 operations.
+        tflops: 10^12 operations a second.
         mfu: share of the peak.
     """
 
@@ -166,7 +167,7 @@ class Speed:
 
 
 def speed(throughput: Throughput, step_milliseconds: int, gpus: int, model: str) -> Speed:
-    """The speed of steps that take so long each."""
+    """Compute the speed of steps that take `step_milliseconds` each."""
     if throughput.tokens_per_step is None or not step_milliseconds or not gpus:
         return Speed()
     tokens = throughput.tokens_per_step * 1000 / (step_milliseconds * gpus)
@@ -178,19 +179,19 @@ def speed(throughput: Throughput, step_milliseconds: int, gpus: int, model: str)
 
 
 def _token_flops(throughput: Throughput) -> tuple[int | None, str]:
-    """Operations of a token, and the formula that gives them."""
+    """Return the operations of a token, and the formula that gives them."""
     if throughput.flops_per_token is None and throughput.parameters is not None:
         return 6 * throughput.parameters, BY_PARAMETERS
     return throughput.flops_per_token, AS_GIVEN
 
 
 def cost_per_million(cost: float | None, tokens: int | None) -> float | None:
-    """What a million tokens cost that count, waiting and failures included; None where either is not known."""
+    """Return the cost of a million tokens that count, waiting and failures included; None where either is not known."""
     return None if cost is None or not tokens else cost / tokens * MILLION
 
 
 def cost_per_checkpoint(cost: float | None, steps: int | None, interval: int | None) -> float | None:
-    """What one checkpoint costs by all that was held for it, waiting and failures included; None where it is not known.
+    """Return the cost of one checkpoint, waiting and failures included; None where it is not known.
 
     Args:
         cost: of all that the job has held.

@@ -1,7 +1,7 @@
-"""What a job's training has cost in energy, as far as the drivers' counters tell. Pure.
+"""Compute the energy of a job's training from the drivers' counters. Pure.
 
-Metered is the time in which ranks ran, from a moment after their start to the last reading before their end: the energy
-of waiting nodes, and all that is not in the accelerators, is not in it.
+Metered is the time in which ranks ran, from a moment after their start to the last reading before their end. The energy
+of waiting nodes, and of anything but the accelerators, is not included.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ half an hour."""
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """None: not known.
+    """Energy of one job's training. None: not known.
 
     Attributes:
-        joules: that all accelerators have used, lost work included.
-        watts_per_gpu: the mean of one accelerator in the time that was metered.
-        metered: share of the time in which ranks ran or may have run, starts among it; of that in which they ran it is
+        joules: used by all accelerators, lost work included.
+        watts_per_gpu: the mean of one accelerator in the metered time.
+        metered: share of the time in which ranks ran or may have run, starts included; the share of the running time is
             no less.
-        joules_per_token: of those that count.
+        joules_per_token: of the tokens that count.
         why: why joules_per_token is not known; "" otherwise.
     """
 
@@ -45,11 +45,11 @@ class Energy:
 
 @dataclass(frozen=True, slots=True)
 class MeteredEnergy:
-    """What Prometheus has of the accelerators of all nodes that a job held, for as long as it held them.
+    """Prometheus' counters for the accelerators of all nodes that a job held, for as long as it held them.
 
     Attributes:
-        joules: that they have used.
-        gpu_seconds: the time in which they were metered, times how many they are.
+        joules: used by these accelerators.
+        gpu_seconds: the metered time, times the number of accelerators.
     """
 
     joules: float
@@ -57,10 +57,10 @@ class MeteredEnergy:
 
 
 def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int], tokens: int | None) -> Energy | None:
-    """The figures; None where nothing was metered.
+    """Compute the energy from launchers' counters; None where nothing was metered.
 
     Args:
-        gpu_seconds: of the accelerators that the job asks for, by bucket: others of its nodes it cannot use.
+        gpu_seconds: of the accelerators that the job asks for, by bucket: it cannot use others of its nodes.
         tokens: of the steps that count; None: not known.
     """
     ran = sum(gpu_seconds.get(bucket, 0) for bucket in RUNNING)
@@ -71,7 +71,7 @@ def energy(joules: int, metered_gpu_seconds: int, gpu_seconds: Mapping[str, int]
 
 
 def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None) -> Energy | None:
-    """The figures by what Prometheus has; None where it has nothing, or `why_no_energy` says what is wrong with it.
+    """Compute the energy from Prometheus; None without its figures, or where `why_no_energy` says what is wrong.
 
     Args:
         goodput: of the same time.
@@ -84,7 +84,7 @@ def energy_of_nodes(metered: MeteredEnergy, goodput: Goodput, tokens: int | None
 
 
 def why_no_energy(metered: MeteredEnergy, goodput: Goodput) -> str:
-    """Why what Prometheus has cannot be the energy of this job; "" where it can be.
+    """Say why Prometheus' figure cannot be the energy of this job; "" where it can be.
 
     Args:
         goodput: of the same time.
@@ -106,14 +106,14 @@ def why_no_energy(metered: MeteredEnergy, goodput: Goodput) -> str:
 
 
 def _figures(joules: float, metered: float, gpu_seconds: float, tokens: int | None) -> Energy:
-    """The figures of what was metered for so many of these GPU-seconds."""
+    """Compute the figures from what was metered during these GPU-seconds."""
     share = min(metered / gpu_seconds, 1.0)
     why = _why_unknown(share, tokens)
     return Energy(round(joules), joules / metered, share, None if why or not tokens else joules / tokens, why)
 
 
 def _why_unknown(share: float, tokens: int | None) -> str:
-    """Why nobody knows the energy of a token; "" where it is known."""
+    """Say why the energy of a token is unknown; "" where it is known."""
     if share < LEAST_SHARE:
         return f"only {share:.0%} of the time was metered, and the rest may differ"
     return "" if tokens else "the tokens that count are not known"

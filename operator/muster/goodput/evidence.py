@@ -1,5 +1,7 @@
-"""How far the ranks of the current attempt have come, as their launchers tell: by ages, which no clock that steps can
-spoil. Pure."""
+"""Read how far the ranks of the current attempt have come from their launchers' reports. Pure.
+
+Reports have ages, which a clock that steps cannot spoil.
+"""
 
 import math
 import statistics
@@ -31,14 +33,14 @@ MOST_STEPS = 10**6
 
 
 def current_evidence(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress | None:
-    """What launchers say; None where none tells of a step.
+    """Return the progress that launchers report; None where none reports a step.
 
-    Of several the one that has made most steps speaks for the gang: a step proves that all were alive when it was
-    finished. Not so one that cannot be true: by its own pace there was no time for so many, or the others are nowhere
-    near.
+    The launcher with the most steps counts for the gang: a step proves that all ranks were alive when it was finished.
+    A report that cannot be true is ignored: by its own pace there was no time for so many steps, or the others are far
+    behind.
 
     Args:
-        elapsed: milliseconds since the go, as the account counts them.
+        elapsed: milliseconds since the start, as the account counts them.
     """
     views = [
         view
@@ -62,10 +64,10 @@ def current_evidence(world: JobWorld, record: GangSpec, elapsed: int) -> Attempt
 
 
 def _with_waits(seen: AttemptProgress, views: Sequence[LauncherView]) -> AttemptProgress:
-    """The evidence with what the gang has waited for.
+    """Return the evidence with the gang's waiting times.
 
-    The slowest loader holds up all, and the others wait for it in a collective. So the input wait is the longest of any
-    worker, and communication the least that a worker has spent there beyond the longer wait of that loader.
+    The slowest loader holds up all ranks, and the others wait for it in a collective. So the input wait is the longest
+    of any worker. Communication is the least that a worker has waited there beyond the longer wait of that loader.
     """
     inputs = {id(view): view.input_wait_seconds for view in views if view.input_wait_seconds is not None}
     longest = max(inputs.values(), default=0.0)
@@ -83,8 +85,7 @@ def _with_waits(seen: AttemptProgress, views: Sequence[LauncherView]) -> Attempt
 
 
 def _with_stall(seen: AttemptProgress, views: Sequence[LauncherView]) -> AttemptProgress:
-    """The evidence with what saves have cost: where no program tells, as that launcher has measured that knows of most
-    saves."""
+    """Add what saves have cost: from the program, or else from the launcher that has measured the most saves."""
     if any(view.checkpoint_stall_seconds is not None for view in views):
         return seen
     best = max(views, key=lambda view: view.measured_saves)
@@ -96,14 +97,13 @@ def _with_stall(seen: AttemptProgress, views: Sequence[LauncherView]) -> Attempt
 
 
 def _whole(printed: float | None, times: int = 1) -> int:
-    """A printed quantity as a whole number, so many times; 0 for what is none."""
+    """Return a printed quantity times `times` as a whole number; 0 for what is no quantity."""
     told = (printed or 0.0) * times
     return min(round(told), MAX_STEP) if math.isfinite(told) and told > 0 else 0
 
 
 def _printed_pace(world: JobWorld, views: Sequence[LauncherView]) -> int:
-    """Milliseconds of a step, as any rank prints them, or the tokens of a second where the job says how many a step
-    has; 0: unknown."""
+    """Return the printed milliseconds of a step, or those that follow from its tokens per second; 0: unknown."""
     slowest = max((milliseconds(view.printed_step_seconds) for view in views), default=0)
     spec = world.job.spec
     tokens = max((view.printed_tokens or 0.0 for view in views if _whole(view.printed_tokens)), default=0.0)
@@ -114,7 +114,7 @@ def _printed_pace(world: JobWorld, views: Sequence[LauncherView]) -> int:
 
 
 def _credible(views: Sequence[LauncherView]) -> list[LauncherView]:
-    """Those whose steps can have been made."""
+    """Return the launchers whose steps are possible."""
     timely = [view for view in views if _has_time(view)]
     if len(timely) < LEAST_WITNESSES:
         return timely
@@ -126,8 +126,10 @@ def _credible(views: Sequence[LauncherView]) -> list[LauncherView]:
 
 
 def _has_time(view: LauncherView) -> bool:
-    """Whether its steps fit into the time since the first, if each takes what its newest ones do: with much to spare,
-    since steps may have been far shorter before."""
+    """Whether its steps fit into the time since the first one at the pace of the newest ones.
+
+    The margin is wide, since earlier steps may have been far shorter.
+    """
     made = (view.step or 0) - (view.first_step or 0) + view.lost_steps
     span = (view.first_step_age_seconds or 0.0) - (view.step_age_seconds or 0.0)
     pace = view.step_seconds or 0.0
@@ -135,13 +137,13 @@ def _has_time(view: LauncherView) -> bool:
 
 
 def _ahead(view: LauncherView) -> float:
-    """So many steps others may be behind: a report may be late, and steps short."""
+    """Return by how many steps others may be behind: a report may be late, and steps short."""
     pace = view.step_seconds or 0.0
     return FEW_STEPS + (LATE_SECONDS / pace if pace > 0 else MOST_STEPS)
 
 
 def _reports_steps(view: LauncherView) -> bool:
-    """Whether it says since when: no step is finished before the first one."""
+    """Whether the launcher reports the age of its first step: without it no step is finished."""
     return None not in (view.first_step, view.step_age_seconds, view.first_step_age_seconds)
 
 
@@ -177,11 +179,10 @@ def _evidence_of_view(view: LauncherView, elapsed: int, world: JobWorld, record:
 
 
 def _metered(world: JobWorld, record: GangSpec) -> tuple[int, int]:
-    """What the accelerators of all workers that tell have used in this attempt, and in how many milliseconds of one of
-    them.
+    """Return what the workers' accelerators have used in this attempt, and the metered milliseconds of one accelerator.
 
-    Who tells of more time than the accelerators that the job asks for can have had sees others' too, or is wrong: that
-    is not counted. Nor is what no accelerator can use.
+    A report of more time than the job's accelerators can have had includes those of others, or is wrong: it is ignored.
+    So is a figure beyond what an accelerator can use.
     """
     joules = time = 0
     for view in world.views.values():
@@ -195,18 +196,18 @@ def _metered(world: JobWorld, record: GangSpec) -> tuple[int, int]:
 
 
 def _interval(view: LauncherView) -> int:
-    """Steps between complete checkpoints, as most of those that are listed are apart; 0 where there are not two.
+    """Return the most frequent distance of listed complete checkpoints, in steps; 0 with fewer than two.
 
-    One that was saved out of turn, before a planned evacuation or because it was the best so far, tells of no interval.
+    An extra save, before a planned evacuation or of the best result so far, shows no interval.
     """
     steps = sorted({c.step for c in view.checkpoints if c.verified and not c.incomplete})
     return statistics.median_high([later - step for step, later in pairwise(steps)]) if len(steps) > 1 else 0
 
 
 def burn_in_milliseconds(world: JobWorld, record: GangSpec) -> int:
-    """For how long nodes were tested for this attempt, by the checkers' own clocks: the longest of all nodes counts.
+    """Return how long nodes were tested for this attempt, by the checkers' own clocks: the longest of all nodes counts.
 
-    Nodes that were there before were tested before, unless what is tested is why their results were wrong.
+    Nodes of the last attempt were tested already, unless the test is to find out why their results were wrong.
     """
     everybody = record.open_corruption is not None or (
         record.start is None and not any(m.is_replacement for m in record.members)
@@ -217,7 +218,8 @@ def burn_in_milliseconds(world: JobWorld, record: GangSpec) -> int:
 
 
 def reclaim_milliseconds(world: JobWorld, record: GangSpec, elapsed: int) -> int:
-    """From the end of the attempt before until the last of the launchers that go on said that its ranks are gone."""
+    """Return the time from the end of the last attempt until the last remaining launcher reported that its ranks are
+    gone."""
     ages = [
         view.attempt_age_seconds
         for view in world.views.values()
@@ -227,9 +229,9 @@ def reclaim_milliseconds(world: JobWorld, record: GangSpec, elapsed: int) -> int
 
 
 def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:
-    """The newest step of an attempt that has ended, as launchers tell that were there and go on; None where none does.
+    """Return the newest step of an ended attempt, as its remaining launchers report it; None without a report.
 
-    They look on until its ranks are gone, while what ended it may have been acted on before their next report.
+    They watch until its ranks are gone; Muster may have acted on the failure before their next report.
     """
     views = (view for view in world.views.values() if view.attempt == record.attempt)
     return max(
@@ -238,8 +240,7 @@ def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:
 
 
 def measured_tflops(world: JobWorld, record: GangSpec) -> int | None:
-    """What one accelerator has reached in the burn-in, of the slowest node; None where a node's checker does not tell,
-    or had none."""
+    """Return the burn-in's speed of one accelerator on the slowest node; None if a node has no such report."""
     views = [world.checkers.get(member.node) for member in record.members]
     found = [_gemm(view.report) if view is not None else 0.0 for view in views]
     slowest = min(found, default=0.0)
@@ -247,19 +248,18 @@ def measured_tflops(world: JobWorld, record: GangSpec) -> int | None:
 
 
 def _gemm(report: CheckReport) -> float:
-    """0: it has no such figure."""
+    """Return the speed of the report's matrix product; 0: it has no such figure."""
     told = (each.figure for each in report.figures if each.probe == GEMM and report.device == "cuda")
     return max((figure for figure in told if figure > 0), default=0.0)
 
 
 def milliseconds_ago(elapsed: int, age_seconds: float | None) -> int:
-    """So long before the end, within what has elapsed; an age that nobody tells is none."""
+    """Convert an age to milliseconds within the elapsed time; an unknown age is 0."""
     return min(max(elapsed - milliseconds(age_seconds), 0), elapsed)
 
 
 def milliseconds(seconds: float | None) -> int:
-    """The nearest whole number; 0 for what is no duration: nothing, not a number, below zero. Never more than an
-    account holds."""
+    """Round to whole milliseconds within what an account holds; 0 for None, for what is no number, and below zero."""
     if seconds is None or math.isnan(seconds) or seconds <= 0:
         return 0
     return round(min(seconds * 1000.0, float(LONGEST_MILLISECONDS)))

@@ -1,6 +1,6 @@
-"""How often a job's ranks fail while they run, with the interval that this is certain to, and by class. Pure.
+"""Compute how often a job's ranks fail while they run, with its confidence interval, and by class. Pure.
 
-Failures come as a Poisson process. Of n of them in a time T the mean time between two is T/n. The bounds of 95 % are
+Failures come as a Poisson process. With n failures in a time T the mean time between two is T/n. The bounds of 95 % are
 the exact ones of a test that ends by time: 2T over the quantiles of chi squared, with 2n+2 and 2n degrees of freedom
 (Garwood, Biometrika 28, 1936).
 """
@@ -17,8 +17,7 @@ from muster.api.goodput import PRODUCTIVE, Bucket
 NONE_SEEN = -math.log(0.05)
 # While these go on, ranks run and can fail.
 EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
-# With more time than this share of it in which nobody knows whether ranks ran, failures in it say nothing of how often
-# there are any.
+# With a larger share of time of unknown use, its failures show no rate.
 BLIND = 0.1
 HOUR = 3600
 """Seconds of an hour, for all figures."""
@@ -30,8 +29,7 @@ _NORMAL = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class TimeBetween:
-    """The time between two failures, in hours; with its bounds of 95 %. Less than one failure, of a job that is cut,
-    has no upper one."""
+    """The time between two failures, in hours, with its bounds of 95 %; `high` is None for less than one failure."""
 
     failures: float
     mean: float
@@ -40,19 +38,18 @@ class TimeBetween:
 
 
 def exposed_seconds(seconds: Mapping[str, int]) -> int:
-    """For how long ranks were seen to run, of an account by buckets; 0 where too much of it is unknown to say how often
-    they fail."""
+    """Return how long ranks were seen to run, from an account by buckets; 0 where too much of it is unknown."""
     exposed, unknown = sum(seconds.get(bucket, 0) for bucket in EXPOSED), seconds.get(Bucket.UNKNOWN, 0)
     return exposed if unknown <= BLIND * (exposed + unknown) else 0
 
 
 def in_steps(failures: int, failed_starts: int) -> int:
-    """Failures that belong to that time: starts are not in it."""
+    """Count the failures that belong to that time, which has no starts."""
     return max(failures - failed_starts, 0)
 
 
 def by_class(incidents: Iterable[GangIncident]) -> dict[str, int]:
-    """How many failures of each class belong to that time."""
+    """Count the failures of that time by class."""
     counted = Counter(
         str(each.fault_class) for each in incidents if each.trained and each.fault_class is not FaultClass.PLANNED
     )
@@ -60,7 +57,7 @@ def by_class(incidents: Iterable[GangIncident]) -> dict[str, int]:
 
 
 def time_between(exposed: float, failures: float) -> TimeBetween | None:
-    """Of so many failures in so many seconds; None where there was none, or no time for any."""
+    """Compute the time between `failures` in `exposed` seconds; None with no failure, or no time."""
     if exposed <= 0 or failures <= 0:
         return None
     hours = exposed / HOUR
@@ -69,8 +66,7 @@ def time_between(exposed: float, failures: float) -> TimeBetween | None:
 
 
 def _gamma_quantile(share: float, shape: float) -> float:
-    """Below it lies this share of a gamma distribution with scale 1: half the quantile of chi squared with twice the
-    degrees."""
+    """Return the quantile of a gamma distribution with scale 1: half that of chi squared with twice the degrees."""
     if shape > _MANY:
         ninth = 1 / (9 * shape)
         return float(shape * (1 - ninth + math.copysign(_NORMAL, share - 0.5) * math.sqrt(ninth)) ** 3)
@@ -82,7 +78,7 @@ def _gamma_quantile(share: float, shape: float) -> float:
 
 
 def _gamma_share(shape: float, value: float) -> float:
-    """The share of a gamma distribution below a value, by the series of the incomplete gamma function."""
+    """Compute the share of a gamma distribution below a value, by the series of the incomplete gamma function."""
     term = total = 1 / shape
     divisor = shape
     while term > total * 1e-13:

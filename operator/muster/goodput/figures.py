@@ -1,6 +1,6 @@
-"""The figures of an account that people are told. Pure.
+"""Compute the published figures of an account. Pure.
 
-ETTR is the productive time of all time that the job was wanted to run, waiting included: "Revisiting Reliability in
+ETTR is the productive time of all time in which the job was to run, waiting included: "Revisiting Reliability in
 Large-Scale Machine Learning Research Clusters" (HPCA 2025, arXiv 2410.21680). Productive is time in steps that count; a
 save that stops the training is not.
 """
@@ -17,8 +17,7 @@ NOTHING_SAVED = -1
 
 @dataclass(frozen=True, slots=True)
 class KeptWork:
-    """What of a job's work is known to be kept: what a complete checkpoint holds, or all of it once the job has
-    succeeded.
+    """How much of a job's work is known to be kept: up to its newest complete checkpoint, or all once it has succeeded.
 
     Attributes:
         is_known: whether the job names a directory with its checkpoints.
@@ -34,8 +33,10 @@ class KeptWork:
 
 
 def settle_account(account: Account, kept: KeptWork) -> tuple[Account, int]:
-    """The account of a job, and the milliseconds that it lost by its end: of one that has ended without success, what
-    no complete checkpoint holds is lost."""
+    """Return the account, and the milliseconds lost by the job's end: steps after the last complete checkpoint.
+
+    A job that has succeeded, or still runs, loses none.
+    """
     is_lost = kept.ended and kept.is_known and not kept.succeeded
     return _without_unsaved(account, kept) if is_lost else (account, 0)
 
@@ -45,10 +46,9 @@ def _without_unsaved(account: Account, kept: KeptWork) -> tuple[Account, int]:
 
 
 def give_up_unsaved(goodput: Goodput) -> Goodput:
-    """The figures of a job that is gone and that nobody could count at its end: what was not saved is lost.
+    """Count unsaved work as lost, for a job that vanished before its end was counted.
 
-    Only the sum of that time is known, so that it is taken off the buckets of the steps, and off the steps, in
-    proportion.
+    Only the sum of that time is known, so it is taken off the buckets of the steps, and off the steps, in proportion.
     """
     unsaved, productive = goodput.unsaved_seconds or 0, goodput.amount(*PRODUCTIVE)
     if not unsaved or not productive:
@@ -82,7 +82,7 @@ def give_up_unsaved(goodput: Goodput) -> Goodput:
 
 
 def progress_share(accounts: Iterable[tuple[Mapping[str, int], bool]]) -> float | None:
-    """Share of steps that count in the sum of accounts by bucket; None where nothing is known.
+    """Return the share of steps that count in the sum of accounts by bucket; None where nothing is known.
 
     Args:
         accounts: each with whether its progress is unknown; such a one is left out.
@@ -96,16 +96,16 @@ def progress_share(accounts: Iterable[tuple[Mapping[str, int], bool]]) -> float 
 
 
 def figures(account: Account, seen: AttemptProgress | None, before: Goodput | None, kept: KeptWork) -> Goodput:
-    """The figures.
+    """Compute the figures of an account.
 
     Args:
-        account: what no complete checkpoint holds is taken off it where the job has ended without success.
+        account: loses what no complete checkpoint holds where the job has ended without success.
         seen: how far the ranks of the current attempt have come, where they run.
-        before: what was told last; of it stays what cannot be seen between two attempts.
+        before: what was published last; its values stay where nothing shows them between two attempts.
     """
     if (
         before is not None and before.creation_time != account.creation_time
-    ):  # another job's, or from before a record was made anew
+    ):  # another job's, or from before a record was created again
         before = None
     account, lost_at_end = settle_account(account, kept)
     productive = account.amount(*PRODUCTIVE)
@@ -136,7 +136,7 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
         first_checkpoint_seconds=first // 1000 if first is not None else None,
         step_milliseconds=step or (before.step_milliseconds if before else None),
         step_stride=max(seen.step_stride, 1) if seen and step else before.step_stride if before else 1,
-        # It belongs to the median beside it: of an attempt that has just begun there is none yet.
+        # It belongs to the median beside it: an attempt that has just begun has none yet.
         step_p90_milliseconds=slow or (before.step_p90_milliseconds if before and not step else None),
         checkpoint_steps=interval or (before.checkpoint_steps if before else None),
         checkpoint_stall_milliseconds=stall
@@ -155,7 +155,7 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
 
 
 def gpus_while_running(goodput: Goodput, asked: int) -> float:
-    """Accelerators that the job has held while its ranks ran, in the mean.
+    """Return the mean number of accelerators that the job has held while its ranks ran.
 
     Args:
         asked: what the job asks for, where its ranks have never run.
@@ -166,7 +166,7 @@ def gpus_while_running(goodput: Goodput, asked: int) -> float:
 
 
 def whole_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Milliseconds as seconds whose sum is that of all of them: those that lose most by it are rounded up."""
+    """Round milliseconds to seconds without changing their sum: the largest remainders are rounded up."""
     floors = {name: amount // 1000 for name, amount in amounts.items()}
     missing = sum(amounts.values()) // 1000 - sum(floors.values())
     for name in sorted(amounts, key=lambda name: (-(amounts[name] % 1000), name))[:missing]:
@@ -179,20 +179,19 @@ def _permille(part: int, whole: int) -> int | None:
 
 
 def _steps(account: Account) -> int:
-    """Steps that count. The few that were made after the last report before a failure have no time, and are left out of
-    rates."""
+    """Count the steps that count, for rates: the few after the last report before a failure have no time and are left
+    out."""
     counted = (each.step - each.after_step for each in account.segments if sum(each.milliseconds.values()))
     return min(sum(max(each, 0) for each in counted), MAX_STEP)
 
 
 def _stall(seen: AttemptProgress) -> int | None:
-    """For how long one save stops the training; None where the program does not tell and nobody has measured it, or it
-    has not saved."""
+    """Return how long one save stops the training; None without a save, or without a report or measurement of it."""
     if seen.measured_saves:
         return seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL, 0) // seen.measured_saves
     told = seen.reported_milliseconds.get(Bucket.CHECKPOINT_STALL)
     each = seen.checkpoint_steps
     saves = (
         seen.made // each - max(seen.first_step - 1, 0) // each if each else 0
-    )  # at multiples of it, wherever it went on
+    )  # at multiples of it, wherever it resumed
     return told // saves if told is not None and saves > 0 else None

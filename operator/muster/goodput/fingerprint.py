@@ -1,8 +1,7 @@
-"""What the ranks of an attempt ran with, so that a result can be made again, and a failure be seen to have begun with a
-change. Pure.
+"""Note what the ranks of an attempt ran with, to reproduce results and to trace failures to a change. Pure.
 
-Noted with the go of an attempt, where it differs from the one before. The digest of the environment leaves out the
-values of what is called like a secret: who can guess a short value could otherwise try whether the digest fits.
+It is noted at the start of an attempt, where it differs from the one before. The digest of the environment leaves out
+the values of variables whose name suggests a secret: a short value could otherwise be guessed from the digest.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ DIGEST_LETTERS = 16
 
 
 def with_fingerprint(world: JobWorld, account: Account, attempt: int) -> Account:
-    """The account with what this attempt starts with, if that differs from the one before."""
+    """Return the account with what this attempt starts with, if that differs from the last one."""
     made = fingerprint(world, attempt)
     last = account.fingerprints[-1] if account.fingerprints else None
     if last is not None and last.model_copy(update={"attempt": attempt, "collectives": ""}) == made:
@@ -39,8 +38,7 @@ def with_fingerprint(world: JobWorld, account: Account, attempt: int) -> Account
 
 
 def with_library(world: JobWorld, account: Account, attempt: int) -> Account:
-    """The account with the library of collectives that the ranks of this attempt have loaded, which is known once they
-    train."""
+    """Return the account with the collectives' library of this attempt, which is known once its ranks train."""
     found = _alike(
         cleaned_text(view.collectives, LABEL_LENGTH)
         for view in world.views.values()
@@ -57,7 +55,7 @@ def with_library(world: JobWorld, account: Account, attempt: int) -> Account:
 
 
 def fingerprint(world: JobWorld, attempt: int) -> Fingerprint:
-    """What the workers run with, as far as is seen now."""
+    """Collect what the workers run with, as far as it is seen now."""
     nodes = [worker_view.node.labels if worker_view.node is not None else {} for worker_view in world.worker_views]
     return Fingerprint(
         attempt=attempt,
@@ -73,12 +71,12 @@ def fingerprint(world: JobWorld, attempt: int) -> Fingerprint:
 
 
 def at_attempt(listed: Iterable[Fingerprint], attempt: int) -> Fingerprint | None:
-    """What an attempt ran with; None where that is not known (any more)."""
+    """Return what an attempt ran with; None where that is not known, or no longer."""
     return next((each for each in reversed(list(listed)) if each.attempt <= attempt), None)
 
 
 def environment(job: TrainingJob) -> str:
-    """The digest of the variables of the container that trains, secrets' values left out; "" where it has none."""
+    """Compute the digest of the trainer container's variables without values of secrets; "" where it has none."""
     container = _worker(job)
     env = [_variable(each) for each in _listed(container.get("env")) if isinstance(each, Mapping)]
     sources = [each for each in _listed(container.get("envFrom")) if isinstance(each, Mapping)]
@@ -89,7 +87,7 @@ def environment(job: TrainingJob) -> str:
 
 
 def revision(job: TrainingJob) -> str:
-    """The revision of the code, as an annotation or a variable says it; "" where none does."""
+    """Return the revision of the code from an annotation or a variable; "" without one."""
     metadata = job.spec.template.get("metadata")
     template = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     variables = {
@@ -121,7 +119,7 @@ def _listed(value: object) -> list[Any]:
 
 
 def _image(image_id: str) -> str:
-    """The digest of an image as the kubelet tells of it; what has none is told as it is."""
+    """Return the digest of an image as the kubelet reports it; an image without a digest is returned unchanged."""
     found = _DIGEST.search(image_id)
     return found[0] if found else cleaned_text(image_id, LABEL_LENGTH)
 

@@ -1,8 +1,7 @@
-"""The fold: what all accelerators of the fleet did, put into hours as time passes. Pure.
+"""Sum up by hours what all accelerators of the fleet did. Pure.
 
-The time that this leader has lived through, by a clock that does not step, is put where its nodes were then. What lies
-before that, since it was written last, nobody has seen: it is told as such. What has been counted is never counted
-again, whoever leads (docs/decisions/0038).
+The time that this leader has seen by a monotonic clock counts by the present state of its nodes. Earlier time since the
+last write is reported as not counted. Time is counted once only, whichever replica leads (docs/decisions/0038).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,8 +18,8 @@ CLOCKS_AGREE = timedelta(milliseconds=2000)
 # A clock that is behind by more than this shows another time than that which was counted.
 BEHIND = timedelta(hours=1)
 LENGTH_OF_DAY = 10
-# Kubernetes, cloud providers and autoscalers close nodes by these: no worker is meant to tolerate them. Others may say
-# whom a node is for.
+# Kubernetes, cloud providers and autoscalers close nodes with these taints: no worker is meant to tolerate them. Others
+# may dedicate a node.
 CLOSING_TAINTS = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -30,10 +29,10 @@ CLOSING_TAINTS = (
 
 
 def state_of(fleet: Fleet, node: NodeView, reserved: Collection[str]) -> GpuState:
-    """What a node's accelerators are there for now: whoever holds it goes before what is wrong with it.
+    """Return what a node's accelerators are used for now: a holder counts before any fault of the node.
 
     Args:
-        reserved: names of the nodes that wait for the rest of somebody's gang.
+        reserved: names of the nodes that wait for the rest of a gang.
     """
     holders = fleet.holders(node.name)
     if holders:
@@ -54,20 +53,20 @@ def _is_closed(node: NodeView) -> bool:
 def with_counted_hours(
     before: FleetHours | None, now: datetime, lived: timedelta, gpus: Mapping[GpuState, int], most_days: int
 ) -> FleetHours:
-    """What is known until now.
+    """Add the time since the last count.
 
     Args:
-        before: what was known; None: nothing.
-        lived: for how long accelerators have been in these states, by a clock that does not step.
-        gpus: how many are in each.
-        most_days: what is older goes.
+        before: the last count; None: there is none.
+        lived: how long accelerators have been in these states, by a monotonic clock.
+        gpus: number of accelerators by state.
+        most_days: older days are dropped.
     """
     total = sum(gpus.values())
     now = now.astimezone(UTC)
     if before is None:
         return FleetHours(until=now, gpus=total, spans={})
     spans, until = dict(before.spans), before.until.astimezone(UTC)
-    if until - now > BEHIND:  # of the hours from now on nobody knows what is true
+    if until - now > BEHIND:  # the states in the hours from now on are unknown
         spans = {key: amounts for key, amounts in spans.items() if _begin(key) + _length(key) <= now}
         until = now
     if now <= until:
@@ -87,8 +86,10 @@ def with_counted_hours(
 
 
 def hours_between(hours: FleetHours, since: datetime | None, until: datetime | None = None) -> dict[GpuState, int]:
-    """GPU-milliseconds by state between these two. Of an hour (a day where only that is known) that they cut the same
-    share counts as of its time."""
+    """Return GPU-milliseconds by state between two moments.
+
+    An hour that they cut (a day where only that is kept) counts by the share of its time.
+    """
     found: dict[GpuState, int] = {}
     first_hours = _first_hours(hours.spans)
     for key, amounts in hours.spans.items():
@@ -103,14 +104,16 @@ def hours_between(hours: FleetHours, since: datetime | None, until: datetime | N
 
 
 def counted_from(hours: FleetHours) -> datetime | None:
-    """The first moment from which no hour is missing; None: nothing is counted. In the first hour (or day) counting
-    began somewhere."""
+    """Return the first moment from which no hour is missing; None: nothing is counted.
+
+    Counting began at some moment of the first hour (or day).
+    """
     first = min(hours.spans, default=None)
     return None if first is None else _first_hours(hours.spans).get(first, _begin(first) + _length(first))
 
 
 def _first_hours(keys: Iterable[str]) -> dict[str, datetime]:
-    """By day: the begin of its first hour that is known by itself. A day that has one is summed up only until then."""
+    """Return the first hour of each day that is kept by hours; the part of the day before it is summed up."""
     found: dict[str, datetime] = {}
     for key in sorted(key for key in keys if len(key) > LENGTH_OF_DAY):
         found.setdefault(key[:LENGTH_OF_DAY], _begin(key))
@@ -118,7 +121,7 @@ def _first_hours(keys: Iterable[str]) -> dict[str, datetime]:
 
 
 def _hours(begin: datetime, end: datetime) -> Iterator[tuple[str, int]]:
-    """The hours of a time with how many milliseconds of it are in each."""
+    """Yield the hours of a time, each with its number of milliseconds in it."""
     while begin < end:
         hour = begin.replace(minute=0, second=0, microsecond=0)
         last = min(hour + HOUR, end)
@@ -129,7 +132,7 @@ def _hours(begin: datetime, end: datetime) -> Iterator[tuple[str, int]]:
 def _summed_up(
     spans: Mapping[str, Mapping[GpuState, int]], now: datetime, most_days: int
 ) -> dict[str, dict[GpuState, int]]:
-    """Hours of long ago by days; what is too old goes, and of the rest what no longer fits into one object."""
+    """Sum old hours up by days; days that are too old, or do not fit into one object, are dropped."""
     found: dict[str, dict[GpuState, int]] = {}
     for key, amounts in spans.items():
         begin = _begin(key)

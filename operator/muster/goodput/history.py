@@ -1,8 +1,9 @@
-"""What is kept of a job that has ended, and that it fits: pure, from its account and incidents to an EndedJob's spec.
+"""Derive the EndedJob of a job that has ended from its account and incidents, within the size limit. Pure.
 
-Time that failures took is in five buckets of the account. What of it is which failure's is not counted anywhere, so it
-is allotted by the time that each took, from its fault to the first step after it and the work that it took back: an
-estimate whose sum is exact. What is beyond the time of all incidents is none's: suspensions stop and start a gang, too.
+Time that failures took is in five buckets of the account, which do not say which failure took it. It is shared out by
+the time of each failure: from its fault to the first step after it, and the work that it took back. So each part is an
+estimate, and the sum is exact. Time beyond that of all incidents belongs to none: suspensions stop and start a gang,
+too.
 """
 
 import json
@@ -52,7 +53,7 @@ disks, kills launchers, and the largest job's would weigh most."""
 
 @dataclass(frozen=True, slots=True)
 class _Took:
-    """One incident, and how many seconds it took, at least one; or what none of them took."""
+    """One incident and the seconds that it took, at least one; without an incident, the seconds that none took."""
 
     fault_class: str
     reason: str
@@ -64,11 +65,11 @@ class _Took:
 def ended_job_record(
     job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending, model: str = ""
 ) -> EndedJobSpec:
-    """What is kept of a job with these figures.
+    """Build the EndedJob's spec from these figures.
 
     Args:
-        gang: its record, which knows more incidents than the status does; None where there is none any more.
-        state: how it ended, as far as its status does not say.
+        gang: its record, which has more incidents than the status; None without one.
+        state: how it ended, where its status does not say.
         model: of its accelerators, "" where it is not known.
     """
     metadata, status, end = job.metadata, job.status, job.status.completion
@@ -80,7 +81,7 @@ def ended_job_record(
     took = _timed_incidents(job, gang, goodput)
     lost_at_end = min(goodput.lost_at_end_seconds, goodput.seconds.get(Bucket.LOST_WORK, 0))
     taken_seconds = sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN) - lost_at_end
-    # What is longer than all of them can have been was spent suspended.
+    # Time beyond the longest that all can have taken was spent suspended.
     weights = level_amounts([each.seconds for each in took], taken_seconds)
     rest = int(taken_seconds - sum(weights))
     if (took or lost_at_end) and rest > len(took):  # times are whole seconds
@@ -136,7 +137,7 @@ def ended_job_record(
 
 
 def last_known(job: TrainingJob, gang: Gang | None) -> Goodput | None:
-    """The figures without a look at launchers: the status's, or the account's where it has come further."""
+    """Return the figures without launchers' reports: the status's, or the account's where it is further."""
     told, account = job.status.goodput, gang.spec.account if gang else None
     if account is None or (
         told is not None and told.creation_time == account.creation_time and told.counted_until >= account.counted_until
@@ -147,19 +148,19 @@ def last_known(job: TrainingJob, gang: Gang | None) -> Goodput | None:
 
 
 def kept_work(job: TrainingJob, gang: Gang | None) -> KeptWork:
-    """What of the work of a job that has ended, or is gone, is known to be kept."""
+    """Return how much work of an ended or deleted job is known to be kept."""
     end = job.status.completion
     succeeded = end is not None and end.result is CompletionResult.SUCCEEDED
     return KeptWork(job.spec.checkpoint.directory is not None, _checkpoint(job, gang), True, succeeded)
 
 
 def model_of(labels: Mapping[str, str]) -> str:
-    """The model of a node's accelerators by its labels; "" if they do not say."""
+    """Return the model of a node's accelerators from its labels; "" without one."""
     return next((labels[label] for label in MODEL_LABELS[:-1] if labels.get(label)), "")
 
 
 def allot_amount(amount: int, weights: Sequence[int]) -> list[int]:
-    """A whole amount in whole parts by weight; their sum is the amount (largest remainders are rounded up)."""
+    """Divide a whole amount into whole parts by weight; their sum is the amount (largest remainders are rounded up)."""
     whole = sum(weights)
     if whole <= 0:
         return [0] * len(weights)
@@ -171,7 +172,7 @@ def allot_amount(amount: int, weights: Sequence[int]) -> list[int]:
 
 
 def level_amounts(amounts: Sequence[float], most: float) -> list[float]:
-    """The amounts, the largest of them cut to one size where all together are more than `most`."""
+    """Cut the largest amounts to one size where the sum is more than `most`."""
     level, left = float(most), float(most)
     for place, amount in enumerate(sorted(amounts)):
         level = left / (len(amounts) - place)
@@ -182,8 +183,7 @@ def level_amounts(amounts: Sequence[float], most: float) -> list[float]:
 
 
 def within_record_limit(spec: EndedJobSpec) -> EndedJobSpec:
-    """The same, as large as may be: nodes that took least are only counted, and causes that took least are taken
-    together."""
+    """Shrink a record to its size limit: small nodes are only counted, and small causes are merged."""
     while size(spec) > MAX_SPEC_BYTES:
         if len(spec.fingerprints) > 1:
             spec = spec.model_copy(update={"fingerprints": spec.fingerprints[1:]})
@@ -203,13 +203,13 @@ def within_record_limit(spec: EndedJobSpec) -> EndedJobSpec:
 
 
 def size(part: ApiModel) -> int:
-    """Bytes that it has at most as JSON in etcd: Go writes <, > and & with six."""
+    """Return the maximum size as JSON in etcd, in bytes: Go writes <, > and & with six."""
     written = json.dumps(part.to_json(), separators=(",", ":"))
     return len(written) + 5 * sum(written.count(each) for each in "<>&")
 
 
 def cleaned_text(text: str, length: int) -> str:
-    """What others wrote on one line of at most so many characters, without what moves a cursor or changes direction."""
+    """Put foreign text on one line of `length` characters, without control characters or changes of direction."""
     seen = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text[: 8 * length])
     seen = " ".join(seen.split())
     return seen if len(seen) <= length else f"{seen[: length - 1]}…"
@@ -220,7 +220,7 @@ def _label(job: TrainingJob, name: str) -> str:
 
 
 def _known(amounts: Mapping[str, int]) -> dict[str, int]:
-    """By bucket; of what a newer operator may have put into others, the sum is unknown."""
+    """Return the amounts by bucket; buckets of a newer operator are added to unknown time."""
     names = {str(bucket) for bucket in Bucket}
     found: dict[str, int] = {}
     for name, amount in amounts.items():
@@ -230,8 +230,10 @@ def _known(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def lost_before_the_end(job: TrainingJob, goodput: Goodput) -> list[int]:
-    """Seconds of work that each incident of the status lost. The last one of a job that has failed also has what the
-    end lost, which is left out here."""
+    """Return the seconds of work that each incident of the status lost.
+
+    The last incident of a failed job also has what the end lost; that part is left out.
+    """
     lost, end = [each.lost_seconds or 0 for each in job.status.incidents], job.status.completion
     if lost and end is not None and end.result is CompletionResult.FAILED:
         lost[-1] = max(lost[-1] - goodput.lost_at_end_seconds, 0)
@@ -245,7 +247,7 @@ def _lost_by_each(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list
 
 
 def _timed_incidents(job: TrainingJob, gang: Gang | None, goodput: Goodput) -> list[_Took]:
-    """The incidents that are known, oldest first."""
+    """Return the known incidents, oldest first, each with its time."""
     listed, lost = _listed(job, gang), _lost_by_each(job, gang, goodput)
     resumed = {(each.attempt, each.time): each.resumed_time for each in job.status.incidents}
     found: list[_Took] = []
@@ -279,7 +281,7 @@ def _causes(took: Sequence[_Took], shares: Sequence[int], taken: int) -> list[Ca
 
 
 def _merge_causes(causes: Sequence[Cause], most: int) -> list[Cause]:
-    """The causes, of which those that took least are taken together where there are more than so many."""
+    """Merge the causes that took least where there are more than `most`."""
     if len(causes) <= most:
         return list(causes)
     kept, rest = list(causes[: most - 1]), causes[most - 1 :]

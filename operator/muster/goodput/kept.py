@@ -1,4 +1,4 @@
-"""Which of the ended jobs' accounts are kept, and for how long. Pure."""
+"""Decide which accounts of ended jobs are kept, and for how long. Pure."""
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,7 @@ def is_kept(one: Kept, competing: datetime | None, policy: History, now: datetim
     """Whether an account would be kept if it were written now.
 
     Args:
-        competing: as `competing_ends` has it for its namespace.
+        competing: result of `competing_ends` for its namespace.
     """
     if policy.max_jobs == 0 or one.end < now - timedelta(days=policy.max_age_days):
         return False
@@ -29,10 +29,10 @@ def is_kept(one: Kept, competing: datetime | None, policy: History, now: datetim
 
 
 def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime]:
-    """The end of the oldest account of each namespace that gives up one of its own where it gets one more.
+    """Return, for each namespace that must give up an account of its own for a new one, the end of the oldest.
 
-    Empty while there is room. Of a full history those namespaces give up their own of which most accounts are kept; any
-    other one takes the place of theirs.
+    It is empty while there is room. In a full history the namespaces with most accounts give up their own; a new
+    account of any other namespace takes the place of one of these.
     """
     oldest: dict[str, datetime] = {}
     counts: dict[str, int] = {}
@@ -48,11 +48,11 @@ def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime
 def missing_accounts_message(
     known: Collection[Kept], policy: History, since: datetime | None, now: datetime
 ) -> list[str]:
-    """Why accounts of jobs that ended in this time may not be there, a sentence each.
+    """Say why accounts of jobs that ended in this time may be missing, a sentence each.
 
     Args:
-        known: all that are kept.
-        since: what is asked for begins then; None: with the oldest account.
+        known: all accounts that are kept.
+        since: begin of the time in question; None: with the oldest account.
     """
     if policy.max_jobs == 0:
         return ["jobs that end leave no account: spec.history.maxJobs of the FleetPolicy is 0"]
@@ -77,10 +77,10 @@ def missing_accounts_message(
 
 
 def surplus_names(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:
-    """Names of those that are beyond the limit; none where the history is switched off: it stays as it is.
+    """Return the names beyond the limit; none where the history is switched off: it stays as it is.
 
-    Each is the oldest of the namespace of which most are kept then: a tenant with many short jobs pushes out accounts
-    of its own once it has as many as the largest other one.
+    Each is the oldest of the namespace that has most at that point. So a tenant with many short jobs displaces its own
+    accounts once it has as many as any other.
     """
     over = len(known) - policy.max_jobs
     if policy.max_jobs == 0 or over <= 0:
@@ -103,6 +103,6 @@ def surplus_names(known: Mapping[str, Kept], policy: History, most: int) -> list
 
 
 def outdated_names(known: Mapping[str, Kept], policy: History, now: datetime) -> set[str]:
-    """Names of those that are too old."""
+    """Return the names of the accounts that are too old."""
     oldest = now - timedelta(days=policy.max_age_days)
     return {name for name, one in known.items() if one.end < oldest}

@@ -22,7 +22,7 @@ _HAS_RUN = (*PRODUCTIVE, Bucket.LOST_WORK, Bucket.UNDETECTED, Bucket.RECLAIM, Bu
 
 
 def shortest_phase(goodput: Goodput) -> timedelta:
-    """An open phase that is shorter than this is counted with the next steps."""
+    """Return the duration below which an open phase is counted with the next steps."""
     if goodput.open_phase is not None and goodput.open_phase.bucket != Bucket.UNKNOWN:
         return LATE
     step = goodput.step_milliseconds or 0
@@ -30,12 +30,12 @@ def shortest_phase(goodput: Goodput) -> timedelta:
 
 
 def figures_until(goodput: Goodput, now: datetime) -> Goodput:
-    """The figures at a moment of the clock that they go by: with the open phase, once it is long enough to count."""
+    """Return the figures at a moment of their clock: with the open phase, once it is long enough to count."""
     return goodput if now - goodput.counted_until <= shortest_phase(goodput) else close_phase(goodput, now)
 
 
 def close_phase(goodput: Goodput, now: datetime) -> Goodput:
-    """The figures with the open phase counted up to this moment, however short; it goes on from there."""
+    """Return the figures with the open phase counted up to `now`, however short; the phase continues from there."""
     phase, passed = goodput.open_phase, now - goodput.counted_until
     if phase is None or passed <= timedelta(0):
         return goodput
@@ -57,7 +57,7 @@ def close_phase(goodput: Goodput, now: datetime) -> Goodput:
 
 
 def _bucket(goodput: Goodput, passed: timedelta) -> Bucket:
-    """The bucket of the open phase after it has lasted for so long."""
+    """Return the bucket of the open phase after it has lasted for `passed`."""
     assert goodput.open_phase is not None
     bucket = goodput.open_phase.bucket
     if bucket != Bucket.UNKNOWN or goodput.progress is not None or goodput.step_milliseconds or passed >= UNSEEN:
@@ -67,14 +67,13 @@ def _bucket(goodput: Goodput, passed: timedelta) -> Bucket:
 
 
 def figures_as_of(job: TrainingJob, now: datetime) -> Goodput | None:
-    """The figures of a job at a moment of the API server's clock; they go by their own."""
+    """Return the figures of a job at a moment of the API server's clock, converted to the clock of the figures."""
     goodput = job.status.goodput or _waiting(job)
     return None if goodput is None else figures_until(goodput, now + clock_lead_seconds(goodput))
 
 
 def _waiting(job: TrainingJob) -> Goodput | None:
-    """The figures of a job that has never had nodes, whose account begins with them: it waits since its creation, and
-    has kept nothing."""
+    """Return the figures of a job that has never had nodes: it waits since its creation and has kept nothing."""
     created, status = job.metadata.creation_timestamp, job.status
     if created is None or status.completion is not None or status.attempt > 0:
         return None
@@ -84,5 +83,5 @@ def _waiting(job: TrainingJob) -> Goodput | None:
 
 
 def clock_lead_seconds(goodput: Goodput | None) -> timedelta:
-    """By how much the clock that these figures go by is ahead of the API server's."""
+    """Return by how much the clock of these figures is ahead of the API server's."""
     return timedelta(seconds=goodput.clock_ahead_seconds if goodput is not None else 0)

@@ -1,4 +1,4 @@
-"""What accelerators cost that were held: a price of one GPU-hour for each model, else nobody knows. Pure."""
+"""Compute the cost of held accelerators from a price of one GPU-hour for each model. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -27,19 +27,19 @@ class Prices:
     currency: str = ""
 
     def price_of_model(self, model: str) -> float | None:
-        """The price of one GPU-hour of this model; None where it is not known, as where a job has had several."""
+        """Return the price of one GPU-hour of this model; None where it is unknown, as for a job with several
+        models."""
         if model in self.models or not self.models:
             return self.models.get(model, self.flat)
-        # Whose model nobody knows may be any of the listed ones.
+        # An unknown model may be any of the listed ones.
         return self.flat if model and model != SEVERAL else None
 
     def price_of_any_model(self) -> float | None:
-        """The price of one GPU-hour of whatever model, where all have the same; None where they differ, or it is not
-        known."""
+        """Return the price of one GPU-hour that holds for every model; None where prices differ, or are unknown."""
         return self.flat if all(price == self.flat for price in self.models.values()) else None
 
     def why_none_of_any(self) -> str:
-        """Why `price_of_any_model` is not known; "" where it is."""
+        """Say why `price_of_any_model` is not known; "" where it is."""
         if self.price_of_any_model() is not None:
             return ""
         if self.flat is None and len(set(self.models.values())) <= 1:
@@ -47,8 +47,7 @@ class Prices:
         return DIFFERENT_PRICES
 
     def cost(self, gpu_seconds: Mapping[str, int], model: str) -> float | None:
-        """What it costs to have held accelerators of this model for so long, by bucket; None where no price is known,
-        or none were held."""
+        """Return the cost of these GPU-seconds of one model; None where no price is known, or none were held."""
         price, held = self.price_of_model(model), sum(gpu_seconds.values())
         return None if price is None or not held else held / HOUR * price
 
@@ -57,9 +56,9 @@ NO_PRICES = Prices()
 
 
 def listed(prices: PriceList) -> Prices:
-    """The policy's."""
+    """Return the policy's prices."""
     models = {each.model: found for each in prices.models if (found := _amount(each.per_gpu_hour)) is not None}
-    if len(models) < len(prices.models):  # another version's: what is not understood is not guessed
+    if len(models) < len(prices.models):  # another version's format: an unreadable price is not guessed
         return NO_PRICES
     return Prices(
         None if prices.per_gpu_hour is None else _amount(prices.per_gpu_hour),

@@ -1,5 +1,5 @@
-"""The steps that count, in the order in which they were made: one more stretch of them, or the work beyond a step taken
-back. Pure."""
+"""Keep the steps that count in the order in which they were made: add a segment, or take back work beyond a step.
+Pure."""
 
 from datetime import datetime, timedelta
 
@@ -9,8 +9,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def with_first_checkpoint(account: Account, step: int | None, now: datetime) -> Account:
-    """The account with when its first checkpoint was known: one within steps that the job has made is not what it began
-    with.
+    """Note when the job's first own checkpoint was known: its step is one that this job has made.
 
     Args:
         step: of a complete checkpoint; None: none is known.
@@ -24,7 +23,7 @@ def with_first_checkpoint(account: Account, step: int | None, now: datetime) -> 
 
 
 def cut_after(account: Account, step: int) -> tuple[Account, int]:
-    """The account when the training goes on from this step: what was made beyond it is lost.
+    """Take back the steps after the one from which the training resumes.
 
     Returns:
         the account, and how many milliseconds of it were lost.
@@ -53,15 +52,17 @@ def cut_after(account: Account, step: int) -> tuple[Account, int]:
 
 
 def _move_to_lost(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
-    """What is lost, moved; never more than there is, should somebody have edited the record."""
+    """Move amounts to lost work; never more than there is, should the record have been edited."""
     taken = {name: min(amount, amounts.get(name, 0)) for name, amount in lost.items()}
     return added(added(amounts, taken, -1), {Bucket.LOST_WORK: sum(taken.values())})
 
 
 def with_segment(account: Account, made: Segment) -> Account:
-    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as
-    many GPUs, and had followed upon each other: between them may lie steps that are taken back already, of which a
-    checkpoint was used all the same."""
+    """Append a segment; beyond the limit the two oldest become one.
+
+    The merged one is treated as contiguous, with one step time and number of GPUs. Steps between the two may have been
+    taken back, with a checkpoint of them used all the same.
+    """
     stretches = [*account.segments, made]
     if len(stretches) > MAX_STRETCHES:
         first, second, *others = stretches

@@ -1,4 +1,4 @@
-"""What the job's status tells of its account: changes only where there is something else to write. Pure."""
+"""Derive the goodput in the job's status; it changes only where there is something else to write. Pure."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -28,8 +28,7 @@ from muster.goodput.segments import with_first_checkpoint
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
-# A little less than the pace at which a status is written for steps alone: they are worked out for what is written, and
-# seldom else.
+# A little less than the interval of status writes for steps alone: figures are computed for a write, and seldom else.
 FRESH = timedelta(seconds=27)
 
 
@@ -42,10 +41,10 @@ def goodput_of_status(
     succeeded: bool,
     suspended: bool = False,
 ) -> Goodput | None:
-    """The figures for the status, with the phase that is open: nothing is written because it lasts.
+    """Return the figures for the status, with the open phase: that it lasts is no reason to write.
 
     Args:
-        step: the newest one, as the status is about to tell it.
+        step: the newest one, as the status is about to publish it.
         saved: the newest complete checkpoint, likewise.
         ended: the job ends now.
         succeeded: because its ranks have done their work.
@@ -74,7 +73,8 @@ def goodput_of_status(
 
 
 def _suspension_time(world: JobWorld, found: Goodput, before: Goodput | None, *, suspended: bool) -> datetime | None:
-    """When the condition Suspended, as it is about to be written, has changed last, by the clock of the figures."""
+    """Return the last transition of the condition Suspended, as it is about to be written, by the clock of the
+    figures."""
     if before is None or before.creation_time != found.creation_time:
         known = next((each for each in world.job.status.conditions if each.type == SUSPENDED), None)
         was = known is not None and known.status is ConditionStatus.TRUE
@@ -87,11 +87,11 @@ def _suspension_time(world: JobWorld, found: Goodput, before: Goodput | None, *,
 
 
 def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
-    """The figures of all that is counted, and while steps are made also of these.
+    """Return the figures of all counted time, and while steps are made also of these.
 
-    They are worked out anew only where the record or the newest checkpoint has changed, or the step has and what was
-    told is no longer fresh: a status is not written more often for a step. So the account alone is no reason to write;
-    and they never tell of less time than before.
+    They are computed again only where the record or the newest checkpoint has changed, or where the step has and the
+    published ones are no longer fresh. So the account alone is no reason to write. The figures never cover less time
+    than before.
     """
     record, before = world.gang.spec if world.gang else None, world.job.status.goodput
     if record is None or record.account is None or world.job.status.completion is not None:
@@ -110,7 +110,7 @@ def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodp
         if fresh or world.job.status.step == step:
             return before
     if kept.ended and before is not None and before.creation_time == account.creation_time:
-        # The last leader's clock may be behind the one that the figures were told by: its launchers tell the rest by
+        # The last leader's clock may be behind the clock of the published figures: its launchers report the rest by
         # ages.
         world = replace(world, now=world.now + max(before.counted_until - now, timedelta(0)))
         now = max(now, before.counted_until)
@@ -134,10 +134,10 @@ def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodp
 
 
 def model_of(world: JobWorld, before: str) -> str:
-    """The model of the accelerators that the job has had; SEVERAL where they were not all alike, "" where no node says.
+    """Return the model of the job's accelerators so far; SEVERAL for different ones, "" where no node has a label.
 
     Args:
-        before: what was told of it until now.
+        before: the model that was published until now.
     """
     members = world.gang.spec.members if world.gang else []
     nodes = (world.fleet.nodes.get(member.node) for member in members)
@@ -150,10 +150,10 @@ def model_of(world: JobWorld, before: str) -> str:
 def incidents_of_status(
     world: JobWorld, record: GangSpec, goodput: Goodput | None, *, failed: bool = False
 ) -> list[GangIncident]:
-    """The incidents as they are told: the last one with when the training went on, though no record says so yet.
+    """Return the incidents for the status: the last one with when the training resumed, even before a record has it.
 
     Args:
-        failed: the job has failed. Then its last incident has also what no complete checkpoint held at the end.
+        failed: the job has failed; the last incident then includes what no complete checkpoint held at the end.
     """
     if failed:
         return _with_end(record, goodput)
@@ -161,7 +161,7 @@ def incidents_of_status(
         return record.incidents
     found = resumed(record.incidents, record, goodput.progress, offset=account_offset(world, record.account))
     known = {(each.attempt, each.time): each.resumed_time for each in world.job.status.incidents if each.resumed_time}
-    # By ages, it would be a few milliseconds earlier or later each time, and a status that differs is a write.
+    # By ages, it would be a few milliseconds earlier or later each time, and each difference is a write.
     return [
         each.model_copy(update={"resumed_time": known[each.attempt, each.time]})
         if each.resumed_time and (each.attempt, each.time) in known
@@ -171,7 +171,7 @@ def incidents_of_status(
 
 
 def _with_end(record: GangSpec, goodput: Goodput | None) -> list[GangIncident]:
-    """The incidents of a job that has failed: no start followed the last one that could say what was lost by it."""
+    """Return the incidents of a failed job: no start followed the last one that could show what it lost."""
     if goodput is None or goodput.progress_unknown or record.account is None or not record.incidents:
         return record.incidents
     last = record.incidents[-1]
@@ -185,13 +185,12 @@ def _with_end(record: GangSpec, goodput: Goodput | None) -> list[GangIncident]:
 
 
 def fault_time(world: JobWorld, cause: Failure) -> datetime:
-    """When a failure happened, as far as is known: not before the newest step, which proves that every rank was
-    alive."""
+    """Return when a failure happened, as far as is known: not before the newest step, which proves all ranks alive."""
     last_step = world.newest_step_age_seconds
     age = cause.age_seconds
     if cause.kind is Kind.HANG:
         age = last_step
-    elif not age:  # whoever is silent was heard last then
+    elif not age:  # a silent launcher last reported then
         view = world.views.get(cause.index)
         age = view.heard_age_seconds if view is not None else 0.0
     age = min(age, last_step, (world.now - _since(world)).total_seconds())
@@ -199,5 +198,5 @@ def fault_time(world: JobWorld, cause: Failure) -> datetime:
 
 
 def _since(world: JobWorld) -> datetime:
-    """The beginning of the attempt."""
+    """Return the beginning of the attempt."""
     return min(world.gang.spec.time, world.now) if world.gang else world.now
