@@ -1,7 +1,7 @@
-"""The client's end of the wire: one keep-alive HTTPS connection that exchanges a message for the coordinator's answer.
+"""Exchange messages with the coordinator over one keep-alive HTTPS connection: the client's end.
 
-It goes to the Service or to the leader by its address. Token and authorities are read again as they change, because
-both are mounted files that the cluster renews.
+The connection leads to the Service, or to the leader by its address. Token and authorities are read again when they
+change, because both are mounted files that the cluster renews.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from urllib.parse import urlsplit
 
 from muster.protocol.messages import ProtocolError, digest_of, encode
 
-_CONNECT_SECONDS = 1.0  # a replica that is gone answers nothing, and another has to be found soon
-_HANDSHAKE_SECONDS = 3.0  # one that is there may be busy with thousands
+_CONNECT_SECONDS = 1.0  # a replica that is gone does not answer, and another has to be found soon
+_HANDSHAKE_SECONDS = 3.0  # a running replica may be busy with thousands of clients
 _MAX_ANSWER_BYTES = 1024 * 1024
-_MISDIRECTED = 421  # as a replica answers that does not lead
+_MISDIRECTED = 421  # answer of a replica that does not lead
 
 T = TypeVar("T")
 Target = Optional[Tuple[str, int]]  # address of the leader, None = the Service
 
 
 class UnreachableError(Exception):
-    """No usable answer; says why."""
+    """No usable answer came; the message says why."""
 
 
 class RedirectedError(Exception):
-    """The replica that was asked does not lead; says which one does."""
+    """The replica does not lead; the error names the replica that does."""
 
     def __init__(self, leader: Tuple[str, int]) -> None:
         super().__init__("%s:%d leads" % leader)
@@ -41,10 +41,10 @@ class RedirectedError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
-    """Where the coordinator is, and what one shows it and trusts.
+    """Address of the coordinator, with the credentials that a client presents and trusts.
 
     Attributes:
-        server_name: the name in its certificate.
+        server_name: the name in the coordinator's certificate.
     """
 
     host: str
@@ -55,10 +55,10 @@ class Endpoint:
 
 
 def host_and_port(url: str) -> Tuple[str, int]:
-    """The two of `https://host:port`.
+    """Split `https://host:port` into its host and port.
 
     Raises:
-        ValueError: it looks otherwise.
+        ValueError: the URL has another form.
     """
     parts = urlsplit(url)
     host, port = parts.hostname, parts.port
@@ -68,7 +68,7 @@ def host_and_port(url: str) -> Tuple[str, int]:
 
 
 def leader_in(data: bytes) -> Optional[Tuple[str, int]]:
-    """The leader's address in the answer of a replica that does not lead; None if it names none that can be used."""
+    """Return the leader's address in the answer of a replica that does not lead; None without a usable one."""
     try:
         host, _, port = str(json.loads(data)["leader"]).rpartition(":")
         address = ipaddress.ip_address(host.strip("[]"))
@@ -81,9 +81,9 @@ class Channel(Generic[T]):
     """One keep-alive HTTPS connection, to the Service or to the leader by its address.
 
     Args:
-        path: where messages of this kind are taken.
-        decode: makes the answer of bytes, or raises ProtocolError.
-        stays: with a replica that does not lead, as long as it answers.
+        path: of the URL that takes these messages.
+        decode: parses the bytes of an answer, or raises ProtocolError.
+        stays: whether it keeps to a replica that does not lead, as long as that answers.
     """
 
     def __init__(self, endpoint: Endpoint, path: str, decode: Callable[[bytes], T], stays: bool = False) -> None:
@@ -97,11 +97,11 @@ class Channel(Generic[T]):
         self._target: Target = None
 
     def exchange(self, message: Any, timeout_seconds: float, target: Target = None) -> Tuple[T, str]:
-        """Send a message; returns the answer and its digest. One retry when a kept connection turns out to be closed.
+        """Send a message and return the answer with its digest, with one retry if a kept connection proves closed.
 
         Raises:
             RedirectedError: another replica leads.
-            UnreachableError: no answer, or none that can be used.
+            UnreachableError: no usable answer came.
         """
         if target != self._target:
             self.close()
@@ -161,7 +161,7 @@ class Channel(Generic[T]):
 
 
 class _NamedConnection(http.client.HTTPSConnection):
-    """Connects to an address but verifies the coordinator's own name, which the certificate carries."""
+    """An HTTPS connection to an address that verifies the coordinator's own name, which the certificate carries."""
 
     def __init__(self, endpoint: Endpoint, target: Target, context: ssl.SSLContext, timeout_seconds: float) -> None:
         host, port = target or (endpoint.host, endpoint.port)
@@ -171,8 +171,11 @@ class _NamedConnection(http.client.HTTPSConnection):
         self._parts: Optional[List[bytes]] = None
 
     def request(self, *arguments: Any, **named: Any) -> None:
-        """Send a request in one piece: head and body apart cost the operator as much as two requests, and while the
-        body is on its way another request of the same pod has to wait."""
+        """Send head and body of a request in one piece.
+
+        Sent apart, they cost the operator as much as two requests, and another request of the same pod waits for the
+        body.
+        """
         self._parts = []
         try:
             super().request(*arguments, **named)
@@ -182,7 +185,7 @@ class _NamedConnection(http.client.HTTPSConnection):
         self.send(whole)
 
     def send(self, data: Any) -> None:
-        """Send, or keep for the whole."""
+        """Send the data, or keep them until the request is complete."""
         if self._parts is None:
             super().send(data)
         else:

@@ -1,4 +1,4 @@
-"""What the name of a directory or a file tells: whether it may be a finished checkpoint, and of which step."""
+"""Read from the name of a directory or file whether it may be a finished checkpoint, and of which step."""
 
 from __future__ import annotations
 
@@ -7,41 +7,40 @@ import os
 import re
 from typing import Iterable, List, Optional, Tuple
 
-# Where frameworks assemble a checkpoint before they rename it: complete today, gone tomorrow.
+# Where frameworks write a checkpoint before they rename it: complete today, gone tomorrow.
 _UNFINISHED = re.compile(r"\A\.|(?:\A|[._-])(?:tmp|temp|unfinished)(?:[._-]|\d*\Z)", re.IGNORECASE)
-# The number that a framework calls the step, whatever else it tells: Lightning `epoch=9-step=9000-val_loss=1.25`, NeMo
+# The number that a framework calls the step, beside others: Lightning `epoch=9-step=9000-val_loss=1.25`, NeMo
 # `model--val_loss=1.25-epoch=3-step=500-consumed_samples=64.0`, DeepSpeed `global_step500`, Megatron `iter_0000500`,
 # Composer `ep1-ba500-rank0`.
 _STEP = re.compile(
     r"(?:\A|[^a-z])(?:(?:global|train)[_-]?)?(?:step|iter|iteration)s?[=_.-]?(\d+(?:(?:\.\d+)?[km](?![a-z\d]))?)",
     re.IGNORECASE,
 )
-# The same where nothing else is called a step: `batch32_step100` tells of the size of a batch.
+# The same where no other number is called a step: `batch32_step100` has the size of a batch.
 _BATCH = re.compile(r"(?:\A|[^a-z])(?:ba|batch)(?:es)?[=_.-]?(\d+)", re.IGNORECASE)
-# What a checkpoint is called, with a number of its own: `ckpt500-bf16`.
+# Names of checkpoints that end in a number: `ckpt500-bf16`.
 _NUMBERED = re.compile(r"(?:\A|[^a-z])(?:checkpoint|ckpt|epoch|ep)(\d+)(?!\d|\.\d)", re.IGNORECASE)
-# A whole number that no letter stands at, as it does in the name of a type, a model or a size: `ckpt-500-bf16`,
-# `500-llama-7b`.
+# A whole number without a letter beside it, unlike that of a type, a model or a size: `ckpt-500-bf16`, `500-llama-7b`.
 _ALONE = re.compile(r"(?<![a-z\d])(?<!\d\.)\d+(?![a-z\d]|\.\d)", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<![a-z\d])(?<!\d\.)\d+k(?![a-z\d])", re.IGNORECASE)
 # A whole number that is neither part of a decimal one nor a version (`last-v1`).
 _INTEGER = re.compile(r"(?<!\d)(?<!-v)(?<!\d\.)\d+(?!\d|\.\d)")
-# A date, and a time behind it: neither is a step, as long as there is another number.
+# A date, and a time behind it: neither is a step if there is another number.
 _DATE = re.compile(
     r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?:[-_T "
     r"]?\d\d[-_:]?\d\d(?:[-_:]?\d\d)?)?(?!\d)"
 )
 _ITERATION = re.compile(r"iter_\d{7,15}\Z")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://.")
-_UNITS = {"k": 3, "m": 6}  # digits that they stand for
-_MAX_STEP_DIGITS = 15  # what a report can tell (muster.protocol.messages.MAX_NUMBER)
+_UNITS = {"k": 3, "m": 6}  # exponents of ten
+_MAX_STEP_DIGITS = 15  # the most that a report can hold (muster.protocol.messages.MAX_NUMBER)
 
 
 @functools.lru_cache(maxsize=16384)
 def step_in_name(name: str) -> Optional[int]:
-    """The step that a checkpoint's name tells: the number that is called so, else the last whole one.
+    """Return the step in a checkpoint's name: the number that is called a step, else the last whole number.
 
-    One at which a letter stands counts only where there is no other, and so does a date. `10k` is 10,000.
+    A number beside a letter counts only where there is no other, and so does a date. `10k` is 10,000.
     """
     found = _called_step(name)
     for text in dict.fromkeys((_DATE.sub("-", name), name)):
@@ -51,7 +50,7 @@ def step_in_name(name: str) -> Optional[int]:
 
 
 def named_step(name: str) -> Optional[int]:
-    """The number in a name that is called a step; None where only other numbers are in it."""
+    """Return the number in a name that is called a step; None where the name has only other numbers."""
     return _short(_called_step(name))
 
 
@@ -60,35 +59,35 @@ def _called_step(name: str) -> List[str]:
 
 
 def is_url(path: str) -> bool:
-    """Whether it leads to an object store or the like, and not into a file system of this machine."""
+    """Whether a path leads to an object store or the like, and not into a file system of this machine."""
     return _URL.match(path) is not None
 
 
 def absolute(path: str) -> str:
-    """A directory's one way of being written: absolute, and without a slash at its end."""
+    """Normalise a directory's path: absolute, and without a slash at its end."""
     return path.rstrip("/") if is_url(path) else os.path.abspath(path)
 
 
 def above(path: str) -> str:
-    """The directory in which it lies; of a URL that has none above it (a bucket), that URL."""
+    """Return the parent directory of a path; a URL without a parent (a bucket) is its own."""
     parent = os.path.dirname(path)
     return path if is_url(path) and not is_url(parent) else parent
 
 
 def joined(directory: str, name: str) -> str:
-    """The path of a file in a directory, or beside it."""
+    """Join the path of a directory and the name of a file, in it or beside it."""
     scheme, separator, place = directory.rpartition("://")
     return scheme + separator + os.path.normpath(os.path.join(place, name))
 
 
 def is_iteration(name: str) -> bool:
-    """Whether Megatron-LM calls a directory so."""
+    """Whether a directory's name is that of a Megatron-LM iteration."""
     return _ITERATION.match(name) is not None
 
 
 def readable(text: str) -> str:
-    """A name, or what speaks of one, as it can be told: a file system takes any bytes, and a torn file may hold
-    them."""
+    """Replace what cannot be encoded in a name, or in a text with one: file systems take any bytes, and files may be
+    corrupt."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
@@ -103,7 +102,7 @@ def _short(numbers: List[str]) -> Optional[int]:
 
 
 def order_candidates(names: Iterable[str]) -> List[str]:
-    """Names that may hold a finished checkpoint, those without a step first, then from the highest step down."""
+    """Order names that may hold a finished checkpoint: names without a step first, then from the highest step down."""
     return sorted((name for name in names if not _is_unfinished(name)), key=_place)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints as they are told of: which are the newest, and which belong to the history that goes on. Pure."""
+"""Decide which reported checkpoints are the newest, and which belong to the current branch. Pure."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import dataclasses
 import re
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-# Two mounts may tell one file's time with a second's difference: some keep no fractions of it.
+# Two mounts may report one file's time a second apart: some keep no fractions of it.
 _SAME_TIME_NS = 1_000_000_000
 MAX_STAMPS = 256
 MAX_LISTED = 8  # checkpoints that a launcher reports, the newest first
-# Why a store answers nothing: a person has to repair it, so that another node would see no more; or it may pass by
-# itself.
+# Kinds of a store's error: a person has to repair it, and another node would fail, too; or it may pass by itself.
 UNVERIFIED = "Unverified"
 UNVERIFIED_FOR_NOW = "UnverifiedForNow"
 ERROR_KINDS = {UNVERIFIED: "unverified: %s", UNVERIFIED_FOR_NOW: "unverified for now: %s"}
 _STAMP = re.compile(r"(\d{1,16}):(\d{1,19})")
 
-Stamp = Tuple[int, int]  # step and written_ns: whatever is written later has another
+Stamp = Tuple[int, int]  # step and written_ns: what is written later has another
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that has its marker.
+    """A checkpoint that has its commit marker.
 
     Attributes:
         written_ns: when the marker was written, by the clock of the file system.
-        judged: whether it was found complete; False: nobody has looked yet.
+        judged: whether it was found complete; False: it was not verified yet.
         format: how it is written (muster.node.checkpoint.formats); "" = not known.
-        size_bytes: of all its files, once judged.
-        save_seconds: from the end of its first file to the end of its last one, once judged.
+        size_bytes: of all its files, once verified.
+        save_seconds: from the end of its first file to the end of its last one, once verified.
     """
 
     step: int
@@ -42,17 +41,17 @@ class Checkpoint:
 
     @property
     def stamp(self) -> "Stamp":
-        """By which it is told from one that is written to the same place later."""
+        """Identify this checkpoint, as opposed to one that is written to the same place later."""
         return self.step, self.written_ns
 
 
 @dataclasses.dataclass(frozen=True)
 class Branch:
-    """The training went back to `step`: what was there beyond it then is another history.
+    """The training went back to `step`: checkpoints that were there beyond it belong to another branch.
 
     Attributes:
-        excluded: times of what was there, by step.
-        frozen: nothing beyond the step belongs to it, whenever it was written.
+        excluded: times of these checkpoints, by step.
+        frozen: no checkpoint beyond the step belongs to this branch, whenever it was written.
     """
 
     step: int
@@ -60,9 +59,9 @@ class Branch:
     frozen: bool = False
 
     def has(self, step: int, written_ns: int) -> bool:
-        """Whether a checkpoint belongs to the history that goes on.
+        """Whether a checkpoint belongs to this branch.
 
-        One beyond the step whose time is not known (0) does not: nobody could tell it from those of before.
+        A checkpoint beyond the step without a known time (0) does not: it may be one of the excluded ones.
         """
         if any(abs(written_ns - then_ns) <= _SAME_TIME_NS for then_ns in self.excluded.get(step, ())):
             return False
@@ -70,7 +69,7 @@ class Branch:
 
 
 def branch_of(step: int, excluded: str, frozen: bool = False) -> Branch:
-    """As it stands in a record: the excluded as `write_stamps` wrote them."""
+    """Build the branch from a record's fields: `excluded` as `write_stamps` wrote it."""
     times: Dict[int, List[int]] = {}
     for excluded_step, written_ns in read_stamps(excluded):
         times.setdefault(excluded_step, []).append(written_ns)
@@ -78,21 +77,20 @@ def branch_of(step: int, excluded: str, frozen: bool = False) -> Branch:
 
 
 def write_stamps(stamps: Iterable[Stamp]) -> str:
-    """Stamps as one text, short enough to be sent again and again: `200:1700000000000000000,100:...`, highest step
-    first."""
+    """Write stamps as one short text for repeated sending: `200:1700000000000000000,100:...`, highest step first."""
     return ",".join("%d:%d" % stamp for stamp in sorted(set(stamps), reverse=True))
 
 
 def read_stamps(text: str) -> List[Stamp]:
-    """The stamps in such a text; what is none is passed over."""
+    """Return the stamps in such a text; malformed ones are skipped."""
     return [(int(step), int(written_ns)) for step, written_ns in _STAMP.findall(text)]
 
 
 def kind_in_text(error: str) -> str:
-    """The kind of a store's error that begins with it; "" = none of ERROR_KINDS."""
+    """Return the kind of a store's error that its text begins with; "" = none of ERROR_KINDS."""
     return next((kind for kind, text in ERROR_KINDS.items() if error.startswith(text % "")), "")
 
 
 def newest_first(checkpoints: Iterable[Checkpoint], limit: int) -> List[Checkpoint]:
-    """The `limit` checkpoints of the highest steps."""
+    """Return the `limit` checkpoints of the highest steps."""
     return sorted(checkpoints, key=lambda checkpoint: (-checkpoint.step, checkpoint.path))[:limit]

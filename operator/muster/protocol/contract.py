@@ -1,8 +1,6 @@
-"""The variables of the trainer contract that are Muster's, whatever the container says: who a process is, and where the
-others are.
+"""Name the trainer contract's variables that Muster always sets: a process's identity, and the addresses of the others.
 
-All else is the user's choice: Muster sets it only where the container does not. docs/trainer-contract.md has the whole
-table.
+Muster sets any other variable only where the container does not. docs/trainer-contract.md has the whole table.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""References to Muster's own variables, `$(NAME)`, in the command and in variables: resolved at each start, by the
-rules of Kubernetes.
+"""Resolve references to Muster's variables, `$(NAME)`, in command and variables at each start, by Kubernetes' rules.
 
-The kubelet cannot do it: rank and master are known only when an attempt starts, and are others in the next one. All
-other references are the kubelet's. It alone knows which variables are the container's and which the image's, which it
-leaves as they are written; and it resolves nothing in what Secrets and ConfigMaps say. Source of the rules: Kubernetes
-API, Container.command and EnvVar.value.
+The kubelet cannot do it: rank and master are known only when an attempt starts, and differ in the next one. All other
+references are the kubelet's. It alone knows which variables are the container's and which the image's, which it leaves
+unresolved; and it resolves nothing in the values of Secrets and ConfigMaps. Source of the rules: Kubernetes API,
+Container.command and EnvVar.value.
 """
 
 from __future__ import annotations
@@ -15,17 +14,16 @@ from typing import Dict, Iterable, List, Mapping, Match, Sequence, Tuple
 
 from muster.protocol.contract import IDENTITY
 
-REFERRING = "MUSTER_REFERRING"  # the variables whose own text refers to Muster's, as JSON
-# What the launcher knows: those, and one that it sets unless the container does.
+REFERRING = "MUSTER_REFERRING"  # the variables with references to Muster's, as JSON
+# The launcher's own variables: those, and one that it sets unless the container does.
 _OURS = IDENTITY | {"PET_NPROC_PER_NODE"}
 _REFERENCE = re.compile(r"\$(?:(?P<dollar>\$)|\((?P<name>[^)]*)\))")
-# From the first of the dollar signs on: by how many there are it is a reference, or an escaped one.
+# From the first of the dollar signs on: their number decides whether it is a reference, or an escaped one.
 _OUR_REFERENCE = re.compile(r"(?<!\$)(\$+)\((%s)\)" % "|".join(sorted(_OURS)))
 
 
 def resolved(words: Sequence[str], environment: Mapping[str, str]) -> List[str]:
-    """Words that no kubelet has seen, with all references resolved: `$$` is a dollar sign, and a name that is not known
-    stays."""
+    """Resolve all references in words that no kubelet has processed: `$$` is a dollar sign, and unknown names stay."""
 
     def value(found: Match[str]) -> str:
         return "$" if found.group("dollar") else environment.get(found.group("name"), found.group())
@@ -34,13 +32,12 @@ def resolved(words: Sequence[str], environment: Mapping[str, str]) -> List[str]:
 
 
 def expanded(command: Sequence[str], environment: Mapping[str, str]) -> List[str]:
-    """The command, as the kubelet has left it, with the references that the pod kept from it (`kept`)."""
+    """Resolve those references in the command that the pod kept from the kubelet (`kept`)."""
     return [_with_ours(word, environment) for word in command]
 
 
 def with_identity(environment: Dict[str, str]) -> Dict[str, str]:
-    """The same for the container's variables, of which the pod says in one of them (REFERRING) which have such
-    references."""
+    """Resolve references in the container's variables that the pod lists in REFERRING."""
     names = json.loads(environment.get(REFERRING) or "[]")
     found = {name: _with_ours(environment[name], environment) for name in names if name in environment}
     return {**environment, **found}
@@ -56,15 +53,15 @@ def _with_ours(text: str, environment: Mapping[str, str]) -> str:
 
 
 def kept(text: str) -> str:
-    """A text for the pod, of which the kubelet makes the text again where it refers to Muster's own variables: it might
-    know such a name itself, from a Service for one, and gives back one $ for two.
+    """Escape a text's references to Muster's variables, so that the kubelet restores the text.
+
+    The kubelet might know such a name itself, for example from a Service, and makes one $ of two.
     """
     return _OUR_REFERENCE.sub(lambda found: "%s(%s)" % (found.group(1) * 2, found.group(2)), text)
 
 
 def referring(variables: Iterable[Tuple[str, str]]) -> List[str]:
-    """The names of those variables, as they are written and in this order, that refer to Muster's, also by way of one
-    before them."""
+    """Return the names of the variables that refer to Muster's, in this order, also through an earlier variable."""
     found: List[str] = []
     for name, text in variables:
         if "$(" in text:

@@ -1,12 +1,12 @@
-"""When to end one's own ranks because nobody can be asked any more. Pure.
+"""Decide when a launcher that is cut off ends its own ranks. Pure.
 
 A worker that is cut off may be declared lost and its rank started elsewhere. Its old rank must not publish a checkpoint
-then. So: no answer from the coordinator, a member of the gang missing, and no step, each for the length of the fence. A
-coordinator that is merely away fences nobody. One missing member is enough, because steps need every rank: the gang
-stands still then, and workers that are cut off together would otherwise keep each other alive. Whether one is missing a
-worker sees by its own pings or hears from a neighbour, who may have heard it too: whatever part of a gang is cut off,
-as long as its workers reach each other at all, one of them pings somebody outside. A neighbour that knows of a later
-attempt already says that this one is over: then there is nothing to wait for.
+then. So three things must hold, each for the length of the fence: no answer from the coordinator, a missing member of
+the gang, and no step. The absence of the coordinator alone fences no worker. One missing member is enough, because
+steps need every rank: the gang stands still then, and workers that are cut off together would otherwise keep each other
+alive. A worker sees a missing member by its own pings, or a neighbour forwards the news. Whatever part of a gang is cut
+off, as long as its workers reach each other at all, one of them pings a worker outside. A neighbour with a later
+attempt proves that this one is over: then there is nothing to wait for.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Optional, Sequence
 from muster.protocol.messages import LONGEST_FENCE_SECONDS
 
 STEPS = 3
-# A coordinator that is there tells of a new attempt itself, in good order.
+# A coordinator that answers announces a new attempt itself.
 SUPERSEDED_SECONDS = 3.0
 NEWS_SECONDS = 600.0
 
 
 def fence_seconds(base_seconds: float, step_seconds: Optional[float]) -> float:
-    """The length of the fence: the base, or three usual steps when these take longer."""
+    """Return the length of the fence: the base, or three usual steps when these take longer."""
     return min(max(base_seconds, STEPS * (step_seconds or 0.0)), LONGEST_FENCE_SECONDS)
 
 
@@ -38,11 +38,12 @@ def is_cut_off(
     step_seconds: float,
     broken_seconds: Optional[float] = None,
 ) -> bool:
-    """Whether to end the ranks, from the ages of the last answer, of each neighbour's last answer, of the last step.
+    """Whether to end the ranks, by the ages of the coordinator's, of each neighbour's last answer, and of the last
+    step.
 
     Args:
-        broken_seconds: since a member, as far as neighbours tell, last found the gang broken; None if none has. A step
-            that was finished later refutes it. Whoever misses a member says so again and again: old news is none.
+        broken_seconds: since neighbours last found the gang broken; None if they have not. A step that was finished
+            later refutes it. A worker repeats the news while a member is missing: old news does not count.
     """
     known = broken_seconds is not None and broken_seconds < min(step_seconds, max(NEWS_SECONDS, STEPS * limit_seconds))
     return (
@@ -53,21 +54,21 @@ def is_cut_off(
 
 
 def is_superseded(attempt: int, neighbours_attempt: int, coordinator_seconds: float) -> bool:
-    """Whether neighbours have gone on to a later attempt while the coordinator does not answer here."""
+    """Whether neighbours have a later attempt while the coordinator does not answer here."""
     return neighbours_attempt > attempt and coordinator_seconds >= SUPERSEDED_SECONDS
 
 
-# Beyond the launcher's own limit: what its clock and the operator's may differ by within one fence.
+# Beyond the launcher's own limit: the difference of its clock and the operator's within one fence.
 MARGIN_SECONDS = 2.0
 
 
 def wanted_fence_seconds(base_seconds: int, step_seconds: Optional[float]) -> int:
-    """The length that an attempt should have: the base, doubled until three usual steps fit into it."""
+    """Return the length for a new attempt: the base, doubled until three usual steps fit into it."""
     return doubled_seconds(base_seconds, STEPS * (step_seconds or 0.0))
 
 
 def doubled_seconds(base_seconds: int, least_seconds: float) -> int:
-    """The base, doubled until it is this long; no fence is longer than a report can tell."""
+    """Double the base until it is this long; no fence is longer than a report can hold."""
     wanted = base_seconds
     while wanted < min(least_seconds, LONGEST_FENCE_SECONDS):
         wanted *= 2
@@ -75,25 +76,27 @@ def doubled_seconds(base_seconds: int, least_seconds: float) -> int:
 
 
 def fenced_after_seconds(fence_seconds: float) -> float:
-    """After so long without coordinator, step and a part of its gang a launcher has ended its ranks, for certain."""
+    """Return after how long without coordinator, step and a part of its gang a launcher has certainly ended its
+    ranks."""
     return fence_seconds + MARGIN_SECONDS
 
 
-# A file system's clients may show an old directory for 60 s (NFS: acdirmax), and launchers look every 5 s.
+# A file system's clients may show an old directory for 60 s (NFS: acdirmax), and launchers read it every 5 s.
 FENCE_FILE_SEEN_SECONDS = 65.0
 
 
 def marked_after_seconds(fence_seconds: float) -> float:
-    """So long after the fence file was written a launcher without its coordinator has ended its ranks, for certain.
+    """Return how long after the write of the fence file a launcher without its coordinator has certainly ended its
+    ranks.
 
-    It has seen the fence file by then, or has not been able to read it for the length of its fence, which may begin
-    when what it was shown last was old.
+    It has seen the fence file by then, or could not read it for the length of its fence, which may begin with an old
+    view.
     """
     return fence_seconds + FENCE_FILE_SEEN_SECONDS
 
 
 def peer_distances(count: int) -> Sequence[int]:
-    """Distances on the ring of `count` ranks to the neighbours that each pings."""
+    """Return distances on the ring of `count` ranks to the neighbours that each worker pings."""
     near = [1, 2]
     while near[-1] * 4 <= count // 2:
         near.append(4 if near[-1] == 2 else near[-1] * 4)

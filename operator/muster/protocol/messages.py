@@ -1,9 +1,9 @@
-"""The wire format: one Report goes up, one Directive comes back.
+"""Define the wire format: one Report goes up, one Directive comes back.
 
-Versioned JSON, additive: unknown fields are ignored, missing ones have a default, an unknown kind of directive means
-"keep doing what you do". A pod that an older release rendered therefore works under a newer coordinator and the other
-way round. Times are monotonic ages in seconds, never clock readings: the two ends do not share a clock, and the
-coordinator stamps each report on receipt.
+It is versioned JSON, additive: unknown fields are ignored, missing ones have a default. An unknown kind of directive
+means "continue". A pod that an older release rendered therefore works under a newer coordinator, and the reverse. Times
+are monotonic ages in seconds, never clock readings: the two ends do not share a clock, and the coordinator stamps each
+report on receipt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_TEXT_CHARS = 4096
 MAX_STAMPS_CHARS = 16384
 # Ranks, checkpoints, neighbours of one report: a worker has 64 ranks at most, of the others there are fewer.
 MAX_PARTS = 128
-MAX_NUMBER = 2**53 - 1  # what every reader of JSON can hold
+MAX_NUMBER = 2**53 - 1  # the largest integer that every reader of JSON can hold
 MAX_NANOSECONDS = 2**63 - 1
 LONGEST_SECONDS = 1e8  # three years
 LONGEST_FENCE_SECONDS = 86400.0
@@ -36,9 +36,9 @@ IDLE = "Idle"  # no rank process of any attempt is alive
 RUNNING = "Running"  # at least one rank of `attempt` is alive
 EXITED = "Exited"  # every rank of `attempt` has ended by itself
 RECLAIMING = "Reclaiming"  # ending ranks; some are still alive
-TERMINATING = "Terminating"  # told to terminate: no rank is alive, the launcher is about to exit
+TERMINATING = "Terminating"  # by directive: no rank is alive, the launcher is about to exit
 
-# What a launcher shall do (Directive.kind).
+# The kinds of a directive (Directive.kind).
 WAIT = "Wait"  # have no rank running, be ready for attempt `attempt`
 RUN = "Run"  # run the ranks of attempt `attempt`
 EXIT = "Exit"  # have no rank running and exit with `exit_code`
@@ -47,35 +47,36 @@ EXIT = "Exit"  # have no rank running and exit with `exit_code`
 REPLAY_MISMATCH = "ReplayMismatch"
 NON_FINITE_LOSS = "NonFiniteLoss"
 CORRUPTIONS = (REPLAY_MISMATCH, NON_FINITE_LOSS)
-# A rank that ends with this code says so without a line. Shells, sysexits.h (64 to 78), Python, torchrun, Megatron (16,
-# 17), containers (125 to 127) and signals (128 and more) use others.
+# A rank reports corruption by this exit code alone. Shells, sysexits.h (64 to 78), Python, torchrun, Megatron (16, 17),
+# containers (125 to 127) and signals (128 and more) use others.
 CORRUPTION_EXIT_CODE = 86
 
 
 def last_unsuspected(found_at: Optional[int], last_good: Optional[int]) -> Optional[int]:
-    """Checkpoints of later steps are suspect, by such a word alone: of the step at which it was found, if it says so,
-    the one before is the last that may be good. None: it says no step."""
+    """Return the last step whose checkpoints a report of corruption leaves unsuspected; None: it names no step.
+
+    Without a last good step it is the one before the step at which the corruption was found.
+    """
     if last_good is not None:
         return last_good
     return None if found_at is None else found_at - 1
 
 
-# What a program may tell of the time in its steps: seconds that went elsewhere than into computing.
+# Reported parts of the time of steps that were not spent on computing, in seconds.
 INPUT_WAIT, COMMUNICATION, CHECKPOINT_STALL = "inputWaitSeconds", "communicationSeconds", "checkpointSeconds"
 
 T = TypeVar("T")
 
 
 class ProtocolError(ValueError):
-    """A message that cannot be understood; says which field and why."""
+    """A message that cannot be parsed; the text names the field and the cause."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """What a field of a report may be: a number from `least` to `most`, a text or list of so many characters or parts.
+    """Limits of a report's field: a number from `least` to `most`, a text or list of so many characters or parts.
 
-    A field that says nothing of the kind has the limit of its type. `for_people`: a longer text is cut, not refused,
-    and made readable.
+    A field without one has the limit of its type. `for_people`: a longer text is cut, not refused, and made readable.
     """
 
     least: float
@@ -84,18 +85,18 @@ class Limit:
 
 
 def limited(default: Any, least: float, most: float) -> Any:
-    """A field with this default (MISSING for none) and these limits."""
+    """Define a field with this default (MISSING for none) and these limits."""
     return dataclasses.field(default=default, metadata={"limit": Limit(least, most)})
 
 
 def for_people(most: int = MAX_TEXT_CHARS) -> Any:
-    """A text that is cut where it is too long."""
+    """Define a text that is cut where it is too long."""
     return dataclasses.field(default="", metadata={"limit": Limit(0, most, for_people=True)})
 
 
 @dataclasses.dataclass(frozen=True)
 class RankReport:
-    """One rank process on this worker."""
+    """State of one rank process on this worker."""
 
     rank: int
     local_rank: int
@@ -105,10 +106,8 @@ class RankReport:
     ended_by_launcher: bool = False  # the launcher itself sent the signal (reclaim, fence)
     exited_age_seconds: Optional[float] = None
     tail: str = for_people(MAX_TAIL_CHARS)  # its last output; only once it has failed
-    corruption: str = limited(
-        "", 0, 64
-    )  # what it has found wrong with its own results, one of CORRUPTIONS; "" = nothing
-    found_at: Optional[int] = None  # the step at which it found that; None = it did not say
+    corruption: str = limited("", 0, 64)  # corruption of its results, one of CORRUPTIONS; "" = none
+    found_at: Optional[int] = None  # the step at which it found that; None = it did not report one
     last_good: Optional[int] = None  # the last step of which it is sure; None = it did not say
 
 
@@ -120,30 +119,30 @@ class CheckpointReport:
     path: str = limited(dataclasses.MISSING, 1, MAX_PATH_CHARS)
     # When the file that completes it was written, by the clock of its file system; 0 = not known.
     written_ns: int = limited(0, 0, MAX_NANOSECONDS)
-    verified: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
-    incomplete: bool = False  # looked at, and not all of it is there; not judged then
-    format: str = limited("", 0, 64)  # how it is written (muster.node.checkpoint.formats); "" = not told
-    size_bytes: Optional[int] = None  # of all its files; like the rest only where it was judged complete
+    verified: bool = True  # False: it has its commit marker, and other workers have to verify that it is complete
+    incomplete: bool = False  # verified, and files are missing
+    format: str = limited("", 0, 64)  # how it is written (muster.node.checkpoint.formats); "" = not reported
+    size_bytes: Optional[int] = None  # of all its files; like the rest only where it was found complete
     save_seconds: Optional[float] = None  # from the end of its first file to the end of its last one
     # Of the training of this worker's ranks, where their steps tell: by how much the steps around it took longer than
     # usual,
     stall_seconds: Optional[float] = None
-    durable_seconds: Optional[float] = None  # and from the end of its step to the moment when it was seen whole.
+    durable_seconds: Optional[float] = None  # and from the end of its step to the moment when it was seen complete.
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalReport:
-    """One checkpoint of which this worker's node holds its whole share on its own disk."""
+    """One checkpoint whose whole share for this worker's node lies on the node's own disk."""
 
     step: int
     path: str = limited(dataclasses.MISSING, 1, MAX_PATH_CHARS)
-    attempt: int = 0  # that has saved it
+    attempt: int = 0  # the attempt that has saved it
     format: str = limited("", 0, 64)
 
 
 @dataclasses.dataclass(frozen=True)
 class PeerReport:
-    """For how long a neighbour has not answered this worker's pings."""
+    """Age of a neighbour's last answer to this worker's pings."""
 
     index: int
     silent_seconds: float
@@ -151,7 +150,7 @@ class PeerReport:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """A launcher's whole state. Each report replaces the one before; `sequence` grows within one launcher process."""
+    """A launcher's whole state. Each report replaces the last one; `sequence` grows within one launcher process."""
 
     sequence: int
     state: str
@@ -162,10 +161,10 @@ class Report:
     step: Optional[int] = None  # the newest finished step of this attempt, lowest over the local ranks that report one
     step_age_seconds: Optional[float] = None  # since that step was finished
     started_age_seconds: Optional[float] = None  # since the ranks of this attempt were started
-    standstill_seconds: float = 0.0  # of the shorter one of these two ages: in which the launcher itself did not run
+    standstill_seconds: float = 0.0  # of the shorter of these two ages: time in which the launcher itself did not run
     step_seconds: Optional[float] = None  # median time of a step in this attempt
     step_p90_seconds: Optional[float] = None  # one step in ten took longer; None also: too few
-    # Cut off from everybody and without a step, ranks are dead after this long.
+    # Without contact and without a step, ranks are dead after this long.
     fence_seconds: float = limited(15.0, 0, LONGEST_FENCE_SECONDS)
     fenced: bool = False  # the ranks of `attempt` were ended by the fence
     previous_attempt: int = 0  # the attempt that ran here before `attempt`; 0 = none
@@ -176,13 +175,13 @@ class Report:
     previous_fenced: bool = False  # its ranks were ended by the fence
     peer_port: int = limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
-    # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs
-    # also those that are not judged yet, those that were asked for, and after them at most 8 that are torn.
+    # At most 8 of the highest steps, highest first: while ranks run those that were found complete. While none runs
+    # also those that are not verified yet, those that were requested, and after them at most 8 that are incomplete.
     checkpoints: Tuple[CheckpointReport, ...] = ()
-    # Of all that are there, other histories' included, as `write_stamps` in muster.protocol.checkpoints writes them.
-    # From those who judge, while no rank runs; None = not looked for (yet).
+    # Of all that are there, other branches' included, as `write_stamps` in muster.protocol.checkpoints writes them.
+    # From verifiers, while no rank runs; None = not listed (yet).
     stamps: Optional[str] = limited(None, 0, MAX_STAMPS_CHARS)
-    # Of the directory that Directive.requested_directory names, the newest, and the one that was asked for.
+    # Of the directory that Directive.requested_directory names: the newest, and the requested one.
     other_directory: Tuple[CheckpointReport, ...] = ()
     other_directory_error: str = for_people()  # why that directory cannot be seen, "" if it can
     other_directory_error_kind: str = limited(
@@ -194,72 +193,67 @@ class Report:
     checkpoint_error: str = for_people()  # why the scan failed, "" if it did not
     checkpoint_error_kind: str = limited("", 0, 64)  # likewise
     free_bytes: Optional[int] = None  # what may still be written into the checkpoint directory; None = not known
-    checkpoint_warning: str = for_people()  # what is there may not be what people think: why, "" if nothing is doubtful
-    # Why a framework that follows its own pointer file would not go on at all, or from what is torn: of the newest
-    # listing; "" = it would go on.
+    checkpoint_warning: str = for_people()  # why its content may mislead people, "" if nothing is suspect
+    # Why a framework that follows its own pointer file would not resume, or from an incomplete checkpoint: of the
+    # newest listing; "" = it would resume.
     checkpoint_trap: str = for_people()
-    lists_after_end: bool = False  # its ranks have ended well, and the directory is looked through once more
+    lists_after_end: bool = False  # its ranks have succeeded, and the directory is listed once more
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""
-    loop_age_seconds: float = (
-        0.0  # since the supervisor itself last turned: other threads may speak for one that is stuck
-    )
+    loop_age_seconds: float = 0.0  # since the supervisor's last loop: other threads may report for one that is stuck
     first_step: Optional[int] = None  # the first step that was finished in this attempt; lowest over the local ranks
-    progress_error: str = for_people()  # why finished steps are not counted any more, "" if they are
+    progress_error: str = for_people()  # why finished steps are no longer counted, "" if they are
     progress_preset: str = limited("", 0, 64)  # by which steps are read from the output (muster.protocol.presets)
-    # Of the newest of these lines that says so: the loss as it is printed, "" = none does, and the tokens that each
+    # From the newest of these lines that has it: the loss as it is printed, "" = none has it, and the tokens that each
     # accelerator trains in a second.
     printed_loss: str = limited("", 0, MAX_VALUE_CHARS)
     printed_tokens: Optional[float] = None
-    printed_step_seconds: Optional[float] = None  # what a step takes, as the newest of these lines says
+    printed_step_seconds: Optional[float] = None  # time of a step in the newest of these lines
     printed_tflops: Optional[float] = None  # 10^12 operations of each accelerator in a second, likewise
     printed_mfu: Optional[float] = None  # the share of its peak, likewise
-    likely_preset: str = limited("", 0, 64)  # a preset that does not count unless people name it, and whose lines came
+    likely_preset: str = limited("", 0, 64)  # a preset that counts only by name, and whose lines came
     quiet_age_seconds: Optional[float] = None  # since any rank printed or wrote of its progress, or was started
     reads_fence_file: bool = (
         False  # without its coordinator it ends its ranks once a newer attempt stands in the fence file
     )
-    fence_file_attempt: int = 0  # the attempt that stands in the fence file, as last read; 0 = none
-    fence_file_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
-    # The fence file's identity, told by who wrote it first and kept by all who write it later: only in one and the same
-    # directory it is the same. "" = none stands there.
+    fence_file_attempt: int = 0  # in the fence file, as last read; 0 = none
+    fence_file_age_seconds: Optional[float] = None  # since this launcher wrote it there by directive; None = it did not
+    # The fence file's identity, set by its first writer and kept by all later ones: it is the same only in one and the
+    # same directory. "" = there is none.
     fence_file_id: str = limited("", 0, MAX_FENCE_FILE_CHARS)
-    gossips: bool = False  # it tells its neighbours, and asks them, whether somebody of the gang is missed
+    gossips: bool = False  # it exchanges news of missing members with its neighbours
     first_step_age_seconds: Optional[float] = None  # since `first_step` was finished
-    # What of the time in the steps of this attempt so far went elsewhere, as the program tells; None = it does not.
+    # The part of this attempt's step time that was not computing, as the program reports it; None = it does not.
     input_wait_seconds: Optional[float] = None
     communication_seconds: Optional[float] = None
     checkpoint_stall_seconds: Optional[float] = None
-    # By how much the steps around the saves of this attempt took longer than usual, of all saves of which that is
-    # known.
+    # By how much the steps around the saves of this attempt took longer than usual, of all saves with a known figure.
     measured_stall_seconds: float = 0.0
     measured_saves: int = 0
-    # What the accelerators of this worker have used since the ranks of this attempt were started, and in what time,
-    # times how many they are; None = the driver does not tell.
+    # Energy of this worker's accelerators since the ranks of this attempt were started, and its time, times their
+    # number; None = the driver has no counter.
     energy_joules: Optional[int] = None
     energy_gpu_milliseconds: Optional[int] = None
-    # What the ranks of this attempt have made and taken back by themselves, without having been started anew.
+    # What the ranks of this attempt have made and taken back by themselves, without a new start.
     lost_steps: int = 0
     lost_seconds: float = 0.0
     lowest_restarted_step: Optional[int] = (
         None  # the lowest step from which they went on so; None = they never went back
     )
-    step_stride: Optional[int] = None  # steps from one line that tells of them to the next; None = there was only one
+    step_stride: Optional[int] = None  # steps between two lines with a step; None = there was only one
     collectives: str = limited("", 0, 64)  # the library of collectives that its ranks have loaded; "" = not known
     fence_file_error: str = for_people()  # why the fence file could not be written or read, "" if it could
-    # The newest attempt for which Directive.move_incomplete_beyond was done or given up, and nothing is under way for
-    # it any more; 0 = none yet.
+    # The newest attempt for which Directive.move_incomplete_beyond was done or given up, with nothing under way for it;
+    # 0 = none yet.
     moved_attempt: int = 0
     moved: str = for_people()  # what was moved, "" = nothing
-    moved_error: str = for_people()  # why not all was that should have been, "" if it was
-    # Of the node's own disk (Directive.local_share): what it held when no rank was alive here, for this attempt and
-    # this Directive.listing_round; 0 = not looked (yet).
+    moved_error: str = for_people()  # why not all that should be was moved, "" if it was
+    # Of the node's own disk (Directive.local_share): its content when no rank was alive here, for this attempt and this
+    # Directive.listing_round; 0 = not listed (yet).
     local: Tuple[LocalReport, ...] = ()
     local_attempt: int = 0
     local_listing_round: int = 0
-    local_error: str = (
-        for_people()
-    )  # why nothing there counts, and what this attempt saves there will not, "" if it may
+    local_error: str = for_people()  # why nothing there counts, nor what this attempt saves there; "" if it may
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
     protocol: int = PROTOCOL_VERSION
@@ -276,7 +270,7 @@ class Peer:
 
 @dataclasses.dataclass(frozen=True)
 class Directive:
-    """What a launcher shall converge to: declared state, sent again on every poll."""
+    """Desired state of a launcher, sent again on every poll."""
 
     kind: str
     attempt: int = 0
@@ -287,46 +281,44 @@ class Directive:
     master_port: int = 0
     resume_path: str = ""  # "" = from scratch
     resume_step: Optional[int] = None
-    resume_preset: Optional[str] = None  # by which the command is told of it (muster.protocol.resuming)
+    resume_preset: Optional[str] = None  # how the command gets it (muster.protocol.resuming)
     peers: Tuple[Peer, ...] = ()
-    neighbours: int = 0  # to ping; more than `peers` where a new leader has not heard them all yet; 0 = not told
+    neighbours: int = 0  # number to ping; more than `peers` while a new leader does not know them all; 0 = not known
     exit_code: int = 0
     reason: str = ""  # for people: why this directive
-    poll_seconds: float = 1.0  # when to report again although nothing happened and nothing is held
+    poll_seconds: float = 1.0  # interval of reports when nothing happens and nothing is held
     hold_seconds: float = 5.0  # what to ask for as hold_seconds from now on
-    fence_seconds: float = 0.0  # the length of the fence in this attempt; 0 = as the launcher itself finds right
-    writes_fence_file: bool = False  # write the attempt into the fence file in the checkpoint directory, and say so
-    verifies: bool = True  # judge checkpoints; False: only tell which there are
+    fence_seconds: float = 0.0  # the length of the fence in this attempt; 0 = the launcher's own choice
+    writes_fence_file: bool = False  # write the attempt into the fence file in the checkpoint directory, and report it
+    verifies: bool = True  # verify checkpoints; False: only list them
     listing_round: Optional[int] = (
         None  # when it grows within an attempt, what was listed before does not count; None = 0
     )
-    branch_step: Optional[int] = None  # beyond this step checkpoints of another history do not count:
+    branch_step: Optional[int] = None  # beyond this step checkpoints of another branch do not count:
     excluded_checkpoints: Optional[str] = None  # those with these stamps (see Report.stamps)
     branch_frozen: Optional[bool] = None  # True: none beyond it counts, whenever it was written
-    requested_resume: Optional[str] = (
-        None  # a step or path that a person asked to go on from: look for it, whatever is newer
-    )
-    # The checkpoint that the attempt will go on from: what lies beside it with a higher step and is none is to be moved
-    # aside, while no rank can be alive, and before any starts.
+    requested_resume: Optional[str] = None  # a requested step or path: search for it, whatever is newer
+    # The checkpoint from which the attempt will resume: incomplete ones beside it with a higher step are to be moved
+    # away, while no rank can be alive, and before any starts.
     move_incomplete_beyond: Optional[str] = None
-    # Look for checkpoints on the node's own disk, too: of this share of the gang; None = the job names none.
+    # List checkpoints on the node's own disk, too: of this share of the gang; None = the job has none.
     local_share: Optional[str] = None
-    requested_directory: Optional[str] = None  # look for it there, too: in another directory than the job's own
+    requested_directory: Optional[str] = None  # list this directory, too: it is another than the job's own
     protocol: int = PROTOCOL_VERSION
 
 
 def digest(directive: Directive) -> str:
-    """A short fingerprint, equal for equal directives, that a launcher returns as `directive_seen`."""
+    """Compute a short fingerprint, equal for equal directives, that a launcher returns as `directive_seen`."""
     return digest_of(encode(directive))
 
 
 def digest_of(encoded: bytes) -> str:
-    """The same of a directive's bytes, as they were received or are to be sent."""
+    """Compute the digest of a directive from its bytes, as they were received or are to be sent."""
     return hashlib.sha256(encoded).hexdigest()[:16]
 
 
 def encode(message: Any) -> bytes:
-    """The JSON of a message, keys sorted, None left out."""
+    """Encode a message as JSON, keys sorted, None left out."""
     return _ENCODER.encode(_to_json(message)).encode()
 
 
@@ -340,7 +332,7 @@ def decode_report(data: bytes) -> Report:
 
 
 def decode(kind: Type[T], data: bytes, where: str) -> T:
-    """Parse a message that somebody sent who is not trusted, within the limits of its fields.
+    """Parse a message of an untrusted sender, within the limits of its fields.
 
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type or beyond its bounds (named).
@@ -349,7 +341,7 @@ def decode(kind: Type[T], data: bytes, where: str) -> T:
 
 
 def limits(kind: Any) -> Dict[str, Limit]:
-    """The limits of a part of a report, by the names of its fields; a truth value and a part have none."""
+    """Return the limits of a part of a report by field name; booleans and parts have none."""
     if kind not in _LIMITS:
         hints = _hints(kind)
         found = {
@@ -361,7 +353,7 @@ def limits(kind: Any) -> Dict[str, Limit]:
 
 
 def _within_limits(part: T, where: str) -> T:
-    """A part of a report, its texts for people cut where they are too long.
+    """Return a part of a report with its texts for people cut where they are too long.
 
     Raises:
         ProtocolError: another field is beyond its limits (named).
@@ -391,9 +383,9 @@ def _limited_value(value: Any, limit: Limit, where: str) -> Any:
 
 
 def readable(text: str, limit: Limit) -> str:
-    """What of a text for people they are shown: its end, and nothing that steers a terminal or that is no Unicode.
+    """Return the end of a text for people, without terminal controls or what is not Unicode.
 
-    A rank shares the pod with its launcher and can say what it likes: it ends up in Events and in a job's status.
+    A rank shares the pod with its launcher and can send any text: it is shown in Events and in a job's status.
     """
     text = text[-int(limit.most) :]
     if text.isprintable():
@@ -418,7 +410,7 @@ def _check_text(value: str, where: str) -> None:
 
 
 def _bare(hint: Any) -> Any:
-    """The type of a field, without Optional and without what a tuple holds."""
+    """Return the type of a field, without Optional and without the tuple around it."""
     origin = getattr(hint, "__origin__", None)
     if origin is Union:
         return _bare(hint.__args__[0])
@@ -444,7 +436,7 @@ def decode_directive(data: bytes) -> Directive:
 
 
 def decode_told(kind: Type[T], data: bytes, where: str) -> T:
-    """Parse a message of the coordinator, which may be newer and know longer ones.
+    """Parse a message of the coordinator, which may be newer and send longer ones.
 
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
@@ -467,7 +459,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def _to_json(value: Any) -> Dict[str, Any]:
-    """The JSON object of a message or of a part of one, keys in order."""
+    """Return the JSON object of a message or of a part of one, keys in order."""
     found = {}
     for name, key in _keys(type(value)):
         item = getattr(value, name)
@@ -483,7 +475,7 @@ def _from_json(kind: Type[T], data: Any, where: str) -> T:
     values = {}
     for name, key in _keys(kind):
         item = data.get(key)
-        if isinstance(item, list) and name in of_kind:  # before it costs anything
+        if isinstance(item, list) and name in of_kind:  # before it takes memory
             _check_length(item, of_kind[name], "%s.%s" % (where, key))
         if item is not None:
             values[name] = _convert(hints[name], item, "%s.%s" % (where, key))
@@ -531,7 +523,7 @@ def _hints(kind: Any) -> Dict[str, Any]:
 
 
 def _keys(kind: Any) -> List[Tuple[str, str]]:
-    """Names of a message's fields with those on the wire, in the order of the latter."""
+    """Return the names of a message's fields with those on the wire, in the order of the latter."""
     if kind not in _KEYS:
         _KEYS[kind] = sorted(((field.name, _camel(field.name)) for field in dataclasses.fields(kind)), key=_second)
     return _KEYS[kind]

@@ -1,12 +1,11 @@
-"""How training frameworks print their steps: one table of presets, for who reads the lines and for who names them to
-people.
+"""Describe how training frameworks print their steps: one table of presets, for log readers and for messages.
 
 A line counts when the framework finished a training step with it, numbered over the whole training as its checkpoints
-are: what it prints of evaluations, downloads or data sets does not match. Colours are taken away before
+are: lines of evaluations, downloads or data sets do not match. Colours are removed first
 (muster.node.launcher.printed).
 
-Each pattern is one pass from left to right over a line: nothing repeated lies within something repeated. `sample` is a
-line as the source prints it; tests look for its step.
+Each pattern is one pass from left to right over a line: no repetition contains another one. `sample` is a line as the
+source prints it; tests search it for its step.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ OFF = "Off"
 
 
 class Line(NamedTuple):
-    """One kind of line.
+    """One kind of line with a step.
 
     Attributes:
-        holds: a text that every line of this kind holds; others are not looked through.
+        holds: a text that every line of this kind holds; other lines are not matched.
         pattern: with a group `step`; with `epoch` and `total` the step is that of an epoch of so many, with `unnamed`
-            that of the epoch in whose middle the program went on. With `restored` it is no news where it is the step of
+            that of the epoch in whose middle the program resumed. With `restored` it is no news where it is the step of
             the checkpoint. In a line that confirms, `total` is that of the bar that counts.
         sample: as it is printed.
         source: project, file, version.
@@ -38,16 +37,14 @@ class Line(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """A line by which a framework prints what its steps have spent otherwise than computing, in milliseconds.
+    """A line with the time of steps that was not computing, in milliseconds.
 
     Attributes:
         spent_on: INPUT_WAIT or COMMUNICATION of muster.protocol.messages.
         holds: a text that every line of this kind holds.
-        pattern: with a group `value`; or with `least` and `most` of all ranks, of which input counts by the most,
-            because all wait for the slowest, and communication by the least, because the others' waits for the slowest
-            are in theirs.
-        is_mean: it tells the mean of the steps that the newest line has told, else the sum since the last line of this
-            kind.
+        pattern: with a group `value`; or with `least` and `most` of all ranks. Input counts by the most, because all
+            wait for the slowest; communication by the least, because the others' waits for the slowest are in theirs.
+        is_mean: it has the mean of the steps up to the newest line, else the sum since the last line of this kind.
         sample: as it is printed.
         source: project, file, version.
     """
@@ -65,19 +62,19 @@ class Preset(NamedTuple):
 
     Attributes:
         name: in spec.progress.preset.
-        lines: that tell steps.
+        lines: those with a step.
         figures_beside: lines that print figures of the newest step, and not its number.
-        confirms: where steps are told by a bar like any other: what it prints besides. Steps count from then on, of
-            bars that are as long as the newest one was then.
-        needs: what people have to know, "" = nothing.
+        confirms: another line of the framework, where its steps are in a bar like any other. Steps count from then on,
+            of bars that are as long as the newest one was then.
+        needs: requirements that people have to know, "" = none.
         loss: finds the loss in such a line (or in one that confirms), as a group `value`, "" = none prints it.
-        tokens: the same of the tokens that each accelerator trains in a second.
-        pace: the same of what a step takes, as a group `seconds` or `milliseconds`, or `rate`: steps in a second.
-        tflops: the same of the operations of each accelerator in a second, in 10^12.
-        mfu: the same of the share of its peak, as a group `percent`.
-        timers: lines that tell what steps have spent otherwise than computing.
-        is_distinct: nothing else prints such lines, and their numbers are those of the checkpoints; else the preset
-            counts only where people name it.
+        tokens: likewise, the tokens that each accelerator trains in a second.
+        pace: likewise, the time of a step, as a group `seconds` or `milliseconds`, or `rate`: steps in a second.
+        tflops: likewise, the operations of each accelerator in a second, in 10^12.
+        mfu: likewise, the share of its peak, as a group `percent`.
+        timers: lines with the time of steps that was not computing.
+        is_distinct: no other program prints such lines, and their numbers are those of the checkpoints; else the preset
+            counts only by name.
     """
 
     name: str
@@ -112,7 +109,7 @@ PRESETS: Tuple[Preset, ...] = (
             Line(
                 "%|",
                 # A bar below another one, as that of an evaluation, is followed by the way back up to it (ESC [A). What
-                # a logger prints next is glued to the newest drawing.
+                # a logger prints next is appended to the newest drawing.
                 _RANK
                 + r"\s*(?:Train: +)?\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)\](?:\s*$|[^\s\x1b])",  # noqa: E501
                 " 60%|██████    | 301/500 [00:02<00:01, 148.51it/s]",
@@ -153,7 +150,7 @@ PRESETS: Tuple[Preset, ...] = (
             ),
             Line(
                 "Training: ",
-                # After it has gone on in the middle of an epoch, until that ends: it names neither its number nor its
+                # After it has resumed in the middle of an epoch, until that ends: it names neither its number nor its
                 # length.
                 _RANK + r"\s*(?P<unnamed>Training): +\|[^|]*\| (?P<step>\d+)/\? \[[^\],]*, *[\d.?]+(?:it/s|s/it)[\],]",
                 "Training: |          | 3/? [00:00<00:00, 39.08it/s, train_loss=0.199]",
@@ -174,7 +171,7 @@ PRESETS: Tuple[Preset, ...] = (
         (
             Line(
                 "Steps: ",
-                # It goes on with where it stood, and is drawn so before the first step where gradients are accumulated.
+                # It resumes at its old position, and is drawn so before the first step where gradients are accumulated.
                 _RANK + r"\s*Steps: +\d+%\|[^|]*\| (?P<step>\d+)/\d+ \[[^\],]*, *[\d.?]+(?:it/s|s/it)(?P<restored>,)"
                 r"(?=[^\]]* lr=)(?=[^\]]* (?:step_)?loss=)",
                 "Steps:  30%|███       | 300/1000 [01:03<02:28,  4.71it/s, lr=0.0001, step_loss=0.0231]",
@@ -315,8 +312,8 @@ PRESETS: Tuple[Preset, ...] = (
     ),
     Preset(
         "Composer",
-        # A bar that was restored from a checkpoint counts `it` in place of `ba`, until the next epoch, and begins with
-        # where it stood.
+        # A bar that was restored from a checkpoint counts `it` in place of `ba`, until the next epoch, and begins at
+        # its old position.
         (
             Line(
                 "Epoch ",

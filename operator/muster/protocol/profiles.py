@@ -1,8 +1,8 @@
-"""What each profile runs, as data: sizes, seconds, and the deadlines that are enforced from outside.
+"""Define what each profile runs, as data: sizes, seconds, and the deadlines that are enforced from outside.
 
-A deadline is about four times what a probe should take, and 5 s at least; on GPUs it allows for a context on each of
-eight devices. GPU sizes follow what an H200 showed: bf16 products vary by 3 % from 8192 on; all free memory takes two
-patterns in 0.16 s; 200 repeats of a 4096 product take 0.14 s. CPU sizes follow two busy cores with oneDNN.
+A deadline is about four times the expected time of a probe, and 5 s at least; on GPUs it allows for a context on each
+of eight devices. GPU sizes follow measurements on an H200: bf16 products vary by 3 % from 8192 on; all free memory
+takes two patterns in 0.16 s; 200 repeats of a 4096 product take 0.14 s. CPU sizes follow two busy cores with oneDNN.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What is run, by device.
+    """The probes of one profile on one device.
 
     Attributes:
         limit_seconds: of all node steps together.
@@ -54,8 +54,8 @@ def _copies(probe: str, size_bytes: int, seconds: float, deadline_seconds: float
 
 
 def _pattern(size_bytes: "int | None", chunk_bytes: int, patterns: int, rounds: int, deadline_seconds: float) -> Step:
-    # Beside a chunk lie, while it is compared, its addresses (as much again) and a byte for each word; where words are
-    # wrong, eight bytes for each word to count them.
+    # While a chunk is compared, memory also holds its addresses (as much again) and a byte for each word; where words
+    # are wrong, eight bytes for each word to count them.
     reserve = 4 * chunk_bytes
     return Step(
         "Pattern",
@@ -105,7 +105,7 @@ more: two nodes of eight H100 with 400 Gb/s each reach 270 GB/s at 64 MiB, 392 a
 # Measured between two nodes: best of 30 at 1 MiB finds a link at a ninth of its rate always, and segments sent again
 # during the small messages find 0.5 % loss always; longer messages are noisier on a CPU.
 _CPU_PAIR = ((4 * KIB, 300), (64 * KIB, 100), (MIB, 30))
-# Inside a node no figure depends on how many there are, and two processes that share a busy core take long for each.
+# Inside a node no figure depends on their number, and two processes that share a busy core take long for each.
 _CPU_NODE = ((4 * KIB, 50), (64 * KIB, 20), (MIB, 10))
 _GPU_PAIR = ((4 * KIB, 300), (MIB, 100), (256 * MIB, 10))
 _GPU_WIDE = (*_GPU_PAIR, (GIB, 10))
@@ -211,6 +211,5 @@ PROFILES: Dict[str, Profile] = {
 
 
 def is_for_slot(model: str) -> bool:
-    """Whether a GPU of this product name is a board for a PCIe slot: what it reaches beside others, NVLink does not
-    carry."""
+    """Whether a GPU of this product name is a board for a PCIe slot: NVLink does not carry its traffic to others."""
     return _FOR_SLOTS.search(model) is not None

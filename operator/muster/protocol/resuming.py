@@ -1,8 +1,7 @@
-"""How frameworks are told to go on from one certain checkpoint: one table of presets, for who starts ranks and for who
-tells people.
+"""Describe how frameworks get the checkpoint to resume from: one table of presets, for launchers and for messages.
 
-A preset is words that end the command of a start which goes on, or a file that the framework reads by itself. Words
-come last, where the last of several counts: argparse, tyro, OmegaConf. `$(NAME)` in them is resolved as in the command.
+A preset is words that end the command of a start that resumes, or a file that the framework reads by itself. Words come
+last, where the last of several counts: argparse, tyro, OmegaConf. `$(NAME)` in them is resolved as in the command.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from muster.protocol.checkpoint_names import above, absolute, is_url
 
-AUTO = "Auto"  # the one of the checkpoint's format, where the command, too, is certainly that framework's
+AUTO = "Auto"  # the preset of the checkpoint's format, where the command, too, is certainly that framework's
 OFF = "Off"
 MANIFEST = "Manifest"  # a format that any framework's checkpoint may have besides its own
 PATH = "$(MUSTER_RESUME_PATH)"
@@ -22,7 +21,7 @@ DIRECTORY = "$(MUSTER_RESUME_DIRECTORY)"
 STEP = "$(MUSTER_RESUME_STEP)"
 ANY = "*"  # whatever fsspec opens
 
-# What Megatron-LM calls a checkpoint, and what it takes in its tracker.
+# Megatron-LM's names of a checkpoint, and what it takes in its tracker.
 _ITERATION = re.compile(r"iter_([0-9]{7,15})\Z")
 _TRACKED = re.compile(r"(?:[0-9]{1,15}|release)\Z")
 
@@ -30,25 +29,24 @@ Words = Tuple[str, ...]
 
 
 class Preset(NamedTuple):
-    """How one framework is told.
+    """How one framework gets the checkpoint to resume from.
 
     Attributes:
         name: in spec.checkpoint.resumePreset.
         formats: of the checkpoints that it loads (muster.node.checkpoint.formats).
         own: options, each with its value, for a checkpoint in spec.checkpoint.directory.
-        elsewhere: the same for one that lies elsewhere; None: it cannot be told of such a one.
+        elsewhere: the same for one that lies elsewhere; None: it cannot resume from such a one.
         programs: last parts of a command's words, as patterns, by which Auto knows the framework; () = only by name.
-        shows: some word of the command has to begin so, too, for Auto.
+        shows: for Auto, some word of the command also has to begin so.
         pointer: the file in spec.checkpoint.directory that names the checkpoint's directory, and is written; "" = none.
-        link: the link in spec.checkpoint.directory that the framework may follow in place of the words: where there is
-            one it is made to lead to the checkpoint; "" = none.
-        tracker: the file in spec.checkpoint.directory that the framework reads besides, and ends by where no number is
-            in it: it is mended then; "" = none.
+        link: the link in spec.checkpoint.directory that the framework may follow in place of the words: an existing one
+            is set to the checkpoint; "" = none.
+        tracker: the file in spec.checkpoint.directory that the framework also reads, and fails on where it has no
+            number: it is repaired then; "" = none.
         urls: schemes of the URLs that it loads from, or ANY; () = from file systems only.
         files_only: formats that it loads from file systems only, whatever it does with others.
-        alone: the ending of a file that the program takes for all its options, where nothing stands beside it; "" =
-            none.
-        needs: what people have to know, "" = nothing.
+        alone: the ending of a file that the program takes for all its options, if it is the only argument; "" = none.
+        needs: requirements that people have to know, "" = none.
         source: project, file.
         recipe: the folder of examples/ that names it and that `make recipes` runs, "" = it was not run with Muster.
     """
@@ -221,7 +219,7 @@ BY_NAME = {preset.name: preset for preset in PRESETS}
 
 
 class Added(NamedTuple):
-    """What becomes of a command.
+    """What a preset adds to a command.
 
     Attributes:
         words: that end it.
@@ -235,10 +233,10 @@ class Added(NamedTuple):
 
 
 def chosen(named: str, format: str, command: Sequence[str], path: str, directory: str) -> str:  # noqa: A002 - as everywhere
-    """The name of the preset for a start that goes on, "" = none.
+    """Return the name of the preset for a start that resumes, "" = none.
 
     Args:
-        named: what the job says: a name, AUTO or OFF.
+        named: the job's setting: a name, AUTO or OFF.
         format: of the checkpoint, "" = not known.
         command: of the job, as it is written.
         path: of the checkpoint.
@@ -256,14 +254,15 @@ def chosen(named: str, format: str, command: Sequence[str], path: str, directory
 
 
 def file_alone(name: str, command: Sequence[str]) -> str:
-    """The file in a command that holds all options, so that no word may be added behind it; "" = there is none."""
+    """Return the file in a command that holds all options, so that no word may follow it; "" = there is none."""
     preset = BY_NAME.get(name)
     is_one = preset is not None and preset.alone and command[-1:] and command[-1].endswith(preset.alone)
     return command[-1] if is_one and "".join(command[-2:-1]).endswith(".py") else ""
 
 
 def likely(format: str) -> str:  # noqa: A002
-    """The one preset that loads checkpoints of this format, whatever the command is; "" = none, or more than one."""
+    """Return the one preset that loads checkpoints of this format, whatever the command is; "" = none, or more than
+    one."""
     names = [preset.name for preset in PRESETS if format in preset.formats]
     return names[0] if len(names) == 1 else ""
 
@@ -276,8 +275,7 @@ def _is_certain(preset: Preset, command: Sequence[str]) -> bool:
 
 
 def added(name: str, command: Sequence[str], path: str, directory: str) -> Added:
-    """What the preset of this name adds to a command that shall go on from a path; a name that nobody knows adds
-    nothing."""
+    """Return what the preset of this name adds to a command to resume from a path; an unknown name adds nothing."""
     preset = BY_NAME.get(name)
     if preset is None or not path:
         return Added(())
@@ -299,7 +297,7 @@ def added(name: str, command: Sequence[str], path: str, directory: str) -> Added
 
 
 def pointer(name: str, path: str, directory: str) -> Tuple[str, str]:
-    """The file that the framework goes by, and what has to be in it; "" and "" where it needs none."""
+    """Return the framework's pointer file and its required content; "" and "" where it needs none."""
     preset = BY_NAME.get(name)
     if preset is None or not preset.pointer or not path or is_url(path) or not is_own(path, directory):
         return "", ""
@@ -307,10 +305,10 @@ def pointer(name: str, path: str, directory: str) -> Tuple[str, str]:
 
 
 def link(name: str, path: str, directory: str, leads_to: Optional[str]) -> str:
-    """The link that the framework may follow, where it has to lead elsewhere; "" = it is right, or there is none.
+    """Return the link that the framework may follow and that must be changed; "" = it is right, or there is none.
 
     Args:
-        leads_to: where it leads; None: there is none, which is well.
+        leads_to: its present target; None: there is no link, which is fine.
     """
     preset = BY_NAME.get(name)
     if preset is None or not preset.link or leads_to is None or is_url(path) or above(path) != absolute(directory):
@@ -320,10 +318,10 @@ def link(name: str, path: str, directory: str, leads_to: Optional[str]) -> str:
 
 
 def tracker(name: str, path: str, directory: str, said: Optional[str]) -> Tuple[str, str]:
-    """The file that the framework would end by, and what has to be in it; "" and "" where it needs no mending.
+    """Return the file on which the framework would fail, and its required content; "" and "" without need of repair.
 
     Args:
-        said: what is in it; None: there is none, which is well.
+        said: its present content; None: there is no file, which is fine.
     """
     preset = BY_NAME.get(name)
     if preset is None or not preset.tracker or said is None or is_url(path) or not is_own(path, directory):
@@ -335,7 +333,7 @@ def tracker(name: str, path: str, directory: str, said: Optional[str]) -> Tuple[
 
 
 def problem(name: str, format: str, path: str, directory: str) -> str:  # noqa: A002
-    """Why a framework cannot be told to go on from a checkpoint, and the remedy; "" = it can."""
+    """Say why a framework cannot resume from a checkpoint, and the remedy; "" = it can."""
     preset = BY_NAME.get(name)
     if preset is None:
         return ""
@@ -359,13 +357,13 @@ def problem(name: str, format: str, path: str, directory: str) -> str:  # noqa: 
 
 
 def never(name: str, directory: str) -> str:
-    """Why a framework can go on from nothing that lies in spec.checkpoint.directory, and the remedy; "" = it can."""
+    """Say why a framework can resume from nothing in spec.checkpoint.directory, and the remedy; "" = it can."""
     preset = BY_NAME.get(name)
     return _unloadable(preset, "", directory) if preset is not None else ""
 
 
 def _unloadable(preset: Preset, format: str, place: str) -> str:  # noqa: A002
-    """Why it cannot be told to load what lies behind a URL, and the remedy; "" = it can."""
+    """Say why a framework cannot load what lies behind a URL, and the remedy; "" = it can."""
     scheme = place.partition("://")[0]
     if not is_url(place) or (format not in preset.files_only and not {ANY, scheme}.isdisjoint(preset.urls)):
         return ""
@@ -382,13 +380,14 @@ def _unloadable(preset: Preset, format: str, place: str) -> str:  # noqa: A002
 
 
 def is_own(path: str, directory: str) -> bool:
-    """Whether a checkpoint is one of spec.checkpoint.directory, where launchers look: in it, not deeper, or itself."""
+    """Whether a checkpoint is one that launchers find: directly in spec.checkpoint.directory, or that directory
+    itself."""
     path = absolute(path)
     return bool(directory) and absolute(directory) in (path, above(path))
 
 
 def _values(command: Sequence[str], key: str) -> List[str]:
-    """The values that the command gives to an option, in order; "" for one that has none."""
+    """Return the values that the command gives to an option, in order; "" for one that has none."""
     found, plain = [], _plain(key)
     for place, word in enumerate(command):
         name, sign, value = word.partition("=")
@@ -404,7 +403,7 @@ def _plain(name: str) -> str:
 
 
 def _is_same(value: str, wanted: str, path: str) -> bool:
-    """Whether a value of the command's is, at this start, what would be added."""
+    """Whether the command's value equals, at this start, the one that would be added."""
     if "$(MUSTER_RESUME_" in value or value == wanted:
         return True
     return wanted == DIRECTORY and (value.startswith("/") or is_url(value)) and absolute(value) == above(path)

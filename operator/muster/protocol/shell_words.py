@@ -1,9 +1,8 @@
-"""Reads the commands of a shell's line, without running any: words, quotation, comments, documents within (`<<EOF`),
-one after another.
+"""Parse the commands of a shell's line without running any: words, quotation, comments, here-documents (`<<EOF`).
 
-It reads on where a shell would not (a quotation mark that nothing closes is a letter), and each part of the text a
-bounded number of times: lines come from users, and are read where jobs are decided. What is more than plain commands is
-passed over word by word. Source: POSIX.1-2017, Shell Command Language, sections 2.2, 2.3 and 2.7.4.
+It reads on where a shell would not (an unclosed quotation mark is a letter), and reads each part of the text a bounded
+number of times: lines come from users, and are read where jobs are decided. Anything but plain commands is skipped word
+by word. Source: POSIX.1-2017, Shell Command Language, sections 2.2, 2.3 and 2.7.4.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from typing import Dict, Iterable, Iterator, List, Match, Optional, Sequence, Tuple
 
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh"))
-_MOST_DOCUMENTS = 16  # that are looked for: each search may go through all that follows
+_MOST_DOCUMENTS = 16  # each search may go through all that follows
 # What is resolved at the start, and what another command prints.
 _RESOLVED = r"\$\$?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _RESOLVED_OF_OLD = "`[^`]*`"
@@ -34,14 +33,14 @@ _SETTING = frozenset(("export", "declare", "local", "readonly", "typeset"))
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:\[[@*]\])?\})", re.ASCII)
 _LONGEST_VALUE = 1024
 _MOST_VARIABLES = 64  # in one word
-_MOST_ADDED = 65_536  # characters, to all words together
+_MOST_ADDED = 65_536  # characters, in all words together
 
 
 def commands(line: str) -> Iterator[Tuple[str, ...]]:
-    """The words of each command; `$_` stands in them for what is resolved only when it runs."""
+    """Yield the words of each command; `$_` replaces what is resolved only when it runs."""
     place, searches = 0, 0
     words: List[str] = []
-    word: Optional[str] = None  # the part of one that has been read
+    word: Optional[str] = None  # the part of a word that has been read
     ends: List[int] = []  # of the documents that begin behind this line
     in_array = False  # within A=(…), whose words make one value
     while place < len(line):
@@ -88,8 +87,7 @@ def commands(line: str) -> Iterator[Tuple[str, ...]]:
 
 
 def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
-    """The commands with the values of those variables that the line itself sets, to one text each; others stand as they
-    are."""
+    """Yield the commands with the values of those variables that the line sets to one text each; others stay."""
     listed = list(found)
     values: Dict[str, Optional[str]] = {}
     for words in listed:
@@ -100,7 +98,7 @@ def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
             if more:
                 value = "%s%s" % (before, value) if before is not None else ""
             elif name in values and before != value:
-                value = ""  # one of several: nobody knows which
+                value = ""  # one of several: which one is unknown
             values[name] = value if 0 < len(value) <= _LONGEST_VALUE else None
     room = _MOST_ADDED
     for words in listed:
@@ -114,7 +112,7 @@ def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
 
 
 def _assignments(words: Sequence[str]) -> Sequence[str]:
-    """What a command sets that does nothing else."""
+    """Return the assignments of a command that does nothing else."""
     rest = words[1:] if words[0] in _SETTING else words
     return rest if all(ASSIGNMENT.match(word) for word in rest) else ()
 
@@ -125,7 +123,7 @@ def _assigned(word: str) -> Tuple[str, str, str]:
 
 
 def _parts(values: Dict[str, Optional[str]], word: str) -> List[str]:
-    """The words that one becomes."""
+    """Return the words that one word expands to."""
     if "$" not in word or ASSIGNMENT.match(word):
         return [word]
     meant = _with(values, word)
@@ -154,7 +152,7 @@ def _next_line(line: str, place: int) -> int:
 
 
 def _end(line: str, place: int, found: "re.Match[str]") -> Optional[int]:
-    """Where a document that was announced there has ended; None: nowhere, so it was none."""
+    """Return where the document that was announced at a place ends; None: nowhere, so it is none."""
     name = found.group("single_end") or found.group("double_end") or found.group("plain_end")
     before = r"\t*" if found.group("tabs") else ""
     end = re.compile("^%s%s$" % (before, re.escape(name)), re.MULTILINE).search(line, _next_line(line, place))
@@ -162,7 +160,7 @@ def _end(line: str, place: int, found: "re.Match[str]") -> Optional[int]:
 
 
 def _reads_commands(words: Sequence[str]) -> bool:
-    """Whether it is a shell that reads its commands from the document."""
+    """Whether the command is a shell that reads its commands from the document."""
     is_shell = bool(words) and words[0].rsplit("/", 1)[-1] in SHELLS
     return is_shell and all(word.startswith("-") for word in words[1:])
 

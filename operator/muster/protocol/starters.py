@@ -1,5 +1,4 @@
-"""Programs that start a process for each GPU of a node by themselves, recognised in a command, also behind others and
-in a shell's line.
+"""Recognise programs that start a process for each GPU of a node, also behind other programs and in a shell's line.
 
 Sources: torch.distributed.run (options and PET_ variables), accelerate/commands/launch.py, composer/cli/launcher.py,
 deepspeed/launcher/runner.py, lightning/fabric/cli.py, torchtune/_cli/run.py.
@@ -37,7 +36,7 @@ _NAMES = {
     "lightning.fabric": FABRIC,
     "tune": TUNE,
 }
-# Programs that do other things, too, and start processes with this word behind them.
+# Programs with other uses, which start processes with this word behind them.
 _DOING = {"accelerate": "launch", "fabric": "run", "lightning": "run", "lightning.fabric": "run", "tune": "run"}
 
 # The options of torchrun that have no value.
@@ -45,7 +44,7 @@ _FLAGS = frozenset(
     ("--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank", "--use-env", "-h", "--help")
 )
 PYTHON = re.compile(r"python[0-9.]*\Z")
-# What a command in a shell's line may begin with, before the program or another one of these.
+# Words that may precede the program, or each other, in a command of a shell's line.
 _BEFORE = frozenset(
     ("exec", "then", "do", "else", "time", "nohup", "command", "eval", "{", "!", "if", "while", "until")
 )
@@ -89,20 +88,19 @@ WRAPPERS = frozenset(
         "py-spy",
     ]
 )
-LONGEST_LINE = 32_768  # of a shell, that is looked into: a longer one is a program of its own
+LONGEST_LINE = 32_768  # of a shell, that is parsed: a longer one is a program of its own
 _MOST_STARTED = 16  # in one line
 _MOST_NAMED = 256  # programs of one line
-_KEPT_LINES = 4096  # as many jobs may have one each, and are looked at again and again
+_KEPT_LINES = 4096  # as many jobs may have one each, and are parsed again and again
 
 
 def starter_of(command: Sequence[str]) -> str:
-    """One of the names above; "" for a program that starts none, and where a shell hides it."""
+    """Return one of the names above; "" for a program that starts no processes, or that a shell hides."""
     return _NAMES.get(_last_part(started(command)[:1]), "")
 
 
 def started(command: Sequence[str]) -> Tuple[str, ...]:
-    """The command from the first program on that starts processes, without what stands before it; () where there is
-    none."""
+    """Return the command from the first program that starts processes; () where there is none."""
     for place, word in enumerate(command):
         name = _last_part((word,))
         if name in _NAMES and _DOING.get(name) in (None, "".join(command[place + 1 : place + 2])):
@@ -113,7 +111,8 @@ def started(command: Sequence[str]) -> Tuple[str, ...]:
 
 
 def commands_of(command: Sequence[str]) -> List[Tuple[str, ...]]:
-    """What of a command starts processes, each from its program on: the command itself, or some that its shell runs."""
+    """Return the commands that start processes, each from its program on: the command itself, or some of its shell's
+    line."""
     line = shell_line(command)
     if line is None:
         found = started(command)
@@ -122,7 +121,7 @@ def commands_of(command: Sequence[str]) -> List[Tuple[str, ...]]:
 
 
 def programs(command: Sequence[str]) -> Tuple[str, ...]:
-    """Names of the programs that a command runs: the first of it, or of each command of its shell's line."""
+    """Return the programs that a command runs: its first word, or that of each command of its shell's line."""
     line = shell_line(command)
     return _named([command]) if line is None else _named_in(line)
 
@@ -138,8 +137,10 @@ def _named(listed: Iterable[Sequence[str]]) -> Tuple[str, ...]:
 
 
 def shell_line(command: Sequence[str]) -> Optional[str]:
-    """The line that a shell runs, also behind another program; None: it runs none. No words that follow are passed to
-    it."""
+    """Return the line that a shell runs, also behind another program; None: it runs none.
+
+    No words that follow are passed to it.
+    """
     for place, word in enumerate(command):
         if _last_part((word,)) in SHELLS:
             return _line(command[place + 1 :])
@@ -149,7 +150,8 @@ def shell_line(command: Sequence[str]) -> Optional[str]:
 
 
 def _line(words: Sequence[str]) -> Optional[str]:
-    """The line among a shell's own words: the first that is no option, where -c is one, also as a letter of several."""
+    """Return the line among a shell's words: the first that is no option, where -c is one, also as a letter of
+    several."""
     rest, runs = iter(words), False
     for word in rest:
         if word[:1] not in ("-", "+") or word in ("-", "--"):
@@ -167,14 +169,14 @@ def _line(words: Sequence[str]) -> Optional[str]:
 
 @lru_cache(maxsize=_KEPT_LINES)
 def _within(line: str) -> Tuple[Tuple[str, ...], ...]:
-    """The first commands of a shell's line that start processes."""
+    """Return the first commands of a shell's line that start processes."""
     if len(line) > LONGEST_LINE:
         return ()
     return tuple(islice(filter(None, map(_started_in_shell, resolved(commands(line)))), _MOST_STARTED))
 
 
 def _started_in_shell(words: Sequence[str]) -> Tuple[str, ...]:
-    """As `started`, for a command of a shell's line: many another one has such a name in it (`pip install
+    """Do the same as `started` for a command of a shell's line: another command may name a starter (`pip install
     deepspeed`)."""
     words = words[_before(words) :]
     name = _last_part(words[:1])
@@ -186,7 +188,7 @@ def _started_in_shell(words: Sequence[str]) -> Tuple[str, ...]:
 
 
 def _before(words: Sequence[str]) -> int:
-    """How many words stand before the program of a shell's command."""
+    """Count the words before the program of a shell's command."""
     place = 0
     while place < len(words) and (words[place] in _BEFORE or ASSIGNMENT.match(words[place])):
         place += 1
@@ -194,8 +196,10 @@ def _before(words: Sequence[str]) -> int:
 
 
 def option(command: Sequence[str], *names: str) -> Optional[str]:
-    """The value of the first of these options that is given, written `--a=1` or `--a 1`; "" for one that has none;
-    None: not given."""
+    """Return the value of the first of these options that is given, written `--a=1` or `--a 1`.
+
+    "" for one that has none; None: not given.
+    """
     for place in range(program_at(command)):  # what follows are the options of that program
         name, sign, value = command[place].partition("=")
         if name.replace("_", "-") in names:
@@ -204,8 +208,7 @@ def option(command: Sequence[str], *names: str) -> Optional[str]:
 
 
 def program_at(command: Sequence[str]) -> int:
-    """The place of the program that a starter is given, behind all of the starter's own options; the command's length
-    where none is seen.
+    """Return the index of the program that a starter runs, behind all options of the starter; the length without one.
 
     Of torchrun all options are known. Of the others a program is what ends in .py, or follows --module.
     """
@@ -231,7 +234,7 @@ def _is_program(word: str) -> bool:
 
 
 def _last_part(words: Sequence[str]) -> str:
-    """Of the first of them, without its folder."""
+    """Return the first word without its folder."""
     return words[0].rsplit("/", 1)[-1] if words else ""
 
 
