@@ -1,1 +1,1 @@
-"""Immutable views of everything a decision may look at. Pure: no clock, no network, no randomness."""
+"""Define immutable views of everything that a decision may read. Pure: no clock, no network, no randomness."""

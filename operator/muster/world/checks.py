@@ -1,23 +1,23 @@
-"""What decisions know of checkers, and what they want of them."""
+"""Define what decisions know of checkers, and what checkers shall run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.protocol.checks import CheckAnswer, CheckGrant, CheckOrder, CheckReport
 
-# Checkers answer at least once in the time for which their polls are held: one that is silent for longer does not
+# Checkers answer at least once in the time for which their polls are held: a checker that is silent for longer does not
 # count.
 FRESH_SECONDS = 25.0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckerView:
-    """What the checker of a node last said, as of now.
+    """Last report of a node's checker, as of now.
 
     Attributes:
-        heard_age_seconds: since then, by the coordinator's monotonic clock.
+        heard_age_seconds: age of the report, by the coordinator's monotonic clock.
         report: as it came; the ages of its passes have grown since.
-        state_seconds: for how long it has said that it is in its state.
+        state_seconds: for how long it has reported this state.
         given: order id -> for how many seconds this process has had it in the node's directive.
     """
 
@@ -28,29 +28,29 @@ class CheckerView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it was heard lately."""
+        """Whether it has reported lately."""
         return self.heard_age_seconds <= FRESH_SECONDS
 
     def answer(self, order_id: str) -> CheckAnswer | None:
-        """What it has answered to an order."""
+        """Return its answer to an order; None: there is none yet."""
         return next((each for each in self.report.answers if each.order == order_id), None)
 
     def tested_gpus(self, asked: int | None) -> int:
-        """With how many GPUs a test was made that so many were asked for: all that there are are tested, and no fewer
+        """Return the number of GPUs of a test that asked for `asked`: all that the node has are tested, and no fewer
         pass."""
         return max(asked or 0, self.report.gpus)
 
     def knows(self, grant_id: str) -> bool:
-        """Whether it has taken in a grant, and the pass still holds."""
+        """Whether the checker has received a grant, and the pass is still valid."""
         return any(each.granted == grant_id for each in self.report.passes)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChecks:
-    """What a node's checker shall do: all orders of a burn-in, those that were answered included, and its passes.
+    """Desired state of a node's checker: all orders of a burn-in, answered ones included, and its passes.
 
     Attributes:
-        known: False: nobody knows yet, and it shall keep what it has.
+        known: False: the orders are not known yet, and the checker shall keep what it has.
     """
 
     orders: tuple[CheckOrder, ...] = ()
@@ -60,14 +60,14 @@ class NodeChecks:
 
 @dataclass(frozen=True, slots=True)
 class Standard:
-    """What a healthy figure is, for one key: from the fleet's own history and published floors (preflight.baselines).
+    """Healthy figures for one key: from the fleet's own history and published floors (preflight.baselines).
 
     Attributes:
         transport: "" for probes that use none.
         middle: median of the history; None while that is too young.
         ratio: below this share of the middle a figure is a miss.
         floor: below it a figure is bad whatever the history says; 0 where none is known.
-        miss_share: of healthy figures.
+        miss_share: share of misses among healthy figures.
         source: for people.
         healthy: share of the middle below which hardly any healthy figure lies, however strict `ratio` is; 1 where that
             is not known.
@@ -88,5 +88,5 @@ class Standard:
 
     @property
     def least(self) -> float:
-        """What a figure has to reach."""
+        """Return the least figure that passes."""
         return max(self.floor, (self.middle or 0.0) * self.ratio)

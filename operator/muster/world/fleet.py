@@ -1,9 +1,9 @@
-"""The fleet: nodes, who holds them, what runs on them, and how fresh their heartbeats are.
+"""Keep the fleet: nodes, their holders, what runs on them, and how fresh their heartbeats are.
 
-One object for all decisions, kept up to date one change at a time, so that the cost of a decision does not grow with
-the fleet: what is derived from it (the placement's tree of free nodes) is kept beside it and told which nodes have
-changed since. A decision reads a snapshot, which never changes: what is inside the dicts here is replaced once a
-snapshot shares it, so that a snapshot is a copy of the dicts alone, one for all decisions until something changes.
+One object serves all decisions. It is kept up to date one change at a time, so that the cost of a decision does not
+grow with the fleet. What is derived from it (the placement's tree of free nodes) is kept beside it and follows the
+nodes that have changed. A decision reads a snapshot, which never changes: what is inside the dicts here is replaced
+once a snapshot shares it. So a snapshot is a copy of the dicts alone, one for all decisions until something changes.
 """
 
 import copy
@@ -21,7 +21,7 @@ from muster.world.views import NodeView, OccupantView, PodView
 
 T = TypeVar("T")
 
-# Ways to look at the fleet that are kept up to date; the one unused for longest goes first.
+# Derived views of the fleet that are kept up to date; the one unused for longest is dropped first.
 MAX_DERIVED = 64
 # Small fleets have room for more: so many nodes in all of them together.
 MAX_DERIVED_NODES = 1 << 20
@@ -29,19 +29,19 @@ _DEFAULTS = FleetPolicySpec()  # takes longer to make than all else of a small f
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
-# A kubelet renews its lease every 10 s. The node controller calls a node unready after 40 s or more. A lost worker is
-# replaced before that, and a rack dies together.
+# A kubelet renews its lease every 10 s. The node controller marks a node unready after 40 s or more. A lost worker is
+# replaced before that, and a rack fails together.
 STALE_HEARTBEAT_SECONDS = 20.0
 
 
 class Heartbeats(Protocol):
-    """How long ago each node's kubelet renewed its lease."""
+    """Ages of the kubelets' leases, by node."""
 
     def age_seconds(self, node: str) -> float:
-        """Seconds since the node's heartbeat was last seen to change; 0 for a node that has none."""
+        """Return the seconds since the node's heartbeat was last seen to change; 0 for a node that has none."""
 
     def older_than(self, seconds: float) -> Collection[str]:
-        """The nodes whose heartbeat is at least that old."""
+        """Return the nodes whose heartbeat is at least that old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class KnownAges:
     ages: Mapping[str, float]
 
     def age_seconds(self, node: str) -> float:
-        """Seconds since the node's heartbeat."""
+        """Return the seconds since the node's heartbeat."""
         return self.ages.get(node, 0.0)
 
     def older_than(self, seconds: float) -> Collection[str]:
-        """The nodes whose heartbeat is at least that old."""
+        """Return the nodes whose heartbeat is at least that old."""
         return [node for node, age in self.ages.items() if age >= seconds]
 
 
@@ -69,13 +69,13 @@ class Evacuate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A machine that is being taken away, by another system than Muster.
+    """A machine that another system than Muster takes away.
 
     Attributes:
-        by: the source of the mark that says so.
+        by: the source of the mark that announces it.
         gone_by: when the machine goes at the latest; None: no time is known.
-        final: nobody takes it back, and the machine goes as soon as its pods are gone. False: whoever drains the node
-            may give up, as people do with a cordon.
+        final: it is not cancelled, and the machine goes as soon as its pods are gone. False: the drain may be given up,
+            as people do with a cordon.
     """
 
     by: str
@@ -84,7 +84,7 @@ class Removal:
 
 
 class Cause(StrEnum):
-    """What has a node out: its health, or only what is planned for its machine."""
+    """Why a node is out of use: its health, or only a plan for its machine."""
 
     HEALTH = "Health"
     MAINTENANCE = "Maintenance"
@@ -98,12 +98,12 @@ class Exclusion:
     Attributes:
         reason: stable and CamelCase, e.g. Xid79.
         message: for people: what is wrong with it.
-        evacuate: what workers have to do that are there.
+        evacuate: what its present workers have to do.
         gone_by: when they have to be gone, whether there is another node for them or not; None: no time is set.
-        words: what people are told who wait for nodes; "": that the node is unhealthy.
+        words: text for jobs that wait for nodes; "": that the node is unhealthy.
         last_choice: a new worker that finds no other node takes it all the same.
         removal: the machine is being taken away; None: it is not. A node that is unhealthy, too, has the cause Health.
-        cause: what has it out.
+        cause: why it is out of use.
     """
 
     reason: str
@@ -121,17 +121,16 @@ def _is_last(exclusion: Exclusion | None) -> bool:
 
 
 def _ignore_change(_holder: str) -> None:
-    """What is done at first when a holder's nodes change."""
+    """Ignore a change of a holder's nodes: the default callback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What keeps a node from being the first choice, though it may be used.
+    """Suspicion that makes a node a later choice, though it may be used.
 
     Attributes:
-        followed: when the newest failure of a job was that has followed it; None where something else speaks against
-            it.
-        wants_check: several owners' failures have: a test that it passed before proves nothing any more.
+        followed: time of the newest failure of a job that has followed it; None for another suspicion.
+        wants_check: failures of several owners have followed it: a test that it passed before proves nothing any more.
     """
 
     followed: datetime | None = None
@@ -142,14 +141,14 @@ class Fleet:
     """All nodes, with their holders and what is used on them.
 
     A node's holders are the uids of the jobs whose Gang has a member there or that have a pod there which is not
-    terminal, Terminating included; a foreign pod that holds accelerators counts as `pod/<namespace>/<name>`.
+    terminal, Terminating included. A foreign pod that holds accelerators counts as `pod/<namespace>/<name>`.
 
     Attributes:
         nodes: by name.
         policy: the FleetPolicy in force.
         heartbeats: of the nodes' kubelets.
         names: job uid -> `<namespace>/<name>`, for people; `set_name` changes them.
-        version: grows with each change that placement may care about.
+        version: grows with each change that can matter to placement.
         holder_changed: called with each holder that has got or lost nodes.
     """
 
@@ -171,11 +170,11 @@ class Fleet:
         self._used: dict[str, Mapping[str, int]] = {}
         self._derived: OrderedDict[Hashable, Any] = OrderedDict()
         self.holder_changed: Callable[[str], None] = _ignore_change
-        self._origin: Fleet | None = None  # of which this is a snapshot
-        self._snapshot: Fleet | None = None  # of this one as it is now
+        self._origin: Fleet | None = None  # the fleet of which this is a snapshot
+        self._snapshot: Fleet | None = None  # of this fleet as it is now
 
     def snapshot(self, heartbeats: Heartbeats) -> "Fleet":
-        """The fleet as it is now, with these heartbeats; it does not change any more.
+        """Return the fleet as it is now, with these heartbeats; the snapshot never changes.
 
         While the fleet itself does not change either, what is derived from it serves the snapshot, too.
         """
@@ -216,8 +215,8 @@ class Fleet:
         ailing: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
         doubted: Mapping[str, Doubt] = _NOTHING,  # type: ignore[assignment]
     ) -> "Fleet":
-        """A fleet as it is: nodes by name; holders, amounts used, exclusions, node faults and doubts by node; names by
-        job uid."""
+        """Build a fleet from nodes by name; holders, amounts, exclusions, faults and suspicions by node; names by job
+        uid."""
         fleet = cls(policy, KnownAges(lease_age_seconds))
         fleet.names.update(names)
         fleet._excluded.update(excluded)
@@ -234,7 +233,7 @@ class Fleet:
         return fleet
 
     def parts(self) -> "FleetParts":
-        """What the fleet consists of; nothing that is derived from it."""
+        """Return what the fleet consists of, without anything derived from it."""
         known = self.heartbeats.older_than(float("-inf"))
         return FleetParts(
             nodes=self.nodes,
@@ -249,7 +248,7 @@ class Fleet:
         )
 
     def put_node(self, node: NodeView) -> bool:
-        """A node as it now is; True if anything about it differs that placement may care about."""
+        """Add or replace a node; True if anything that can matter to placement differs."""
         old = self.nodes.get(node.name)
         self.nodes[node.name], self._snapshot = node, None
         if old is not None and placement_facts(old) == placement_facts(node):
@@ -258,12 +257,12 @@ class Fleet:
         return True
 
     def drop_node(self, name: str) -> None:
-        """A node that is gone."""
+        """Remove a node that is gone."""
         if self.nodes.pop(name, None) is not None:
             self._changed(name)
 
     def set_policy(self, policy: FleetPolicySpec) -> None:
-        """Another FleetPolicy: everything derived is derived anew."""
+        """Replace the FleetPolicy, and drop everything derived from the old one."""
         if policy != self.policy:
             self.policy, self._snapshot = policy, None
             self._derived.clear()
@@ -271,11 +270,11 @@ class Fleet:
             self._log.clear()
 
     def occupy(self, source: Hashable, holder: str, nodes: frozenset[str], uses: Mapping[str, int] = _NOTHING) -> bool:
-        """Replace what a source (a Gang, a pod) occupies: no nodes, and it occupies nothing any more.
+        """Replace what a source (a Gang, a pod) occupies; without nodes it occupies nothing any more.
 
         Args:
-            source: who says so.
-            holder: who thereby holds the nodes for itself; "" for one that only uses a part of them.
+            source: the object that occupies.
+            holder: holds the nodes exclusively through the source; "" for one that only uses a part of them.
             nodes: where.
             uses: amounts used on each of the nodes, in the units of `NodeView.allocatable`.
 
@@ -324,7 +323,7 @@ class Fleet:
         self.holder_changed(holder)
 
     def set_name(self, job_uid: str, name: str) -> None:
-        """What people call this job; "" when it is gone."""
+        """Set the name of a job for people; "" when it is gone."""
         if self.names.get(job_uid, "") == name:
             return
         self._snapshot = None
@@ -334,7 +333,7 @@ class Fleet:
             del self.names[job_uid]
 
     def exclude(self, node: str, exclusion: Exclusion | None) -> bool:
-        """Whether the node's health keeps workers from it; True if that is another answer than before."""
+        """Set or clear a node's exclusion by its health; True if that is a change."""
         if self._excluded.get(node) == exclusion:
             return False
         was = self._excluded.pop(node, None)
@@ -346,16 +345,15 @@ class Fleet:
 
     @property
     def has_last_choices(self) -> bool:
-        """Whether any node is excluded that is taken where no other is left."""
+        """Whether any excluded node is taken where no other is left."""
         return self._last_choices > 0
 
     def exclusion(self, node: str) -> Exclusion | None:
-        """Why the node's health keeps workers from it; None if it does not."""
+        """Return why the node's health excludes new workers; None if it does not."""
         return self._excluded.get(node)
 
     def set_node_fault(self, node: str, what: str) -> bool:
-        """What is wrong with the node, "" if nothing, whether or not that keeps workers from it; True if that is
-        news."""
+        """Set the node's fault, "" for none, whether or not it excludes workers; True if that is a change."""
         before = self._ailing.get(node, "")
         if what != before:
             self._snapshot = None
@@ -365,11 +363,11 @@ class Fleet:
         return what != before
 
     def node_fault(self, node: str) -> str:
-        """What is wrong with the node, though it may be held by the breaker or left to others; "" if nothing."""
+        """Return the node's fault, even if the breaker or another system keeps it in use; "" for none."""
         return self._ailing.get(node, "")
 
     def set_suspicion(self, node: str, doubt: Doubt | None) -> bool:
-        """What makes another node the better choice, None if nothing; True if that is another answer than before."""
+        """Set or clear the suspicion that makes other nodes the better choice; True if that is a change."""
         if self._doubted.get(node) == doubt:
             return False
         if doubt is None:
@@ -380,21 +378,21 @@ class Fleet:
         return True
 
     def suspicion_of(self, node: str) -> Doubt | None:
-        """What makes another node the better choice; None if nothing does."""
+        """Return the suspicion that makes other nodes the better choice; None without one."""
         return self._doubted.get(node)
 
     @property
     def excluded(self) -> Collection[str]:
-        """The nodes whose health keeps workers from them."""
+        """Return the nodes whose health excludes new workers."""
         return self._excluded.keys()
 
     def holders(self, node: str) -> frozenset[str]:
-        """Who holds the node."""
+        """Return the holders of the node."""
         found = self._holders.get(node)
         return frozenset(found) if found else frozenset()
 
     def held_by_others(self, node: str, job_uid: str) -> frozenset[str]:
-        """Who else than this job holds the node."""
+        """Return the holders of the node other than this job."""
         return self.holders(node) - {job_uid}
 
     @property
@@ -403,31 +401,31 @@ class Fleet:
         return any(pool.binding is Binding.DIRECT for pool in self.policy.pools)
 
     def nodes_of(self, holder: str) -> Collection[str]:
-        """The nodes that this holder holds, alone or not."""
+        """Return the nodes that this holder holds, alone or not."""
         return self._held.get(holder, ())
 
     def used(self, node: str) -> Mapping[str, int]:
-        """What pods that are nobody's worker use on the node, in the units of `NodeView.allocatable`."""
+        """Return the amounts that pods other than workers use on the node, in the units of `NodeView.allocatable`."""
         return self._used.get(node, _NOTHING)
 
     def name_of(self, holder: str) -> str:
-        """A holder in words: `<namespace>/<name>` of a job, `pod <namespace>/<name>` of a pod."""
+        """Return a holder's name for people: `<namespace>/<name>` of a job, `pod <namespace>/<name>` of a pod."""
         return self.names.get(holder, holder.replace("/", " ", 1))
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether it is what a decision looks at, and not the account itself."""
+        """Whether this is a snapshot for decisions, and not the fleet that is kept up to date."""
         return self._origin is not None
 
     @property
     def source(self) -> "Fleet":
-        """The fleet of which this is a snapshot, while it has not changed since: what is derived follows that one's
+        """Return the fleet of which this is a snapshot, while that has not changed: derived views follow its
         changes."""
         origin = self._origin
         return origin if origin is not None and origin.version == self.version else self
 
     def derived(self, key: Hashable, make: Callable[["Fleet"], T]) -> T:
-        """Something derived from this fleet, made once for each key; it follows the changes by `changed_since`."""
+        """Return a view derived from this fleet, made once for each key; it follows the changes by `changed_since`."""
         if self.source is not self:
             return self.source.derived(key, make)
         if key not in self._derived:
@@ -439,7 +437,7 @@ class Fleet:
         return found
 
     def known(self, key: Hashable, kind: type[T]) -> T | None:
-        """What was derived under this key, if it is still kept."""
+        """Return the view derived under this key, if it is still kept."""
         if self.source is not self:
             return self.source.known(key, kind)
         found = self._derived.get(key)
@@ -450,7 +448,7 @@ class Fleet:
         return found
 
     def changed_since(self, version: int) -> Collection[str] | None:
-        """The nodes that have changed since that version; None if that is too long ago to know."""
+        """Return the nodes that have changed since that version; None if that is too long ago to know."""
         count = self.version - version
         if count > len(self._log):
             return None
@@ -466,7 +464,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class FleetParts:
-    """What `Fleet.from_parts` makes a fleet of, so that one can be written down."""
+    """The input of `Fleet.from_parts`, so that a fleet can be serialised."""
 
     nodes: Mapping[str, NodeView]
     holders: Mapping[str, tuple[str, ...]]
@@ -482,17 +480,18 @@ class FleetParts:
 def claim_of(
     pod: PodView | OccupantView, node: NodeView | None, accelerator: str, given: Collection[str] | None = None
 ) -> tuple[str, Mapping[str, int]]:
-    """Who holds a pod's node by it, as `Fleet.occupy` names holders, and what it uses there beside that.
+    """Return the holder of a pod's node, as `Fleet.occupy` names holders, and the amounts that the pod uses beside
+    that.
 
-    A worker holds a node for its job where the job was given that node. Anybody can put our labels and any owner on a
-    pod: elsewhere it takes what it asks for, as everybody's pod does. With accelerators that is the whole node, because
+    A worker holds a node for its job where the job was given that node. Any user can put Muster's labels and any owner
+    on a pod: elsewhere it uses what it requests, like any other pod. With accelerators that is the whole node, because
     tests of a node load all of its accelerators; other devices, CPU and memory count by their amounts.
 
     Args:
         accelerator: the fleet's extended resource for these.
-        node: where it is, None if that is not known. What a node does not have it does not give: kubelets take pods
-            that ask for unknown extended resources and leave these out, so anybody could hold any node by such a name.
-        given: the nodes that the job's record names; None for a pod that is no worker of a job that there is.
+        node: where it is, None if that is not known. A resource that the node lacks does not count: kubelets take pods
+            that ask for unknown extended resources and leave these out, so any pod could hold any node by such a name.
+        given: the nodes that the job's record names; None for a pod that is no worker of an existing job.
     """
     whole = any(name == UNREADABLE or (is_accelerator(name, accelerator) and _has(node, name)) for name in pod.requests)
     if isinstance(pod, PodView) and given is not None and (whole or pod.place in given):
@@ -505,7 +504,7 @@ def _has(node: NodeView | None, resource: str) -> bool:
 
 
 def placement_facts(node: NodeView) -> tuple[Any, ...]:
-    """What of a node matters to placement and to the jobs on it."""
+    """Return the parts of a node that matter to placement and to the jobs on it."""
     return (node.uid, node.labels, node.taints, node.unschedulable, node.ready, node.boot_id, node.allocatable)
 
 
@@ -538,17 +537,17 @@ def _sum(amounts: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, in
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """How many of all launchers that this leader has heard are silent now: many at once is not their fault."""
+    """How many of all launchers known to this leader are silent now: many at once are not the launchers' fault."""
 
     silent: int = 0
     total: int = 0
 
     @classmethod
     def seen_from(cls, namespace: str, silent: Mapping[str, int], total: Mapping[str, int]) -> "Silence":
-        """The silence around the jobs of a namespace, from the counts of each.
+        """Return the silence around the jobs of a namespace, from the counts of each.
 
-        One tenant can silence all of its own launchers. So that it holds up nobody else by that, silence is only as
-        wide as it is without those of any one other namespace.
+        One tenant can silence all of its own launchers. That must not hold up others, so silence is only as wide as it
+        is without any one other namespace.
         """
         everybody = cls(sum(silent.values()), sum(total.values()))
         others = (name for name, count in silent.items() if count and name != namespace)

@@ -1,4 +1,4 @@
-"""Everything one decision about one job may look at: a value, so that the same world gives the same plan."""
+"""Define everything that one decision about one job may read: a value, so that the same world gives the same plan."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class VerdictKind(StrEnum):
-    """What the API server said of worker 0 in a dry run."""
+    """Answer of the API server to a dry run of worker 0."""
 
     ACCEPTED = "Accepted"
     REFUSED = "Refused"
@@ -31,9 +31,9 @@ class TemplateVerdict:
     """Answer of a server-side dry run of worker 0 for one generation of the job.
 
     Attributes:
-        requests: what the scheduler would hold for the worker, with what the namespace's defaults have added.
-        scheduler_for: the volume that only the cluster's scheduler can deal with, in words; "" if there is none.
-        retry_seconds: for how long it stands at most before the API server is asked again; 0: for good.
+        requests: what the scheduler would reserve for the worker, with what the namespace's defaults have added.
+        scheduler_for: the volume that only the cluster's scheduler can handle, for people; "" if there is none.
+        retry_seconds: longest validity before the API server is asked again; 0: for good.
     """
 
     kind: VerdictKind
@@ -47,7 +47,7 @@ class TemplateVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CreateError:
-    """The API server refused to create something for this job (quota, admission); retried with back-off."""
+    """A refusal of the API server to create an object of this job (quota, admission); retried with back-off."""
 
     reason: str
     message: str
@@ -59,9 +59,9 @@ class WorkerView:
 
     Attributes:
         pod: its pod, if that exists, is the job's and is the one that the record names.
-        launcher: what the launcher in it last said.
+        launcher: last report of the launcher in it.
         node: its node; None for one that is gone.
-        container: state of the container that trains, where the kubelet has told of it.
+        container: state of the container that trains, where the kubelet has reported it.
     """
 
     index: int
@@ -74,7 +74,7 @@ class WorkerView:
 
     @property
     def where(self) -> str:
-        """In words."""
+        """Return its pod and node for people."""
         return f"worker {self.index} on {self.member.node}"
 
     @property
@@ -86,7 +86,7 @@ class WorkerView:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended well."""
+        """Whether the container that trains has succeeded."""
         if self.pod is None:
             return False
         if self.container is not None and self.container.terminated:
@@ -95,8 +95,7 @@ class WorkerView:
 
     @property
     def runs(self) -> bool:
-        """Whether the container that trains has begun, for certain: one beside it that has not keeps its pod
-        Pending."""
+        """Whether the container that trains has certainly begun: a waiting sidecar keeps its pod Pending."""
         if self.pod is None:
             return False
         return self.pod.phase != "Pending" or (self.container is not None and self.container.running)
@@ -106,9 +105,9 @@ class PodAges(NamedTuple):
     """For how many seconds this process has seen a pod.
 
     Attributes:
-        there: at all.
-        running: begun, 0 where it has not.
-        deleting: on its way out, 0 where it is not.
+        there: since it was first seen.
+        running: since it has begun, 0 where it has not.
+        deleting: since its deletion began, 0 where it has not.
     """
 
     there: float = 0.0
@@ -134,7 +133,7 @@ class NodeLimit:
 
 @dataclass(frozen=True, slots=True)
 class OtherJob:
-    """A job of the same namespace from whose checkpoint this one is to go on.
+    """A job of the same namespace from whose checkpoint this one resumes.
 
     Attributes:
         exists: False: there is none of this name.
@@ -148,34 +147,35 @@ class OtherJob:
 
 @dataclass(frozen=True)
 class JobWorld:
-    """One job and its surroundings at one moment. What a decision asks for again and again is worked out once.
+    """One job and its surroundings at one moment. Frequently read values are computed once.
 
     Attributes:
         now: wall clock, aware; for records and deadlines that must outlive this process.
         pods: this job's pods by name, of every incarnation.
-        launchers: what launchers last said, by pod uid.
+        launchers: last reports of launchers, by pod uid.
         proved_dead: uids of pods of which no process is alive, for certain.
-        lost: uids of pods whose node is gone for good, as a person has said: no process of theirs is alive either.
+        lost: uids of pods whose node a person has declared lost: no process of theirs is alive either.
         silence: of all launchers.
         dark: of all nodes, by their heartbeats.
-        turn: of a job that waits for nodes; None before the queue has heard of it.
+        turn: place in the queue of a job that waits for nodes; None before it is queued.
         leader_age_seconds: for how long this process has been the leader.
         ahead_seconds: by how much the wall clock of this process is ahead of the API server's; None: not known.
         attempt_age_seconds: for how long this process has seen the current attempt.
         listing_age_seconds: for how long this process has seen the launchers asked to list the checkpoints as they are
-            now, in this attempt; infinite where nobody has told.
-        go_age_seconds: for how long this process has seen the go of the current attempt; 0 before it.
-        pod_ages: by uid, of pods that have not begun, or are on their way out; before the go of all.
+            now, in this attempt; infinite where that is not known.
+        go_age_seconds: for how long this process has seen the start of the current attempt; 0 before it.
+        pod_ages: by uid, of pods that have not begun, or are on their way out; before the start of all.
         unfenced_ages: by uid, for how many seconds this process has seen each unfenced worker of the record with its
             present proof.
-        removed_seconds: by uid, for how many seconds the kubelet of an unfenced worker's node has been heard without a
-            break and was ready, while the API server had no such pod or had it as ended: it ends what runs of it.
-        checkers: what the checkers of the members' nodes last said, by node; before the go.
-        standards: what healthy figures are, for the keys of these checkers.
+        removed_seconds: by uid, for how many seconds the kubelet of an unfenced worker's node has been ready without a
+            gap in its heartbeats, while the API server had no such pod or had it as ended: the kubelet ends its
+            processes.
+        checkers: last reports of the checkers of the members' nodes, by node; before the start.
+        standards: healthy figures, for the keys of these checkers.
         other: the job that spec.checkpoint.resumeFrom names, None where it names none.
         sharing: other jobs that want nodes and save to the same directory.
         limit: of nodes; None where the namespace has none.
-        lowered: of which of the job's fields the FleetPolicy lets less apply than it asks for, in words; "": of none.
+        lowered: the job's fields that the FleetPolicy lowers, for people; "": none.
         beyond_limit: whether the record holds no nodes, because the limit of its namespace has no room for them.
     """
 
@@ -210,23 +210,23 @@ class JobWorld:
 
     @property
     def uid(self) -> str:
-        """Uid of the job."""
+        """Return the uid of the job."""
         return self.job.metadata.uid
 
     @cached_property
     def gang_name(self) -> str:
-        """Name of the job's Gang."""
+        """Return the name of the job's Gang."""
         return gang_name(self.job.metadata.name, self.uid)
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the members' pods, by worker index."""
+        """Return the names of the members' pods, by worker index."""
         members = self.gang.spec.members if self.gang else ()
         return [pod_name_in(self.gang_name, member.index, member.incarnation) for member in members]
 
     @cached_property
     def worker_views(self) -> list[WorkerView]:
-        """The members of the record, each with what is seen of it."""
+        """Return the members of the record, each with what is seen of it."""
         members = self.gang.spec.members if self.gang else ()
         return [self._worker_view(member, name) for name, member in zip(self.names, members, strict=True)]
 
@@ -243,7 +243,7 @@ class JobWorld:
         )
 
     def container_of(self, pod: PodView) -> ContainerView | None:
-        """The container of a pod that trains."""
+        """Return the state of a pod's container that trains."""
         for container in pod.containers:
             if not container.init and container.name == self._worker_container:
                 return container
@@ -256,7 +256,7 @@ class JobWorld:
 
     @cached_property
     def by_index(self) -> Mapping[int, WorkerView]:
-        """The same by the members' indices."""
+        """Return the members by their indices."""
         return {worker_view.index: worker_view for worker_view in self.worker_views}
 
     @cached_property
@@ -266,14 +266,14 @@ class JobWorld:
 
     @cached_property
     def first(self) -> WorkerView:
-        """The worker of rank 0, to which the others connect; there has to be one."""
+        """Return the worker of rank 0, to which the others connect; there has to be one."""
         first = self.gang.spec.first if self.gang else None
         assert first is not None
         return self.by_index[first.index]
 
     @cached_property
     def others(self) -> Mapping[int, list[PodView]]:
-        """This job's pods that are no member's (of other incarnations, mostly), by worker index."""
+        """Return this job's pods that are no member's (of other incarnations, mostly), by worker index."""
         found: dict[int, list[PodView]] = {}
         named = frozenset(self.names)
         for name, pod in self.pods.items():
@@ -283,8 +283,7 @@ class JobWorld:
 
     @cached_property
     def holding(self) -> Mapping[str, PodView]:
-        """Node -> of this job's pods there that have not ended the one of the lowest incarnation: it holds
-        accelerators."""
+        """Return, by node, this job's pod that holds the accelerators: the lowest incarnation that has not ended."""
         held: dict[str, PodView] = {}
         for pod in self.pods.values():
             if not pod.terminal and (pod.node not in held or pod.incarnation < held[pod.node].incarnation):
@@ -293,7 +292,7 @@ class JobWorld:
 
     @cached_property
     def views(self) -> Mapping[int, LauncherView]:
-        """What the launchers of the gang's members last said, by worker index."""
+        """Return the last reports of the members' launchers, by worker index."""
         return {
             worker_view.index: worker_view.launcher
             for worker_view in self.worker_views
@@ -302,10 +301,9 @@ class JobWorld:
 
     @cached_property
     def listed(self) -> frozenset[int]:
-        """Workers that have told which checkpoints there are, for this attempt; of one who judges: and which is
-        complete.
+        """Return the workers that have listed the checkpoints for this attempt; verifiers also which are complete.
 
-        What they looked at before the last unfenced worker was proved dead does not count.
+        A list from before the last unfenced worker was proved dead does not count.
         """
         attempt, listing = (self.gang.spec.attempt, self.gang.spec.listing_round) if self.gang else (0, 0)
         return frozenset(
@@ -316,7 +314,8 @@ class JobWorld:
 
     @cached_property
     def newest_step_age_seconds(self) -> float:
-        """Since the newest step of this attempt: a step proves that every rank was alive when it was finished."""
+        """Return the age of the newest step of this attempt: a step proves that every rank was alive when it was
+        finished."""
         if self.gang is None or self.gang.spec.start is None:
             return float("inf")
         attempt = self.gang.spec.attempt
@@ -325,12 +324,12 @@ class JobWorld:
 
     @cached_property
     def silent_seconds(self) -> float:
-        """For how long nobody of the gang has been heard; infinite where nobody ever was."""
+        """Return for how long no launcher of the gang has reported; infinite where none ever has."""
         return min((view.heard_age_seconds for view in self.views.values()), default=float("inf"))
 
     @cached_property
     def complaints(self) -> Mapping[int, list[tuple[LauncherView, float]]]:
-        """By worker index: which neighbours get no answer from it, and for how many seconds."""
+        """Return, by worker index, the neighbours that get no answer from it, and for how many seconds."""
         found: dict[int, list[tuple[LauncherView, float]]] = {}
         for view in self.views.values():
             for index, seconds in view.silent_peers.items():
@@ -338,7 +337,7 @@ class JobWorld:
         return found
 
     def derived(self, make: Callable[["JobWorld"], T]) -> T:
-        """What this makes of the world, made once."""
+        """Return what `make` computes from the world, computed once."""
         if make not in self._derived:
             self._derived[make] = make(self)
         found: T = self._derived[make]
@@ -355,11 +354,11 @@ class JobWorld:
         return pod
 
     def ages_of(self, pod: PodView) -> PodAges:
-        """For how long this process has seen a pod; what the pod itself tells of times is by other clocks."""
+        """Return for how long this process has seen a pod; the pod's own times are by other clocks."""
         return self.pod_ages.get(pod.uid, _UNSEEN)
 
     def is_dead(self, pod_uid: str) -> bool:
-        """Whether no rank of this pod can be alive, for certain: all of it has ended, or the container that trains."""
+        """Whether certainly no rank of this pod is alive: all of it has ended, or the container that trains."""
         return pod_uid in self._dead
 
     @cached_property
@@ -368,11 +367,11 @@ class JobWorld:
             pod.uid
             for pod in self.pods.values()
             if ((container := self.container_of(pod)) is not None and container.terminated)
-            # Nobody but the kubelet gives a reason, and it refuses a pod before anything of it runs.
+            # Only the kubelet gives a reason, and it refuses a pod before anything of it runs.
             or (pod.never_began and pod.reason)
         )
         return self.proved_dead.union(self.lost, ended)
 
     def heartbeat_age_seconds(self, node: str) -> float:
-        """Since the node's kubelet renewed its lease; 0 where there is none."""
+        """Return the seconds since the node's kubelet renewed its lease; 0 without a lease."""
         return self.fleet.heartbeats.age_seconds(node)

@@ -1,4 +1,4 @@
-"""What a job's record says of a node: plain data that recovery makes and health weighs."""
+"""Define what a job's record says of a node: plain data that recovery makes and health weighs."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,9 +6,9 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class JobFailureReport:
-    """One failure of a job that happened on a node and is explained by nothing else.
+    """One failure of a job that happened on a node and that no other cause explains.
 
-    Such a report weighs little: the tenant controls what ranks do and say.
+    Such a report weighs little: the tenant controls what ranks do and report.
 
     Attributes:
         owner: the namespace of the job: failures of two owners count, those of two jobs of one owner do not.

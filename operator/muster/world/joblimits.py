@@ -1,4 +1,4 @@
-"""What a FleetPolicy lets a job ask for: decisions see the job within these limits. Pure."""
+"""Limit a job's settings by the FleetPolicy: decisions see the job within these limits. Pure."""
 
 from typing import Any, NamedTuple
 
@@ -8,8 +8,8 @@ from muster.api.trainingjob import TrainingJob
 
 class _Field(NamedTuple):
     part: str  # of the job's spec
-    name: str  # there, and in the limits
-    words: str  # in YAML
+    name: str  # in the part, and in the limits
+    words: str  # the field's path in YAML
 
 
 _FIELDS = (
@@ -20,7 +20,7 @@ _FIELDS = (
 
 
 def within_limits(job: TrainingJob, limits: JobLimits) -> TrainingJob:
-    """The job with what it asks for of patience and restarts, as far as the fleet lets it."""
+    """Return the job with its waiting times and restarts limited to what the fleet allows."""
     changes: dict[str, Any] = {}
     for field in _beyond(job, limits):
         part = changes.get(field.part, getattr(job.spec, field.part))
@@ -29,7 +29,7 @@ def within_limits(job: TrainingJob, limits: JobLimits) -> TrainingJob:
 
 
 def lowered_fields(job: TrainingJob, limits: JobLimits) -> str:
-    """Of which fields of the job less is applied than it asks for, with both values; "" for none."""
+    """Name the fields that the fleet lowers, with both values; "" for none."""
     return "; ".join(
         f"spec.{field.part}.{field.words} is {getattr(getattr(job.spec, field.part), field.name)}, and "
         f"{getattr(limits, field.name)} is applied: FleetPolicy default allows no more (spec.jobLimits.{field.words})"
@@ -38,12 +38,12 @@ def lowered_fields(job: TrainingJob, limits: JobLimits) -> str:
 
 
 def _beyond(job: TrainingJob, limits: JobLimits) -> list[_Field]:
-    """The fields by which the job asks for more than the fleet lets it have."""
+    """Return the fields in which the job asks for more than the fleet allows."""
     return [f for f in _FIELDS if getattr(getattr(job.spec, f.part), f.name) > getattr(limits, f.name)]
 
 
 def too_many_nodes(job: TrainingJob, limits: JobLimits) -> str:
-    """Why the job has more nodes than the fleet lets a job have, with the remedy; "" if it has not."""
+    """Say that the job has more nodes than the fleet allows, with the remedy; "" if it has not."""
     if job.spec.nodes <= limits.nodes:
         return ""
     return (

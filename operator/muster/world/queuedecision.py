@@ -1,4 +1,4 @@
-"""What placement has answered, and where a job that waits for nodes stands in the queue."""
+"""Define the answer of placement, and the place in the queue of a job that waits for nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ class Placed:
     """The chosen nodes.
 
     Attributes:
-        nodes: for the workers, neighbours in the fabric beside each other: the order of ranks.
+        nodes: for the workers, in the order of ranks: neighbours in the fabric are beside each other.
         spares: for the spares, the one to be used first is first.
     """
 
@@ -28,7 +28,7 @@ class DomainCount:
 
 
 class RefusalKind(StrEnum):
-    """Why a node takes no worker of a job now."""
+    """Kind of reason for which a node takes no worker of a job now."""
 
     NOT_READY = "NotReady"
     CORDONED = "Cordoned"
@@ -56,8 +56,8 @@ class Refusal:
 
     Attributes:
         message: the same in a few words.
-        subject: what it is about: the key of a taint, a resource, what only a scheduler can do, or the job that gets
-            the node; "" for kinds that need none.
+        subject: its object: the key of a taint, a resource, what only a scheduler can do, or the job that gets the
+            node; "" for kinds that need none.
     """
 
     kind: RefusalKind
@@ -87,14 +87,14 @@ class Shortfall:
     """Why there is no place now, in numbers of nodes.
 
     Attributes:
-        needs: nodes wanted, spares included.
+        needs: nodes needed, spares included.
         inside: level inside one domain of which all must lie, or None.
         segment_size: as in the request.
-        fleet: nodes there are.
+        fleet: nodes of the fleet.
         suitable: nodes that could be used if nothing else ran.
         free: nodes that could be used now.
         refused: why the others cannot be used now; the most common first.
-        holders: who has nodes that could be used otherwise, in words -> how many; most first, a few only.
+        holders: holder, for people -> number of its nodes that could be used otherwise; most first, a few only.
         domains: the best domains of the level, the fleet itself where no level is required; most free first, a few
             only.
         ever: whether the request would fit if nothing else ran.
@@ -122,7 +122,7 @@ class NotPlaced:
 
 
 class Payer(StrEnum):
-    """Who pays for a reservation that came to nothing, with the place in the queue."""
+    """The job or namespace that pays with its place in the queue for an unused reservation."""
 
     JOB = "Job"
     NAMESPACE = "Namespace"
@@ -130,14 +130,14 @@ class Payer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueDecision:
-    """A waiting job's place in the queue, and the answer to its request when its turn came in the last plan.
+    """A waiting job's place in the queue, and the last plan's answer to its request, if the plan reached it.
 
     Attributes:
         position: 1 is the next.
         queued: jobs in the queue.
         answer: nodes that are its own if it takes them now, or why there are none.
-        payer: why it stands behind others: its own reservation came to nothing, or several of its namespace; None: it
-            does not.
+        payer: why it stands behind others: its own reservation was not used, or several of its namespace; None: it does
+            not.
     """
 
     position: int

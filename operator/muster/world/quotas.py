@@ -1,4 +1,4 @@
-"""ResourceQuotas, and what a pod counts for in them, by the rules of the API server.
+"""Read ResourceQuotas, and compute how a pod counts in them, by the rules of the API server.
 
 Source: Kubernetes 1.36, pkg/quota/v1/evaluator/core/pods.go (PodUsageFunc, podComputeUsageHelper, podMatchesScopeFunc),
 apiserver/pkg/quota/v1/generic/evaluator.go (Matches) and pkg/apis/core/v1/helper/qos/qos.go (ComputePodQOS).
@@ -32,7 +32,7 @@ class QuotaView:
     Attributes:
         hard: amounts by the quota's own names, e.g. `requests.cpu`, in the units of `muster.world.resources`.
         used: likewise.
-        problem: why nothing of the namespace is let in, whatever the amounts say; "" for a quota that was read.
+        problem: why the namespace admits nothing, whatever the amounts say; "" for a readable quota.
     """
 
     namespace: str
@@ -47,7 +47,7 @@ class QuotaView:
 
 @dataclass(frozen=True, slots=True)
 class QuotaClaim:
-    """What one pod counts for.
+    """How one pod counts in quotas.
 
     Attributes:
         usage: amounts by the names that quotas have for them.
@@ -55,7 +55,8 @@ class QuotaClaim:
         best_effort: its QoS class.
         priority_class: the name of its PriorityClass; "" for none.
         crosses_namespaces: an affinity between pods names other namespaces.
-        is_answered: the API server has shown such a pod; else defaults of the cluster and the namespace may be missing.
+        is_answered: the API server has returned such a pod; else defaults of the cluster and the namespace may be
+            missing.
     """
 
     usage: Amounts
@@ -108,7 +109,7 @@ class QuotaClaim:
 
 
 def quota_amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
-    """The amounts of a quota's `hard` or `used` that pods can use; objects of other kinds are left out.
+    """Return the amounts of a quota's `hard` or `used` that pods can use; objects of other kinds are left out.
 
     Raises:
         ValueError: one is not a quantity.
@@ -117,7 +118,7 @@ def quota_amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
 
 
 def base_of(name: str) -> str:
-    """The resource that a quota's name is about: `cpu` of `requests.cpu`."""
+    """Return the resource in a quota's name: `cpu` of `requests.cpu`."""
     return name.removeprefix(REQUESTS).removeprefix(LIMITS)
 
 
@@ -132,9 +133,9 @@ def _is_of_pods(name: str) -> bool:
 
 
 def claim_of_pod(pod: Mapping[str, Any]) -> QuotaClaim:
-    """What a pod counts for, as parsed from JSON. The API server's answer to a dry run has all defaults in it.
+    """Compute how a pod, as parsed from JSON, counts. The API server's answer to a dry run has all defaults in it.
 
-    Quantities that are none count as absent: the API server refuses such a pod.
+    Malformed quantities count as absent: the API server refuses such a pod.
     """
     spec = _map(pod.get("spec"))
     asked, limits = _total(spec, ("limits", "requests")), _total(spec, ("limits",))
@@ -161,8 +162,7 @@ def claim_of_pod(pod: Mapping[str, Any]) -> QuotaClaim:
 
 
 def _total(spec: Mapping[str, Any], parts: Iterable[str]) -> dict[str, int]:
-    """What the containers of a pod have in these parts of their resources, or the pod as a whole; later parts go
-    first."""
+    """Sum up these parts of the containers' resources, or of the pod as a whole; later parts override earlier ones."""
 
     def of(asker: Any) -> dict[str, int]:
         resources, found = _map(_map(asker).get("resources")), {}

@@ -1,7 +1,7 @@
-"""Whether a Gang is the record of a job.
+"""Check whether a Gang is the record of a job.
 
-Admission makes Gangs the operator's, where it is installed. Without it whoever may write Gangs in a namespace could
-take any node with one that was never committed, so a decision looks at each Gang's owner and size, too.
+Where admission is installed, only the operator can write Gangs. Without it any user with the right to write Gangs in a
+namespace could take any node with one that was never committed. So a decision checks each Gang's owner and size, too.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _DELETE = "delete this Gang, and Muster starts the job anew"
 
 
 class JobIdentity(NamedTuple):
-    """What a TrainingJob has to have in common with its record; known of one that cannot be read, too.
+    """The fields that a TrainingJob must share with its record; known of a job that cannot be read, too.
 
     Attributes:
         nodes: how many members the record may have.
@@ -26,7 +26,7 @@ class JobIdentity(NamedTuple):
 
 
 def record_key(job: JobIdentity) -> tuple[str, str]:
-    """Namespace and name of the one Gang that can be a job's record."""
+    """Return namespace and name of the one Gang that can be a job's record."""
     return job.namespace, gang_name(job.name, job.uid)
 
 
@@ -37,7 +37,7 @@ def is_record(gang: Gang, job: JobIdentity) -> bool:
 
 
 def record_flaw(gang: Gang, job: JobIdentity) -> str:
-    """Why the Gang at a job's `record_key` is not its record; "" if it is."""
+    """Say why the Gang at a job's `record_key` is not its record; "" if it is."""
     controller = gang.metadata.controller
     expected = ("TrainingJob", job.name, job.uid)
     owned = controller is not None and (controller.kind, controller.name, controller.uid) == expected

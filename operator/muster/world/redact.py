@@ -1,8 +1,9 @@
-"""Takes secrets out of what other people see: reports of defects, and the last lines of ranks in messages. Pure.
+"""Remove secrets from what other people see: bug reports, and the last lines of ranks in messages. Pure.
 
 By structure, where objects say what a value is: values of variables, inline options of volumes, annotations that hold
-whole manifests. By literal, where such a value turns up elsewhere (a log, an argument, a message). And by shape, where
-a text has what looks like a token, a key or a password. Rather too much than too little: names stay, values go.
+whole manifests. By literal, where such a value recurs elsewhere (a log, an argument, a message). And by shape, where a
+text has what resembles a token, a key or a password. Too much is removed rather than too little: names stay, values do
+not.
 """
 
 import re
@@ -11,25 +12,25 @@ from functools import lru_cache
 from typing import Any
 
 GONE = "<redacted>"
-# Shorter values are words and numbers that are everywhere: to take them out of texts would leave nothing to read.
+# Shorter values are frequent words and numbers: without them a text would be unreadable.
 LEAST_LITERAL = 8
 _MAX_NAME_CHARS = 128
-# Annotations whose values are Muster's or Kubernetes' own words; the values of others go.
+# Annotations whose values are Muster's or Kubernetes' own; the values of others are removed.
 _KNOWN_ANNOTATIONS = re.compile(r"(?:[a-z0-9-]+\.)*muster\.dev/.*|deployment\.kubernetes\.io/revision")
-# Values of these keys anywhere in an object go, whatever is below them.
+# Values of these keys anywhere in an object are removed, with all that is below them.
 _SECRET_KEYS = re.compile(
     r"(?i)^(?:data|stringData|binaryData|caBundle|volumeAttributes|nodePublishSecretRef|httpHeaders|password|passwd|token|secret"
     r"|managedFields|flexVolume|auth|.*(?:password|apikey|accesskey|secretkey|credential|privatekey))$"
 )
-# Forty hexadecimal digits that are no key: which program it was.
+# Forty hexadecimal digits that are no key: the revision of a program.
 _REVISIONS = frozenset({"gitCommit", "revision"})
 _REVISION = re.compile(r"[0-9a-f]{40}")
-# Of each pattern what may repeat is bounded, or begins only where nothing like it stands before: a hostile log costs no
-# more than another. A trainer's log is full of tokens that are none, and of small numbers of them.
+# The repetitions of each pattern are bounded, or begin only where nothing like it precedes: a hostile log costs no more
+# than another. A trainer's log is full of tokens that are no secrets, and of small numbers of them.
 _NAMES = r"(?:token(?!s|iz)|secret|passw(?:or)?d|passphrase|(?:api|access|account|private)[-_]?key|credential|(?<![A-Za-z0-9])pwd(?!\s*[=:]\s*/))[\w.-]{0,64}"  # noqa: E501
-# Of these a small number is one, too.
+# For these names a small number is a secret, too.
 _PASSWORDS = r"(?:passw(?:or)?d|passphrase|(?<![A-Za-z0-9])pwd(?!\s*[=:]\s*/))[\w.-]{0,64}"
-# Variables of a shell that are named so by habit: DB_PASS=..., MYSQL_PWD=..., NGC_API_AUTH=..., db_pass=...
+# Variables of a shell with such names by habit: DB_PASS=..., MYSQL_PWD=..., NGC_API_AUTH=..., db_pass=...
 _VARIABLES = (
     r"(?<![\w$])(?:[A-Z0-9_]{0,64}(?:PASS|_PWD|KEY|AUTH|CREDS?)|[a-z0-9_]{1,64}_(?:pass|pwd|auth|creds?))=(?!\s)"
 )
@@ -41,7 +42,7 @@ _NAMING_ARGUMENT = re.compile(rf"(?i)--?[\w.-]{{0,64}}(?:{_NAMES}|key)")
 _LOGIN_ARGUMENTS = frozenset({"-u", "--user", "--proxy-user"})
 """Of curl and others: USER:PASSWORD follows. Python's own -u has the name of a file behind it."""
 _SHAPES = (
-    # Blocks of PEM, whatever they hold.
+    # Blocks of PEM, whatever they contain.
     (re.compile(r"-----BEGIN [A-Z0-9 ]{1,64}-----.*?(?:-----END [A-Z0-9 ]{1,64}-----|\Z)", re.DOTALL), GONE),
     # RFC 7519 (JWT), RFC 6750 (Bearer), RFC 7617 (Basic).
     (re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"), GONE),
@@ -66,7 +67,7 @@ _SHAPES = (
     (re.compile(r"(?i)(\blogin\s{1,8}\S{1,256}\s{1,8}password\s{1,8})\S+"), rf"\1{GONE}"),
     (re.compile(r"(\\?\"auth\\?\"\s{0,4}:\s{0,4}\\?\")[\w+/=-]{8,}"), rf"\1{GONE}"),
     (re.compile(r"(?i)([?&](?:x-amz-[\w-]{1,64}|x-goog-[\w-]{1,64}|sig|signature|key)=)[^&\s\"']+"), rf"\1{GONE}"),
-    # Prefixes by which their makers let scanners know them.
+    # Prefixes that vendors publish for secret scanners.
     (
         re.compile(
             r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{12,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,64}|hf_\w{16,}|sk-[\w-]{16,200}"
@@ -84,7 +85,7 @@ _SHAPES = (
     (re.compile(rf"(?i)((?<![\w.-])--[\w.-]{{0,64}}{_NAMES}\s{{1,4}})(?!-){_VALUE}"), rf"\1{GONE}"),
     (re.compile(rf"(?i)((?<![\w.-])--[\w.-]{{0,64}}{_PASSWORDS}\s{{1,4}})(?!-){_ANY_VALUE}"), rf"\1{GONE}"),
     (re.compile(rf"(?i)((?<![\w.-])--[\w.-]{{0,64}}key(?:=|\s{{1,4}}))(?!-){_VALUE}"), rf"\1{GONE}"),
-    # What has the length and the letters of a key: 40 hexadecimal digits, as of W&B.
+    # Length and letters of a key: 40 hexadecimal digits, as of W&B.
     (re.compile(r"(?<![\w:])[0-9a-f]{40}(?![0-9a-f])"), GONE),
 )
 
@@ -95,7 +96,8 @@ _LINE_OF_PEM = re.compile(r"(?:\S{1,64}\s)?[ \t]{0,64}[A-Za-z0-9+/=]{1,76}\s*")
 
 
 def values_of(manifest: Any) -> Iterator[str]:
-    """The literal values of variables in an object, however deep its pods are: what has to go from texts, too."""
+    """Yield the literal values of variables in an object, however deep its pods are: they are removed from texts,
+    too."""
     return (value for _, value in _variables_of(manifest))
 
 
@@ -114,10 +116,10 @@ def _variables_of(manifest: Any) -> Iterator[tuple[str, str]]:
 
 
 def without_secrets(text: str, containers: list[dict[str, Any]]) -> str:
-    """What a container has printed, as others may see it.
+    """Return a container's output without secrets, for other users.
 
-    Values of its variables stay unless the variable's name says that it holds a secret: without paths and names of
-    models a message would tell nothing.
+    Values of its variables stay unless the variable's name suggests a secret: without paths and names of models a
+    message would be useless.
     """
     secrets = (value for name, value in _variables_of(containers) if _SECRET_VARIABLE.match(name[:_MAX_NAME_CHARS]))
     return _redacted(text, frozenset(secrets))
@@ -125,18 +127,18 @@ def without_secrets(text: str, containers: list[dict[str, Any]]) -> str:
 
 @lru_cache(maxsize=1024)
 def _redacted(text: str, literals: frozenset[str]) -> str:
-    """The same for each decision, of which there are many until a job has recovered."""
+    """Redact a text; results are kept, because each decision asks again until a job has recovered."""
     return Redactor(literals).text(text)
 
 
 class Redactor:
-    """Takes out what must not leave.
+    """Removes secrets from texts and objects.
 
     Args:
-        literals: values that must not be anywhere.
+        literals: values to remove everywhere.
 
     Attributes:
-        count: how much it has taken out so far.
+        count: how many values it has removed so far.
     """
 
     def __init__(self, literals: Iterable[str] = ()) -> None:
@@ -145,12 +147,12 @@ class Redactor:
         lengths: dict[str, set[int]] = {}
         for each in self._literals:
             lengths.setdefault(each[:LEAST_LITERAL], set()).add(len(each))
-        # What contains another comes first: its rest would be left.
+        # A value that contains another comes first: else its rest would stay.
         self._lengths = {begin: sorted(known, reverse=True) for begin, known in lengths.items()}
         self.count = 0
 
     def text(self, text: str) -> str:
-        """A text without them."""
+        """Return a text without secrets."""
         text = self._without_literals(text) if self._literals else text
         for shape, instead in _SHAPES:
             text, times = shape.subn(instead, text)
@@ -158,7 +160,7 @@ class Redactor:
         return self._without_rests_of_keys(text)
 
     def _without_literals(self, text: str) -> str:
-        """Looked up by their first characters: thousands of them take no longer than one."""
+        """Remove the literals, found by their first characters: thousands of them take no longer than one."""
         begins, kept, after = self._lengths, list[str](), 0
         for at in [at for at in range(len(text) - LEAST_LITERAL + 1) if text[at : at + LEAST_LITERAL] in begins]:
             if at < after:
@@ -172,7 +174,7 @@ class Redactor:
         return "".join([*kept, text[after:]])
 
     def _without_rests_of_keys(self, text: str) -> str:
-        """Blocks of PEM whose beginning was cut off with the older part of a log."""
+        """Remove blocks of PEM whose beginning was cut off with the older part of a log."""
         ends = list(_END_OF_PEM.finditer(text))
         if not ends:
             return text
@@ -188,7 +190,7 @@ class Redactor:
         return "".join([*kept, text[after:]])
 
     def object(self, value: Any) -> Any:
-        """An object without them: same shape, same names."""
+        """Return an object without secrets: same shape, same names."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -198,7 +200,7 @@ class Redactor:
         return {key: self._field(str(key), each) for key, each in value.items() if key != "managedFields"}
 
     def _list(self, listed: list[Any]) -> list[Any]:
-        """A list of objects, or of arguments, of which one may name what the next one is."""
+        """Redact a list of objects, or of arguments, where one may name the next one."""
         found: list[Any] = []
         for place, each in enumerate(listed):
             before = listed[place - 1] if place else None
@@ -235,7 +237,7 @@ class Redactor:
 
 
 def _is_reference(value: Any) -> bool:
-    """Whether it only names where the value is: a Secret's name, or a volume of one."""
+    """Whether a value only refers to a secret: a Secret's name, or a volume of one."""
     return isinstance(value, Mapping) and set(value) <= {
         "name",
         "key",

@@ -1,4 +1,4 @@
-"""Amounts of resources as whole numbers: what nodes offer and what pods hold there.
+"""Convert amounts of resources to whole numbers: what nodes offer and what pods hold there.
 
 CPU counts in thousandths of a core, everything else in its own unit (bytes, devices, pods), rounded up.
 """
@@ -11,9 +11,9 @@ from typing import Any
 Amounts = Mapping[str, int]
 
 PODS = "pods"
-# Stands for what a pod may hold when its own account of it cannot be read: its node is nobody else's.
+# Stands for the amounts of a pod whose resources cannot be read: no other holder gets its node.
 UNREADABLE = "muster.dev/unreadable"
-# What placement accounts for beside extended resources and huge pages. Ephemeral storage is left to the kubelet, which
+# Placement accounts for these beside extended resources and huge pages. Ephemeral storage is left to the kubelet, which
 # measures it.
 COUNTED = frozenset({"cpu", "memory", PODS})
 _HUGE_PAGES = "hugepages-"
@@ -32,7 +32,8 @@ _SUFFIXES = {
 
 
 def amount(name: str, quantity: str) -> int:
-    """A Kubernetes quantity of a resource, e.g. 8, 8k, 1Ki, 500m. As there, what is beyond 64 bits counts as the most.
+    """Convert a Kubernetes quantity of a resource, e.g. 8, 8k, 1Ki, 500m; more than 64 bits count as the most, as
+    there.
 
     Raises:
         ValueError: not a quantity.
@@ -55,7 +56,7 @@ def _amount(quantity: str, milli: bool) -> int:
         value = Decimal(number)
         if not value.is_finite():
             raise ValueError(f"{quantity!r} is not a quantity")
-        if value.adjusted() > _MAX_DIGITS:  # never worked out: it may have a billion digits
+        if value.adjusted() > _MAX_DIGITS:  # never computed: it may have a billion digits
             return MOST if value > 0 else -MOST
         if value.adjusted() < -_MAX_DIGITS - 3:
             return int(value > 0)
@@ -64,11 +65,11 @@ def _amount(quantity: str, milli: bool) -> int:
         raise ValueError(f"{quantity!r} is not a quantity") from error
 
 
-_usual = lru_cache(maxsize=4096)(_amount)  # nodes and pods by the thousand say the same few
+_usual = lru_cache(maxsize=4096)(_amount)  # thousands of nodes and pods have the same few quantities
 
 
 def is_extended(name: str) -> bool:
-    """Whether a resource is an extended one: it has a domain that is not Kubernetes' own, and is no huge page."""
+    """Whether a resource is an extended one: its domain is not Kubernetes' own, and it is no huge page."""
     domain, slash, _ = name.partition("/")
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
@@ -81,12 +82,12 @@ def is_accelerator(name: str, accelerator: str) -> bool:
 
 
 def is_granted(name: str) -> bool:
-    """Whether a node that does not offer it has none: an extended resource, or huge pages of a size."""
+    """Whether a node that does not list it has none: an extended resource, or huge pages of a size."""
     return is_extended(name) or name.startswith(_HUGE_PAGES)
 
 
 def amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
-    """The resources that placement accounts for.
+    """Convert the resources that placement accounts for.
 
     Raises:
         ValueError: one is not a quantity.
@@ -95,13 +96,13 @@ def amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
     for name, quantity in (quantities or {}).items():
         if name in COUNTED or is_granted(name):
             value = amount(name, quantity)
-            if value or not name.startswith(_HUGE_PAGES):  # every node tells of sizes of which it has none
+            if value or not name.startswith(_HUGE_PAGES):  # every node lists sizes of which it has none
                 found[name] = value
     return found
 
 
 def asked_by(requests: Mapping[str, str] | None, limits: Mapping[str, str] | None) -> dict[str, int]:
-    """What one container holds: its requests, and where it has none its limits.
+    """Return what one container holds: its requests, and where it has none its limits.
 
     Raises:
         ValueError: one is not a quantity.
@@ -117,7 +118,7 @@ def asked_together(
     extra: Iterable[Amounts] = (),
     whole: Amounts | None = None,
 ) -> dict[str, int]:
-    """What the scheduler holds for a pod, one of `pods` included.
+    """Compute what the scheduler reserves for a pod, one of `pods` included.
 
     Containers and sidecars add up; an init container needs its own on top of the sidecars that were started before it,
     for itself only. Source: Kubernetes documentation, "Sidecar Containers", section on resource sharing.
@@ -125,7 +126,7 @@ def asked_together(
     Args:
         init_containers: in order, each with whether it is a sidecar (restartPolicy Always).
         extra: added to the whole pod (overhead of its runtime).
-        whole: what the pod asks for as a whole, which goes before what its containers ask for.
+        whole: requests of the pod as a whole, which override those of its containers.
     """
     total: dict[str, int] = {}
     for needs in containers:
@@ -148,7 +149,7 @@ def asked_together(
 
 
 def asked_by_template(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What a pod of this spec (as parsed from YAML or JSON) asks for; quantities that are none count as absent."""
+    """Return the requests of a pod spec, as parsed from YAML or JSON; malformed quantities count as absent."""
 
     def of(container: Any) -> dict[str, int]:
         resources = container.get("resources") if isinstance(container, dict) else None
@@ -156,7 +157,7 @@ def asked_by_template(spec: Mapping[str, Any]) -> dict[str, int]:
             return {}
         try:
             return asked_by(_texts(resources.get("requests")), _texts(resources.get("limits")))
-        except ValueError:  # the API server will say so when it tries the pod
+        except ValueError:  # the API server reports it in the dry run
             return {}
 
     inits = [container for container in _list(spec.get("initContainers")) if isinstance(container, dict)]

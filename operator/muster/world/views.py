@@ -1,4 +1,5 @@
-"""What decisions know of pods and nodes: the few fields that matter, flat and frozen, cheap enough for thousands."""
+"""Define what decisions know of pods and nodes: the few fields that matter, flat and frozen, cheap enough for
+thousands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class ContainerView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod that is, or says that it is, a worker of a job."""
+    """A pod that is, or claims to be, a worker of a job."""
 
     namespace: str
     name: str
@@ -50,36 +51,37 @@ class PodView:
     pinned: str = ""  # the only node that it may be bound to, while it is not bound and no gate forbids it
     phase: str = ""
     reason: str = ""  # status.reason, e.g. OutOfnvidia.com/gpu, NodeAffinity, Evicted
-    message: str = ""  # status.message of a pod that has ended: of one that runs it decides nothing
+    message: str = ""  # status.message of a pod that has ended: a running pod's decides nothing
     pod_ip: str = ""
     host_ip: str = ""
     deleting: bool = False
     created: datetime | None = None
-    grace_seconds: int = 0  # of one that is being deleted
-    scheduler: str = ""  # who is to bind it
+    grace_seconds: int = 0  # of a pod that is being deleted
+    scheduler: str = ""  # the scheduler that is to bind it
     gates: tuple[str, ...] = ()  # names of its scheduling gates: it must not be bound while there are any
-    requests: Mapping[str, int] = field(default_factory=dict)  # what the scheduler holds for it
+    requests: Mapping[str, int] = field(default_factory=dict)  # what the scheduler reserves for it
     containers: tuple[ContainerView, ...] = ()
     unschedulable_message: str = ""  # of PodScheduled=False
 
     @property
     def place(self) -> str:
-        """The node that it is bound to, or the only one that it may be bound to."""
+        """Return the node that it is bound to, or the only one that it may be bound to."""
         return self.node or self.pinned
 
     @property
     def terminal(self) -> bool:
-        """Whether the kubelet (or the pod garbage collector) has declared it over."""
+        """Whether the kubelet (or the pod garbage collector) has declared the pod ended."""
         return self.phase in TERMINAL_PHASES
 
     @property
     def never_began(self) -> bool:
-        """Whether it was declared over with none of its containers seen to begin."""
+        """Whether the pod was declared ended with none of its containers seen to begin."""
         return self.terminal and not any(container.running or container.terminated for container in self.containers)
 
     @property
     def failed_before(self) -> bool:
-        """Whether it was declared over when an init container had failed, with none of its containers seen to begin."""
+        """Whether an init container had failed when the pod was declared ended, with none of its containers seen to
+        begin."""
         inits = [container for container in self.containers if container.init]
         others = [container for container in self.containers if not container.init]
         return (
@@ -96,18 +98,18 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class OccupantView:
-    """Anybody's pod that has not ended, as far as it takes something away on its node."""
+    """Any pod that has not ended, with the amounts that it uses on its node."""
 
     namespace: str
     name: str
     uid: str
     resource_version: int
     node: str
-    requests: Mapping[str, int]  # what the scheduler holds for it, in the units of NodeView.allocatable
+    requests: Mapping[str, int]  # what the scheduler reserves for it, in the units of NodeView.allocatable
 
     @property
     def place(self) -> str:
-        """The node that it takes."""
+        """Return the node that it takes."""
         return self.node
 
 
@@ -133,7 +135,7 @@ class ConditionView:
         status: True, False or Unknown.
         reason: CamelCase, as its writer chose it.
         message: for people.
-        since: lastTransitionTime; None where nobody has written one.
+        since: lastTransitionTime; None where the condition has none.
     """
 
     type: str
@@ -171,24 +173,24 @@ class NodeView:
     capacity: Mapping[str, int] = field(default_factory=dict)  # likewise, healthy or not
     conditions: tuple[ConditionView, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)  # of READ_ANNOTATIONS
-    deleting: datetime | None = None  # since when somebody wants the Node gone that has finalizers
+    deleting: datetime | None = None  # since when the Node, which has finalizers, is to be deleted
 
     def accelerators(self, resource: str) -> int:
-        """How many the node has, healthy or not.
+        """Return the number of accelerators of the node, healthy or not.
 
         Args:
-            resource: the extended resource that they are of.
+            resource: their extended resource.
         """
         return max(self.capacity.get(resource, 0), self.allocatable.get(resource, 0))
 
 
-# A launcher's report that is older than this says too little about now.
+# A launcher's report that is older than this shows too little about now.
 FRESH_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class LauncherView:
-    """What a worker's launcher last said, as of now. Ages in seconds, from the coordinator's monotonic clock."""
+    """Last report of a worker's launcher, as of now. Ages in seconds, from the coordinator's monotonic clock."""
 
     heard_age_seconds: float
     attempt: int
@@ -203,7 +205,7 @@ class LauncherView:
     peer_port: int = 0
     address: str = ""
     silent_peers: Mapping[int, float] = field(default_factory=dict)  # index -> seconds without an answer
-    checkpoints: tuple[CheckpointReport, ...] = ()  # judged, unjudged and torn ones, as the report has them
+    checkpoints: tuple[CheckpointReport, ...] = ()  # complete, unverified and incomplete ones, as the report has them
     stamps: str | None = None
     other_directory: tuple[CheckpointReport, ...] = ()
     other_directory_error: str = ""
@@ -217,11 +219,11 @@ class LauncherView:
     checkpoint_error_kind: str = ""  # likewise
     checkpoint_warning: str = ""
     checkpoint_trap: str = ""
-    lists_after_end: bool = False  # the checkpoint directory once more, after its ranks have ended well
+    lists_after_end: bool = False  # it lists the checkpoint directory once more, after its ranks have succeeded
     free_bytes: int | None = None
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
-    previous_step: int | None = None  # the newest one that they have finished
+    previous_step: int | None = None  # the newest step that they have finished
     previous_fenced: bool = False  # they were ended by the fence
     loop_age_seconds: float = 0.0
     first_step: int | None = None
@@ -229,7 +231,7 @@ class LauncherView:
     progress_preset: str = ""
     printed_loss: str = ""  # beside the newest step that has one, as it is printed
     printed_tokens: float | None = None  # that each accelerator trains in a second, as it is printed
-    printed_step_seconds: float | None = None  # what a step takes, likewise
+    printed_step_seconds: float | None = None  # time of a step, likewise
     printed_tflops: float | None = None  # 10^12 operations of each accelerator in a second, likewise
     printed_mfu: float | None = None  # the share of its peak, likewise
     likely_preset: str = ""
@@ -248,20 +250,20 @@ class LauncherView:
     local_error: str = ""
     gossips: bool = False
     first_step_age_seconds: float | None = None
-    input_wait_seconds: float | None = None  # of the steps of this attempt, as the program tells
+    input_wait_seconds: float | None = None  # of the steps of this attempt, as the program reports it
     communication_seconds: float | None = None
     checkpoint_stall_seconds: float | None = None
     measured_stall_seconds: float = 0.0  # by how much steps took longer around the saves that were measured
     measured_saves: int = 0
     energy_joules: int | None = None  # of all its accelerators since the ranks of this attempt were started
-    energy_gpu_milliseconds: int | None = None  # the time in which that was, times how many they are
+    energy_gpu_milliseconds: int | None = None  # the time of that use, times the number of accelerators
     lost_steps: int = 0  # that its ranks have made and taken back by themselves
     lost_seconds: float = 0.0
     lowest_restarted_step: int | None = None  # the lowest step from which they went on so
     collectives: str = ""  # the library of collectives that its ranks have loaded, with its version
-    step_stride: int | None = None  # steps from one line that tells of them to the next
-    attempt_age_seconds: float = 0.0  # since this process first heard it in this attempt
-    talking_age_seconds: float = 0.0  # since it was heard first, or again after a silence
+    step_stride: int | None = None  # steps between two lines with a step
+    attempt_age_seconds: float = 0.0  # since this process first heard from it in this attempt
+    talking_age_seconds: float = 0.0  # since its first report, or the first after a silence
 
 
 @dataclass(frozen=True, slots=True)

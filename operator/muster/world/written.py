@@ -1,7 +1,7 @@
-"""A world as plain JSON and back, so that what was decided once can be decided again, elsewhere and later.
+"""Serialise a world as plain JSON and back, so that a decision can be repeated elsewhere and later.
 
-The JSON follows the types of the world's fields: a field that a view, a record or the world itself gains is written and
-read without a word here. Only the fleet is written as its parts, since what is derived from them can be derived again.
+The JSON follows the types of the world's fields: a new field of a view, a record or the world itself needs no change
+here. Only the fleet is written as its parts, since what is derived from them can be derived again.
 """
 
 from dataclasses import MISSING, fields
@@ -15,7 +15,7 @@ from muster.world.job import JobWorld
 
 
 def write(world: JobWorld) -> dict[str, Any]:
-    """The world in values that `json` knows. Numbers that are none (inf, nan) stay what they are."""
+    """Convert the world to values that `json` takes. Numbers such as inf and nan stay what they are."""
     return {
         name: adapter.dump_python(_to_parts(getattr(world, name)), mode="json", by_alias=True)
         for name, adapter in _adapters().items()
@@ -23,10 +23,10 @@ def write(world: JobWorld) -> dict[str, Any]:
 
 
 def read(written: dict[str, Any]) -> JobWorld:
-    """The world that was written: `decide` makes the same plan of it. A field that is not there has its default.
+    """Restore a written world: `decide` makes the same plan of it. A missing field has its default.
 
     Raises:
-        ValueError: this is no world; says which field and why.
+        ValueError: this is no world; the text names the field and the cause.
     """
     adapters = _adapters()
     missing = [name for name in _needed() if name not in written]
