@@ -1,1 +1,1 @@
-"""The only room that talks to the API server: client, informers, lease, events, certificates."""
+"""The only package that talks to the API server: client, informers, lease, events, certificates."""

@@ -1,8 +1,8 @@
-"""Who sends a token and what it may read: the API server's own answers (TokenReview, SubjectAccessReview), kept
-briefly.
+"""Which user sends a token and what that user may read: the API server's own answers (TokenReview,
+SubjectAccessReview), kept briefly.
 
 The page and the operator's metrics never decide about rights by themselves: where the API server does not answer,
-nothing is shown. Answers are bounded in number and age, and of the same question there is only one on its way.
+nothing is shown. Answers are bounded in number and age, and the same question is never asked twice at the same time.
 """
 
 import asyncio
@@ -21,22 +21,23 @@ from muster.kube.client import Client
 from muster.kube.errors import ApiError
 
 KEPT_SECONDS = 30.0
-"""For so long a token that has been revoked, or a right that has been taken, may still be good here."""
+"""An answer is kept for this long: a token or a right that was revoked meanwhile may still be accepted here."""
 MAX_USERS = 1024
 MAX_STRANGERS = 1024
 MAX_ANSWERS = 16384
 MAX_TOKEN_CHARACTERS = 8192
 ASK_SECONDS = 5.0
-AT_ONCE = 8  # questions to the API server about who is known
+AT_ONCE = 8  # questions to the API server about tokens that it has accepted before
 STRANGERS_AT_ONCE = (
-    4  # about tokens: who sends wrong ones by the thousand delays others like him, and nobody who was known before
+    4  # about other tokens: a flood of wrong ones delays only requests with tokens that were never accepted
 )
 
 T = TypeVar("T")
 
 
 class RefusedError(Exception):
-    """Nothing is shown; says why, with the status of the answer: 401, 403, or 503 while nobody can be known."""
+    """The request is refused: the message says why. The status is 401, 403, or 503 while the user cannot be
+    determined."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -45,7 +46,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody, as the API server knows him."""
+    """A user as the API server knows it: its name, groups and further attributes."""
 
     name: str
     uid: str = ""
@@ -55,7 +56,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One right: on a resource (no namespace: in all of them), or on a path that is no resource."""
+    """One right: on a resource (without a namespace: in all namespaces), or on a path that is not a resource."""
 
     verb: str
     resource: str = ""
@@ -66,7 +67,7 @@ class Right:
 
 
 class Remembered(Generic[T]):
-    """Answers that are kept for a while, the ones used last; an error is not kept."""
+    """A bounded cache of answers that are kept for a while, the most recently used ones. Errors are not kept."""
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._most = most
@@ -74,7 +75,8 @@ class Remembered(Generic[T]):
         self._answers: OrderedDict[Hashable, tuple[float, asyncio.Task[T]]] = OrderedDict()
 
     async def ask(self, question: Hashable, answer: Callable[[], Awaitable[T]]) -> T:
-        """The answer that is kept or on its way, else a new one; whoever stops waiting takes it from nobody else."""
+        """Return the answer that is kept or on its way, else ask for a new one. A caller that is cancelled does not
+        cancel the question for the other callers."""
         until, task = self._answers.get(question, (0.0, None))
         if task is None or self._clock() >= until or (task.done() and _failed(task)):
             until, task = self._clock() + KEPT_SECONDS, asyncio.ensure_future(_run(answer))
@@ -88,12 +90,12 @@ class Remembered(Generic[T]):
         return len(self._answers)
 
     def move(self, question: Hashable, to: "Remembered[T]") -> None:
-        """Keep an answer somewhere else, for as long as it was to be kept here."""
+        """Move an answer to another cache; the moment at which it expires stays the same."""
         if question in self._answers:
             to.put(question, self._answers.pop(question))
 
     def put(self, question: Hashable, answer: tuple[float, "asyncio.Task[T]"]) -> None:
-        """Keep an answer until a moment; the one that nobody has used for the longest time goes."""
+        """Keep an answer until a given moment. When there are too many, the least recently used answer is dropped."""
         self._answers[question] = answer
         self._answers.move_to_end(question)
         while len(self._answers) > self._most:
@@ -109,7 +111,7 @@ def _failed(task: "asyncio.Task[Any]") -> bool:
 
 
 def _digest(token: str) -> bytes:
-    """What is kept in memory is worth nothing to who reads it."""
+    """Return a digest of the token: only digests are kept in memory, so a memory dump reveals no token."""
     return hashlib.sha256(token.encode()).digest()
 
 
@@ -135,7 +137,7 @@ _reviews = msgspec.json.Decoder(_Review)
 
 
 class Access:
-    """Asks the API server.
+    """Asks the API server about tokens and rights, and remembers its answers.
 
     Args:
         clock: monotonic.
@@ -150,10 +152,10 @@ class Access:
         self._strangers_turns = asyncio.Semaphore(STRANGERS_AT_ONCE)
 
     def token(self, authorization: str) -> str:
-        """The token of this header.
+        """Return the token in this Authorization header.
 
         Raises:
-            RefusedError: there is none that can be one.
+            RefusedError: the header holds nothing that can be a token.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
@@ -164,14 +166,15 @@ class Access:
         return token
 
     def was_known(self, token: str) -> bool:
-        """Whether the cluster knew this token when it was last asked about it: he need not wait behind strangers."""
+        """Whether the cluster accepted this token when it was last asked about it. Such a request does not wait behind
+        requests with unknown tokens."""
         return _digest(token) in self._users
 
     async def user_of_token(self, token: str) -> User:
-        """Whose token this is.
+        """Return the user to which this token belongs.
 
         Raises:
-            RefusedError: nobody known, or the API server does not say.
+            RefusedError: the token belongs to no user, or the API server does not answer.
         """
         key = _digest(token)
         known = key in self._users
@@ -184,10 +187,10 @@ class Access:
         return user
 
     async def has_right(self, user: User, right: Right) -> bool:
-        """Whether he has this right.
+        """Whether the user has this right.
 
         Raises:
-            RefusedError: the API server does not say.
+            RefusedError: the API server does not answer.
         """
         return await self._rights.ask((user, right), lambda: self._allowed(user, right))
 
@@ -222,7 +225,7 @@ class Access:
                 answer = await self._client.post(path, body, guarded=False, deadline_seconds=ASK_SECONDS)
             return _reviews.decode(answer).status
         except (ApiError, TimeoutError, msgspec.MsgspecError) as error:
-            # What was asked has the token in it: none of the error is told.
+            # The request contains the token: nothing of the error is shown.
             raise RefusedError(
                 503, "the API server does not say who you are and what you may see: try again"
             ) from error

@@ -1,11 +1,11 @@
-"""The coordinator's serving certificate and the authority that launchers trust, in a Secret each.
+"""Keeps the coordinator's serving certificate and the authority that launchers trust, in one Secret each.
 
 `muster-coordinator-tls` holds what a server shows: the serving certificate with its key, and the bundle of authorities
 that clients trust. Monitoring reads it. `muster-coordinator-ca` holds the authorities' keys: only the leader reads it.
 
 Launchers learn the authority from a mounted bundle, which reaches running pods late. So an authority is published for a
 month before it signs anything, and stays in the bundle for a month after it has been replaced: next -> current ->
-previous. The keys are written first: whoever finds the second write missing makes it up from the first.
+previous. The keys are written first: a leader that finds the second write missing derives it from the first.
 """
 
 import asyncio
@@ -34,12 +34,13 @@ AUTHORITY_LIFE = timedelta(days=365)
 SERVING_LIFE = timedelta(days=14)
 PUBLISHED_BEFORE_USE = timedelta(days=30)
 SEEN_BEFORE_USE = timedelta(hours=1)
-"""A leader has published an authority itself for so long before the authority signs: the jobs' bundles are written by
-then, and kubelets have refreshed what their pods mount. The leader before may have died between two writes."""
+"""A leader publishes an authority itself for this long before the authority signs. By then the jobs' bundles are
+written, and kubelets have refreshed what their pods mount. The leader before may have ended between the two writes."""
 TRUSTED_AFTER_USE = timedelta(days=30)
 UNPUBLISHED = timedelta(days=1)
-"""An authority that is older and in no bundle is made anew: its month begins when it is published."""
-BACKDATED = timedelta(hours=1)  # for clocks that are behind
+"""An authority that is older than this and in no bundle is replaced by a new one: its month begins when it is
+published."""
+BACKDATED = timedelta(hours=1)  # certificates are valid from this long ago, for clients whose clocks are behind
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -54,39 +55,39 @@ class Pair:
 
     @property
     def parsed(self) -> x509.Certificate:
-        """The certificate."""
+        """Return the certificate, parsed."""
         return x509.load_pem_x509_certificate(self.certificate)
 
 
 @dataclass(frozen=True, slots=True)
 class Authorities:
-    """What the Secret of the authorities holds."""
+    """The content of the Secret with the authorities' keys."""
 
     current: Pair
     following: Pair | None = None
-    previous: bytes = b""  # certificates only: nothing is signed by them any more
+    previous: bytes = b""  # certificates only: they sign nothing any more
 
     @property
     def bundle(self) -> bytes:
-        """What clients trust, PEM: the current authority, the next one and previous ones."""
+        """Return what clients trust, PEM: the current authority, the next one and previous ones."""
         following = self.following.certificate if self.following else b""
         return self.current.certificate + following + self.previous
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What a replica serves with."""
+    """What a replica serves with: the serving certificate with its key, and the bundle for clients."""
 
     serving: Pair
     bundle: bytes
 
 
 class NoCertificatesError(Exception):
-    """The Secret that somebody else issues cannot be used; says what is wrong."""
+    """The Secret that another issuer fills cannot be used; the message says what is wrong."""
 
 
 def names_of(namespace: str) -> tuple[str, ...]:
-    """The DNS names under which launchers reach the coordinator."""
+    """Return the DNS names under which launchers reach the coordinator."""
     qualified = f"{SERVICE_NAME}.{namespace}"
     return (SERVICE_NAME, qualified, f"{qualified}.svc", f"{qualified}.svc.cluster.local")
 
@@ -94,11 +95,12 @@ def names_of(namespace: str) -> tuple[str, ...]:
 def authorities_after(
     held: Authorities | None, published: Certificates | None, now: datetime, *, may_switch: bool
 ) -> Authorities:
-    """The authorities to keep now; the same value when nothing is due. Renewal is due when a third of life is left.
+    """Return the authorities to keep from now on, the same value when nothing is due. An authority is due for renewal
+    when a third of its life is left.
 
     Args:
-        held: what there is; None: nothing that can be used.
-        published: what clients have been shown.
+        held: the present authorities; None: there are none that can be used.
+        published: the certificates and the bundle that clients see now.
         may_switch: whether this leader has published the next authority for long enough itself.
     """
     if held is None:
@@ -124,7 +126,8 @@ def authorities_after(
 def certificates_after(
     held: Certificates | None, authorities: Authorities, names: tuple[str, ...], now: datetime
 ) -> Certificates:
-    """What to serve with now; the same value when nothing is due. Renewal is due when a third of life is left."""
+    """Return the certificates to serve with from now on, the same value when nothing is due. A certificate is due for
+    renewal when a third of its life is left."""
     if (
         held is None
         or _is_due(held.serving.parsed, now)
@@ -136,7 +139,7 @@ def certificates_after(
 
 
 def new_authority(now: datetime) -> Pair:
-    """A self-signed authority, ECDSA P-256."""
+    """Create a self-signed authority, ECDSA P-256."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"muster coordinator CA {now:%Y-%m-%d %H:%M:%S}")])
     builder = (
@@ -148,7 +151,7 @@ def new_authority(now: datetime) -> Pair:
 
 
 def new_serving(authority: Pair, names: tuple[str, ...], now: datetime) -> Pair:
-    """A serving certificate for these DNS names, signed by the authority."""
+    """Create a serving certificate for these DNS names, signed by the authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer_key = serialization.load_pem_private_key(authority.key, None)
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
@@ -168,7 +171,8 @@ class CertificateKeeper:
     """Keeps both Secrets up to date. Only the leader calls `ensure`; every replica may `read`.
 
     Args:
-        is_external: somebody else issues the serving certificate, such as cert-manager: nothing is written.
+        is_external: another issuer, such as cert-manager, fills the Secret of the serving certificate: nothing is
+            written.
     """
 
     def __init__(
@@ -186,11 +190,12 @@ class CertificateKeeper:
         self._published: tuple[bytes, datetime] | None = None  # the next authority, and since when clients see it
 
     async def ensure(self) -> Certificates:
-        """The certificates to use, made or renewed when due. Call it at the start and every ten minutes or so.
+        """Return the certificates to use, created or renewed when due. Call it at the start and about every ten
+        minutes.
 
         Raises:
             ApiError: a Secret cannot be read or written.
-            NoCertificatesError: somebody else issues them and has not done so.
+            NoCertificatesError: another issuer fills the Secret and has not done so.
         """
         if self._is_external:
             return await self._external()
@@ -201,7 +206,7 @@ class CertificateKeeper:
                 continue  # another replica was faster: use what it wrote
 
     async def read(self) -> Certificates | None:
-        """What the Secret holds, None when there is none or it cannot be used."""
+        """Return what the Secret holds, None when it does not exist or cannot be used."""
         data = (await self._load(SECRET_NAME)).get("data") or {}
         return self._parsed(SECRET_NAME, _certificates_from, data) if data else None
 
@@ -248,7 +253,7 @@ class CertificateKeeper:
         return wanted
 
     def _may_switch(self, held: Authorities | None, published: Certificates | None, now: datetime) -> bool:
-        """Whether clients have been shown the next authority for long enough by this process."""
+        """Whether this process has published the next authority for long enough to let it sign."""
         following = held.following if held else None
         if following is None or not _is_in_bundle(following, published):
             self._published = None
@@ -283,9 +288,10 @@ class CertificateKeeper:
 
 
 def _split_secret(former: Authorities, held: Authorities | None, now: datetime) -> Authorities:
-    """What to keep of a Secret in which an earlier version kept the authority's key beside the serving key.
+    """Return the authorities to keep of a Secret in which an earlier version kept the authority's key beside the
+    serving key.
 
-    Clients trust that authority, so it stays, and is replaced as soon as they have been shown another.
+    Clients trust that authority, so it stays until another one has been published to them for long enough.
     """
     previous = former.previous + (held.current.certificate if held else b"")
     return Authorities(former.current, new_authority(now), previous)
@@ -339,7 +345,7 @@ def _pair(values: dict[str, bytes], name: str) -> Pair:
 
 
 def _may_forget(held: Authorities, published: Certificates | None, now: datetime) -> bool:
-    """Whether no server shows a certificate of a previous authority any more, and has not for long."""
+    """Whether no server has shown a certificate of a previous authority for long enough to drop it."""
     if published is None or not _is_issued_by(published.serving, held.current):
         return False
     settled = _age(held.current, now) >= PUBLISHED_BEFORE_USE + TRUSTED_AFTER_USE
@@ -363,8 +369,8 @@ def _age(pair: Pair, now: datetime) -> timedelta:
 
 
 def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether a third of its life or less is left, or it is not valid yet: a leader whose clock was ahead has made
-    it."""
+    """Whether a third of its life or less is left, or it is not valid now, such as one from a leader whose clock was
+    ahead."""
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
     return certificate.not_valid_after_utc - now <= life / 3 or not _is_valid(certificate, now)
 

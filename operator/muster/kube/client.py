@@ -1,4 +1,4 @@
-"""Raw bytes to and from the API server, with deadlines, typed errors and the leader's permission to write.
+"""Sends raw bytes to and from the API server, with deadlines, typed errors and the leader's permission to write.
 
 `kubernetes.aio` brings configuration, credentials, TLS and the HTTP transport; its typed models are never touched
 (decoding lean structs straight from bytes is two orders of magnitude cheaper). Reads are retried here; writes are
@@ -41,13 +41,14 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 _MAX_ATTEMPTS = 4
 _MAX_RETRY_AFTER_SECONDS = 5.0
-# An API server that has said nothing for so long was away: nobody can have heard it meanwhile.
+# An API server that has not answered for this long counts as unavailable: no client can have heard from it meanwhile.
 AWAY_SECONDS = 30.0
-# What it said of the time before that is not believed: clocks of processors differ.
+# Its last known time is not used after that: the clocks of machines differ.
 DATED_SECONDS = 300.0
-# It is asked every two seconds at least (kube/lease.py): one that is silent for longer than this cannot be seen.
+# A request is sent every two seconds at least (kube/lease.py): a server silent for longer than this is unreachable.
 QUIET_SECONDS = 5.0
-# From its first answer after that: kubelets try again every seven seconds, and our streams every ten.
+# How long its clients may take to reconnect after its first answer: kubelets retry every seven seconds, streams here
+# every ten.
 RETURN_SECONDS = 15.0
 _IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -66,7 +67,7 @@ _seconds = Histogram(
 )
 
 
-# Looking a label set up takes the library longer than counting.
+# The library takes longer to find a label set than to count.
 _requests_of = functools.lru_cache(maxsize=1024)(_requests.labels)
 _seconds_of = functools.lru_cache(maxsize=256)(_seconds.labels)
 
@@ -81,8 +82,8 @@ def _read_date(date: str) -> datetime | None:
 
 
 class Answers:
-    """When the API server has answered, on any connection, and what time it had: who hears nothing while it answers is
-    deaf."""
+    """Records when the API server last answered, on any connection, and what its clock showed. A stream that receives
+    nothing while the server answers others is broken."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -91,7 +92,7 @@ class Answers:
         self._attended = 0.0  # until `_attended_from`
 
     def heard(self, date: str = "") -> None:
-        """It has just answered, at this time by its own clock (RFC 9110, Date), "" where it did not say."""
+        """Note that the server has just answered. `date` is its header Date (RFC 9110), "" where it sent none."""
         now = self._clock()
         if date:
             self._dated = date, now
@@ -102,8 +103,8 @@ class Answers:
         self._last = now
 
     def attended_seconds(self) -> float:
-        """A clock that stands still while the API server is away, and until those who talk to it have found it
-        again."""
+        """Return a clock in seconds that stands still while the API server is unavailable, and until its clients have
+        found it again."""
         now = self._clock()
         return self._attended_until(now if now - self._last <= QUIET_SECONDS else self._last)
 
@@ -111,14 +112,16 @@ class Answers:
         return self._attended + max(moment - self._attended_from, 0.0)
 
     def server_time(self) -> datetime | None:
-        """What its clock shows now, to a second; None where that is not known, or was told too long ago."""
+        """Return what the API server's clock shows now, to a second; None where that is unknown or the last answer is
+        too old."""
         date, at = self._dated
         age = self._clock() - at
         told = _read_date(date) if date and age <= DATED_SECONDS else None
         return None if told is None else told + timedelta(seconds=age)
 
     def since_seconds(self, moment: float) -> float:
-        """For how long it has been answering since a moment of the same clock; its last absence ends the count."""
+        """Return for how many seconds the server has been answering since a moment of the same clock. Its last absence
+        restarts the count."""
         return max(self._last - max(moment, self._back_since), 0.0)
 
 
@@ -145,7 +148,7 @@ class Client:
         self._configuration = configuration
         self._refresh_credentials = refresh_credentials
         self._host = str(configuration.host).rstrip("/")
-        # Left to itself the transport asks the environment and ~/.netrc anew for each request, each time in a thread.
+        # By default the transport reads the environment and ~/.netrc again for each request, each time in a thread.
         configuration.client_session_kwargs = {"trust_env": False}
         if configuration.proxy is None:
             configuration.proxy = _proxy(self._host)
@@ -172,7 +175,8 @@ class Client:
         return cls(configuration, refresh_credentials=load)
 
     def sibling(self) -> "Client":
-        """The same user to the same API server on connections of its own: what it asks waits for nobody's writes."""
+        """Return a client of the same user and API server with connections of its own: its requests wait behind no
+        writes."""
         return Client(self._configuration, self._refresh_credentials, self._clock, self.answers)
 
     async def close(self) -> None:
@@ -188,11 +192,11 @@ class Client:
         deadline_seconds: float | None = None,
         most_bytes: int | None = None,
     ) -> bytes:
-        """Read an object, or list (deadline: 60 s when the query asks for a page or a selector, else 10 s).
+        """Read an object or a list. The deadline is 60 s when the query asks for a page or a selector, else 10 s.
 
         Raises:
             PageTooLarge: the answer has more than `most_bytes`; no more of it was read.
-            ApiError: after retries of what may pass.
+            ApiError: the request failed, after retries of what may pass.
         """
         listing = bool(query and not query.keys().isdisjoint(("limit", "labelSelector", "fieldSelector", "continue")))
         deadline = deadline_seconds or (LIST_DEADLINE_SECONDS if listing else DEFAULT_DEADLINE_SECONDS)
@@ -219,11 +223,12 @@ class Client:
         one_of_many: bool = False,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> bytes:
-        """Create an object. `one_of_many` for writes that come by the thousand: they go a shorter way.
+        """Create an object. `one_of_many` is for writes that come by the thousand: they bypass the HTTP library.
 
         Raises:
-            LeadershipLost: this process must not write any more (not when guarded is False: the Lease itself).
-            ApiError: refused, or its outcome is unknown (ServerError, Unreachable).
+            LeadershipLost: this process must not write any more. Not raised when guarded is False (for the Lease
+                itself).
+            ApiError: the write was refused, or its outcome is unknown (ServerError, Unreachable).
         """
         return await self._write("POST", path, body, "application/json", query, guarded, deadline_seconds, one_of_many)
 
@@ -236,7 +241,8 @@ class Client:
         guarded: bool = True,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> bytes:
-        """Replace an object; with metadata.resourceVersion only if it has not changed since. Raises as `post`."""
+        """Replace an object; with metadata.resourceVersion only if it has not changed since. Raises the errors of
+        `post`."""
         return await self._write("PUT", path, body, "application/json", query, guarded, deadline_seconds)
 
     async def patch(
@@ -250,8 +256,8 @@ class Client:
         one_of_many: bool = False,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> bytes:
-        """Patch an object; `APPLY_PATCH` needs the query `fieldManager`. `one_of_many` and what it raises: as
-        `post`."""
+        """Patch an object; `APPLY_PATCH` needs the query `fieldManager`. `one_of_many` and the errors raised are those
+        of `post`."""
         return await self._write("PATCH", path, body, content_type, query, guarded, deadline_seconds, one_of_many)
 
     async def delete(
@@ -263,35 +269,36 @@ class Client:
         guarded: bool = True,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> bytes:
-        """Delete an object; `body` is DeleteOptions (preconditions!). Raises as `post`."""
+        """Delete an object; `body` is DeleteOptions (preconditions!). Raises the errors of `post`."""
         return await self._write("DELETE", path, body, "application/json", query, guarded, deadline_seconds)
 
     def watch(
         self, path: str, query: Query, *, read_timeout_seconds: float = 75.0, gather_seconds: float = 0.0
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of one watch, until the server ends it. Use inside `contextlib.aclosing`.
+        """Yield the lines of one watch, until the server ends it. Use inside `contextlib.aclosing`.
 
         Args:
-            gather_seconds: how long to leave what comes next in its buffers, after each time that there was something:
-                many lines at once cost much less than each by itself. The first after a silence never waits.
+            gather_seconds: pause after each read, so that the lines that come meanwhile are read together: many lines
+                at once cost much less than each by itself. The first line after a silence never waits.
 
         Raises:
-            ApiError: it could not be opened, or nothing came for read_timeout_seconds (Unreachable).
+            ApiError: the watch could not be opened, or nothing came for read_timeout_seconds (Unreachable).
         """
         return self._lines("WATCH", path, {**query, "watch": 1}, read_timeout_seconds, gather_seconds)
 
     def follow(self, path: str, query: Query) -> AsyncGenerator[bytes, None]:
-        """The lines of an answer that may go on for ever, and be silent for hours. Use inside `contextlib.aclosing`.
+        """Yield the lines of an answer that may go on for ever, and be silent for hours. Use inside
+        `contextlib.aclosing`.
 
         Raises:
-            ApiError: it could not be opened, or the connection broke (Unreachable).
+            ApiError: the stream could not be opened, or the connection broke (Unreachable).
         """
         return self._lines("GET", path, query, None, 0.0)
 
     async def _lines(
         self, verb: str, path: str, query: Query, read_timeout_seconds: float | None, gather_seconds: float
     ) -> AsyncGenerator[bytes, None]:
-        """Whole lines: what is left without an end is none."""
+        """Yield whole lines; a last line without an end is dropped."""
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=DEFAULT_DEADLINE_SECONDS, sock_read=read_timeout_seconds
         )
@@ -414,7 +421,8 @@ class Client:
         timeout: aiohttp.ClientTimeout,
         label: str,
     ) -> aiohttp.ClientResponse:
-        """Send a request; the answer's body is still to be read. An answer that is no success is raised."""
+        """Send a request and return the response with its body still to be read. An unsuccessful status is raised as an
+        error."""
         url = f"{self._host}{path}?{urlencode(query)}" if query else f"{self._host}{path}"
         for last in (False, True):
             headers = {**_HEADERS, **await self._credentials()}
@@ -459,7 +467,7 @@ async def _read_bounded(response: aiohttp.ClientResponse, path: str, most_bytes:
 
 
 def _proxy(host: str) -> str | None:
-    """The proxy that the environment names for the API server (HTTPS_PROXY, NO_PROXY)."""
+    """Return the proxy that the environment names for the API server (HTTPS_PROXY, NO_PROXY)."""
     url = urlsplit(host)
     if not url.hostname or proxy_bypass(url.hostname):
         return None
@@ -467,7 +475,7 @@ def _proxy(host: str) -> str | None:
 
 
 def _kubeconfig_files() -> str:
-    """The kubeconfig to use, "" for the credentials that a pod has."""
+    """Return the kubeconfig to use, "" for the credentials that a pod has."""
     files = os.environ.get("KUBECONFIG", "")
     if files or _IN_CLUSTER_TOKEN.exists():
         return files

@@ -1,4 +1,4 @@
-"""From the API server's bytes straight to what decisions read, field by field, without a typed client in between.
+"""Decodes the API server's bytes straight into what decisions read, field by field, without a typed client in between.
 
 Pods and nodes come in thousands: msgspec skips every field that no decision reads. Muster's own kinds are few: pydantic
 checks them, and one that does not validate becomes an Undecodable value instead of breaking the stream for the others.
@@ -44,7 +44,7 @@ MAX_POD_BYTES = 256 * 1024
 MAX_MESSAGE = 4096  # characters of one message of a status
 MAX_MESSAGE_OF_LARGE = 64
 MAX_GATES = 16
-# Nodes offer a handful. Beyond so many a pod counts for what nodes offer: a kubelet leaves out the rest.
+# Nodes offer a handful. Of a pod with more resources than this only those that nodes offer count, as for a kubelet.
 MAX_RESOURCE_NAMES = 64
 _NO_NAMES: frozenset[str] = frozenset()
 
@@ -61,7 +61,7 @@ class NodeLease(NamedTuple):
 
     @property
     def moment(self) -> datetime | None:
-        """The same as a time; None for what is none, or has no zone."""
+        """Return the renewal time; None where it is not a time, or has no zone."""
         try:
             moment = datetime.fromisoformat(self.renew_time)
         except ValueError:
@@ -70,7 +70,7 @@ class NodeLease(NamedTuple):
 
 
 class AgentPod(NamedTuple):
-    """What is read of the Pod of a node's agent: thousands of them are kept."""
+    """What is read of the Pod of a node's agent. Thousands of these are kept."""
 
     namespace: str
     name: str
@@ -82,7 +82,7 @@ class AgentPod(NamedTuple):
 
 
 class PriorityClass(NamedTuple):
-    """What a PriorityClass says of the order of jobs."""
+    """What is read of a PriorityClass: its value orders jobs."""
 
     name: str
     value: int
@@ -98,7 +98,7 @@ class Undecodable:
         owner_uid: uid of the controlling owner: for a Gang its job.
         reason: stable and CamelCase, for an Event.
         nodes: spec.nodes of a TrainingJob; 0 where it cannot be read either.
-        waits_for_room: whether it is only the memory for it that is missing: it is read once there is some.
+        waits_for_room: whether only the memory for it is missing: it is read once there is room.
     """
 
     namespace: str
@@ -115,7 +115,7 @@ class Undecodable:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What a store needs to know of any object."""
+    """What a store needs to know of any object: its identity and version."""
 
     key: Key
     uid: str
@@ -398,12 +398,12 @@ _deletions = msgspec.json.Decoder(_Deletion)
 
 
 def watch_event(line: bytes) -> WatchEvent:
-    """One line of a watch."""
+    """Decode one line of a watch."""
     return _deeply(_events, line)
 
 
 def list_page(data: bytes) -> ListPage:
-    """One page of a list."""
+    """Decode one page of a list."""
     return _deeply(_pages, data)
 
 
@@ -418,7 +418,7 @@ def _deeper() -> Iterator[None]:
 
 
 def _deeply(decoder: "msgspec.json.Decoder[Decoded]", data: Raw) -> Decoded:
-    """Decode what may nest deeper, in parts that are skipped, than Python's limit allows."""
+    """Decode JSON whose skipped parts may nest deeper than Python's limit allows."""
     try:
         return decoder.decode(data)
     except RecursionError:
@@ -427,12 +427,12 @@ def _deeply(decoder: "msgspec.json.Decoder[Decoded]", data: Raw) -> Decoded:
 
 
 def resource_version(data: Raw) -> int:
-    """Only metadata.resourceVersion, e.g. of a bookmark or of the answer to a write."""
+    """Return metadata.resourceVersion alone, e.g. of a bookmark or of the answer to a write."""
     return int(_metas.decode(data).metadata.resource_version)
 
 
 def is_gone(answer: bytes) -> bool:
-    """Whether the answer to a DELETE says that the object is gone, not that it is going to be.
+    """Whether the answer to a DELETE says that the object is gone already, and not only going to be.
 
     A Status means gone. So does an object without finalizers and without grace (a pod that no kubelet knows yet).
     """
@@ -442,7 +442,7 @@ def is_gone(answer: bytes) -> bool:
 
 
 def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
-    """A pod. What those of a gang have in common is kept once.
+    """Decode a pod of a gang. Values that the pods of a gang have in common are stored once.
 
     Args:
         offered: the extended resources and huge pages that nodes offer.
@@ -484,7 +484,7 @@ def pod(data: Raw, offered: Container[str] = _NO_NAMES) -> PodView:
 
 
 def occupant(data: Raw, offered: Container[str] = _NO_NAMES) -> OccupantView:
-    """A pod as far as it takes something away on its node.
+    """Decode a pod only as far as it takes resources on its node.
 
     Args:
         offered: the extended resources and huge pages that nodes offer.
@@ -498,7 +498,7 @@ def occupant(data: Raw, offered: Container[str] = _NO_NAMES) -> OccupantView:
 
 
 def agent_pod(data: Raw) -> AgentPod:
-    """The Pod of a node's agent. It starts until all of its containers have been made."""
+    """Decode the Pod of a node's agent. It counts as starting until all of its containers have been created."""
     parsed = _agent_pods.decode(data)
     meta, status = parsed.metadata, parsed.status or _AgentStatus()
     ready = any(each.type == "Ready" and each.status == "True" for each in status.conditions or ())
@@ -514,18 +514,18 @@ def agent_pod(data: Raw) -> AgentPod:
 
 
 def bare_agent_pod(data: Raw) -> AgentPod:
-    """The Pod of an agent of which only the identity can be read: it is not Ready."""
+    """Decode only the identity of an agent's Pod that cannot be read otherwise: it counts as not Ready."""
     pod = bare_pod(data)
     return AgentPod(pod.namespace, pod.name, pod.uid, pod.resource_version, pod.node, ready=False, starting=False)
 
 
 def requests(data: Raw) -> dict[str, int]:
-    """What the scheduler would hold for this pod."""
+    """Return what the scheduler would reserve for this pod."""
     return _requested(_occupants.decode(data).spec)
 
 
 def node(data: Raw) -> NodeView:
-    """A node. Thousands say the same of themselves in forty words each: these are kept once."""
+    """Decode a node. Values that thousands of nodes have in common, about forty for each node, are stored once."""
     parsed = _nodes.decode(data)
     meta, spec, status = parsed.metadata, parsed.spec or _NodeSpec(), parsed.status or _NodeStatus()
     ready = next((c for c in status.conditions or () if c.type == "Ready"), _Condition())
@@ -538,7 +538,7 @@ def node(data: Raw) -> NodeView:
         unschedulable=bool(spec.unschedulable),
         ready=ready.status == "True",
         ready_reason=ready.reason or "",
-        # Kernels' have 36 characters; nobody checks what a kubelet says.
+        # A kernel's boot ID has 36 characters; a kubelet's value is not validated.
         boot_id=status.node_info.boot_id[:UID_LENGTH] if status.node_info else "",
         allocatable=amounts(status.allocatable),
         capacity=amounts(status.capacity),
@@ -559,15 +559,15 @@ def _node_condition(said: _Condition) -> ConditionView:
 
 
 def node_lease(data: Raw) -> NodeLease:
-    """A lease in kube-node-lease."""
+    """Decode a lease in kube-node-lease."""
     return _node_lease(_leases.decode(data))
 
 
 def node_leases(data: bytes, read: Callable[[Raw], NodeLease]) -> tuple[list[NodeLease], int]:
-    """All leases in kube-node-lease, and the resourceVersion of the list.
+    """Return all leases in kube-node-lease, and the resourceVersion of the list.
 
     Args:
-        read: for each by itself, where one of them is not as it should be.
+        read: decodes one lease. Each is decoded by itself when decoding the whole list fails.
     """
     try:
         whole = _lease_lists.decode(data)
@@ -583,16 +583,17 @@ def _node_lease(parsed: _Lease) -> NodeLease:
 
 
 def priority_class(data: Raw) -> PriorityClass:
-    """A PriorityClass."""
+    """Decode a PriorityClass."""
     parsed = _priorities.decode(data)
     meta = parsed.metadata
     return PriorityClass(meta.name, parsed.value, parsed.global_default, int(meta.resource_version))
 
 
 def resource_quota(data: Raw) -> QuotaView:
-    """A ResourceQuota. Its status counts, as for the API server: one that no controller has seen yet limits nothing.
+    """Decode a ResourceQuota. Its status counts, as for the API server: a quota that no controller has seen yet limits
+    nothing.
 
-    One that is larger than MAX_QUOTA_BYTES is left to the API server: a tenant may write 20,000 names into it.
+    A quota larger than MAX_QUOTA_BYTES is left to the API server: a tenant may write 20,000 names into it.
     """
     if len(data) > MAX_QUOTA_BYTES:
         return bare_quota(data)
@@ -637,7 +638,7 @@ _jobs = msgspec.json.Decoder(_BareJob)
 
 
 def custom(model: type[Model]) -> Callable[[Raw], Model | Undecodable]:
-    """A decoder for one of Muster's own kinds."""
+    """Return a decoder for one of Muster's own kinds."""
 
     def decode(data: Raw) -> Model | Undecodable:
         try:
@@ -654,7 +655,8 @@ def custom(model: type[Model]) -> Callable[[Raw], Model | Undecodable]:
 
 
 def training_job(shares: TemplateShares) -> Callable[[Raw], TrainingJob | Undecodable]:
-    """A decoder of a process that keeps all jobs: of one beyond its namespace's share only the identity is kept."""
+    """Return a decoder for a process that keeps all jobs: of a job beyond its namespace's share only the identity is
+    kept."""
     read = custom(TrainingJob)
 
     def decode(data: Raw) -> TrainingJob | Undecodable:
@@ -681,7 +683,7 @@ def training_job(shares: TemplateShares) -> Callable[[Raw], TrainingJob | Undeco
 
 
 def job_identity(job: TrainingJob | Undecodable) -> JobIdentity:
-    """By what a job and its record know each other."""
+    """Return the identity by which a job and its Gang record refer to each other."""
     if isinstance(job, Undecodable):
         return JobIdentity(job.namespace, job.name, job.uid, job.nodes)
     return JobIdentity(job.metadata.namespace, job.metadata.name, job.metadata.uid, job.spec.nodes)
@@ -692,7 +694,7 @@ def _too_large(data: Raw, error: str) -> Undecodable:
 
 
 def undecodable(data: Raw, error: str) -> Undecodable:
-    """What can be said of an object that does not fit its model."""
+    """Return what can be read of an object that does not fit its model."""
     meta = _deeply(_metas, data).metadata
     version = int(meta.resource_version)
     owner, nodes = _owner(meta), _size(data)
@@ -744,7 +746,7 @@ UNREADABLE = "Unreadable"
 
 
 def bare_pod(data: Raw) -> PodView:
-    """A pod of which only the identity can be read: it is there, and alive as far as anybody knows."""
+    """Decode only the identity of a pod that cannot be read otherwise: it counts as alive."""
     parsed = _deeply(_bare_pods, data)
     meta, labels = parsed.metadata, parsed.metadata.labels or {}
     owner = next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
@@ -764,13 +766,13 @@ def bare_pod(data: Raw) -> PodView:
 
 
 def bare_occupant(data: Raw) -> OccupantView:
-    """A pod of which only the identity can be read: it holds its node whole."""
+    """Decode only the identity of a pod that cannot be read otherwise: it counts as holding its whole node."""
     pod = bare_pod(data)
     return OccupantView(pod.namespace, pod.name, pod.uid, pod.resource_version, pod.node, pod.requests)
 
 
 def bare_node(data: Raw) -> NodeView:
-    """A node of which only the identity can be read: it takes no worker."""
+    """Decode only the identity of a node that cannot be read otherwise: it takes no worker."""
     parsed = _deeply(_bares, data)
     meta = parsed.metadata
     return NodeView(
@@ -779,19 +781,19 @@ def bare_node(data: Raw) -> NodeView:
 
 
 def bare_lease(data: Raw) -> NodeLease:
-    """A lease of which only the identity can be read: its kubelet is not heard."""
+    """Decode only the identity of a lease that cannot be read otherwise: its kubelet counts as silent."""
     meta = _deeply(_bares, data).metadata
     return NodeLease(meta.name, "", int(meta.resource_version))
 
 
 def bare_quota(data: Raw) -> QuotaView:
-    """A ResourceQuota of which only the identity can be read: it is left to the API server."""
+    """Decode only the identity of a ResourceQuota that cannot be read otherwise: it is left to the API server."""
     meta = _deeply(_bares, data).metadata
     return QuotaView(meta.namespace, meta.name, meta.uid, int(meta.resource_version))
 
 
 def bare_priority(data: Raw) -> PriorityClass:
-    """A PriorityClass of which only the identity can be read: it puts nobody first."""
+    """Decode only the identity of a PriorityClass that cannot be read otherwise: it gives no job precedence."""
     meta = _deeply(_bares, data).metadata
     return PriorityClass(meta.name, 0, is_default=False, resource_version=int(meta.resource_version))
 
@@ -810,27 +812,28 @@ class _Flat(Protocol):
 
 
 def flat_meta(value: _Flat) -> Meta:
-    """The metadata of a PodView, an OccupantView or an Undecodable."""
+    """Return the metadata of a PodView, an OccupantView or an Undecodable."""
     return Meta((value.namespace, value.name), value.uid, value.resource_version)
 
 
 def node_meta(value: NodeView) -> Meta:
-    """The metadata of a node."""
+    """Return the metadata of a node."""
     return Meta(("", value.name), value.uid, value.resource_version)
 
 
 def lease_meta(value: NodeLease) -> Meta:
-    """The metadata of a node's lease. Its uid is not read: a lease that is made anew is still the same node's."""
+    """Return the metadata of a node's lease. Its uid is not read: a lease that was created again still belongs to the
+    same node."""
     return Meta((paths.NODE_LEASES, value.node), value.node, value.resource_version)
 
 
 def priority_meta(value: PriorityClass) -> Meta:
-    """The metadata of a PriorityClass. Its uid is not read: its value is all that counts."""
+    """Return the metadata of a PriorityClass. Its uid is not read: its value is all that counts."""
     return Meta(("", value.name), value.name, value.resource_version)
 
 
 def custom_meta(value: Any) -> Meta:
-    """The metadata of one of Muster's own kinds, decoded or not."""
+    """Return the metadata of one of Muster's own kinds, decoded or not."""
     if isinstance(value, Undecodable):
         return flat_meta(value)
     meta = value.metadata
@@ -838,7 +841,7 @@ def custom_meta(value: Any) -> Meta:
 
 
 def _reckonable(moment: datetime | None) -> datetime | None:
-    """A time that spans can be added to; one beyond all clocks is none."""
+    """Return a time to which durations can be added; None for one beyond the range of datetime."""
     return moment if moment is not None and EARLIEST <= moment <= LATEST else None
 
 
@@ -851,10 +854,10 @@ def _label_number(value: str | None, default: int) -> int:
 
 
 def _pinned(affinity: msgspec.Raw) -> str:
-    """The node that a required affinity leaves as the only one, as that of a worker does; "" for any other."""
+    """Return the only node that a required affinity allows, as a worker's does; "" for any other affinity."""
     try:
         found = _affinities.decode(affinity) if bytes(affinity) else None
-    except msgspec.DecodeError:  # not as the API server lets anybody write it: it leaves any node
+    except msgspec.DecodeError:  # the API server admits no such affinity: any node is allowed
         return ""
     required = found.node_affinity.required if found is not None and found.node_affinity is not None else None
     terms = required.node_selector_terms if required is not None else None
@@ -891,7 +894,8 @@ def _container(status: _ContainerStatus, most: int, *, init: bool) -> ContainerV
 
 
 def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str, int]:
-    """What the scheduler holds for a pod; of one that names too many resources, as far as nodes offer them."""
+    """Return what the scheduler reserves for a pod. Of a pod that names too many resources only those that nodes offer
+    count."""
     askers = [spec, *(spec.containers or ()), *(spec.init_containers or ())]
     asked = [each.resources for each in askers if each.resources is not None]
     named = [names for each in asked for names in (each.requests, each.limits) if names]

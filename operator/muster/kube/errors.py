@@ -1,4 +1,4 @@
-"""What can go wrong between Muster and the API server, as types: callers decide by type, people read the message."""
+"""Defines the errors between Muster and the API server as types: callers decide by type, people read the message."""
 
 # ruff: noqa: N818 - these are the API server's own words
 
@@ -10,7 +10,8 @@ import msgspec
 
 
 class LeadershipLost(Exception):
-    """This process may no longer write: its lease is over or nearly so. It has to exit; another replica takes over."""
+    """This process may no longer write: its lease has expired or is about to. The process has to exit; another replica
+    takes over."""
 
 
 class ApiError(Exception):
@@ -21,7 +22,7 @@ class ApiError(Exception):
         reason: metav1.Status.reason, e.g. `AlreadyExists`.
         message: metav1.Status.message.
         details: metav1.Status.details, with `causes` when the API server gave any.
-        retry_after_seconds: what the server asked for, if it did.
+        retry_after_seconds: the pause that the server asked for, if any.
     """
 
     def __init__(
@@ -41,11 +42,11 @@ class ApiError(Exception):
 
 
 class NotFound(ApiError):
-    """No such object (or no such kind)."""
+    """The object (or its kind) does not exist."""
 
 
 class AlreadyExists(ApiError):
-    """An object of that name exists: read it and compare uids before believing that it is one's own."""
+    """An object of that name exists: read it and compare uids before treating it as one's own."""
 
 
 class Conflict(ApiError):
@@ -57,11 +58,12 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """RBAC, a quota, an admission plugin or a terminating namespace refused it; the message says which."""
+    """RBAC, a quota, an admission plugin or a terminating namespace refused the request; the message says which."""
 
 
 class Denied(Forbidden):
-    """An admission webhook or policy denied it, in its own words and with any code: no right would change that."""
+    """An admission webhook or policy denied the request, with a message and a code of its own: no right would change
+    that."""
 
 
 class Invalid(ApiError):
@@ -69,11 +71,11 @@ class Invalid(ApiError):
 
 
 class Gone(ApiError):
-    """The resourceVersion asked for is too old: list again."""
+    """The requested resourceVersion is too old: list again."""
 
 
 class TooManyRequests(ApiError):
-    """The server sheds load."""
+    """The server rejects the request because of its load."""
 
 
 class ServerError(ApiError):
@@ -90,11 +92,11 @@ class DryRunUnsupported(ApiError):
 
 
 class Unreachable(ApiError):
-    """No answer of the API server, in time or at all; for a write the outcome is unknown."""
+    """The API server did not answer, or not in time; for a write the outcome is unknown."""
 
 
 class PageTooLarge(ApiError):
-    """A page of a list is larger than it may be: ask for fewer objects."""
+    """A page of a list is larger than allowed: ask for fewer objects."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -108,7 +110,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     422: Invalid,
     429: TooManyRequests,
 }
-# What admission says, whatever code comes with it: a webhook chooses its own (400 where it gives none), and a policy's
+# The message of admission, whatever its code: a webhook chooses its own (400 where it gives none), and a policy's
 # is 422 unless it names a reason. Source: kubernetes/apiserver, pkg/admission/plugin/webhook/errors/statuserror.go and
 # plugin/policy/validating/dispatcher.go.
 _ADMISSION = re.compile(
@@ -120,7 +122,7 @@ _ADMISSION = re.compile(
 # webhook/errors/statuserror.go too, with code 400; servers before 1.16 put it into an internal error.
 _DRY_RUN = re.compile(r'(?:Internal error occurred: )?admission webhook "[^"]*" does not support dry run$')
 _NOT_ASKED = re.compile(r'Internal error occurred: failed calling webhook "')
-# The API server's own answers that are no Status: of a path that it does not serve, and when it sheds load.
+# The API server's own answers that are no Status: for a path that it does not serve, and when it sheds load.
 _PLAIN = re.compile(r"404 page not found|Too many requests")
 
 
@@ -136,7 +138,7 @@ _status_decoder = msgspec.json.Decoder(_Status)
 
 
 def from_status(status: int, body: bytes, retry_after_seconds: float | None = None) -> ApiError:
-    """The typed error for an answer with this HTTP status (0: take the code from the body) and body."""
+    """Return the typed error for an answer with this HTTP status (0: take the code from the body) and body."""
     try:
         parsed = _status_decoder.decode(body)
         if parsed.kind != "Status":

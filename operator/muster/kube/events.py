@@ -1,9 +1,9 @@
-"""Events for people (events.k8s.io/v1): what happened to an object, told once and counted when it repeats.
+"""Records Events for people (events.k8s.io/v1): what happened to an object, posted once and counted when it repeats.
 
-An Event's name is a digest of what it says, so the same happening is the same Event whoever records it, also after a
-restart or by the next leader: its series grows instead of a second Event appearing. Recording never waits and never
-fails; Events that cannot be posted are dropped and counted. Namespaces take turns, and of too many those of the
-namespace that has most of them go: whoever makes thousands of them hides nobody else's.
+An Event's name is a digest of its content. The same occurrence is therefore the same Event after a restart and for the
+next leader: its series grows, and no second Event appears. Recording never waits and never fails; Events that cannot be
+posted are dropped and counted. Namespaces are served in rotation. When too many Events are pending, the namespace with
+the most of them loses some: a flood in one namespace hides no Event of another.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NORMAL = "Normal"
 WARNING = "Warning"
 
 MAX_NOTE_BYTES = 1024  # the API server's limit, and it counts bytes
-MAX_PENDING = 4096  # a rack that fails is hundreds at once
+MAX_PENDING = 4096  # a rack that fails causes hundreds at once
 MAX_REMEMBERED = 4096
 PER_SECOND = 25.0
 SERIES_SECONDS = 30.0  # a repetition is written at most this often
@@ -99,14 +99,14 @@ class EventRecorder:
         self._series_seconds = series_seconds
         self._clock = clock
         self._wall_clock = wall_clock
-        # By namespace, the one that was served last is last; each one's are in the order in which they came.
+        # By namespace, the most recently served one last; within a namespace in the order in which they came.
         self._pending: OrderedDict[str, OrderedDict[_Event, _Pending]] = OrderedDict()
         self._written: OrderedDict[_Event, float] = OrderedDict()  # when each was last written
-        self._count = 0  # of those that are pending
+        self._count = 0  # number of pending Events
         self._wakeup = asyncio.Event()
 
     def record(self, regarding: Regarding, event_type: str, reason: str, note: str, action: str = "Reconcile") -> None:
-        """Tell people about an object. Call it after the write that makes it true has succeeded."""
+        """Record an Event about an object. Call it after the write that makes it true has succeeded."""
         event, now = _Event(regarding, event_type, reason, action, _shortened(note)), self._wall_clock()
         of_namespace = self._pending.setdefault(event.namespace, OrderedDict())
         pending = of_namespace.get(event)
@@ -122,7 +122,7 @@ class EventRecorder:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Post what is recorded, until cancelled."""
+        """Post recorded Events until cancelled."""
         while True:
             if await self._post_one(only_due=True):
                 await asyncio.sleep(self._pause_seconds)
@@ -137,7 +137,7 @@ class EventRecorder:
                 continue
 
     async def flush(self) -> None:
-        """Post everything now: at a graceful end, with `run()` cancelled."""
+        """Post everything now: at a graceful end, after `run()` was cancelled."""
         while await self._post_one(only_due=False):
             pass
 
@@ -185,7 +185,7 @@ class EventRecorder:
             count = ((known.get("series") or {}).get("count") or 1) + pending.count
             series = {"series": {"count": count, "lastObservedTime": rfc3339(pending.last)}}
             await self._client.patch(path, series)
-        except NotFound:  # it has just expired
+        except NotFound:  # the Event has just expired
             await self._client.post(collection, body)
 
     def _body(self, event: _Event, pending: _Pending) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class EventRecorder:
 
 
 def _shortened(note: str) -> str:
-    """The note as the API server takes it: what is no Unicode replaced, whole characters only."""
+    """Return the note as the API server accepts it: invalid Unicode replaced, cut at a whole character."""
     data = note.encode(errors="replace")
     if len(data) <= MAX_NOTE_BYTES:
         return data.decode()

@@ -1,4 +1,5 @@
-"""A live copy of one kind: listed in pages, then watched, with our own writes laid over what the watch has shown.
+"""Keeps a live copy of one kind: listed in pages, then watched, with our own writes applied over what the watch has
+shown.
 
 Every resourceVersion of a kind comes from one counter, so three numbers decide what is newer: the object's own, the one
 in the store, and the position of the stream. What is older than the store never replaces it; what is older than the
@@ -31,17 +32,17 @@ from muster.world.views import JOB_UID_LABEL, NodeView, OccupantView, PodView
 T = TypeVar("T")
 
 PAGE_SIZE = 500
-# Of ordinary objects a page has 5 MB. Tenants write pods and jobs of megabytes: then fewer are asked for at once.
+# A page of ordinary objects has 5 MB. Tenants write pods and jobs of megabytes: then fewer are requested at once.
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 _FEWER = 8
 SERVER_TIMEOUT_SECONDS = 300
 READ_TIMEOUT_SECONDS = 75.0  # bookmarks come about once a minute: a stream silent for longer is dead
 MAX_BACKOFF_SECONDS = 10.0
-# Jobs are decided about no sooner one after the other, and what comes together costs less. Nobody waits for an agent's
+# Events that are read together cost less, and one by one they would be decided no sooner. Nothing waits for an agent's
 # Pod.
 GATHER_SECONDS = 0.02
 GATHER_AGENTS_SECONDS = 0.5
-# Each kubelet says every five minutes that nothing has changed: of 16,384 one every 18 ms.
+# Each kubelet reports every five minutes that nothing has changed: with 16,384 kubelets that is one every 18 ms.
 GATHER_NODE_SECONDS, MAX_GATHER_SECONDS = 1 / 65_536, 0.25
 RESUMES_BEFORE_LIST = 3
 READ_AGAIN_SECONDS = 15.0
@@ -59,18 +60,18 @@ _unreadable = Counter(
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """What to list and watch, and how to read it."""
+    """What to list and watch, and how to decode it."""
 
     name: str
     path: str
     decode: Callable[[Raw], T]
     meta: Callable[[T], Meta]
     query: Mapping[str, str] = field(default_factory=dict)
-    keep: Callable[[T], bool] = lambda _: True  # what decode gives but nobody needs is dropped at once
+    keep: Callable[[T], bool] = lambda _: True  # an object for which this is false is dropped after decoding
     index: Callable[[T], Hashable] = lambda _: None
-    bare: Callable[[Raw], T] | None = None  # what is left of one that decode cannot read
-    gather_seconds: float = GATHER_SECONDS  # what the watch shows within so long of something is read together
-    gather_each_seconds: float = 0.0  # or so long for each object that there is, up to MAX_GATHER_SECONDS
+    bare: Callable[[Raw], T] | None = None  # decodes the identity of one that `decode` cannot read
+    gather_seconds: float = GATHER_SECONDS  # events within this time of each other are read together
+    gather_each_seconds: float = 0.0  # or this long for each stored object, up to MAX_GATHER_SECONDS
 
 
 Subscriber = Callable[[T | None, T | None], None]
@@ -78,7 +79,7 @@ Clock = Callable[[], float]
 
 
 class Store(Generic[T]):
-    """Objects of one kind by (namespace, name). Only the event loop's thread may touch it."""
+    """The objects of one kind by (namespace, name). Only the event loop's thread may use it."""
 
     def __init__(self, kind: Kind[T]) -> None:
         self._position = 0  # the stream, or a list, has shown everything up to this resourceVersion
@@ -86,20 +87,20 @@ class Store(Generic[T]):
         self._objects: dict[Key, tuple[Meta, T]] = {}
         self._index: dict[Hashable, dict[Key, T]] = {}
         self._subscribers: list[Subscriber[T]] = []
-        # What we know is gone before the stream shows it, as it was last seen.
+        # Objects that are known to be gone before the stream shows it, as they were last seen.
         self._deleted: dict[Key, Meta] = {}
 
     def get(self, key: Key) -> T | None:
-        """The object, or None."""
+        """Return the object, or None."""
         entry = self._objects.get(key)
         return entry[1] if entry else None
 
     def values(self) -> list[T]:
-        """Every object, in no order."""
+        """Return every object, in no order."""
         return [value for _, value in self._objects.values()]
 
     def by_index(self, value: Hashable) -> list[T]:
-        """The objects whose index function gives this value, in no order."""
+        """Return the objects whose index function gives this value, in no order."""
         return list(self._index.get(value, {}).values())
 
     def __len__(self) -> int:
@@ -110,27 +111,28 @@ class Store(Generic[T]):
         self._subscribers.append(callback)
 
     def assume(self, value: T) -> None:
-        """Lay the answer to our own write over the store: it holds until the stream shows something newer."""
+        """Apply the answer to our own write to the store: it holds until the stream shows something newer."""
         meta = self._kind.meta(value)
         if meta.resource_version > self._position:  # otherwise the stream is already past it
             self._put(meta, value)
 
     def read_again(self, value: T) -> None:
-        """Put a version in place of itself, or of an older one, that could not be read when it was first seen."""
+        """Replace a version that could not be read when it was first seen, or an older one."""
         meta = self._kind.meta(value)
         entry = self._objects.get(meta.key)
         if entry is not None and entry[0].uid == meta.uid and entry[0].resource_version <= meta.resource_version:
             self._put(meta, value, force=True)
 
     def assume_deleted(self, key: Key, uid: str) -> None:
-        """Take an object out that the API server has just told us is gone (not one that is only Terminating)."""
+        """Remove an object that the API server has just reported as gone (not one that is only Terminating)."""
         entry = self._objects.get(key)
         if entry is not None and entry[0].uid == uid:  # otherwise the stream has shown it already
             self._deleted[key] = entry[0]
             self._remove(key)
 
     def apply(self, event_type: str, value: T) -> None:
-        """Take in one event of the stream: ADDED, MODIFIED or DELETED. What a list has shown already is no news."""
+        """Apply one event of the stream: ADDED, MODIFIED or DELETED. An event that a list has already shown changes
+        nothing."""
         meta = self._kind.meta(value)
         if meta.resource_version <= self._position:
             return
@@ -143,11 +145,12 @@ class Store(Generic[T]):
         self.advance(meta.resource_version)
 
     def advance(self, resource_version: int) -> None:
-        """The stream has shown everything up to here (an event or a bookmark)."""
+        """Note that the stream has shown everything up to this resourceVersion (of an event or a bookmark)."""
         self._position = max(self._position, resource_version)
 
     def replace(self, values: Iterable[T], resource_version: int) -> None:
-        """Take in a full list as of resource_version: what it lacks is gone, except what is newer than the list."""
+        """Apply a full list as of resource_version: objects that it lacks are gone, except those newer than the
+        list."""
         if resource_version < self._position:  # the server's history went back (etcd restored): believe the server
             self._deleted.clear()
             floor = None
@@ -169,7 +172,7 @@ class Store(Generic[T]):
         self._position = resource_version
 
     def catch_up(self, values: Iterable[T], resource_version: int) -> None:
-        """Take in a full list that was read beside the stream, unless the stream has been faster."""
+        """Apply a full list that was read beside the stream, unless the stream is already newer."""
         if resource_version > self._position:
             self.replace(values, resource_version)
 
@@ -214,7 +217,7 @@ class Store(Generic[T]):
         for callback in self._subscribers:
             try:
                 callback(old, new)
-            except Exception:  # the change stands, and the other objects must not pay for it
+            except Exception:  # the change stands, and the other objects must not suffer from the error
                 _unreadable.labels(self._kind.name).inc()
                 log.exception("change not taken in", informer=self._kind.name, key=self._key_of(new or old))
 
@@ -223,7 +226,7 @@ class Store(Generic[T]):
 
 
 class Informer(Generic[T]):
-    """Keeps a Store like the API server. Start `run()` as a task; decide nothing before `synced` is set."""
+    """Keeps a Store up to date with the API server. Start `run()` as a task; decide nothing before `synced` is set."""
 
     def __init__(self, client: Client, kind: Kind[T], clock: Clock = time.monotonic) -> None:
         self.kind = kind
@@ -233,22 +236,22 @@ class Informer(Generic[T]):
         self._clock = clock
         self._listing = asyncio.Lock()
         self._count = _objects.labels(kind.name)
-        self.last_contact = clock()  # when the API server last said here something that could be read
+        self.last_contact = clock()  # when this informer last received something readable from the API server
         self._position: str | None = None  # resourceVersion to resume from; None: list first
         self._failures = 0
 
     @property
     def name(self) -> str:
-        """Of the kind."""
+        """Return the name of the kind."""
         return self.kind.name
 
     def note_listed(self, number: int) -> None:
-        """So many objects have been listed."""
+        """Count a list, and publish how many objects it had."""
         _lists.labels(self.kind.name).inc()
         self._count.set(number)
 
     def read(self, data: Raw) -> T:
-        """The object, or what is left of it: one that cannot be read must not keep the others from being seen."""
+        """Decode the object, or only its identity: an object that cannot be read must not hide the others."""
         try:
             return self.kind.decode(data)
         except Exception as error:
@@ -260,35 +263,36 @@ class Informer(Generic[T]):
             return value
 
     def assume(self, answer: bytes) -> T:
-        """Lay the API server's answer to our own POST, PUT or PATCH over the store; returns it decoded."""
+        """Apply the API server's answer to our own POST, PUT or PATCH to the store; return it decoded."""
         value = self.read(answer)
         self.store.assume(value)
         return value
 
     def assume_delete(self, key: Key, uid: str, answer: bytes) -> None:
-        """Lay the API server's answer to our own DELETE of the object with this uid over the store."""
+        """Apply the API server's answer to our own DELETE of the object with this uid to the store."""
         if decode.is_gone(answer):
             self.store.assume_deleted(key, uid)
         else:
             self.store.assume(self.read(answer))
 
     def last_contact_age_seconds(self) -> float:
-        """Since the API server last said here something that could be read; a sound stream has a bookmark a minute."""
+        """Return the seconds since this informer last received something readable. A healthy stream has a bookmark a
+        minute."""
         return self._clock() - self.last_contact
 
     async def refresh(self) -> None:
-        """Be at least as new as the API server is now, whatever the stream has yet to bring.
+        """List the kind, so that the store is at least as new as the API server is now.
 
         Raises:
-            ApiError: it could not be listed.
-            ValueError: something listed cannot be read.
+            ApiError: the kind could not be listed.
+            ValueError: a listed object cannot be read.
         """
         async with self._listing:
             values, version = await self._read()
             self.store.catch_up(values, int(version))
 
     async def run(self) -> None:
-        """List and watch until cancelled. Trouble is logged and tried again, with a growing and jittered pause."""
+        """List and watch until cancelled. Errors are logged and retried, with a growing and jittered pause."""
         while True:
             started = self._clock()
             try:
@@ -300,11 +304,11 @@ class Informer(Generic[T]):
                 error, self._position = gone, None
             except ApiError as refused:
                 error = refused
-                # A stream that broke is resumed; one that cannot be opened or resumed is listed anew.
+                # A stream that broke is resumed; one that cannot be opened or resumed is listed again.
                 if not isinstance(refused, Unreachable) or self._failures >= RESUMES_BEFORE_LIST:
                     self._position = None
             except Exception as unreadable:  # noqa: BLE001
-                # Not even whose it is can be read. Skipping it would hide an occupant: stay visibly stale instead.
+                # Not even its identity can be read. Skipping it would hide an occupant: stay visibly stale instead.
                 error, self._position = unreadable, None
             if error is None and self._clock() - started > 1.0:
                 self._failures = 0
@@ -327,10 +331,11 @@ class Informer(Generic[T]):
         self.synced.set()
 
     async def _read(self) -> tuple[list[T], str]:
-        """Everything there is, and as of which resourceVersion; no resourceVersion asked for means the newest.
+        """Return all objects, and the resourceVersion of the list. The request names no resourceVersion, which means
+        the newest.
 
         Raises:
-            Gone: the list took longer than the API server keeps its beginning; begin again.
+            Gone: the list took longer than the API server keeps its first page; begin again.
         """
         values: list[T] = []
         limit = PAGE_SIZE
@@ -383,7 +388,7 @@ class Informer(Generic[T]):
 
 
 class Pods(Informer[T]):
-    """Pods of a kind, read once nodes have been: what a pod takes depends on what nodes offer."""
+    """An informer of pods that starts once nodes have been listed: what a pod takes depends on what nodes offer."""
 
     def __init__(self, client: Client, kind: Kind[T], clock: Clock, nodes: Informer[Any] | None) -> None:
         super().__init__(client, kind, clock)
@@ -402,9 +407,9 @@ def worker_pods(
     offered: Container[str] = frozenset(),
     nodes: Informer[Any] | None = None,
 ) -> Informer[PodView]:
-    """Our own pods, by namespace and uid of their job, the finished ones included.
+    """Return an informer of Muster's own pods, by namespace and uid of their job, the finished ones included.
 
-    Pods that only have the label are there, too, but found by no job: their own makers can make thousands of them.
+    Pods that only carry the label are there, too, but indexed under no job: any tenant can create thousands of them.
 
     Args:
         offered: the resources that nodes offer.
@@ -432,7 +437,8 @@ def occupant_pods(
     offered: Container[str] = frozenset(),
     nodes: Informer[Any] | None = None,
 ) -> Informer[OccupantView]:
-    """Everybody's pods on nodes, Terminating ones included, finished ones and those that say to be workers not.
+    """Return an informer of all pods on nodes, Terminating ones included, without finished ones and those labelled as
+    workers.
 
     A pod that finishes leaves the selector, which the watch reports as DELETED.
 
@@ -460,7 +466,8 @@ def occupant_pods(
 
 
 def agent_pods(client: Client, namespace: str, clock: Clock = time.monotonic) -> Informer[decode.AgentPod]:
-    """The Pods of the nodes' agents, by node. Only who may make Pods in their namespace can pretend to be one."""
+    """Return an informer of the Pods of the nodes' agents, by node. Only a user that may create Pods in their namespace
+    can imitate one."""
     kind = Kind(
         "agent_pods",
         paths.core("pods", namespace=namespace),
@@ -489,8 +496,8 @@ def nodes(client: Client, clock: Clock = time.monotonic) -> Informer[NodeView]:
 
 
 def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decode.NodeLease]:
-    """The kubelets' heartbeats, to be read and not watched (`muster.kube.nodeleases`); the key is ("kube-node-lease",
-    node)."""
+    """Return an informer of the kubelets' heartbeats, to be listed and not watched (`muster.kube.nodeleases`). The key
+    is ("kube-node-lease", node)."""
     return Informer(
         client,
         Kind(
@@ -505,14 +512,14 @@ def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decod
 
 
 def priority_classes(client: Client, clock: Clock = time.monotonic) -> Informer[decode.PriorityClass]:
-    """Every PriorityClass; its key is ("", name)."""
+    """Return an informer of every PriorityClass; its key is ("", name)."""
     path = paths.group("scheduling.k8s.io/v1", "priorityclasses")
     kind = Kind("priority_classes", path, decode.priority_class, decode.priority_meta, bare=decode.bare_priority)
     return Informer(client, kind, clock)
 
 
 def resource_quotas(client: Client, clock: Clock = time.monotonic) -> Informer[QuotaView]:
-    """Every ResourceQuota, by namespace."""
+    """Return an informer of every ResourceQuota, by namespace."""
     kind = Kind(
         "resource_quotas",
         paths.core("resourcequotas"),
@@ -525,7 +532,8 @@ def resource_quotas(client: Client, clock: Clock = time.monotonic) -> Informer[Q
 
 
 class TrainingJobs(Informer[TrainingJob | Undecodable]):
-    """Every TrainingJob, by uid. One for which its namespace had no room is read again once there is some."""
+    """An informer of every TrainingJob, by uid. A job for which its namespace had no room is read again once there is
+    room."""
 
     def __init__(self, client: Client, clock: Clock = time.monotonic, shares: TemplateShares | None = None) -> None:
         self._shares = shares or TemplateShares()
@@ -544,11 +552,11 @@ class TrainingJobs(Informer[TrainingJob | Undecodable]):
             await asyncio.sleep(READ_AGAIN_SECONDS)
             try:
                 await self.read_refused()
-            except Exception:  # the others are read at the next turn
+            except Exception:  # the others are read in the next round
                 log.exception("job not read again", informer=self.name)
 
     async def read_refused(self) -> None:
-        """Read those again for which there is room now."""
+        """Read those jobs again for which there is room now."""
         for key, size_bytes in self._shares.refused():
             known = self.store.get(key)
             if not isinstance(known, Undecodable) or not known.waits_for_room:
@@ -556,7 +564,7 @@ class TrainingJobs(Informer[TrainingJob | Undecodable]):
             elif self._shares.has_room(key, size_bytes):
                 with contextlib.suppress(
                     ApiError
-                ):  # it is gone, or the API server is away: the watch or the next turn sees
+                ):  # it is gone, or the API server is unavailable: the watch or the next round shows which
                     self.store.read_again(self.read(await self._client.get(_job_path(key))))
 
 
@@ -565,12 +573,12 @@ def _job_path(key: Key) -> str:
 
 
 def training_jobs(client: Client, clock: Clock = time.monotonic) -> Informer[TrainingJob | Undecodable]:
-    """Every TrainingJob, by uid."""
+    """Return an informer of every TrainingJob, by uid."""
     return TrainingJobs(client, clock)
 
 
 def gangs(client: Client, clock: Clock = time.monotonic) -> Informer[Gang | Undecodable]:
-    """Every Gang, by the uid of its job, those that cannot be read included."""
+    """Return an informer of every Gang, by the uid of its job, undecodable ones included."""
     return _custom(
         client,
         clock,
@@ -581,12 +589,12 @@ def gangs(client: Client, clock: Clock = time.monotonic) -> Informer[Gang | Unde
 
 
 def node_healths(client: Client, clock: Clock = time.monotonic) -> Informer[NodeHealth | Undecodable]:
-    """Every NodeHealth; its key is ("", name of the node)."""
+    """Return an informer of every NodeHealth; its key is ("", name of the node)."""
     return _custom(client, clock, "nodehealths", NodeHealth, _uid)
 
 
 def fleet_policies(client: Client, clock: Clock = time.monotonic) -> Informer[FleetPolicy | Undecodable]:
-    """Every FleetPolicy; the one that counts has the key ("", "default")."""
+    """Return an informer of every FleetPolicy; the one that counts has the key ("", "default")."""
     return _custom(client, clock, "fleetpolicies", FleetPolicy, _uid)
 
 

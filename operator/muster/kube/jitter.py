@@ -1,12 +1,12 @@
-"""Chance, so that many who wait alike do not come at the same moment."""
+"""Draws random delays, so that many waiting processes do not act at the same moment."""
 
 import random
 from contextvars import ContextVar
 
-# The simulator gives each life one of its own: whoever else draws in the process must not change a life.
+# The simulator gives each simulated run a generator of its own: no other draw in the process may change a run.
 generator: ContextVar[random.Random] = ContextVar("generator", default=random.Random())  # noqa: B039 - shared
 
 
 def uniform(low: float, high: float) -> float:
-    """A number between these two, each as likely as any other."""
+    """Return a number between `low` and `high`, evenly distributed."""
     return generator.get().uniform(low, high)

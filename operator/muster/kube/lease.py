@@ -1,8 +1,9 @@
-"""Leadership by a Lease: at most one replica writes, and one that may have lost it stops before another can begin.
+"""Elects the leader by a Lease: at most one replica writes, and one that may have lost it stops before another can
+begin.
 
 Clocks of different machines are never compared. A candidate waits until it has itself seen the lease unchanged for its
-whole duration; a leader counts from the moment it SENT its last successful renewal, which is before anybody could have
-seen it. So the leader's time is over first, by lease duration less renew deadline.
+whole duration. A leader counts from the moment it SENT its last successful renewal, which is before any other replica
+could see it. So the leader's time ends first, by lease duration less renew deadline.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
 
 log = structlog.get_logger()
-# Where the holder answers launchers, as host:port: every replica tells whoever asks it.
+# Where the holder answers launchers, as host:port: every replica redirects clients to it.
 ADDRESS_ANNOTATION = "muster.dev/coordinator-address"
 
 _is_leader = Gauge("muster_is_leader", "Whether this process is the leader.")
@@ -31,7 +32,7 @@ _is_leader = Gauge("muster_is_leader", "Whether this process is the leader.")
 
 @dataclass(frozen=True)
 class _ObservedLease:
-    """A state of the lease and when, on our clock, we first saw it."""
+    """A state of the lease, and when this process first saw it, on its own clock."""
 
     resource_version: str
     holder: str
@@ -41,15 +42,16 @@ class _ObservedLease:
 
 
 class LeaderLease:
-    """One candidate. `await acquire()`, then keep `hold()` running as a task, `release()` at a graceful end.
+    """One candidate for leadership. `await acquire()`, then keep `hold()` running as a task, `release()` at a graceful
+    end.
 
     Attributes:
         address: where this process answers launchers, host:port; "" while it does not. Written with each renewal.
 
     Args:
-        identity: of this process, never used by another one: not the pod's name alone (a container can restart).
+        identity: unique to this process: the pod's name alone is not enough, because a container can restart.
         on_lost: called once when the lease is lost; it ends the process.
-        seen: called with each resourceVersion of it that is seen.
+        seen: called with each resourceVersion of the lease that is seen.
     """
 
     def __init__(
@@ -92,26 +94,26 @@ class LeaderLease:
 
     @property
     def holder(self) -> str:
-        """Identity of the holder last seen, "" when none: for logs and for `/readyz`."""
+        """Return the identity of the holder last seen, "" when there is none: for logs and for `/readyz`."""
         return self._seen.holder if self._seen else ""
 
     @property
     def leader_address(self) -> str:
-        """Where the other replica that leads answers launchers; "" when none does, or this one, or it is not known."""
+        """Return where the leading replica answers launchers; "" when none leads, this one leads, or it is unknown."""
         seen = self._seen
         if seen is None or seen.holder in ("", self._identity) or self._clock() - seen.since >= seen.duration_seconds:
             return ""
         return seen.address
 
     def time_left(self) -> float:
-        """Seconds for which no other replica can take over; 0 when this process does not lead."""
+        """Return the seconds for which no other replica can take over; 0 when this process does not lead."""
         return max(self._left(), 0.0) if self._renewed_at is not None else 0.0
 
     def check(self) -> float:
-        """Seconds for which a write may stay pending.
+        """Return the seconds for which a write may stay pending.
 
         Raises:
-            LeadershipLost: too little time is left (or none was ever had) to begin a write.
+            LeadershipLost: too little time is left to begin a write, or this process never led.
         """
         left = self.time_left()
         if left <= self._margin:
@@ -121,7 +123,7 @@ class LeaderLease:
         return left
 
     async def acquire(self) -> None:
-        """Return once this process leads; wait as long as it takes."""
+        """Return once this process leads; wait as long as that takes."""
         while True:
             try:
                 if await self._try_acquire():
@@ -129,7 +131,7 @@ class LeaderLease:
                     log.info("leading", lease=self._name, identity=self._identity)
                     return
             except (Conflict, AlreadyExists):
-                pass  # somebody was faster: look again
+                pass  # another replica was faster: read the lease again
             except ApiError as error:
                 log.warning("cannot reach the lease", lease=self._name, error=str(error))
             await asyncio.sleep(self._retry * jitter.uniform(0.5, 1.0))
@@ -166,7 +168,7 @@ class LeaderLease:
                 await self._read()
                 if self.holder == self._identity:
                     await self._put(free)
-        except ApiError as error:  # then the successor waits it out
+        except ApiError as error:  # then the successor waits until the lease expires
             log.warning("cannot release the lease", lease=self._name, error=str(error))
 
     @property
@@ -199,7 +201,7 @@ class LeaderLease:
         assert seen is not None
         waited = self._clock() - seen.since
         duration = max(seen.duration_seconds, self._lease_duration)
-        # Our own name in it: a write of ours whose answer was lost.
+        # The lease names this process: the answer to its own write was lost.
         if seen.holder not in ("", self._identity) and waited < duration:
             return False
         return await self._claim(transitions=int(self._object.get("spec", {}).get("leaseTransitions") or 0) + 1)
@@ -211,12 +213,12 @@ class LeaderLease:
         return True
 
     async def _renew(self) -> bool:
-        """Renew once; False when somebody else holds it."""
+        """Renew once; return False when another process holds the lease."""
         transitions = int(self._object.get("spec", {}).get("leaseTransitions") or 0)
         try:
             return await self._claim(transitions)
         except (Conflict, NotFound):
-            # Either another holder, or an earlier renewal of ours arrived although its answer was lost.
+            # Either there is another holder, or an earlier renewal of ours arrived although its answer was lost.
             try:
                 await self._read()
             except NotFound:
@@ -226,7 +228,7 @@ class LeaderLease:
             return await self._claim(transitions)
 
     def _spec(self, transitions: int) -> dict[str, Any]:
-        now = rfc3339(self._wall_clock())  # for people; nobody decides by it
+        now = rfc3339(self._wall_clock())  # for people; no decision depends on it
         acquired = self._object.get("spec", {}).get("acquireTime") if self._renewed_at is not None else None
         return {
             "holderIdentity": self._identity,
@@ -258,7 +260,7 @@ class LeaderLease:
 
     @property
     def _call_seconds(self) -> float:
-        """Deadline of one call: short, so that a dead connection leaves time for another one."""
+        """Return the deadline of one call: short, so that a dead connection leaves time for another one."""
         return self._renew_deadline / 3
 
     def _adopt(self, data: bytes) -> None:

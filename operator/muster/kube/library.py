@@ -1,9 +1,9 @@
-"""The two parts of the Kubernetes library that are used here, without the rest of it.
+"""Imports the two used parts of the Kubernetes library, without the rest of it.
 
-Whoever imports a part of a package runs the package's own first lines, and those of `kubernetes` and `kubernetes.aio`
-import everything that there is, a second HTTP client among it: a fifth of the time in which `kubectl muster` starts,
-and 9 MB in each of Muster's processes. The packages are put in their places without these lines; their parts are found
-as ever.
+An import of a part of a package runs the package's `__init__`. Those of `kubernetes` and `kubernetes.aio` import
+everything, a second HTTP client included: a fifth of the time in which `kubectl muster` starts, and 9 MB in each of
+Muster's processes. The packages are registered here without running their `__init__`; their parts are imported as
+usual.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def part(name: str) -> Any:
-    """A module of `kubernetes.aio`, by its name there. It has no types."""
+    """Return a module of `kubernetes.aio`, by its name there. It has no types."""
     for package in ("kubernetes", "kubernetes.aio"):
         if package not in sys.modules:
             spec = importlib.util.find_spec(package)

@@ -1,9 +1,8 @@
-"""The kubelets' heartbeats, read in one list now and then.
+"""Reads the kubelets' heartbeats in one list from time to time.
 
 A fleet of 16,384 nodes renews its leases 1,638 times a second. A watch shows each renewal by itself, to every replica,
-and hardly any of them is ever asked for. One list is 13 MB and costs a tenth of what the watch does; how old a
-heartbeat was when it was read is told by its resourceVersion (`muster.controller.heartbeats`), so that nothing has to
-be seen while it happens.
+and hardly any of them is ever needed. One list is 13 MB and costs a tenth of what the watch does. The resourceVersion
+of a heartbeat says how old it was when it was read (`muster.controller.heartbeats`), so no renewal has to be watched.
 """
 
 import asyncio
@@ -18,11 +17,11 @@ from muster.kube.decode import NodeLease
 from muster.kube.errors import ApiError
 
 REST_SECONDS = 15.0
-"""From one look to the next while nobody asks."""
+"""The pause between two lists while no decision depends on heartbeats."""
 NEAR_SECONDS, NEAR_LEASES_PER_SECOND = 1.0, 4096
-"""While somebody does: a second, and longer in a large fleet."""
+"""The pause while a decision depends on them: one second, and longer in a large fleet."""
 ASKED_SECONDS = 10.0
-"""For so long a question keeps the looks near to each other."""
+"""After a call of `ask` the short pause applies for this long."""
 
 _DEADLINE_SECONDS = 30.0
 
@@ -32,7 +31,7 @@ Taken = Callable[[list[NodeLease], int, float], None]
 
 
 class NodeLeases:
-    """Start `run()` as a task; nothing is known before `synced` is set.
+    """Lists the leases repeatedly. Start `run()` as a task; nothing is known before `synced` is set.
 
     Args:
         taken: called with all leases, the resourceVersion of the list, and for how many seconds it was under way.
@@ -53,12 +52,12 @@ class NodeLeases:
         self._reader = informer.node_leases(client, clock)
 
     def ask(self) -> None:
-        """Somebody depends on how old heartbeats are: look now if the last look is not near, and again soon."""
+        """Request recent heartbeats: list now unless the last list is recent, and again soon."""
         self._asked_until = self._clock() + ASKED_SECONDS
         self._asked.set()
 
     async def run(self) -> None:
-        """Look until cancelled. Trouble is logged and tried again, with a growing and jittered pause."""
+        """List until cancelled. Errors are logged and retried, with a growing and jittered pause."""
         failures = 0
         while True:
             try:
@@ -73,11 +72,11 @@ class NodeLeases:
             await self._until_due()
 
     async def read_leases(self) -> None:
-        """Read all of them once.
+        """List all leases once.
 
         Raises:
-            ApiError: they could not be listed.
-            ValueError: not even whose they are can be read.
+            ApiError: the leases could not be listed.
+            ValueError: not even the names in the list can be read.
         """
         begun = self._clock()
         data = await self._client.get(paths.leases(paths.NODE_LEASES), deadline_seconds=_DEADLINE_SECONDS)
@@ -86,12 +85,12 @@ class NodeLeases:
         self.last_contact = self._clock()
         self._count = len(leases)
         self._reader.note_listed(self._count)
-        await asyncio.sleep(0)  # of a large fleet that was a long step, and another follows
+        await asyncio.sleep(0)  # in a large fleet decoding took long, and another long step follows
         self._taken(leases, version, self.last_contact - begun)
         self.synced.set()
 
     def last_contact_age_seconds(self) -> float:
-        """Since the API server last answered with a list."""
+        """Return the seconds since the API server last answered with a list."""
         return self._clock() - self.last_contact
 
     async def _until_due(self) -> None:

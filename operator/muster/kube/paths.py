@@ -1,4 +1,5 @@
-"""Paths of the API server's REST interface as plain strings, and back again into resource names for metrics."""
+"""Builds paths of the API server's REST interface as plain strings, and turns them back into resource names for
+metrics."""
 
 from urllib.parse import quote
 
@@ -8,27 +9,28 @@ NODE_LEASES = "kube-node-lease"  # the namespace of the kubelets' heartbeats
 
 
 def core(resource: str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """A path of the core group, e.g. `core("pods", namespace="x", name="y", subresource="status")`."""
+    """Return a path of the core group, e.g. `core("pods", namespace="x", name="y", subresource="status")`."""
     return _path("/api/v1", resource, namespace, name, subresource)
 
 
 def group(api_version: str, resource: str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """A path of a named group, e.g. `group("coordination.k8s.io/v1", "leases", namespace="x")`."""
+    """Return a path of a named group, e.g. `group("coordination.k8s.io/v1", "leases", namespace="x")`."""
     return _path(f"/apis/{api_version}", resource, namespace, name, subresource)
 
 
 def muster(resource: str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """A path of Muster's own group, e.g. `muster("gangs", namespace="x", name="y")`."""
+    """Return a path of Muster's own group, e.g. `muster("gangs", namespace="x", name="y")`."""
     return _path(f"/apis/{GROUP}/{VERSION}", resource, namespace, name, subresource)
 
 
 def leases(namespace: str, name: str = "") -> str:
-    """A path of coordination.k8s.io leases."""
+    """Return a path of coordination.k8s.io leases."""
     return group("coordination.k8s.io/v1", "leases", namespace=namespace, name=name)
 
 
 def resource_of(path: str) -> str:
-    """The resource that a path speaks of, with its subresource: `pods`, `pods/status`; other paths as they are."""
+    """Return the resource in a path, with its subresource: `pods`, `pods/status`; other paths are returned
+    unchanged."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         rest = parts[2:]

@@ -1,4 +1,4 @@
-"""Writes by the thousand: HTTP/1.1 over kept connections, spoken by hand.
+"""Sends writes by the thousand: HTTP/1.1 over kept connections, written by hand.
 
 A gang of a thousand workers is two thousand writes at once, and then a client library's own time is most of what the
 operator adds to a start (docs/decisions/0010). This does one thing: send a body, read the answer. Everything else goes
@@ -25,7 +25,7 @@ _RETRY_AFTER = re.compile(rb"\r\nretry-after:[ \t]*(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said."""
+    """A response of the server."""
 
     status: int
     body: bytes
@@ -40,11 +40,11 @@ class _Pipe:
 
 
 class Pipes:
-    """Connections to one server; as many as are needed at once, up to a limit.
+    """A pool of connections to one server: as many as are needed at once, up to a limit.
 
     Args:
         host: `https://name:port` or `http://name:port`.
-        context: for https.
+        context: TLS settings for https.
         server_name: the name that the certificate must have, when it is not that of the address.
     """
 
@@ -65,10 +65,10 @@ class Pipes:
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
 
     async def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send one request and read its answer. A connection that fails, or is left in the middle, is closed.
+        """Send one request and read its answer. A connection that fails, or whose request is cancelled, is closed.
 
         Raises:
-            OSError: no connection, or it broke; whether the request was carried out is not known.
+            OSError: there is no connection, or it broke; whether the request was carried out is unknown.
         """
         fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         head = (
@@ -112,7 +112,7 @@ class Pipes:
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
-    """An answer, and whether the connection may be used again."""
+    """Read an answer; also return whether the connection may be used again."""
     head = await reader.readuntil(b"\r\n\r\n")
     while head[9:10] == b"1":  # 100 Continue and the like come before the answer
         head = await reader.readuntil(b"\r\n\r\n")

@@ -1,7 +1,8 @@
-"""What the templates of each namespace's jobs take of the operator's memory, and the share that none may exceed.
+"""Counts the memory that the templates of each namespace's jobs take in the operator, and enforces each namespace's
+share.
 
 A template is any JSON: parsed, 128 KiB of `{},{},...` take thirty times as much. Each replica keeps all jobs, so
-hundreds of such templates would end leader and standby together. What a template takes is reckoned from its bytes
+hundreds of such templates would end leader and standby together. The memory of a template is estimated from its bytes
 before it is parsed, and counted for as long as a parsed version of the job is alive.
 """
 
@@ -18,16 +19,17 @@ _OBJECT_BYTES, _LIST_BYTES, _VALUE_BYTES, _KEY_BYTES = 240, 104, 96, 130
 
 
 def parsed_bytes(template: bytes) -> int:
-    """What this JSON takes once it is parsed, at most."""
+    """Return how many bytes of memory this JSON takes at most once it is parsed."""
     costs = ((b"{", _OBJECT_BYTES), (b"[", _LIST_BYTES), (b",", _VALUE_BYTES), (b":", _KEY_BYTES))
     return len(template) + sum(template.count(sign) * cost for sign, cost in costs)
 
 
 class TemplateShares:
-    """Counts what is alive. Several versions of one job share most of what they hold, and count once.
+    """Counts the parsed versions that are alive. Several versions of one job share most of their memory, and count
+    once.
 
     Args:
-        most_bytes: for one namespace.
+        most_bytes: the share of one namespace.
     """
 
     def __init__(self, most_bytes: int = MAX_NAMESPACE_BYTES) -> None:
@@ -37,24 +39,24 @@ class TemplateShares:
         self._refused: dict[Key, int] = {}  # jobs for which there was no room -> bytes
 
     def has_room(self, key: Key, size_bytes: int) -> bool:
-        """Whether a version of this job may be parsed."""
+        """Whether a version of this job may be parsed within the namespace's share."""
         before = self._held.get(key, (0, 0))[0]
         return size_bytes <= before or self._totals[key[0]] - before + size_bytes <= self._most_bytes
 
     def refuse(self, key: Key, size_bytes: int) -> None:
-        """There was no room for a version of this job."""
+        """Note that there was no room for a version of this job."""
         self._refused[key] = size_bytes
 
     def forget(self, key: Key) -> None:
-        """The job does not wait for room any more."""
+        """Note that the job does not wait for room any more."""
         self._refused.pop(key, None)
 
     def refused(self) -> list[tuple[Key, int]]:
-        """The jobs for which there was no room, with the bytes of each."""
+        """Return the jobs for which there was no room, with the bytes of each."""
         return list(self._refused.items())
 
     def hold(self, key: Key, size_bytes: int, version: Any) -> None:
-        """Count a version until it is freed."""
+        """Count a version until it is garbage-collected."""
         before, alive = self._held.get(key, (0, 0))
         self._held[key] = max(before, size_bytes), alive + 1
         self._totals[key[0]] += max(size_bytes - before, 0)

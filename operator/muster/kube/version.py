@@ -1,4 +1,4 @@
-"""Refuses API servers that are too old, before anything is done to them."""
+"""Refuses API servers that are too old, before anything is written to them."""
 
 import msgspec
 
@@ -8,22 +8,22 @@ MINIMUM = (1, 33)  # since then projected tokens name the node they run on
 
 
 class UnsupportedServerError(Exception):
-    """The API server cannot carry Muster; the message says which version can."""
+    """The API server is too old for Muster; the message says which version is needed."""
 
 
 async def check_server_version(client: Client) -> str:
-    """The API server's version, e.g. v1.36.3.
+    """Return the API server's version, e.g. v1.36.3.
 
     Raises:
-        UnsupportedServerError: older than MINIMUM.
-        ApiError: it cannot be asked.
+        UnsupportedServerError: the server is older than MINIMUM.
+        ApiError: the server's version cannot be read.
     """
     answer = msgspec.json.decode(await client.get("/version"))
     return require(str(answer.get("gitVersion", "")), str(answer.get("major", "")), str(answer.get("minor", "")))
 
 
 def require(git_version: str, major: str, minor: str) -> str:
-    """git_version, if the version is new enough; providers append a "+" and more to minor."""
+    """Return git_version if the version is new enough; providers append a "+" and more to minor."""
     digits = "".join(character for character in minor if character.isdigit())
     found = (int(major or 0), int(digits or 0))
     if found < MINIMUM:
