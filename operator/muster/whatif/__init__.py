@@ -1,1 +1,2 @@
-"""What a gang would get done: failures at given rates against the recovery that is shipped, in simulated time. Pure."""
+"""Estimates how much a gang would get done: failures at given rates against the shipped recovery, in simulated time.
+Pure."""

@@ -1,4 +1,4 @@
-"""The answer: many lives of a gang, what they have in common, and what another choice would change. Pure."""
+"""Builds the answer from many simulated lives of a gang: their means, and what another choice would change. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ _NEAR = 5.0
 
 
 class Estimate(ApiModel):
-    """A mean of many lives, and how certain it is."""
+    """A mean over many simulated lives, with its confidence interval."""
 
     mean: float
     low: float = Field(description="The true mean is not below this, nor above `high`, with 95 % confidence.")
@@ -31,14 +31,14 @@ class Estimate(ApiModel):
 
 
 class Spread(Estimate):
-    """The same, and how much one life differs from the other."""
+    """A mean over many simulated lives, and how much single lives differ."""
 
     life_low: float = Field(description="One life in twenty is below this.")
     life_high: float = Field(description="One life in twenty is above this.")
 
 
 class CauseLost(ApiModel):
-    """What one cause costs in a life, on average, in GPU-hours; `gpu_hours` is the sum of the others."""
+    """The mean cost of one cause per life, in GPU-hours; `gpu_hours` is the sum of the parts."""
 
     name: str
     how: str
@@ -52,7 +52,7 @@ class CauseLost(ApiModel):
 
 
 class Option(ApiModel):
-    """The same with one thing changed, struck by the same failures."""
+    """The plan with one thing changed, struck by the same failures."""
 
     spares: int
     checkpoint_seconds: float
@@ -61,14 +61,14 @@ class Option(ApiModel):
 
 
 class BudgetExhausted(ApiModel):
-    """In how many lives the default budgets of restarts would have ended the job."""
+    """The number of lives in which the default restart budgets would have ended the job."""
 
     own: int = Field(description="Failures of the job's own making: recovery.applicationRestartsPerDay.")
     nodes: int = Field(description="Failures of nodes: recovery.hardwareRestartsPerDay.")
 
 
 class Answer(ApiModel):
-    """What many lives have shown."""
+    """The result of all simulated lives."""
 
     lives: int
     ettr: Spread
@@ -90,10 +90,10 @@ class Answer(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A plan that is lived through.
+    """One plan, simulated through all lives.
 
     Attributes:
-        ettrs: of each life.
+        ettrs: ETTR of each life so far.
     """
 
     plan: Plan
@@ -107,14 +107,14 @@ class _Trial:
 
 
 def answer(plan: Plan, rates: Rates, dice: Dice, lives: int, lived: Callable[[int], None] | None = None) -> Answer:
-    """Let a gang live many times.
+    """Simulate many lives of a gang, and return their means and the effect of other choices.
 
     Args:
         plan: the gang.
-        rates: of what its nodes fail; how often stands in the plan.
-        dice: chance.
-        lives: how many; at least two.
-        lived: told how many are done, after each.
+        rates: the causes of failures and their shares; the plan has their frequency.
+        dice: returns the random numbers of each life.
+        lives: number of lives; at least two.
+        lived: called after each life with the number of lives done.
     """
     shares = [cause.share for cause in rates.causes]
 
@@ -158,7 +158,7 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int, lived: Callable[[in
 
 
 def others_than(plan: Plan) -> list[Plan]:
-    """What a plan is compared with: one spare fewer and one more, and other intervals between checkpoints."""
+    """Return the plans to compare with: one spare fewer, one spare more, and other intervals between checkpoints."""
     spares: list[dict[str, float]] = [{"spares": n} for n in (plan.spares - 1, plan.spares + 1) if n >= 0]
     intervals: list[dict[str, float]] = [
         {"checkpoint_seconds": s} for s in _intervals(plan) if s != plan.checkpoint_seconds

@@ -1,7 +1,7 @@
-"""One life of a gang: from failure to failure, without anything in between. Pure.
+"""Simulates one life of a gang: from failure to failure, without anything in between. Pure.
 
-While nothing fails, training and saving follow each other at a known pace, so that no time is spent on them: a life
-costs as much as it has failures. Each second of the gang is put on one account.
+While nothing fails, training and saving follow each other at a known pace and need no simulation. The cost of a life
+grows only with its number of failures. Each second of the gang belongs to exactly one bucket.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from muster.whatif.weather import Blow
 
 @dataclass(slots=True)
 class Loss:
-    """What one cause has cost, in seconds of the whole gang.
+    """The cost of one cause, in seconds of the whole gang.
 
     Attributes:
-        failures: how many.
+        failures: number of failures.
         redone: training that no complete checkpoint held.
         noticing: until the failure was seen, decided on, and all ranks were proved to have ended.
-        waiting: until there was a node.
-        replacing: until the new pod was there.
+        waiting: until a node was available.
+        replacing: until the new pod ran.
         starting: until the first step.
     """
 
@@ -37,7 +37,7 @@ class Loss:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Return the sum of all parts."""
         return self.redone + self.noticing + self.waiting + self.replacing + self.starting
 
 
@@ -46,12 +46,12 @@ class Account:
     """Where the time of one life went, in seconds of the whole gang.
 
     Attributes:
-        useful: training that was kept.
-        saving: training stood still for a save.
-        losses: what each cause has cost, by its place in the list.
+        useful: training that was kept in the end.
+        saving: stalls of training for saves.
+        losses: the cost of each cause, by its index in the list of causes.
         own_budget_exhausted: the job's own failures have exhausted the default budget of restarts, and would have ended
             it.
-        nodes_budget_exhausted: the same of failures of nodes.
+        nodes_budget_exhausted: the failures of nodes have exhausted theirs.
     """
 
     useful: float = 0.0
@@ -62,7 +62,7 @@ class Account:
 
 
 Moments = tuple[float, float, float]
-"""When all failures are noticed, when there are nodes for all, when the ranks may start; in this order."""
+"""In this order: when all failures are noticed, when a node is available for each worker, when the ranks may start."""
 _NOTHING: Moments = (0.0, 0.0, 0.0)
 _DEFAULTS = Recovery()
 
@@ -72,23 +72,24 @@ _WINDOW_SECONDS = WINDOW.total_seconds()
 
 @dataclass(slots=True)
 class _Budget:
-    """The failures that count, as `muster.recovery.budgets` counts them: of a day, without progress since.
+    """The failures of one restart budget, counted as `muster.recovery.budgets` does: within a day, without progress
+    since.
 
     Attributes:
-        most: so many may be.
-        counted: when each was, and how far the training had come.
+        most: the number of failures that the budget allows.
+        counted: of each failure its time and the progress then, in seconds of training.
     """
 
     most: int
     counted: list[tuple[float, float]] = field(default_factory=list)
 
     def budget_exhausted(self, at: float, reached: float, complete: float) -> bool:
-        """Count one more; whether that ends the job.
+        """Count one more failure; return whether that exhausts the budget.
 
         Args:
-            at: when it is.
-            reached: how far the training had come, in seconds of training.
-            complete: how far the newest complete checkpoint has.
+            at: time of the failure, in seconds from the beginning.
+            reached: progress of the training then, in seconds of training.
+            complete: progress in the newest complete checkpoint.
         """
         self.counted = [one for one in self.counted if at - one[0] < _WINDOW_SECONDS and one[1] >= complete]
         self.counted.append((at, reached))
@@ -97,15 +98,15 @@ class _Budget:
 
 @dataclass(slots=True)
 class _Recovery:
-    """What lies ahead after a failure.
+    """A recovery from a failure, as scheduled at the moment of the failure.
 
     Attributes:
-        cause: place in the list of causes; -1: nothing has failed yet.
-        since: when it struck.
-        due: when the gang is through with it, as moments.
+        cause: index in the list of causes; -1: nothing has failed yet.
+        since: when the failure struck.
+        due: when each phase of the recovery ends.
         trains: when the first step begins.
-        held: what every later start has to wait for as well: nodes that were left and not replaced yet. What would have
-            restarted the ranks where they are needs nothing more once something else restarts them.
+        held: the moments that every later start has to wait for as well: nodes that were left and not replaced yet. A
+            restart of ranks in place is not among them: any other restart includes it.
     """
 
     cause: int
@@ -116,17 +117,17 @@ class _Recovery:
 
 
 def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
-    """Let a gang live through its failures.
+    """Simulate one life of a gang through its failures.
 
     Args:
         plan: the gang.
-        ways: how each cause goes.
-        blows: what strikes it, in the order of time.
+        ways: the recovery from each cause.
+        blows: the failures, in the order of time.
     """
     account = Account(losses=[Loss() for _ in ways])
-    free = [0.0] * plan.spares  # since when, or from when on, each node is free that the gang has not got
+    free = [0.0] * plan.spares  # the moment from which each node outside the gang is free
     heapify(free)
-    away: dict[int, float] = {}  # until when no node stands in a place
+    away: dict[int, float] = {}  # by place: until when it has no node
     own, nodes = _Budget(_DEFAULTS.application_restarts_per_day), _Budget(_DEFAULTS.hardware_restarts_per_day)
     now = _Recovery(-1, 0.0, _NOTHING, 0.0, _NOTHING)
     for blow in blows:
@@ -154,19 +155,19 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
     else:
         _recover(account, now, now.trains)
         rest = _train(account, plan, plan.seconds - now.trains)
-        account.useful += rest  # at the end nothing is lost
+        account.useful += rest  # the end of the plan loses nothing
     return account
 
 
 def _changes_nothing(way: Way, blow: Blow, now: _Recovery) -> bool:
-    """Whether ranks that fail like this are not there, or are about to be restarted before this is noticed."""
+    """Whether the failing ranks are not running, or are restarted anyway before this failure is noticed."""
     return blow.at < now.held[2] or blow.at < now.due[0] <= blow.at + way.noticed_seconds
 
 
 def _recovery(
     plan: Plan, way: Way, blow: Blow, before: _Recovery, free: list[float], away: dict[int, float]
 ) -> _Recovery:
-    """What follows a failure; a node that an earlier one still waits for is waited for as well."""
+    """Schedule the recovery from a failure. Nodes for which an earlier recovery still waits are waited for as well."""
     noticed = blow.at + way.noticed_seconds
     leaves = way.leaves is Leaves.ALWAYS or (way.leaves is Leaves.IF_FREE and bool(free) and free[0] <= noticed)
     node = ready = noticed
@@ -179,7 +180,8 @@ def _recovery(
 
 
 def _train(account: Account, plan: Plan, seconds: float) -> float:
-    """Train for so long, until something ends it; returns how much of the training no complete checkpoint holds."""
+    """Add this many seconds of training to the account. Return how much of the training no complete checkpoint
+    holds."""
     interval, save = plan.interval_seconds, plan.save_seconds
     cycles, rest = divmod(seconds, interval + save)
     work = cycles * interval + min(rest, interval)
@@ -191,7 +193,7 @@ def _train(account: Account, plan: Plan, seconds: float) -> float:
 
 
 def _recover(account: Account, recovery: _Recovery, until: float) -> None:
-    """Put the time of a recovery up to a moment on its accounts."""
+    """Add the time of a recovery up to a moment to the account."""
     if recovery.cause < 0:
         return
     loss, since = account.losses[recovery.cause], recovery.since

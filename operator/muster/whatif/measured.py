@@ -1,4 +1,4 @@
-"""Rates of this fleet, from what the records of its jobs remember. Pure."""
+"""Computes the failure rates of this fleet from the records of its jobs. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,17 +14,17 @@ from muster.whatif.ways import CRASH, HANG, SILENT
 
 _SILENT = kinds_with(lambda traits: traits.lost_node)
 _HANG = frozenset({Kind.HANG, Kind.START_HANG})
-# Evidence that has the worker leave at once, for what took a node without saying which it was.
+# Fatal evidence that stands for incidents whose record names no evidence.
 _SICK = "GpuLost"
 
 
 def measured(jobs: Iterable[TrainingJob], gangs: Iterable[Gang], window: timedelta, now: datetime) -> Rates:
-    """What has struck the gangs that are still on record: a right-censored exponential fit, failures by node-days.
+    """Estimate rates from the gangs on record: a right-censored exponential fit, failures by node-days.
 
     A node-day is a day of a job's life on one node, waiting included. Planned evacuations are no failures.
 
     Raises:
-        RatesError: the records tell of no failure.
+        RatesError: the records hold no failure.
     """
     by_uid = {gang.spec.job_uid: gang.spec for gang in gangs}
     exposure, counts = 0.0, Counter[tuple[str, str]]()
@@ -34,7 +34,7 @@ def measured(jobs: Iterable[TrainingJob], gangs: Iterable[Gang], window: timedel
             continue
         end = job.status.completion.time if job.status.completion else now
         since = max(created, now - window)
-        if len(record.incidents) >= FEW_INCIDENTS:  # what was before the oldest may have been forgotten
+        if len(record.incidents) >= FEW_INCIDENTS:  # incidents before the oldest one may have been dropped
             since = max(since, record.incidents[0].time)
         if end <= since:
             continue

@@ -1,4 +1,4 @@
-"""What is asked about: a gang, what it stands on, and how it trains and saves."""
+"""Describes the question: a gang, its nodes and spares, and how it trains and saves."""
 
 from pydantic import Field
 
@@ -12,12 +12,12 @@ START_SECONDS_PER_GPU = 0.0087
 
 
 def usual_start_seconds(gpus: int) -> float:
-    """From the start of the ranks to their first step on so many GPUs, as published."""
+    """Return the published time from the start of the ranks to their first step on this many GPUs."""
     return START_FIRST_SECONDS + START_SECONDS_PER_GPU * gpus
 
 
 class Plan(ApiModel):
-    """One gang for some days. Times are in seconds."""
+    """One gang over some days. Times are in seconds."""
 
     nodes: int = Field(ge=1, description="Workers, one on each node.")
     gpus_per_node: int = Field(8, ge=1)
@@ -40,20 +40,20 @@ class Plan(ApiModel):
 
     @property
     def gpus(self) -> int:
-        """Of the gang."""
+        """Return the number of GPUs of the gang."""
         return self.nodes * self.gpus_per_node
 
     @property
     def seconds(self) -> float:
-        """For how long it is watched."""
+        """Return the simulated duration."""
         return self.days * DAY_SECONDS
 
     @property
     def gang_mttf_seconds(self) -> float:
-        """Mean time between two failures of the gang: it fails with each of its nodes."""
+        """Return the mean time between two failures of the gang: it fails with each of its nodes."""
         return self.mttf_days * DAY_SECONDS / self.nodes
 
     @property
     def interval_seconds(self) -> float:
-        """Training between two saves: the next one waits for the one before to be complete."""
+        """Return the training time between two saves: a save waits for the one before it to be complete."""
         return max(self.checkpoint_seconds, self.durable_seconds)

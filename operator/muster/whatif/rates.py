@@ -1,4 +1,4 @@
-"""How often nodes fail, and of what: published figures, and a user's own."""
+"""Describes how often nodes fail, and of what: published figures, and a user's own."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _CAUSE = re.compile(r"(?P<name>[^=]+)=(?P<share>[0-9]*\.?[0-9]+):(?P<how>\w+)")
 
 
 class Cause(ApiModel):
-    """One row of a list of causes."""
+    """One cause of failures, with its share and the way in which it shows."""
 
     name: str
     share: float = Field(gt=0, description="How many of all failures, in any unit.")
@@ -21,7 +21,7 @@ class Cause(ApiModel):
 
 
 class Rates(ApiModel):
-    """How often one node fails, and of what."""
+    """How often one node fails, and from which causes."""
 
     name: str
     source: str = Field(description="Where it comes from, for people.")
@@ -30,15 +30,15 @@ class Rates(ApiModel):
 
 
 class RatesError(ValueError):
-    """Such rates make no sense; the message says what to write."""
+    """The rates make no sense; the message says what to write."""
 
 
 LLAMA3 = Rates(
     name="llama3",
     source="Llama 3: 419 unexpected interruptions in 54 days on 16,384 H100",
     mttf_days=54 * 2048 / 419,
-    # The paper's table of causes, put together by how they show. A network port that is lost is seen by the node's
-    # agent; wrong results without any sign are taken for a crash at the moment at which they begin.
+    # The paper's table of causes, grouped by how they show. The node's agent sees the loss of a network port. Wrong
+    # results without any sign count as a crash at the moment at which they begin.
     causes=[
         Cause(name="GPU", share=148 + 19 + 17 + 6, how="Xid79"),  # faulty, SRAM, system processor, thermal
         Cause(name="HBM3 memory", share=72, how="Xid48"),
@@ -71,15 +71,15 @@ PUBLISHED: Mapping[str, Rates] = {rates.name: rates for rates in (LLAMA3, FT_HSD
 
 
 def of_nodes(rates: Rates, gpus_per_node: int) -> Rates:
-    """Published rates for nodes with another number of GPUs: a node fails as often as its GPUs do."""
+    """Return the published rates for nodes with another number of GPUs: a node fails as often as its GPUs do."""
     return rates.model_copy(update={"mttf_days": rates.mttf_days * PUBLISHED_GPUS_PER_NODE / gpus_per_node})
 
 
 def causes_from(texts: Sequence[str]) -> list[Cause]:
-    """Causes as they are written on a command line, `NAME=SHARE:HOW`.
+    """Parse causes from a command line, each as `NAME=SHARE:HOW`.
 
     Raises:
-        RatesError: one of them cannot be read.
+        RatesError: one of the texts cannot be read.
     """
     causes = []
     for text in texts:

@@ -1,7 +1,7 @@
-"""What the shipped recovery does about a failure, by how it shows: after how long, and whether another node is needed.
+"""Models the shipped recovery from a failure, by how it shows: how long it takes, and whether another node is needed.
 
-Time-outs, fences and what evidence weighs are asked of the modules that decide by them. What Muster itself needs beyond
-them is a constant here, held to the full simulation by a test.
+Time-outs, fences and the severity of evidence come from the modules that decide by them. The time that Muster itself
+needs beyond them is a constant here; a test compares it with the full simulation.
 """
 
 import re
@@ -17,17 +17,17 @@ from muster.protocol.fence import fenced_after_seconds, marked_after_seconds, wa
 from muster.whatif.plan import Plan
 
 CRASH, HANG, SILENT = "Crash", "Hang", "Silent"
-# From the first word of a failure to the launchers' starting: one report, one decision, one answer. 0.3 s in a
+# From the first report of a failure to the start by the launchers: one report, one decision, one answer. 0.3 s in a
 # simulated gang of four; among 1,024 a failed pod is back after 1.7 s, the pod's own start included (make bench-gang).
 DECIDE_SECONDS = POLL_SECONDS
-# From a sign on a node to the verdict: the agent looks about once a second, the operator needs less (make
+# From a sign on a node to the verdict: the agent polls about once a second, the operator needs less (make
 # bench-health).
 EVIDENCE_SECONDS = 1.0
 _XID = re.compile(r"Xid(\d{1,9})")
 
 
 class HowError(ValueError):
-    """Nothing shows like that; the message says what does."""
+    """No failure shows in this way; the message lists the known ones."""
 
 
 class Leaves(StrEnum):
@@ -40,13 +40,13 @@ class Leaves(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one kind of failure goes.
+    """The recovery from one kind of failure.
 
     Attributes:
-        noticed_seconds: from the failure until the ranks may start again where they are, as far as it is up to Muster.
+        noticed_seconds: from the failure until Muster allows the ranks to start again in place.
         leaves: whether the worker moves to another node.
-        needs_ranks: it can strike only while ranks run.
-        own: it counts as the job's own doing, and not as that of a node.
+        needs_ranks: the failure can strike only while ranks run.
+        own: the failure counts against the job's application budget, and not against the hardware budget.
     """
 
     noticed_seconds: float
@@ -56,10 +56,10 @@ class Way:
 
 
 def way_of_words(how: str) -> Severity | None:
-    """What the evidence weighs that `how` names; None for the words that name none.
+    """Return the severity of the evidence that `how` names; None for Crash, Hang and Silent.
 
     Raises:
-        HowError: there is no such evidence.
+        HowError: `how` names no known evidence.
     """
     if how in (CRASH, HANG, SILENT):
         return None
@@ -75,10 +75,10 @@ def way_of_words(how: str) -> Severity | None:
 
 
 def way_of(how: str, plan: Plan) -> Way:
-    """How a failure that shows like this goes in the gang of a plan.
+    """Return the recovery from a failure that shows like `how`, in the gang of a plan.
 
     Raises:
-        HowError: nothing shows like that.
+        HowError: no failure shows in this way.
     """
     severity = way_of_words(how)
     if how == HANG:
@@ -87,17 +87,19 @@ def way_of(how: str, plan: Plan) -> Way:
         return Way(silent_seconds(plan) + DECIDE_SECONDS, Leaves.ALWAYS, False)
     if severity is Severity.FATAL:
         return Way(EVIDENCE_SECONDS + DECIDE_SECONDS, Leaves.ALWAYS, False)
-    # A rank that fails on a sick node goes elsewhere if that is possible.
+    # A rank that fails on a degraded node moves to another node if one is free.
     if severity is Severity.DEGRADED:
         return Way(DECIDE_SECONDS, Leaves.IF_FREE, True)
     return Way(DECIDE_SECONDS, Leaves.NEVER, True, own=True)
 
 
 def silent_seconds(plan: Plan) -> float:
-    """From the moment at which a node falls silent until its worker is given up and its ranks are proved to have ended.
+    """Return the time from the moment at which a node falls silent until its worker is given up and its ranks are
+    fenced.
 
-    In a gang of more the two run side by side: its fence counts from its last sign. A gang of one has nobody who misses
-    it: the fence file is written once it is given up, and waited for (docs/decisions/0012).
+    In a gang of several workers the two run in parallel: the fence counts from the last sign of life. In a gang of one
+        no peer misses the worker: the fence file is written after the worker is given up, and then waited for
+        (docs/decisions/0012).
     """
     fence = wanted_fence_seconds(FENCE_SECONDS, plan.step_seconds)
     if plan.nodes == 1:

@@ -1,7 +1,7 @@
-"""When the gang's nodes fail, which, and of what, drawn before anything is decided.
+"""Draws when the gang's nodes fail, which one, and from which cause, before anything is decided.
 
-Each place of the gang has failures of its own. One that finds no node there strikes nothing: who is away cannot fail.
-The same failures strike every plan that is compared, so that plans differ by what they do and not by luck.
+Each place of the gang has failures of its own. A failure strikes nothing while its place has no node. The same failures
+strike every compared plan, so that plans differ by their choices and not by luck.
 """
 
 import math
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 Chance = Callable[[], float]
-"""Numbers at random, evenly between 0 and 1, 1 excluded."""
+"""Returns random numbers, evenly between 0 and 1, 1 excluded."""
 
 Dice = Callable[[int], Chance]
-"""The chance of each life."""
+"""Returns the random numbers of the life with this index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """One failure of whatever node stands in one place of the gang.
+    """One failure of whichever node is in one place of the gang.
 
     Attributes:
         at: seconds from the beginning.
-        place: of the gang, from 0 on.
-        cause: place in the list of causes.
-        repair: how long the node is away if it is left, in units of the mean.
+        place: index of the place in the gang, from 0.
+        cause: index in the list of causes.
+        repair: how long the repair of the node takes if its worker leaves it, in units of the mean.
     """
 
     at: float
@@ -35,14 +35,14 @@ class Blow:
 
 
 def blows(chance: Chance, places: int, mean_seconds: float, seconds: float, shares: Sequence[float]) -> list[Blow]:
-    """Failures of a gang, one independent of the other.
+    """Draw the failures of a gang, each independent of the others.
 
     Args:
-        chance: where they come from.
-        places: of the gang.
-        mean_seconds: between two of the gang while a node stands in each place.
-        seconds: for how long.
-        shares: how often each cause is the one, in any unit.
+        chance: source of random numbers.
+        places: number of places in the gang.
+        mean_seconds: mean time between two failures of the gang while each place has a node.
+        seconds: duration to draw for.
+        shares: relative frequency of each cause, in any unit.
     """
     limits = list(accumulate(shares))
     found: list[Blow] = []
