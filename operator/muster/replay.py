@@ -1,8 +1,8 @@
-"""`python3 -m muster.replay FILE`: decide again what an operator has decided, and show both.
+"""`python3 -m muster.replay FILE`: repeat an operator's recorded decisions, and show both results.
 
 FILE has the lines that `GET /worlds/NAMESPACE/JOB` of the operator gives; `-` is standard input. Exit status: 0 when
-each decision is made again as it was, 1 when one is not, 2 when the file cannot be read. Nothing is asked of any
-cluster.
+every repeated decision is equal to the recorded one, 1 when one differs, 2 when the file cannot be read. No cluster is
+contacted.
 """
 
 import json
@@ -17,7 +17,7 @@ SAME, DIFFERS, UNREADABLE = 0, 1, 2
 
 
 def main(arguments: list[str]) -> int:
-    """Replay the file named, or standard input; returns the exit status."""
+    """Replay the named file, or standard input; return the exit status."""
     if len(arguments) != 1 or arguments[0].startswith("--"):
         print("usage: python3 -m muster.replay FILE   (- is standard input)", file=sys.stderr)
         return UNREADABLE
@@ -49,7 +49,7 @@ def _show(lines: Iterable[str]) -> int:
 
 
 def told(replayed: Replayed) -> Iterator[str]:
-    """One decision in words: of what, what was decided, and what is decided now if that is something else."""
+    """Describe one decision: its object, the recorded result, and the repeated result where it differs."""
     world = replayed.world
     attempt = f"attempt {world.gang.spec.attempt}" if world.gang else "no attempt yet"
     yield f"{world.now.isoformat()} {world.job.metadata.namespace}/{world.job.metadata.name}, {attempt}"

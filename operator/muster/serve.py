@@ -1,11 +1,12 @@
-"""A small HTTP server for probes and metrics, in threads of its own: for the kubelet and Prometheus.
+"""Serves probes and metrics for the kubelet and Prometheus: a small HTTP server in threads of its own.
 
-Anybody on the network may connect, so unauthenticated clients must cost next to nothing and delay nobody. A connection
-waits as a bare socket until its turn; addresses take turns, and turns come at a fixed pace. The node's own address,
-from which the kubelet's probes come, waits in a lane of its own, and so do addresses that have shown a good token. A
-library's server gives a thread or a task, a TLS session and up to megabytes of headers to every client that connects.
+Any machine on the network may connect, so unauthenticated clients must cost next to nothing and delay no other client.
+A connection waits as a bare socket until it is served. Addresses are served in rotation, at a fixed rate. The node's
+own address, from which the kubelet's probes come, waits in a separate lane, and so do addresses that have sent a valid
+token. A library's server gives a thread or a task, a TLS session and up to megabytes of headers to every client that
+connects.
 
-The operator, the page, the agent and the checker have it. The checker's Python may be 3.8.
+The operator, the page, the agent and the checker use it. The checker's Python may be 3.8.
 """
 
 from __future__ import annotations
@@ -26,52 +27,52 @@ from pathlib import Path
 from typing import Callable, Deque, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
 
 Metric = Tuple[str, str, str, Iterable[Tuple[Dict[str, str], float]]]
-"""Name, type, help, and the values by label."""
+"""Name, type and help of a metric, and its values by label."""
 
 Answer = Tuple[int, bytes]
-"""Status and body."""
+"""HTTP status and body."""
 
 Endpoint = Callable[[str], Answer]
 """Answers a GET. Its argument is the header Authorization, "" where there is none."""
 
 RENDERED_SECONDS, MAX_RENDERED_SECONDS = 1.0, 10.0
-"""For so long one rendering of the metrics is good for all clients: at least, and at most where it is costly."""
+"""All clients share one rendering of the metrics for this long: at least, and at most where rendering is costly."""
 
 RENDERING_SHARE = 0.04
-"""Of a core that renderings may take: they hold the interpreter, and its other threads wait."""
+"""The share of a core that renderings may take: they hold the interpreter, and its other threads wait."""
 
 HOST_IPS = "HOST_IPS"
-"""Environment variable with the addresses of the pod's node: `status.hostIPs` of the downward API."""
+"""Name of the environment variable with the addresses of the pod's node: `status.hostIPs` of the downward API."""
 
 
 class Limits(NamedTuple):
-    """What one connection may take."""
+    """The limits of one connection."""
 
-    pause_seconds: float  # between two connections that are answered
-    silence_seconds: float  # without a byte
+    pause_seconds: float  # between the starts of two answers
+    silence_seconds: float  # a connection without a byte for this long is closed
     connection_seconds: float
     head_bytes: int
 
 
 PLAIN = Limits(0.01, 1.0, 3.0, 4 * 1024)
-"""For plain HTTP: a probe is one packet, and its answer is another."""
+"""The limits of plain HTTP: a probe is one packet, and its answer is another."""
 
 TLS = Limits(0.05, 2.0, 10.0, 16 * 1024)
-"""For HTTPS: a handshake costs a millisecond of a core, and a token has one or two thousand bytes."""
+"""The limits of HTTPS: a handshake costs a millisecond of a core, and a token has one or two thousand bytes."""
 
-_BURST = 10  # that are answered at once after a quiet time
-_MAX_ANSWERED = 16  # at a time: each has a thread
-_MAX_WAITING = 256  # far below the usual 1,024 open files
+_BURST = 10  # connections that are answered at once after a quiet time
+_MAX_ANSWERED = 16  # connections that are answered at a time: each has a thread
+_MAX_WAITING = 256  # connections that wait: far below the usual 1,024 open files
 _MAX_WAITING_OF_ADDRESS = 64
-_MAX_READERS = 64  # addresses that have shown a good token, the latest ones
+_MAX_READERS = 64  # remembered addresses that have sent a valid token, the latest ones
 _BACKLOG = 1024
-_GATHERING_SECONDS = 0.05  # connections that come meanwhile are accepted together
+_GATHERING_SECONDS = 0.05  # connections that arrive within this time are accepted together
 _NO_SOCKET_SECONDS = 0.1  # pause when there is no file descriptor left
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def exposition(metrics: Iterable[Metric]) -> bytes:
-    """Prometheus' text format."""
+    """Render the metrics in Prometheus' text format."""
     lines = []
     for name, kind, help_text, values in metrics:
         lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
@@ -86,7 +87,7 @@ def _escaped(text: str) -> str:
 
 
 def probe(problem: Callable[[], str]) -> Endpoint:
-    """An endpoint for the kubelet: status 503 with the problem, or 200 where it is ""."""
+    """Return an endpoint for the kubelet: status 503 with the problem, or 200 where the problem is ""."""
 
     def endpoint(_: str) -> Answer:
         found = problem()
@@ -100,7 +101,7 @@ def at_most_once_a_second(
     clock: Callable[[], float] = time.monotonic,
     cpu_clock: Callable[[], float] = time.thread_time,
 ) -> Callable[[], bytes]:
-    """The same, rendered anew only when the last rendering is a second old; clients that come meanwhile share it.
+    """Return a renderer that renders again only when the last rendering is a second old; clients share it meanwhile.
 
     A rendering that took long is shared for longer, so that clients cannot have the process render all the time.
     """
@@ -120,20 +121,21 @@ def at_most_once_a_second(
 
 
 def open_metrics(render: Callable[[], bytes]) -> Endpoint:
-    """An endpoint of metrics for every client."""
+    """Return an endpoint that serves metrics to every client."""
     rendered = at_most_once_a_second(render)
     return lambda _: (200, rendered())
 
 
 def plain_address(host: str) -> str:
-    """An address as text that can be compared: of IPv4 where a socket of both kinds shows it as one of IPv6."""
+    """Return an address as text that can be compared: an IPv4 address that a dual-stack socket shows as IPv6 becomes
+    IPv4."""
     return str(_parsed(host) or host)
 
 
 @functools.lru_cache(maxsize=1024)
 def client_network(host: str) -> str:
-    """What counts as one client of an address: an IPv4 address, or an IPv6 network of 64 bits, all of which one machine
-    may have."""
+    """Return what counts as one client: an IPv4 address, or an IPv6 network of 64 bits, all of which one machine may
+    have."""
     address = _parsed(host)
     if address is None or address.version == 4:
         return str(address or host)
@@ -141,10 +143,10 @@ def client_network(host: str) -> str:
 
 
 def node_addresses(environment: Mapping[str, str], proc: Path = Path("/proc")) -> FrozenSet[str]:
-    """Addresses from which the kubelet's probes come to this pod.
+    """Return the addresses from which the kubelet's probes come to this pod.
 
     These are the addresses of the node, and the pod's default gateway: plugins with a bridge give the node the bridge's
-    address towards its pods, and so does Cilium with its router's. A gateway that is elsewhere sends nothing of its
+    address towards its pods, and so does Cilium with its router's. A gateway on another machine sends nothing of its
     own.
     """
     hosts = [*environment.get(HOST_IPS, "").split(","), _default_gateway(proc)]
@@ -152,7 +154,7 @@ def node_addresses(environment: Mapping[str, str], proc: Path = Path("/proc")) -
 
 
 def _default_gateway(proc: Path) -> str:
-    """The gateway of IPv4; "" where there is none. The kernel writes addresses as numbers of the machine's byte
+    """Return the IPv4 gateway; "" where there is none. The kernel writes addresses as numbers of the machine's byte
     order."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (proc / "net/route").read_text("ascii").splitlines()[1:]:
@@ -163,7 +165,7 @@ def _default_gateway(proc: Path) -> str:
 
 
 def _parsed(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
-    """The address; of IPv4 where a socket of both kinds shows it as one of IPv6. None for what is no address."""
+    """Return the address, as IPv4 where a dual-stack socket shows it as IPv6; None for text that is not an address."""
     try:
         address = ipaddress.ip_address(host.strip().partition("%")[0])
     except ValueError:
@@ -172,7 +174,8 @@ def _parsed(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, No
 
 
 class Waiting:
-    """Connections that wait for their turn, by client. Clients take turns; the newest of the longest queue is cut."""
+    """Connections that wait, by client. Clients are served in rotation; the newest connection of the longest queue is
+    cut."""
 
     def __init__(self) -> None:
         self._by_client: OrderedDict[str, Deque[socket.socket]] = OrderedDict()  # the next client comes first
@@ -182,21 +185,21 @@ class Waiting:
         return self._count
 
     def add(self, client: str, connection: socket.socket) -> Optional[socket.socket]:
-        """Queue a connection. The answer is one that no longer fits; the caller closes it."""
+        """Queue a connection. Return a connection that no longer fits, for the caller to close."""
         self._by_client.setdefault(client, deque()).append(connection)
         self._count += 1
         if len(self._by_client[client]) > _MAX_WAITING_OF_ADDRESS:
             return self._remove(client, last=True)
-        if self._count > _MAX_WAITING:  # of queues that are equally long the last in turn: it has waited least
+        if self._count > _MAX_WAITING:  # of equally long queues the last one in the rotation: it has waited least
             longest = max(reversed(self._by_client), key=lambda each: len(self._by_client[each]))
             return self._remove(longest, last=True)
         return None
 
     def take(self) -> Tuple[str, socket.socket]:
-        """The oldest connection of the client whose turn it is, which comes last from now on.
+        """Return the oldest connection of the next client, which moves to the end of the rotation.
 
         Raises:
-            StopIteration: none waits.
+            StopIteration: no connection waits.
         """
         client = next(iter(self._by_client))
         connection = self._remove(client, last=False)
@@ -214,7 +217,7 @@ class Waiting:
 
 
 class _Lane:
-    """Connections that share turns and places: those that wait, and those that are answered."""
+    """Connections that share a rate and a number of places: those that wait, and those that are answered."""
 
     def __init__(self) -> None:
         self.waiting = Waiting()
@@ -222,7 +225,7 @@ class _Lane:
         self.next = float("-inf")  # when the next connection may be answered
 
     def crowded(self) -> Optional[socket.socket]:
-        """Of too many that are answered, the oldest connection of the client with the most."""
+        """When too many connections are answered, return the oldest connection of the client with the most."""
         if len(self.answered) <= _MAX_ANSWERED:
             return None
         ((busiest, _),) = Counter(client for _, client in self.answered.values()).most_common(1)
@@ -235,12 +238,12 @@ class Server:
     Args:
         address: host, of IPv4 or IPv6, and port; no host: all addresses of both kinds; port 0: any.
         endpoints: by path.
-        tls: for HTTPS, whose endpoints answer 200 to good tokens only; replace the attribute when the certificate is
+        tls: for HTTPS, whose endpoints answer 200 to valid tokens only; replace the attribute when the certificate is
             renewed. None: plain HTTP.
-        node: addresses of this node (`node_addresses`), whose connections no others keep waiting.
+        node: addresses of this node (`node_addresses`), whose connections wait behind no others.
 
     Attributes:
-        port: where it listens.
+        port: the port on which it listens.
 
     Raises:
         OSError: the address cannot be used.
@@ -266,17 +269,17 @@ class Server:
         threading.Thread(target=self._run, name="http", daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more. Requests that are being answered get their answer."""
+        """Stop listening. Requests that are being answered still get their answer."""
         self._closed = True
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # it wakes the thread
+            self._listener.shutdown(socket.SHUT_RDWR)  # this wakes the thread
 
     def _run(self) -> None:
         with self._listener, selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
             while not self._closed:
                 pause = self._let_in(time.monotonic())
-                if self._anybody_waits():  # a flood then wakes this thread once a turn, and not for each connection
+                if self._anybody_waits():  # a flood then wakes this thread once a round, and not for each connection
                     time.sleep(min(pause or 0.0, _GATHERING_SECONDS))
                     self._accept()
                 elif selector.select(pause):
@@ -309,8 +312,7 @@ class Server:
             return self._reader_lane if client in self._readers else self._other_lane
 
     def _let_in(self, now: float) -> Optional[float]:
-        """Answer the connections whose turn it is. The answer is how many seconds the next turn is away; None: no
-        turn."""
+        """Answer the connections that are due. Return the seconds until the next one is due; None: none waits."""
         with self._guard:
             answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
         late = [each for each, since in answered if now - since > self._limits.connection_seconds]
@@ -329,7 +331,7 @@ class Server:
         return None if oldest is None else max(oldest + self._limits.connection_seconds - now, 0.1)
 
     def _start(self, lane: _Lane, now: float, client: str, connection: socket.socket) -> None:
-        """Answer it from a thread. Where its lane has too many, one of them makes room."""
+        """Answer a connection from a thread. When its lane has too many, one of them is cut off."""
         try:
             connection.settimeout(self._limits.silence_seconds)
             if self.tls is not None:
@@ -340,7 +342,8 @@ class Server:
         with self._guard:
             lane.answered[connection] = now, client
             crowded = lane.crowded()
-            if crowded is not None:  # its thread may notice late; until then another one would not be chosen
+            # removed here, because its thread may notice late and the next choice has to be another one
+            if crowded is not None:
                 del lane.answered[crowded]
         if crowded is not None:
             _cut_off(crowded)
@@ -356,7 +359,7 @@ class Server:
             status, body = self._answer_to(_read_head(connection, self._limits.head_bytes), client)
             connection.sendall(_head(status, body) + body)
         except OSError:
-            """The client has gone, or it is too slow."""
+            """The client has closed the connection, or is too slow."""
         finally:
             self._done(connection)
 
@@ -386,7 +389,8 @@ class Server:
         return answer
 
     def _note_reader(self, client: str) -> None:
-        """This client has shown a good token: from now on it does not wait behind those that have shown none."""
+        """Note that this client has sent a valid token: from now on it does not wait behind clients that have sent
+        none."""
         with self._guard:
             self._readers[client] = None
             self._readers.move_to_end(client)
@@ -395,10 +399,11 @@ class Server:
 
 
 def _listen(address: Tuple[str, int]) -> socket.socket:
-    """A socket on a host's address; on all addresses, of both kinds where the host has both, for "".
+    """Return a socket that listens on the host's address; "" means all addresses, of both kinds where the host has
+    both.
 
     Raises:
-        OSError: the port is taken, or there is no such address.
+        OSError: the port is in use, or the host has no such address.
     """
     host, port = address
     host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - that is what was asked for
@@ -411,7 +416,7 @@ def _listen(address: Tuple[str, int]) -> socket.socket:
 
 
 def _read_head(connection: socket.socket, most_bytes: int) -> bytes:
-    """The head of a request without the empty line that ends it; "" for what is none."""
+    """Return the head of a request without the empty line that ends it; "" where the client sends no complete head."""
     data = b""
     while b"\r\n\r\n" not in data:
         piece = connection.recv(4096)
@@ -430,12 +435,13 @@ def _head(status: int, body: bytes) -> bytes:
 
 
 def _cut_off(connection: socket.socket) -> None:
-    """End a connection that another thread has; the thread closes it."""
+    """End a connection that another thread owns; that thread closes it."""
     with contextlib.suppress(OSError):  # it has just ended
         socket.socket.shutdown(connection, socket.SHUT_RDWR)  # an SSLSocket's own would end its session, too
 
 
 def open_as_many_files_as_allowed() -> None:
-    """Raise the soft limit to the hard one, as programs in Go do: at 1,024 files, clients could lock the process in."""
+    """Raise the soft limit of open files to the hard one, as programs in Go do: at 1,024 files, clients could exhaust
+    it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

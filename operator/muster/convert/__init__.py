@@ -1,2 +1,2 @@
-"""Makes TrainingJobs of PyTorchJobs, TrainJobs and JobSets, and says what became of each field. Pure: from objects to
-objects."""
+"""Makes TrainingJobs from PyTorchJobs, TrainJobs and JobSets, and reports what became of each field. Pure: from objects
+to objects."""

@@ -1,4 +1,4 @@
-"""Converts what stands in one input: jobs, with the runtimes and the FleetPolicy beside them."""
+"""Converts the objects of one input: jobs, with the runtimes and the FleetPolicy beside them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,9 +32,9 @@ class Result:
     """What became of one job.
 
     Attributes:
-        job: the TrainingJob; None: none can be made.
+        job: the TrainingJob; None: the job cannot be converted.
         refused: why not, and what to do.
-        notes: what became of its fields.
+        notes: the fields that changed, were left out, or need a check.
     """
 
     job: dict[str, Any] | None = None
@@ -43,11 +43,11 @@ class Result:
 
 
 def convert_objects(objects: Sequence[Any]) -> list[Result | None]:
-    """What becomes of each object; None: it stays as it is."""
+    """Return what becomes of each object; None: the object stays as it is."""
     policy = FleetPolicySpec()
     for it in objects:
         if kind_of(it) == "FleetPolicy":
-            with suppress(ValidationError):  # the API server will say so
+            with suppress(ValidationError):  # the API server reports it
                 policy = FleetPolicySpec.model_validate(it.get("spec") or {})
     known = [
         it for it in objects if kind_of(it) in (_CLUSTER_RUNTIME, _RUNTIME) and isinstance(it.get("metadata"), dict)
@@ -57,7 +57,8 @@ def convert_objects(objects: Sequence[Any]) -> list[Result | None]:
 
 
 def _other(it: Any) -> Result | None:
-    """What becomes of an object that is none of those: it stays, unless it is another gang."""
+    """Return what becomes of an object of another kind: None, so that it stays, or a refusal if it is another system's
+    gang."""
     group = _OTHERS.get(kind_of(it))
     if group is None or str(it.get("apiVersion")).partition("/")[0] != group:
         return None
@@ -69,26 +70,26 @@ def _other(it: Any) -> Result | None:
 
 
 def kind_of(it: Any) -> str:
-    """The kind of an object."""
+    """Return the kind of an object."""
     return str(it.get("kind")) if isinstance(it, dict) else "something that is no object"
 
 
 def title(it: Any) -> str:
-    """Kind and name of an object, for people."""
+    """Return kind and name of an object, for people."""
     metadata = it.get("metadata") if isinstance(it, dict) else None
     named = metadata if isinstance(metadata, dict) else {}
     return f"{kind_of(it)} {'/'.join(str(named[part]) for part in ('namespace', 'name') if named.get(part))}".rstrip()
 
 
 def _place(runtime: Mapping[str, Any], kind: str, beside: Mapping[str, Any]) -> tuple[str, str]:
-    """Where a runtime is: its kind and name, with the namespace that one of its users shares."""
+    """Return the key of a runtime: its kind and name, and the namespace of one of its users."""
     metadata = runtime.get("metadata") or runtime
     namespace = (beside.get("metadata") or {}).get("namespace") or ""
     return kind, f"{namespace if kind == _RUNTIME else ''}/{metadata.get('name')}"
 
 
 def _present(value: Any) -> Any:
-    """A copy without nulls, which say nothing."""
+    """Return a copy without nulls, which mean that a field is not set."""
     if isinstance(value, dict):
         return {name: _present(each) for name, each in value.items() if each is not None}
     return [_present(each) for each in value] if isinstance(value, list) else value

@@ -1,5 +1,5 @@
-"""Reads objects of others so that no field is lost without a word: what nobody takes is told as left out, with the
-reason."""
+"""Reads objects of other systems so that no field is lost silently: a field that no code takes is reported as left out,
+with the reason."""
 
 import json
 from collections.abc import Iterator
@@ -31,17 +31,17 @@ _REASON_OF = {name: reason for reason, names in _REASONS.items() for name in nam
 
 
 class RefusedError(Exception):
-    """No TrainingJob can be made of it; the message is one line that begins with the field and ends with what to do."""
+    """The object cannot be converted; the message is one line that begins with the field and ends with what to do."""
 
 
 @dataclass(slots=True)
 class Notes:
-    """What is said of one object.
+    """The remarks on the conversion of one object.
 
     Attributes:
-        became: what was carried over under another name.
-        left_out: what was not, why, and what stands in its place.
-        check: what only a person can decide.
+        became: fields that were carried over under another name.
+        left_out: fields that were not carried over, why, and what replaces them.
+        check: questions that only a person can decide.
     """
 
     became: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Notes:
     check: list[str] = field(default_factory=list)
 
     def add(self, others: "Notes") -> None:
-        """Say what is said of a part, too; each once."""
+        """Add the remarks on a part of the object; each remark once."""
         for ours, theirs in (
             (self.became, others.became),
             (self.left_out, others.left_out),
@@ -58,22 +58,22 @@ class Notes:
             ours += [note for note in theirs if note not in ours]
 
     def leave_out(self, where: str, value: Any, why: str = "") -> None:
-        """Say that a field was left out. Without a reason, that of its name."""
+        """Add that a field was left out. Without `why`, the reason is the known one for the field's name."""
         reason = why or _REASON_OF.get(where.rpartition(".")[2], "a TrainingJob has nothing like it")
         self.left_out.append(f"{where}: {short(value)}: {reason}")
 
 
 def short(value: Any) -> str:
-    """The value on one line, cut where it is long."""
+    """Return the value on one line, cut where it is long."""
     text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 class Fields:
-    """The fields of one object: each is taken once, and `report_rest` tells those that nobody took.
+    """The fields of one object: each is taken once, and `report_rest` reports those that no code took.
 
     Raises:
-        RefusedError: it, or a field that is taken, has not the shape that it should have.
+        RefusedError: the object, or a field that is taken, has the wrong type.
     """
 
     def __init__(self, value: Any, path: str, notes: Notes) -> None:
@@ -83,15 +83,15 @@ class Fields:
         self._inner: list[Fields] = []
 
     def __iter__(self) -> Iterator[str]:
-        """Names of what is left."""
+        """Iterate over the names of the fields that are left."""
         return iter(sorted(self._left))
 
     def at(self, name: str) -> str:
-        """Where a field stands."""
+        """Return the path of a field."""
         return f"{self.path}.{name}".rstrip(".")
 
     def pop_field(self, name: str, kind: type = object) -> Any:
-        """The value, of this kind; None where there is none."""
+        """Take the value of this kind; None where there is none."""
         value = self._left.pop(name, None)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
             remedy = "fill the template in first (envsubst < FILE)" if "$" in str(value) else "see kubectl explain"
@@ -99,19 +99,19 @@ class Fields:
         return value
 
     def inner(self, name: str) -> "Fields":
-        """An object within, the rest of which is told with the rest of this one."""
+        """Take an object within; `report_rest` of this object reports its rest, too."""
         self._inner.append(Fields(self.pop_field(name), self.at(name), self._notes))
         return self._inner[-1]
 
     def several(self, name: str) -> "list[Fields]":
-        """The objects of a list, the same way."""
+        """Take the objects of a list; `report_rest` of this object reports their rest, too."""
         listed = self.pop_field(name, list) or []
         found = [Fields(each, f"{self.at(name)}[{index}]", self._notes) for index, each in enumerate(listed)]
         self._inner += found
         return found
 
     def report_rest(self) -> None:
-        """Tell what nobody took."""
+        """Report the fields that no code took as left out."""
         for name, value in self._left.items():
             if value not in ({}, [], "", False):
                 self._notes.leave_out(self.at(name), value)

@@ -1,5 +1,4 @@
-"""What the conversions of all kinds have in common: from what is known of a gang to a TrainingJob that the API
-takes."""
+"""Holds what all conversions have in common: it turns a gang into a TrainingJob that the API accepts."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,18 +26,18 @@ _MOST_RESTARTS = 100
 
 @dataclass(slots=True)
 class Gang:
-    """What is known of a job.
+    """What is known of the gang of a job.
 
     Attributes:
         metadata: name, namespace, labels and annotations; others are ignored.
-        usual: what the other system calls the container that trains.
-        first: host name of its first pod, without a domain.
-        hosts: the host names of all, as a regular expression.
-        sizes: pods of each of the Jobs that it was made of.
-        processes: on each node, as torchrun's --nproc-per-node takes it; "": nobody says.
-        parts: replicas that train: where they are written, the template of their pods, and how many there are.
-        restarts_containers: a container that ends is restarted where it is.
-        spec: fields of the TrainingJob's spec that are known already.
+        usual: the other system's name for the container that trains.
+        first: host name of the gang's first pod, without a domain.
+        hosts: the host names of all its pods, as a regular expression.
+        sizes: number of pods of each of the Jobs in the source.
+        processes: processes on each node, in the form of torchrun's --nproc-per-node; "": not given.
+        parts: the replicas that train: the path of each, the template of its pods, and the number of pods.
+        restarts_containers: whether the other system restarts a container that ends in place.
+        spec: fields of the TrainingJob's spec that are already known.
     """
 
     metadata: Mapping[str, Any]
@@ -53,22 +52,22 @@ class Gang:
 
     @property
     def name(self) -> str:
-        """Of the job."""
+        """Return the name of the job."""
         return str(self.metadata["name"])
 
     @property
     def nodes(self) -> int:
-        """Workers, one on each."""
+        """Return the number of workers, one on each node."""
         return sum(nodes for _, _, nodes in self.parts)
 
     def joins(self, fields: Fields, template: Any, nodes: int, notes: Notes) -> None:
-        """Take in replicas."""
+        """Add replicas to the gang."""
         if nodes:
             self.parts.append((fields.path, template or {}, nodes))
             notes.became.append(f"{fields.path}: spec.nodes + {nodes}")
 
     def restarts(self, fields: Fields, name: str, wanted: int | None, notes: Notes) -> None:
-        """Set how often failures of the job's own making may restart it, unless that is known."""
+        """Set how many application failures may restart the job, unless that is already known."""
         if wanted is None:
             return
         if "recovery" in self.spec:
@@ -98,13 +97,13 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What replicas become.
+    """The worker into which the replicas are converted.
 
     Attributes:
-        template: of a worker's pod.
-        container: the one of it that trains.
-        gpus: accelerators of each node.
-        marks: labels and annotations of another system.
+        template: the template of a worker's pod.
+        container: the container of the template that trains.
+        gpus: number of accelerators on each node.
+        marks: labels and annotations that belong to another system.
     """
 
     template: dict[str, Any]
@@ -114,7 +113,7 @@ class Worker:
 
 
 def different(one: Any, other: Any, path: str = "") -> str:
-    """The first place where two templates differ, ports apart; "" where they are alike."""
+    """Return the first path at which two templates differ, ports apart; "" where they are alike."""
     found: Iterable[str] = ()
     if isinstance(one, dict) and isinstance(other, dict):
         names = sorted({*one, *other} - {"ports"})
@@ -127,10 +126,10 @@ def different(one: Any, other: Any, path: str = "") -> str:
 
 
 def _workers(gang: Gang, notes: Notes) -> Worker:
-    """What all replicas become, who may differ in nothing that Muster does not do in its own way.
+    """Convert all replicas into one worker. They may differ only in what Muster does in its own way.
 
     Raises:
-        RefusedError: what is left of their templates differs.
+        RefusedError: the templates differ in other fields, too.
     """
     made: Worker | None = None
     for path, template, _ in gang.parts:
@@ -154,7 +153,7 @@ def _workers(gang: Gang, notes: Notes) -> Worker:
 
 
 def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
-    """What becomes of a pod's template.
+    """Convert the template of a pod into a worker.
 
     Raises:
         RefusedError: Muster could not start its pods.
@@ -182,10 +181,10 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
 
 
 def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str, Any]:
-    """The TrainingJob.
+    """Return the TrainingJob of a gang.
 
     Raises:
-        RefusedError: the API would refuse it, Muster could not start its pods, or they are not alike.
+        RefusedError: the API would refuse the job, Muster could not start its pods, or its pods are not alike.
     """
     made = _workers(gang, notes)
     left = sorted(set(re.findall(rf"\b{gang.hosts}\b", worker.text_of(made.template))))
@@ -210,7 +209,7 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
 
 
 def _own(metadata: Mapping[str, Any], marks: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Labels and annotations that are not another system's; those that are go to `marks`."""
+    """Return the labels and annotations of the user; those of other systems are added to `marks`."""
     parts = {part: {**(metadata.get(part) or {})} for part in ("labels", "annotations")}
     marks |= {
         key: value for values in parts.values() for key, value in values.items() if pod.THEIR_LABELS.fullmatch(key)
@@ -252,7 +251,7 @@ def _placement(gang: Gang, marks: Mapping[str, str], policy: FleetPolicySpec, no
 
 
 def _judge(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> None:
-    """What the API and the operator would say of it."""
+    """Check the job as the API and the operator would, and add what they would say to the notes."""
     name = job["metadata"]["name"]
     if not is_job_name(name):
         raise RefusedError(f"metadata.name: {name}: becomes part of host names: write {NAME_RULES}")

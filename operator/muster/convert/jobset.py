@@ -1,4 +1,4 @@
-"""JobSet (jobset.x-k8s.io/v1alpha2), by itself or as the template of a TrainingRuntime.
+"""Converts a JobSet (jobset.x-k8s.io/v1alpha2), by itself or as the template of a TrainingRuntime.
 
 Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go; host names and variables: its documentation,
 Concepts.
@@ -13,13 +13,13 @@ from muster.convert.job import EXCLUSIVE, Gang
 
 
 def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
-    """What the JobSet says of its gang.
+    """Read the gang from a JobSet.
 
     Args:
-        path: where its spec stands.
+        path: the path of its spec.
 
     Raises:
-        RefusedError: its Jobs differ, are no gangs, or need what a TrainingJob has not.
+        RefusedError: its Jobs differ, are no gangs, or need a feature that a TrainingJob lacks.
     """
     made = Gang(source["metadata"], "node")
     spec = Fields(source.get("spec"), path, notes)

@@ -1,9 +1,10 @@
-"""Decides what each field of a pod means where the pod stays while its ranks restart: it is kept, left out, or told.
+"""Decides what each field of a pod means when the pod stays while its ranks restart: the field is kept, left out, or
+reported.
 
 The tables name every field of PodSpec and Container; a test compares them with those that the API server publishes.
 Source: Kubernetes API reference, Pod v1.
 
-These functions change what they are given, and say so in the notes.
+These functions change their arguments, and note each change.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 from muster.convert.fields import Notes, RefusedError, short
 from muster.convert.worker import others
 
-# They mean the same in a worker's pod. Of nodeName and dnsPolicy the operator's own checks say what is wrong.
+# These mean the same in a worker's pod. The operator's own checks report wrong values of nodeName and dnsPolicy.
 POD_KEPT = frozenset(
     [
         "automountServiceAccountToken",
@@ -42,7 +43,7 @@ POD_KEPT = frozenset(
     ]
 )
 _SAME_NAME = "it would be the same on every node; workers reach rank 0 at $(MASTER_ADDR)"
-# Why they are left out; "": the reason is that of the field's name.
+# Why these are left out; "": the reason is the known one for the field's name.
 POD_LEFT_OUT = {
     "activeDeadlineSeconds": "",
     "ephemeralContainers": "a pod begins without any, and kubectl debug adds one",
@@ -59,7 +60,7 @@ POD_LEFT_OUT = {
     "subdomain": _SAME_NAME,
     "workloadRef": "",
 }
-# The functions below say what becomes of them.
+# The functions below decide what becomes of these.
 POD_TOLD = frozenset(
     [
         "affinity",
@@ -93,7 +94,7 @@ CONTAINER_KEPT = frozenset(
 )
 _WAITING = "the program does not run while the gang waits; spec.progress.stepTimeoutSeconds finds what hangs"
 _BY_MUSTER = "Muster restarts ranks itself (spec.recovery), in pods that stay"
-# Of the container that trains.
+# Fields of the container that trains.
 CONTAINER_LEFT_OUT = {
     "livenessProbe": _WAITING,
     "restartPolicy": _BY_MUSTER,
@@ -111,7 +112,7 @@ _SAID_BY_DEFAULT = {
 }
 _USUAL_GRACE = 30
 _USUAL_MESSAGE = "/dev/termination-log"
-# Labels that other systems, and Jobs of Kubernetes, put on their pods.
+# Labels that other systems, and Kubernetes Jobs, put on their pods.
 THEIR_LABELS = re.compile(
     r"(?:[\w.-]+\.)?(?:kueue\.x-k8s\.io|scheduling\.x-k8s\.io|scheduling\.sigs\.k8s\.io|jobset\.sigs\.k8s\.io|volcano\.sh|"
     r"kubeflow\.org|kai\.scheduler|run\.ai)/.*|scheduling\.k8s\.io/group-name"
@@ -124,13 +125,13 @@ _ALL_CONTAINERS = "RestartAllContainers"
 
 
 def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool, notes: Notes) -> None:
-    """Take away what Muster does in another way, and say what means something else.
+    """Remove what Muster does in another way, and note what has another meaning in a worker's pod.
 
     Args:
-        restarted: the other system has containers restarted where they are when they end.
+        restarted: whether the other system restarts containers in place when they end.
 
     Raises:
-        RefusedError: the pod is one of another operating system.
+        RefusedError: the pod needs another operating system than Linux.
     """
     pod = template["spec"]
     if (pod.get("os") or {}).get("name", "linux") != "linux":
@@ -165,8 +166,8 @@ def _leave_out(fields: dict[str, Any], where: str, name: str, why: str, notes: N
 
 
 def _convert_grace_period(pod: dict[str, Any], notes: Notes) -> None:
-    """How long a pod may take to end: the launcher ends its ranks by SIGKILL, and what is to be saved has been saved
-    before."""
+    """Convert the termination grace period: the launcher ends its ranks by SIGKILL, after everything to save was
+    saved."""
     name = "terminationGracePeriodSeconds"
     grace = pod.get(name)
     if grace == 0:
@@ -185,7 +186,7 @@ def _convert_grace_period(pod: dict[str, Any], notes: Notes) -> None:
 
 
 def _drop_foreign_rules(pod: dict[str, Any], notes: Notes) -> None:
-    """Rules by the labels of other systems, which no pod of Muster's has."""
+    """Drop rules by labels of other systems, because no pod of Muster's has them."""
     affinity = pod.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         why = (
@@ -210,7 +211,7 @@ def _drop_foreign_rules(pod: dict[str, Any], notes: Notes) -> None:
 
 
 def _keeping(rules: Any, where: str, why: str, notes: Notes) -> list[Any]:
-    """The rules that go by labels of the user's own."""
+    """Return the rules that select by the user's own labels."""
     kept = []
     for rule in rules or ():
         found = next(filter(None, map(_their_label, _labels(rule.get("podAffinityTerm", rule)))), "")
@@ -232,7 +233,7 @@ def _labels(rule: Mapping[str, Any]) -> list[str]:
 
 
 def _convert_volumes(pod: Mapping[str, Any], container: Mapping[str, Any], notes: Notes) -> None:
-    """What volumes hold: files of an attempt before, and what other systems tell a pod of itself."""
+    """Note volumes that keep files of an earlier attempt, and those that expose another system's data about the pod."""
     mounted: dict[Any, list[str]] = {}
     for each in container.get("volumeMounts") or ():
         mounted.setdefault(each.get("name"), []).append(str(each.get("mountPath")))
@@ -286,7 +287,7 @@ def _trainer(container: dict[str, Any], notes: Notes) -> None:
 def _convert_other_containers(
     template: Mapping[str, Any], container: dict[str, Any], *, restarted: bool, notes: Notes
 ) -> None:
-    """The containers beside the one that trains."""
+    """Convert the containers beside the one that trains."""
     listed = [("container", container), *others(template, container)]
     for kind, each in listed:
         name = f"{kind} {each.get('name')}"

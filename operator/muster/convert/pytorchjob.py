@@ -1,4 +1,4 @@
-"""PyTorchJob of Kubeflow's training operator, version 1 (kubeflow.org/v1).
+"""Converts a PyTorchJob of Kubeflow's training operator, version 1 (kubeflow.org/v1).
 
 Source: kubeflow/training-operator release-1.9, pkg/apis/kubeflow.org/v1 and pkg/controller.v1/pytorch/envvar.go.
 """
@@ -12,10 +12,10 @@ from muster.convert.job import Gang
 
 
 def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
-    """What the PyTorchJob says of its gang.
+    """Read the gang from a PyTorchJob.
 
     Raises:
-        RefusedError: its replicas differ, or are none.
+        RefusedError: its replicas differ, or it has none.
     """
     made = Gang(source["metadata"], "pytorch")
     spec = Fields(source.get("spec"), "spec", notes)

@@ -1,7 +1,7 @@
-"""TrainJob of Kubeflow Trainer, version 2 (trainer.kubeflow.org/v1alpha1), with its runtime or without.
+"""Converts a TrainJob of Kubeflow Trainer, version 2 (trainer.kubeflow.org/v1alpha1), with its runtime or without.
 
-Trainer makes a JobSet of it, and so does this. Source: kubeflow/trainer 2.3, pkg/apis/trainer/v1alpha1 and
-pkg/runtime/framework/plugins/torch; podTemplateOverrides: 2.1.
+Trainer turns a TrainJob into a JobSet, and so does this module. Source: kubeflow/trainer 2.3, pkg/apis/trainer/v1alpha1
+and pkg/runtime/framework/plugins/torch; podTemplateOverrides: 2.1.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ _KEYS = {"volumeMounts": "mountPath", **dict.fromkeys(_BY_NAME, "name")}
 
 
 def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: Notes) -> Gang:
-    """What the TrainJob, and its runtime where that is known, say of its gang.
+    """Read the gang from a TrainJob, and from its runtime where that is known.
 
     Raises:
-        RefusedError: it is no gang of one template, or not enough is known of it.
+        RefusedError: the job is not a gang of one template, or too little is known of it.
     """
     spec, its = Fields(source.get("spec"), "spec", notes), Fields((runtime or {}).get("spec"), "runtime.spec", notes)
     if spec.pop_field("initializer"):
@@ -81,7 +81,7 @@ def _trains(job: Mapping[str, Any]) -> bool:
 
 
 def _patches(spec: Fields) -> list[dict[str, Any]]:
-    """What changes the runtime's template, all in its shape."""
+    """Return the changes to the runtime's template, all in its shape."""
     found = []
     for patch in spec.several("runtimePatches"):
         patch.pop_field("manager")
@@ -97,19 +97,19 @@ def _patches(spec: Fields) -> list[dict[str, Any]]:
 
 
 def _auto(container: Mapping[str, Any]) -> str:
-    """As Trainer has it: one process for each GPU, else for each CPU."""
+    """Return the number of processes for `auto`, as Trainer does: one for each GPU, else one for each CPU."""
     resources = container.get("resources") or {}
     cpus = (resources.get("requests") or {}).get("cpu") or (resources.get("limits") or {}).get("cpu")
     return "auto" if asked(container) else str(max(1, -(-amount("cpu", str(cpus or 0)) // 1000)))
 
 
 def merged(one: Any, other: Any, name: str = "") -> Any:
-    """A strategic merge patch of pods: objects are merged, and so are the lists whose entries have names."""
+    """Apply a strategic merge patch for pods: objects are merged, and so are lists whose entries have names."""
     if isinstance(one, dict) and isinstance(other, dict):
         return {**one, **{key: merged(one.get(key), value, key) for key, value in other.items()}}
     if isinstance(one, list) and isinstance(other, list) and name in _KEYS:
         key = _KEYS[name]
         ours, theirs = ({each[key]: each for each in listed} for listed in (one, other))
-        whole = name == "volumes"  # of one kind each: a claim takes the place of a directory
+        whole = name == "volumes"  # a volume has one source: a claim replaces a directory
         return [*(ours | {at: each if whole else merged(ours.get(at), each) for at, each in theirs.items()}).values()]
     return other

@@ -1,6 +1,6 @@
-"""Makes the template of a TrainingJob's workers of the pod template that another system starts its pods from.
+"""Makes the template of a TrainingJob's workers from the pod template of another system.
 
-These functions change what they are given, and say so in the notes.
+These functions change their arguments, and note each change.
 """
 
 import re
@@ -15,7 +15,7 @@ from muster.world.views import INDEX_LABEL
 
 _TPU = "google.com/tpu"
 ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", _TPU, "habana.ai/gaudi", "aws.amazon.com/neuron")
-# How pods of others learn which one they are, and what only those others set.
+# How pods of other systems learn their index, and variables that only those systems set.
 _INDEX = re.compile(r"job-completion-index|training\.kubeflow\.org/replica-index")
 _FOREIGN = re.compile(
     r"\b(?:JOBSET_[A-Z_]+|REPLICATED_JOB_NAME|JOB_(?:GLOBAL_)?INDEX|KUBEFLOW_TRAINER_[A-Z_]+|"
@@ -23,7 +23,7 @@ _FOREIGN = re.compile(
 )
 _MARK = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
 _USED = re.compile(rf"\$[({{]?({'|'.join(sorted(IDENTITY))}|JOB_COMPLETION_INDEX)\b")
-# Names that say which one of a gang's nodes a pod is.
+# Names of variables with the index of a pod in its gang.
 _NUMBERS = frozenset({"JOB_COMPLETION_INDEX", "NODE_RANK", "GROUP_RANK", "PET_NODE_RANK", "RANK"})
 _NUMBERING = re.compile(r".*(?:RANK|INDEX|-index|PROCESS_ID)")
 _REFERENCE = re.compile(r"\$\((\w+)\)")
@@ -36,18 +36,18 @@ _RESTARTING = re.compile(r"--max[-_]restarts")
 
 
 def words(container: Mapping[str, Any]) -> list[str]:
-    """How the container is started."""
+    """Return the command and arguments that start the container."""
     return [str(word) for name in ("command", "args") for word in container.get(name) or ()]
 
 
 def text_of(value: Any) -> str:
-    """All text within, line by line."""
+    """Return all text within a value, line by line."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
     return "\n".join(map(text_of, inside)) if inside is not None else str(value)
 
 
 def _asked_of_others(container: Mapping[str, Any], own: Collection[str]) -> set[str]:
-    """What a container asks for that another system sets: its variables, and labels and annotations that no pod has
+    """Return what a container reads that another system sets: variables, and labels and annotations that no pod has
     now.
 
     Args:
@@ -58,11 +58,11 @@ def _asked_of_others(container: Mapping[str, Any], own: Collection[str]) -> set[
 
 
 def training(template: Mapping[str, Any], usual: str, notes: Notes) -> dict[str, Any]:
-    """The container that trains: the one with the usual name, else the first that asks for accelerators, else the
-    first.
+    """Return the container that trains: the one with the usual name, else the first that requests accelerators, else
+    the first.
 
     Raises:
-        RefusedError: it starts its processes in a way that Muster cannot.
+        RefusedError: the container starts its processes in a way that Muster does not support.
     """
     containers = template["spec"]["containers"]
     named = [each for each in containers if each.get("name") == usual]
@@ -84,14 +84,14 @@ def training(template: Mapping[str, Any], usual: str, notes: Notes) -> dict[str,
 
 
 def asked(container: Mapping[str, Any]) -> dict[str, str]:
-    """The accelerators that the container asks for."""
+    """Return the accelerators that the container requests."""
     resources = container.get("resources") or {}
     both = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return {name: str(both[name]) for name in ACCELERATORS if both.get(name)}
 
 
 def accelerators(container: dict[str, Any], notes: Notes) -> int:
-    """How many accelerators the container asks for; the request is taken away, because Muster makes it."""
+    """Return how many accelerators the container requests; the request is removed, because Muster makes it."""
     for name, quantity in asked(container).items():
         for part in ("limits", "requests"):
             (container["resources"].get(part) or {}).pop(name, None)
@@ -120,7 +120,7 @@ def accelerators(container: dict[str, Any], notes: Notes) -> int:
 
 
 def _devices(part: Any) -> list[str]:
-    """Extended resources of a part of a container's resources, and its claims."""
+    """Return extended resources and claims in a part of a container's resources."""
     return (
         [f"claim {each.get('name')}" for each in part]
         if isinstance(part, list)
@@ -129,7 +129,7 @@ def _devices(part: Any) -> list[str]:
 
 
 def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> None:
-    """Take away what Muster sets, and say the index of the pod by Muster's variables.
+    """Remove variables that Muster sets, and replace the pod's index of the other system by Muster's variables.
 
     Args:
         own: labels and annotations of the template.
@@ -157,7 +157,7 @@ def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> 
 
 
 def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], own: Collection[str], notes: Notes) -> None:
-    """Say what other containers ask of the system that they came from: Muster's variables are the trainer's alone.
+    """Note what other containers read from the system that they came from: only the trainer has Muster's variables.
 
     Args:
         own: labels and annotations of the template.
@@ -176,7 +176,7 @@ def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], own: C
 
 
 def others(template: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The containers beside the one that trains, each with what it is: a container or an initContainer."""
+    """Return the containers beside the one that trains, each with its kind: container or initContainer."""
     for part in ("initContainers", "containers"):
         for each in template["spec"].get(part) or ():
             if each is not container:
@@ -184,7 +184,7 @@ def others(template: Mapping[str, Any], container: Mapping[str, Any]) -> Iterato
 
 
 def mounts(container: Mapping[str, Any], notes: Notes) -> None:
-    """Say the directory of a mount by what the kubelet knows when the container starts: Muster's variables come
+    """Rewrite subPathExpr of mounts with what the kubelet knows when the container starts: the ranks' variables are set
     later."""
     sources = {str(each.get("name")): str(each.get("valueFrom")) for each in container.get("env") or ()}
     numbers = _NUMBERS | {name for name, source in sources.items() if _INDEX.search(source)}
@@ -207,13 +207,13 @@ def mounts(container: Mapping[str, Any], notes: Notes) -> None:
 
 
 def counts(container: Mapping[str, Any], env: Sequence[Any], nodes: int, notes: Notes) -> None:
-    """Say where the container counted what its own script starts, and would be told another number in its place.
+    """Note variables that counted processes which the container's own script starts: Muster sets another number.
 
     Args:
-        env: its variables, as they were written.
+        env: the container's variables, as the source has them.
     """
     if commands_of(words(container)):
-        return  # those count for themselves
+        return  # those set the number themselves
     said = {str(each.get("name")): str(each.get("value")) for each in env if isinstance(each, dict)}
     for name in ("WORLD_SIZE", "JAX_NUM_PROCESSES"):
         wanted = said.get(name, "")
@@ -226,7 +226,7 @@ def counts(container: Mapping[str, Any], env: Sequence[Any], nodes: int, notes: 
 
 
 def by_address(container: dict[str, Any], first: str, notes: Notes) -> None:
-    """Put $(MASTER_ADDR) in the place of the host name of the first pod, with or without its domain."""
+    """Replace the host name of the first pod, with or without its domain, by $(MASTER_ADDR)."""
     host = re.compile(rf"(?<![\w.-]){re.escape(first)}(?:\.[a-z][\w-]*)*(?![\w-])")
 
     def replaced(text: Any, where: str) -> Any:
@@ -244,7 +244,7 @@ def by_address(container: dict[str, Any], first: str, notes: Notes) -> None:
 
 
 def meeting(container: dict[str, Any], notes: Notes) -> None:
-    """Take torchrun's options by which nodes find each other: they would go before the variables that Muster sets."""
+    """Remove torchrun's rendezvous options: they would take precedence over the variables that Muster sets."""
     why = "nodes find each other by the PET_ variables, which Muster sets at each start"
     restarting = "Muster starts the ranks again, from what was saved since; spec.recovery says how often"
     if starter_of(words(container)) != TORCHRUN:
@@ -272,10 +272,10 @@ def meeting(container: dict[str, Any], notes: Notes) -> None:
 
 
 def processes(container: dict[str, Any], wanted: str, gpus: int, notes: Notes) -> None:
-    """Say how many processes start on each node, where that is not what Muster would start: one for each GPU.
+    """Set how many processes start on each node, where that differs from Muster's default: one for each GPU.
 
     Args:
-        wanted: as torchrun's --nproc-per-node takes it.
+        wanted: the number in the form of torchrun's --nproc-per-node.
     """
     said = words(container)
     starter, hidden = starter_of(said), not said or any(" " in word for word in said)
