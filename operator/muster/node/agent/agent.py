@@ -1,4 +1,4 @@
-"""The loop: looks at everything at its pace, takes it into the ledger, and hands the writer what has changed.
+"""Runs the loop: it polls each part at its own pace, adds the results to the ledger, and hands changes to the writer.
 
 One thread, which never waits for anything but its own timers and descriptors. NVML lives in a child process
 (`nvml_process`), the API server behind a thread (`writer`).
@@ -42,11 +42,11 @@ _DRAIN_PAUSE_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 1.0
 _ALIVE_SECONDS = 15.0
 _REACH_PAUSE = 20.0
-"""Times as long as it took: a GPU that is dead may hold each try up for seconds, and the others are not looked at
-then."""
+"""The pause between two tries to reach a GPU, as a multiple of what one took. A dead GPU may delay each try by seconds,
+during which the others are not polled."""
 _CONFIRM_SECONDS = 5.0
 _COME_UP = (kinds.IB_PORT_DOWN, kinds.FRONT_END_DOWN, kinds.NVLINK_DOWN, kinds.FABRIC_STATE, kinds.FABRIC_MANAGER)
-"""What may be bad for a while after a boot, and proves nothing until it is over."""
+"""Kinds of evidence that may be bad for a while after a boot: they prove nothing until that time is over."""
 _BY_ADDRESS = (kinds.XID, kinds.AER_FATAL, kinds.AER_UNCORRECTED, kinds.AER_CORRECTED)
 _OF_DISKS = (kinds.DISK_ERROR, kinds.READ_ONLY_FILESYSTEM)
 _EXPIRES = {
@@ -68,11 +68,11 @@ _EXPIRES = {
     kinds.HOST_CORRECTED: "hardware.expires",
     kinds.HOST_THERMAL: "hardware.expires",
 }
-"""Kinds that log lines and events tell, with how long they stand."""
+"""Kinds of evidence from log lines and events, each with the threshold after which it expires."""
 
 
 class Agent:
-    """One node's agent. `run` until `stop`."""
+    """The agent of one node. Call `run`; it returns after `stop`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Agent:
         self._network = NodeNetwork(settings.sysfs, settings.proc)
         self._network.inspect()
         self._held = Held(thresholds["nvml.held_pause"])
-        self._hung: set[str] = set()  # batches that have hung, and that none of their kind has answered since
+        self._hung: set[str] = set()  # batches that have hung, and of whose kind none was answered since
         self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"], thresholds["clear.growth"])
         self._system_uuid = read_word(settings.system_uuid_file)
         self._writer = make_writer(self._stored_arrived)
@@ -110,7 +110,7 @@ class Agent:
         self._booted = False
         self._stood = False
         self._looks = Looks(_lasting(thresholds))
-        self._nvml_seen: dict[str, float] = {}  # when a batch was last answered that is a part of a complete look
+        self._nvml_seen: dict[str, float] = {}  # by batch: when each part of a complete poll was last answered
         self._told: dict[str, Any] | None = None
         self._infiniband, self._ports = self._look_at_ports()
         self._selector = selectors.DefaultSelector()
@@ -122,7 +122,7 @@ class Agent:
         self._told_of_start: tuple[bool, str] | None = None
         self._looking_at_once = False
         self._counted_at = -math.inf
-        self._log_read_at: float | None = None  # when all that the log held was known
+        self._log_read_at: float | None = None  # when the log was first read to its end
         self._reaching_since = 0.0
         self._nvml_errors: dict[str, str] = {}
         self._kinds: dict[str, int] = {}
@@ -130,7 +130,7 @@ class Agent:
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Look until told to stop."""
+        """Poll until `stop` is called."""
         self._writer.start()
         self._ports.start()
         log("the node agent runs", node=self._settings.node, version=__version__, boot=self._ledger.boot_id)
@@ -148,12 +148,13 @@ class Agent:
         self._wake()
 
     def is_alive(self) -> bool:
-        """Whether the loop turns, and its threads live."""
+        """Whether the loop runs, and its threads live."""
         turns = self._monotonic() - self._alive_at < _ALIVE_SECONDS
         return turns and self._writer.is_alive() and self._ports.is_alive()
 
     def not_ready(self) -> str:
-        """Why what it says, or does not say, proves nothing now; "" while it sees all of the node. From any thread."""
+        """Return why the agent's report proves nothing now; "" while it sees all of the node. Any thread may call
+        it."""
         missing = self._looks.missing(self._monotonic())
         if missing:
             return f"not seen in the last {self._thresholds['look.fresh']:.0f} s: {', '.join(missing)}"
@@ -166,7 +167,7 @@ class Agent:
             return
 
     def _stored_arrived(self, found: dict[str, Any]) -> None:
-        """Called by the writer's thread."""
+        """Take over the stored NodeHealth. The writer's thread calls this."""
         self._stored = found
         self._wake()
 
@@ -201,12 +202,12 @@ class Agent:
             if key.fd == self._wake_read:
                 os.read(self._wake_read, 4096)
             elif key.fd == self._log.fileno():
-                # Records are taken by the handful: a flood must not wake us for each of its lines.
+                # Records are read in batches: a flood must not wake the loop for each of its lines.
                 self._due["log"] = min(self._due["log"], self._monotonic() + _DRAIN_PAUSE_SECONDS)
                 self._forget(key.fd)
 
     def _watch(self) -> None:
-        """Wait for what there is to wait for now: descriptors come and go with processes and files."""
+        """Register the descriptors to wait for now: they come and go with processes and files."""
         wanted = set()
         if self._nvml.running:
             wanted.add(self._nvml.fileno())
@@ -219,7 +220,7 @@ class Agent:
             try:
                 self._selector.register(descriptor, selectors.EVENT_READ)
                 self._watched.add(descriptor)
-            except PermissionError:  # a file of a kind that cannot be waited for: the timer looks at it
+            except PermissionError:  # a file of a kind that cannot be waited for: the timer polls it
                 continue
 
     def _forget(self, descriptor: int) -> None:
@@ -294,7 +295,7 @@ class Agent:
             self._nvml.left_out = self._gpus.left_out = left_out
         if self._looking_at_once and self._initialised:
             self._due["fast"] = now.mono
-            # Counters confirm what the log says; a flood of lines has them read again only so often.
+            # Counters confirm what the log says; a flood of lines does not have them read more often.
             soonest = max(now.mono, self._counted_at + _CONFIRM_SECONDS)
             self._due["normal"] = min(self._due.get("normal", 0.0), soonest)
             self._looking_at_once = False
@@ -325,7 +326,7 @@ class Agent:
         about = "" if at is None else f" about GPU {at}; the others are looked at without it"
         again, self._due[late.batch] = bool(self._hung), now.mono
         self._hung.add(late.batch)
-        if not again:  # what a program does can hold the driver up for seconds
+        if not again:  # a program's own work can delay the driver for seconds
             return
         text = f"NVML did not answer within {seconds:.0f} s (batch {late.batch}), nor the time before{about}"
         limit = f"{self._thresholds['nvml.deadline']:g} s"
@@ -337,7 +338,7 @@ class Agent:
         if event is not None:
             for incident in self._gpus.events(event):
                 self._ledger.record(incident, now)
-            # Whatever happened, the driver may have an opinion of what to do.
+            # After any event the driver may recommend a recovery action.
             self._looking_at_once = True
             return
         batch, answer = message["batch"], message["answer"]
@@ -346,7 +347,7 @@ class Agent:
         self._ledger.sample([Signal(kinds.NVML_HANG, "", bad=False, clear_seconds=clear)], now)
         if batch == "start":
             self._initialised = "init_error" not in answer
-            # One that is not loaded yet after a boot is no look at the GPUs that the machine has.
+            # A driver that is not loaded yet after a boot says nothing about the machine's GPUs.
             awaited = self._told is None and self._booted and self._gpus.expected > 0
             if self._gpus.has_no_driver(answer) and not awaited:
                 self._looks.seen(NVML, now.mono)
@@ -380,8 +381,8 @@ class Agent:
         self._nvml_errors[batch] = f"NVML answers errors: {called}" if called else ""
 
     def _nvml_answered(self, batch: str, now: Clock) -> None:
-        """Whether GPUs are there is no complete look: that takes their memory, links and fabric, too, and the InfoROM
-        once."""
+        """Note that a batch was answered. A complete poll of the GPUs has their memory, links and fabric, too, and the
+        InfoROM once."""
         self._nvml_seen[batch] = now.mono
         if self._nvml_seen.keys() >= {"fast", "normal", "slow"}:
             self._looks.seen(NVML, min(self._nvml_seen["fast"], self._nvml_seen["normal"]))
@@ -409,7 +410,7 @@ class Agent:
     def _look_at_what_came_of_ports(self, now: Clock) -> None:
         looked_at = self._ports.looked_at if self._ports.has_looked else None  # before what it saw is taken
         self._ledger.sample(self._ports.pop_signals(), now)
-        # A device that has not been read yet is seen when it is known to hang: that weighs itself.
+        # A device that hangs at its first read counts as seen: the hang is evidence by itself.
         if looked_at is not None and all(self._ledger.has(kinds.SYSFS_HANG, each) for each in self._infiniband.unseen):
             self._looks.seen(PORTS, looked_at)
         seconds, limit = self._ports.under_way_seconds(now.mono), self._thresholds["sysfs.deadline"]
@@ -433,10 +434,10 @@ class Agent:
             self._disks.note_full(fact.device)
         age = 0.0 if entry.boot_seconds is None else max(0.0, now.mono - entry.boot_seconds)
         replayed = self._log_read_at is None and entry.boot_seconds is not None
-        if self._log_read_at is not None:  # it was not there then, whatever the log's own clock says
+        if self._log_read_at is not None:  # the line was not there then, whatever the log's own clock says
             age = min(age, now.mono - self._log_read_at)
         if fact.kind in (kinds.GPU_LOST, kinds.GPU_INIT):
-            # It may be long over, or a reset has repaired it since: NVML knows.
+            # The fault may be long over, or repaired by a reset since: NVML knows.
             by_minor = fact.device.isdecimal()
             address = gpu_of_minor(self._settings.proc, fact.device) if by_minor else fact.device
             if address is not None:
@@ -450,7 +451,7 @@ class Agent:
             return
         booting = entry.boot_seconds is not None and entry.boot_seconds < self._thresholds["aer.booting"]
         if fact.kind == kinds.AER_UNCORRECTED and booting:
-            return  # who looks for devices asks for what is not there
+            return  # a search for devices asks for absent ones
         subject = self._gpus.name_of(fact.device) if fact.kind in _BY_ADDRESS else fact.device
         taken_back = recovery_taken_back(fact)
         if taken_back is not None:
@@ -491,7 +492,7 @@ class Agent:
         self._ledger.sample(self._fabric_manager.signals(), now)
         self._ledger.sample(self._clock_source.signals(), now)
 
-    # Telling.
+    # Reporting.
 
     def _problem(self) -> str:
         nvml = self._gpus.problem or next(filter(None, self._nvml_errors.values()), "")
@@ -534,12 +535,12 @@ class Agent:
         self._ledger.news = self._ledger.counted = False
 
     def _knows_enough(self) -> bool:
-        """Whether it is time for the first word: it replaces what an earlier agent has written.
+        """Whether it is time for the first report: it replaces what an earlier agent has written.
 
-        After a boot that is everything that was known against the node, so that all of it has to be seen first: a
-        driver that is slow to start proves nothing, nor do ports that are still coming up. A driver that hangs or fails
-        is an answer, and weighs itself. Where nothing stood against the node, it waits for a while only, or for
-        something to say.
+        After a boot the first report decides about all earlier evidence against the node, so everything has to be seen
+        first. A driver that is slow to start proves nothing, nor do ports that are still coming up. A driver that hangs
+        or fails is an answer, and is evidence by itself. Where no evidence stood against the node, the agent waits only
+        for a while, or until it has evidence.
         """
         if self._told is not None:
             return True
@@ -557,7 +558,7 @@ class Agent:
         return known or waited > self._thresholds["nvml.deadline"]
 
     def metrics(self) -> list[Metric]:
-        """Called by the server's thread: reads single values only."""
+        """Return the metrics. The server's thread calls this, so it reads single values only."""
         evidence = [({"kind": kind}, float(count)) for kind, count in self._kinds.items()]
         figures = list(self._gpus.figures.items())
 
@@ -598,7 +599,7 @@ class Agent:
 
 
 def _lasting(thresholds: Thresholds) -> dict[str, float]:
-    """For how long a look counts: where it is made less often than that, until the next but one."""
+    """Return for how many seconds a poll of each part counts: where polls are rarer, until the next but one."""
     periods = {
         NVML: max(thresholds[f"nvml.{row}_period"] for row in ("fast", "normal", "retry")),
         PORTS: thresholds["infiniband.state_period"],

@@ -1,4 +1,4 @@
-"""Reads each of several devices, so that one that never answers holds up nobody else.
+"""Reads each of several devices, so that one that never answers delays no other.
 
 The sysfs of a network card whose firmware is dead can take a minute to be read, or for ever, and no thread can be
 ended. A thread that does not come back is therefore left with the device that holds it, another goes on with the rest,
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Round:
-    """What one thread reads, one after the other."""
+    """The devices that one thread reads, one after the other."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.left = deque(names)
@@ -28,8 +28,8 @@ class Apart(Generic[T]):
     """Calls `read` for each name in threads of its own. `each` is called by one thread.
 
     Args:
-        read: of one device.
-        patience_seconds: for so long the others wait for one.
+        read: reads one device.
+        patience_seconds: how long the other devices wait for one.
         monotonic: the clock that measures it.
     """
 
@@ -45,12 +45,12 @@ class Apart(Generic[T]):
 
     @property
     def overdue_devices(self) -> Mapping[str, float]:
-        """Devices whose reading has not come to an end in time, and since when (monotonic)."""
+        """Return the devices whose reading has not ended in time, and since when (monotonic)."""
         with self._turned:
             return dict(self._held)
 
     def each(self, names: Iterable[str]) -> dict[str, T]:
-        """What was read of each; what took too long comes with a later call, once it is there."""
+        """Return what was read of each device; a result that took too long is returned by a later call."""
         with self._turned:
             left = [name for name in names if name not in self._held]
         while left:
@@ -60,7 +60,7 @@ class Apart(Generic[T]):
         return found
 
     def _go(self, names: list[str]) -> list[str]:
-        """Reads these, and answers which are left because one has held the thread up."""
+        """Read these devices, and return those that are left because one of them has delayed the thread."""
         work = _Round(names)
         work.since = self._monotonic()
         thread = threading.Thread(target=self._run, args=(work,), name="sysfs", daemon=True)

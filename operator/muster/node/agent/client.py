@@ -1,4 +1,4 @@
-"""The two requests that the agent makes of the API server: read its NodeHealth, and apply its part of the status.
+"""Makes the agent's two requests to the API server: read its NodeHealth, and apply its part of the status.
 
 Standard library only. One kept connection, a deadline on everything, the token read again each time. What others have
 written is never put right: of two agents on one node (an upgrade overlaps) the later writer wins, and neither insists.
@@ -27,7 +27,7 @@ _REMEDIES = {
     401: "the token is not accepted: is MUSTER_TOKEN_FILE this cluster's?",
     404: "is the CustomResourceDefinition nodehealths.muster.dev installed?",
 }
-# Roles and admission both answer 403 Forbidden; only the words tell them apart.
+# Roles and admission both answer 403 Forbidden; only the message tells them apart.
 _REFUSED_BY_ROLES = re.compile(r" cannot (get|create|patch) resource ")
 _REFUSED_BY_OUR_POLICY = "ValidatingAdmissionPolicy 'muster-agent'"
 _ROLES_REMEDY = (
@@ -37,7 +37,7 @@ _OUR_POLICY_REMEDY = "MUSTER_NODE has to be the node of this pod, and MUSTER_TOK
 
 
 class ApiError(Exception):
-    """The API server did not do what it was asked; says why."""
+    """The API server did not do what was requested; the message says why."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class ApiError(Exception):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the API server is there and does not take the request; else the same request may be taken later."""
+        """Whether the API server is available and refuses the request; otherwise the same request may succeed later."""
         return 400 <= self.status < 500 and self.status != _TOO_MANY_REQUESTS
 
 
@@ -66,10 +66,10 @@ class NodeHealthClient:
         self._context: tuple[tuple[int, int, int], ssl.SSLContext] | None = None
 
     def read(self) -> dict[str, Any] | None:
-        """The object; None if there is none.
+        """Return the object; None if it does not exist.
 
         Raises:
-            ApiError: no usable answer.
+            ApiError: there is no usable answer.
         """
         answer = self._request("GET", f"{_PATH}/{self._settings.node}", None)
         if answer.status == _NOT_FOUND:
@@ -83,10 +83,10 @@ class NodeHealthClient:
         return found
 
     def apply(self, status: dict[str, Any]) -> None:
-        """Make our part of the status this; the object is created if there is none.
+        """Set the agent's part of the status; the object is created if it does not exist.
 
         Raises:
-            ApiError: it is not, or nobody knows.
+            ApiError: the status was not written, or the outcome is unknown.
         """
         name = self._settings.node
         head = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}}
@@ -98,7 +98,7 @@ class NodeHealthClient:
         _checked(answer)
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -116,7 +116,7 @@ class NodeHealthClient:
             # A kept connection may have been closed by the other side meanwhile; both requests may be made twice.
             if not kept or isinstance(error, TimeoutError):
                 raise ApiError(f"no answer: {str(error) or type(error).__name__}") from error
-        return self._request(method, path, body)  # by a new connection now
+        return self._request(method, path, body)  # over a new connection
 
     def _once(self, method: str, path: str, data: bytes | None) -> _Answer:
         token = self._settings.token_file.read_text(encoding="ascii").strip()
@@ -152,7 +152,7 @@ def _checked(answer: _Answer) -> _Answer:
 
 
 def _remedy(status: int, said: str) -> str:
-    """What to do; empty where the answer itself is all that is known, as with the admission of others."""
+    """Return what to do; "" where only the answer itself is known, as for admission by other systems."""
     if status != _FORBIDDEN:
         return _REMEDIES.get(status, "")
     if _REFUSED_BY_OUR_POLICY in said:

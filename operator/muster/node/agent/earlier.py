@@ -1,5 +1,5 @@
-"""What an earlier agent has written of this machine, and what of it still counts: in the same boot all, after a boot
-what there was.
+"""Reads what an earlier agent has written of this machine, and what of it still counts: in the same boot all evidence,
+after a boot the inventory.
 
 A machine does not lose a GPU or a port of its network by booting: how many it has had is kept by its hardware (the
 mainboard's UUID), until a human releases the node with fewer. What cannot be understood is left out.
@@ -22,23 +22,24 @@ _KNOWN_PORTS = (*_MISSED_PORTS, kinds.IB_PORT_OFF, kinds.FRONT_END_DOWN)
 
 @dataclass(frozen=True)
 class Earlier:
-    """What is known of before.
+    """What earlier agents have written about this machine.
 
     Attributes:
-        another_boot: an agent has written in another boot than this one.
+        another_boot: whether an agent has written in another boot than this one.
         stood: something stood against the node in another boot than this one: evidence, whoever wrote it, or what the
             operator has on record, e.g. of a line of the log that is too old to be evidence.
-        of_this_boot: its evidence of this boot.
-        of_the_boot_before: its evidence of the same machine in another boot, as far as no human has released it.
+        of_this_boot: the earlier agent's evidence of this boot.
+        of_the_boot_before: the evidence of the same machine in another boot, unless a human has released the node
+            since.
         gpus: the most GPUs that the machine has had.
         links: NVLinks that were up at best, by the UUID of the GPU.
-        missed_ports: InfiniBand ports and devices that were missed.
-        flapping_ports: those that went up and down in this boot.
-        ports: the most ports that were up at once.
-        port_names: the names of those, as they were then.
-        front_end: ports and devices of the node's own network that were missed in this boot.
-        resets_watched_since: seconds after the boot: since then agents see resets of GPUs; 0: since the boot; None:
-            none did in this boot before this one.
+        missed_ports: InfiniBand ports and devices that were missing.
+        flapping_ports: ports that went up and down in this boot.
+        ports: the largest number of ports that were up at once.
+        port_names: the names of these ports at that time.
+        front_end: ports and devices of the node's own network that were missing in this boot.
+        resets_watched_since: seconds after the boot since which agents have watched for resets of GPUs. 0: since the
+            boot; None: no earlier agent of this boot did.
     """
 
     another_boot: bool
@@ -56,11 +57,11 @@ class Earlier:
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any], boot_id: str, system_uuid: str) -> "Earlier":
-        """From a NodeHealth as it is stored.
+        """Read a stored NodeHealth.
 
         Args:
-            boot_id: of now.
-            system_uuid: of this machine; "" where it is not known, and then nothing is known of another boot.
+            boot_id: the present boot.
+            system_uuid: identity of this machine; "" where it is unknown, and then nothing of another boot counts.
         """
         status = _mapping(stored.get("status"))
         agent = _mapping(status.get("agent"))
@@ -80,7 +81,8 @@ class Earlier:
         if before == boot_id or same_machine:
             gpus.append(_count(agent.get("gpus")))
             ports.append(_count(agent.get("ports")))
-            # Fewer may answer than there are, and nothing says of how many: a GPU that is lost, a library that hangs.
+            # Fewer GPUs may answer than the machine has, and nothing says how many: a GPU is lost, or the library
+            # hangs.
             if not any(item.kind in _TOO_FEW for item in forgiven):
                 gpus.append(_count(agent.get("gpusExpected")))
             if not any(item.kind in _MISSED_PORTS for item in forgiven):
@@ -123,7 +125,7 @@ class Earlier:
 
 
 def stored_evidence(status: Mapping[str, Any]) -> list[Stored]:
-    """The evidence in a status that was read; what cannot be understood is left out."""
+    """Return the evidence in a stored status; entries that cannot be understood are left out."""
     return list(_evidence(status))
 
 
@@ -147,14 +149,14 @@ def _evidence(status: Mapping[str, Any]) -> Iterator[Stored]:
 
 
 def _is_found_sick(status: Mapping[str, Any]) -> bool:
-    """Whether the operator has found what takes the node out of use."""
+    """Whether the operator has a finding that takes the node out of use."""
     found = status.get("findings")
     severities = (_mapping(each).get("severity") for each in found) if isinstance(found, list) else ()
     return any(severity in ("Degraded", "Fatal") for severity in severities)
 
 
 def _released(stored: Mapping[str, Any]) -> float | None:
-    """When a human has released the node; None: not at all."""
+    """Return when a human has released the node; None if that has not happened."""
     human = _mapping(_mapping(stored.get("spec")).get("override"))
     if human.get("decision") != "Release":
         return None

@@ -1,12 +1,13 @@
-"""What collectors tell the ledger: a `Signal` says whether something is bad now, an `Incident` that something
-happened."""
+"""Defines what collectors report to the ledger: a `Signal` says whether something is bad now, an `Incident` that
+something happened."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Signal:
-    """One look at one thing. What cannot be known (not supported, not readable) is no signal at all."""
+    """The result of one poll of one thing. Where it cannot be known (not supported, not readable), there is no
+    signal."""
 
     kind: str
     subject: str
@@ -16,18 +17,18 @@ class Signal:
     threshold: str = ""
     message: str = ""
     counter: float | None = None
-    """Where the thing is counted: an increase is one more occurrence."""
+    """The counter behind the signal, if there is one: an increase is one more occurrence."""
     sustain_seconds: float = 0.0
-    """It has to be bad for so long before it stands against the node ..."""
+    """How long the thing has to be bad before it becomes evidence."""
     clear_seconds: float = 0.0
-    """... and good for so long before it does not any more."""
+    """How long the thing has to be good before the evidence goes."""
     episode_seconds: float | None = None
-    """Of rates: so long after an occurrence the next one counts; without a `counter` whenever it is bad then."""
+    """For rates: this long after an occurrence the next one counts; without a `counter` whenever it is bad then."""
 
 
 @dataclass(frozen=True)
 class Incident:
-    """Something that happened; it stands against the node until it is old."""
+    """Something that happened; it is evidence until it expires."""
 
     kind: str
     subject: str
@@ -38,9 +39,10 @@ class Incident:
     age_seconds: float = 0.0
     """How long ago it happened; 0 is now."""
     brief: bool = False
-    """The message says no more than kind and code do: whoever tells of the same in more words is quoted instead."""
+    """The message says no more than kind and code do: the message of a more detailed incident about the same is kept
+    instead."""
     replayed: bool = False
-    """Read again, of any age: when it happened is known by the log's own clock only, which drifts."""
+    """The incident was read again, at any age: only the log's own clock, which drifts, says when it happened."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,13 @@ class Clock:
     """Two readings of the same moment: `mono` measures, `wall` is for people and may jump."""
 
     mono: float
-    """Seconds of the monotonic clock."""
+    """Seconds on the monotonic clock."""
     wall: float
     """Seconds since the epoch."""
 
 
 def pci_address(text: str) -> str | None:
-    """A PCI address without its function, in one spelling (`0000:1b:00`); None if it is none.
+    """Return a PCI address without its function, in one spelling (`0000:1b:00`); None if the text is not one.
 
     The driver writes `0000:1b:00` into the log, NVML says `00000000:1B:00.0`.
     """
@@ -73,7 +75,8 @@ def pci_address(text: str) -> str | None:
 
 
 def clean(text: str, length: int) -> str:
-    """Text from outside as it may stand in an object: no control characters, at most so long."""
+    """Return text from outside in a form that an object may hold: without control characters, and at most `length`
+    long."""
     text = text[: length * 2]
     if not text.isprintable():
         text = "".join(character if character.isprintable() else " " for character in text)

@@ -1,4 +1,4 @@
-"""What NVML's answers say about the GPUs: pure but for the memory of counters and of what has been seen in this
+"""Interprets NVML's answers about the GPUs: pure except for the memory of counters and of what was seen in this
 boot."""
 
 import math
@@ -41,15 +41,15 @@ _LINKS_OF_MODEL = (
     ("B200", 18),
     ("B300", 18),
 )
-"""NVLinks of what is sold on boards that use them all (NVIDIA's data sheets); `H200 NVL` and others are bridged at
-will."""
+"""NVLinks of models on boards that use them all (NVIDIA's data sheets); `H200 NVL` and others may be bridged in any
+way."""
 _BRIDGED = ("NVL", "PCIe")
 _MOST_SAID = 256
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as NVML introduces it."""
+    """A GPU as NVML describes it at the start."""
 
     uuid: str
     pci: str
@@ -59,7 +59,7 @@ class Gpu:
 
 
 class Gpus:
-    """Everything about this node's GPUs that has to be remembered between two answers."""
+    """All that has to be remembered about this node's GPUs between two answers."""
 
     def __init__(self, thresholds: Thresholds, expected: int | None) -> None:
         self._thresholds = thresholds
@@ -74,39 +74,39 @@ class Gpus:
         self.at_driver: frozenset[str] = frozenset()
         """PCI addresses of the GPUs that the kernel module has taken."""
         self.unreachable = False
-        """Whether NVML shows GPUs of which it has no handle: they have to be tried again."""
+        """Whether NVML shows GPUs of which it has no handle: these have to be tried again."""
         self.left_out: frozenset[int] = frozenset()
-        """Numbers of those that are not asked, because that does not come to an end."""
+        """Numbers of the GPUs that are not queried, because the query does not return."""
         self.seen = 0
-        """Most GPUs that the machine has had, as far as is known."""
+        """The largest number of GPUs that the machine has had, as far as is known."""
         self.answering = 0
         self.driver = ""
         self.problem = ""
         self.figures: dict[str, Mapping[str, float]] = {}
-        """Per GPU: what is worth a metric."""
+        """By GPU: the values that are published as metrics."""
 
     @property
     def serials(self) -> list[str]:
-        """Serial numbers of the GPUs, sorted."""
+        """Return the serial numbers of the GPUs, sorted."""
         return sorted({gpu.serial[:64] for gpu in self._by_index.values() if gpu.serial})
 
     @property
     def model(self) -> str:
-        """What they call themselves; the first if they differ."""
+        """Return the model name of the GPUs; the first one if they differ."""
         return next((clean(gpu.model, 128) for gpu in self._by_index.values()), "")
 
     @property
     def expected(self) -> int:
-        """As many as there should be."""
+        """Return how many GPUs the node should have."""
         return self.seen if self._configured is None else self._configured
 
     def name_at(self, index: int) -> str:
-        """The UUID of the GPU that NVML gives a number, or the number while that is not known."""
+        """Return the UUID of the GPU with this NVML number, or the number while the UUID is unknown."""
         known = self._by_index.get(index)
         return known.uuid if known is not None else f"GPU {index}"
 
     def restart(self) -> None:
-        """The node has booted."""
+        """Forget what belongs to the last boot: the node has booted."""
         self._windows.clear()
         self._by_index.clear()
         self.names.clear()
@@ -117,20 +117,20 @@ class Gpus:
         self.seen = self.answering = 0
 
     def name_of(self, pci: str) -> str:
-        """The UUID of the GPU at an address, or the address while that is not known."""
+        """Return the UUID of the GPU at an address, or the address while the UUID is unknown."""
         return self.names.get(f"PCI:{pci}", f"PCI:{pci}")
 
     def note_kernel_line(self, kind: str, pci: str, message: str) -> None:
-        """A line of the log accuses a GPU, perhaps of long ago: it counts while NVML does not see the GPU answer."""
+        """Note a line of the log that accuses a GPU, perhaps an old one: it counts until NVML sees the GPU answer."""
         if pci in self._kernel_said or len(self._kernel_said) < _MOST_SAID:
             self._kernel_said[pci] = kind, message
 
     def had_links(self, uuid: str, links: int) -> None:
-        """An earlier agent has seen so many NVLinks up in this boot."""
+        """Note how many NVLinks an earlier agent has seen up in this boot."""
         self._links_at_best[uuid] = max(links, self._links_at_best.get(uuid, 0))
 
     def started(self, answer: Mapping[str, Any]) -> Iterator[Signal]:
-        """Of a `start`."""
+        """Yield the signals of a `start` answer."""
         error = answer.get("init_error")
         mismatch = error == _LIB_RM_MISMATCH
         if error is None or mismatch:
@@ -142,7 +142,7 @@ class Gpus:
             self._by_index.clear()
             text = clean(str(answer.get("text", "")), 128)
             self.problem = f"no driver: {_NO_DRIVER[error]}" if error in _NO_DRIVER else f"NVML does not start: {text}"
-            if not mismatch:  # DriverDrift tells of that: what runs goes on
+            if not mismatch:  # DriverDrift reports that: what runs goes on
                 row = "nvml.unloaded" if error in _NO_DRIVER else "nvml.failed"
                 yield from self._failed(int(error), self._thresholds[row], self.problem)
                 if error not in _NO_DRIVER:
@@ -150,7 +150,7 @@ class Gpus:
             return
         self.problem = ""
         self.driver = clean(str(answer.get("driver", "")), 64)
-        # With a GPU less the others may have other numbers; one that answers no more keeps the name that it had.
+        # With one GPU fewer the others may have other numbers. A GPU that no longer answers keeps the name that it had.
         before, self._by_index = self._by_index, {}
         self.names = {name: uuid for name, uuid in self.names.items() if name.startswith("PCI:")}
         named = {gpu.get("uuid") for gpu in answer.get("gpus", ())}
@@ -165,7 +165,7 @@ class Gpus:
         yield from self._drift()
 
     def reached(self, answer: Mapping[str, Any]) -> Iterator[Signal]:
-        """Of a `reach`: GPUs of which NVML had no handle before."""
+        """Yield the signals of a `reach` answer: about GPUs of which NVML had no handle before."""
         found = [self._introduced(gpu) for gpu in answer["gpus"]]
         if any(found):
             yield from self._drift()
@@ -182,7 +182,8 @@ class Gpus:
         return True
 
     def _failed(self, error: int | None, sustain: float, message: str) -> Iterator[Signal]:
-        """NVML as a whole: it works, or (with an error) not. A node that has no GPUs has nothing to work for."""
+        """Yield whether NVML as a whole works; `error` says that it does not. Without GPUs there is nothing to
+        signal."""
         if self.expected > 0:
             yield Signal(
                 kinds.NVML_FAILED,
@@ -205,7 +206,7 @@ class Gpus:
             yield Signal(kinds.DRIVER_DRIFT, gpu.uuid, odd, 0, clean(gpu.vbios, 64), clean(usual, 64), text)
 
     def fast(self, answer: Mapping[str, Any]) -> Iterator[Signal]:
-        """Of a `fast`."""
+        """Yield the signals of a `fast` answer."""
         clear = self._thresholds["gpu.clear"]
         sick = {int(gpu["index"]) for gpu in answer["gpus"] if "error" in gpu}
         count = answer.get("count")
@@ -236,18 +237,18 @@ class Gpus:
                 yield Signal(kinds.RECOVERY_ACTION, subject, action != 0, action, shown, "0", text, clear_seconds=clear)
 
     def has_no_driver(self, started: Mapping[str, Any]) -> bool:
-        """Whether a `start` has seen that there is nothing to see: no driver, or a library that fails where no GPU ever
-        was."""
+        """Whether a `start` has found nothing to monitor: no driver, or a library that fails where there never was a
+        GPU."""
         error = started.get("init_error")
         return error in _NO_DRIVER or (error is not None and self.expected == 0)
 
     def have_answered(self, answer: Mapping[str, Any]) -> bool:
-        """Whether a `fast` or `normal` has seen something: of one GPU at least how it is, or that there is none."""
+        """Whether a `fast` or `normal` answer says something: the state of at least one GPU, or that there is none."""
         errors = [gpu.get("error") for gpu in answer["gpus"]]
         return not errors or any(error in (None, _LOST, _RESET_REQUIRED) for error in errors)
 
     def _answers(self, answer: Mapping[str, Any]) -> Iterator[Signal]:
-        """Whether any GPU answers anything. That all are lost or want a reset is told of each of them."""
+        """Yield whether any GPU answers at all. A lost GPU, or one that needs a reset, has signals of its own."""
         errors = [gpu.get("error") for gpu in answer["gpus"]]
         refused = [error for error in errors if error not in (None, _LOST, _RESET_REQUIRED, _NO_PERMISSION)]
         nothing = not errors and answer.get("count") is None
@@ -259,7 +260,7 @@ class Gpus:
             yield from self._failed(None, 0.0, "")
 
     def _said(self, answering: Collection[str]) -> Iterator[Signal]:
-        """What the kernel has said about GPUs that do not answer."""
+        """Yield what the kernel log has said about GPUs that do not answer."""
         for pci, (kind, message) in list(self._kernel_said.items()):
             if pci in answering:
                 del self._kernel_said[pci]
@@ -267,7 +268,8 @@ class Gpus:
                 yield Signal(kind, self.name_of(pci), bad=True, message=message)
 
     def _unnamed(self, index: int, answer: Mapping[str, Any]) -> str:
-        """A GPU that has not been introduced: the only one that the kernel has and NVML cannot name, or its number."""
+        """Return the name of a GPU without a description: the only one that the kernel has and NVML cannot name, or its
+        number."""
         unknown = [gpu for gpu in answer["gpus"] if int(gpu["index"]) not in self._by_index]
         nameless = sorted(self.at_driver - {gpu.pci for gpu in self._by_index.values()})
         return self.name_of(nameless[0]) if len(unknown) == len(nameless) == 1 else f"GPU {index}"
@@ -280,7 +282,7 @@ class Gpus:
             known = self._by_index.get(index)
             subject = known.uuid if known is not None else self._unnamed(index, answer)
             if error not in (None, _LOST, _RESET_REQUIRED):
-                # Once is nothing, and where no GPU answers it is not this one's fault.
+                # Once proves nothing, and where no GPU answers it is not the fault of this one.
                 if others and error != _NO_PERMISSION and gpu.get("tries", 2) > 1:
                     yield Signal(
                         kinds.GPU_UNREACHABLE,
@@ -305,13 +307,13 @@ class Gpus:
                 yield Signal(kinds.RESET_REQUIRED, subject, reset, message=text, clear_seconds=clear)
 
     def slow(self, answer: Mapping[str, Any]) -> Iterator[Signal]:
-        """Of a `slow`."""
+        """Yield the signals of a `slow` answer."""
         for subject, gpu in self._named(answer):
             if "inforom" in gpu:
                 yield Signal(kinds.INFOROM, subject, not gpu["inforom"], message="NVML: the InfoROM is corrupted")
 
     def normal(self, answer: Mapping[str, Any], mono: float) -> Iterator[Signal]:
-        """Of a `normal`."""
+        """Yield the signals of a `normal` answer."""
         for subject, gpu in self._named(answer):
             self.had_links(subject, _active_links(gpu))
         yield from self._persistence(answer)
@@ -325,7 +327,7 @@ class Gpus:
             yield from self._heat(subject, gpu, mono)
 
     def events(self, event: Mapping[str, Any]) -> Iterator[Incident]:
-        """Of an event."""
+        """Yield the incidents of an event."""
         code = event.get("xid")
         if isinstance(code, int) and code > 0:
             text = f"NVML reports XID {code}"
@@ -388,7 +390,8 @@ class Gpus:
             yield self._flag(kinds.REPAIR_PENDING, subject, bool(channel or tpc), f"a {what} repair waits for a reset")
 
     def _links(self, subject: str, gpu: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Signal]:
-        """Fewer NVLinks than were up in this boot, on this GPU or another of the node, or than its model has."""
+        """Yield whether fewer NVLinks are up than before in this boot, on this or another GPU of the node, or than the
+        model has."""
         links, unreadable = gpu.get("links", {}), gpu.get("links_unreadable", 0)
         mig = gpu.get("mig") or (0,)
         if mig[0]:  # Ampere's links are down on purpose then, and jobs do not use them
@@ -397,7 +400,7 @@ class Gpus:
         usual = self._links_at_best.get(subject, 0)
         if links:
             usual = max(usual, max(self._links_at_best.values(), default=0))
-            # All of them down from the start is a machine that is wired otherwise, or the fabric manager's business.
+            # Where all are down from the start, the machine is wired in another way, or the fabric manager reports it.
             usual = max(usual, _links_of(self._model_of(subject)) if usual else 0)
         if not usual or (unreadable and active + unreadable >= usual):
             return
@@ -446,7 +449,7 @@ class Gpus:
         yield self._rate(kinds.NVLINK_ERRORS, subject, bad, value, allowed, f"NVLink: {value}", total)
 
     def _recovering(self, name: str, recoveries: float, mono: float) -> float:
-        """In which share of the samples of a while this link had recovered since the sample before."""
+        """Return the share of recent samples in which this link had recovered since the sample before."""
         grown, _ = self._windows.increase(f"{name} recoveries", recoveries, mono, _SAMPLE)
         return self._windows.share(f"{name} recovering", grown > 0, mono, self._thresholds["nvlink.window"]) or 0.0
 
@@ -523,7 +526,8 @@ class Gpus:
             yield self._limit(kinds.PCIE_FATAL, subject, "pcie.fatal", gpu["pcie_fatal"], "fatal PCIe errors")
 
     def _generation(self, subject: str, gpu: Mapping[str, Any], mono: float) -> Iterator[Signal]:
-        """Below what card and slot can. An idle GPU lowers it to save power: only what is at work tells."""
+        """Yield whether the PCIe link is slower than card and slot allow. An idle GPU lowers it to save power: only
+        busy ones count."""
         now, most = gpu.get("pcie_generation_now", 0), gpu.get("pcie_generation", 0)
         idle = int(gpu.get("clock_reasons", _GPU_IDLE)) & _GPU_IDLE or gpu.get("performance_state", 1) != 0
         if idle or not now or not most:
@@ -591,7 +595,7 @@ def _active_links(gpu: Mapping[str, Any]) -> int:
 
 
 def _links_of(model: str) -> int:
-    """NVLinks of a model whose links are all wired; 0: not known."""
+    """Return the NVLinks of a model whose links are all wired; 0: unknown."""
     words = set(model.split())
     if words & set(_BRIDGED):
         return 0

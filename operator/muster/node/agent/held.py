@@ -1,7 +1,7 @@
-"""GPUs about which a call of NVML does not come back: they are left out, so that the others are looked at.
+"""Remembers GPUs for which a call of NVML does not return: they are left out, so that the others are polled.
 
-A batch asks all GPUs one after the other, so that one of them can hide all. Once may be the machine's slowness; the one
-at which a second batch hangs, before it has answered the like, is left out for a while, longer each time.
+A batch queries all GPUs one after the other, so that one of them can hide all. One hang may come from a slow machine. A
+GPU at which a second batch hangs, before it has answered one of that kind, is left out for a while, longer each time.
 """
 
 from collections.abc import Iterable
@@ -19,10 +19,10 @@ class _Hang:
 
 
 class Held:
-    """By the number that NVML gives a GPU.
+    """The GPUs that are left out, by NVML's numbers.
 
     Args:
-        pause_seconds: for so long one is left out at first.
+        pause_seconds: how long a GPU is left out the first time.
     """
 
     def __init__(self, pause_seconds: float) -> None:
@@ -30,7 +30,7 @@ class Held:
         self._hangs: dict[int, _Hang] = {}
 
     def hung(self, gpu: int, batch: str, mono: float) -> bool:
-        """A batch did not come back from this one; whether it is left out from now on."""
+        """Note that a batch hung at this GPU; return whether the GPU is left out from now on."""
         before = self._hangs.get(gpu)
         times = before.times + 1 if before is not None else 1
         pause = min(_LONGEST_SECONDS, self._pause * 2.0 ** min(times - _TWICE, 10)) if times >= _TWICE else 0.0
@@ -38,16 +38,16 @@ class Held:
         return times >= _TWICE
 
     def answered(self, gpus: Iterable[int], batch: str) -> None:
-        """These have answered a batch: one that hung in the like does not any more."""
+        """Note that these GPUs have answered a batch: earlier hangs in batches of that kind do not count any more."""
         for gpu in gpus:
             hang = self._hangs.get(gpu)
             if hang is not None and hang.batch == batch:
                 del self._hangs[gpu]
 
     def left_out(self, mono: float) -> frozenset[int]:
-        """Those that are not asked now."""
+        """Return the GPUs that are not queried now."""
         return frozenset(gpu for gpu, hang in self._hangs.items() if mono < hang.until)
 
     def clear(self) -> None:
-        """The node has booted."""
+        """Forget everything: the node has booted."""
         self._hangs.clear()
