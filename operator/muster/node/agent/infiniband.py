@@ -1,8 +1,8 @@
-"""InfiniBand, RoCE and EFA ports, from sysfs.
+"""Monitors InfiniBand, RoCE and EFA ports, from sysfs.
 
-A port counts by its name once it has been up in this boot: an unplugged one is no fault. Of before the boot only their
-number is known, because names follow the order in which the kernel finds the cards: with one less all others may have
-other names.
+A port counts by its name once it has been up in this boot: an unplugged one is no fault. From before the boot only the
+number of ports counts. Names follow the order in which the kernel finds the cards: with one card fewer all others may
+have other names.
 
 What other software starts and stops on purpose is no fault: a port whose interface is switched off or in a pod's
 network namespace, a device in another RDMA namespace or given to a virtual machine. The port of the node's own network
@@ -42,7 +42,8 @@ _RATES = (
 )
 
 _OF_OTHERS = frozenset({"rnr_nak_retry_err", "local_ack_timeout_err", "port_xmit_discards", "roce_slow_restart"})
-"""What a peer that has died or a crowded fabric makes every port count that talks to it: it never counts as often."""
+"""Counters that every port increases when a peer has died or the fabric is congested: they count as one occurrence at
+most."""
 
 
 _LOST_COMMANDS = "no_completion_cmds"
@@ -50,7 +51,7 @@ _LOST_COMMANDS = "no_completion_cmds"
 
 @dataclass(frozen=True)
 class Port:
-    """One port now."""
+    """The state of one port at one poll."""
 
     name: str
     """`mlx5_0/1`"""
@@ -58,25 +59,25 @@ class Port:
     physical: str
     ethernet: bool = False
     interfaces: tuple[str, ...] = ()
-    """Of Ethernet: those in the host's network namespace."""
+    """For Ethernet: the port's interfaces in the host's network namespace."""
     off: str = ""
-    """Of a port that is not up: its interface that somebody has switched off."""
+    """For a port that is not up: its interface that was switched off by software."""
     away: bool = False
-    """Of a port that is not up: its interface is in another network namespace."""
+    """For a port that is not up: whether its interface is in another network namespace."""
 
     @property
     def up(self) -> bool:
-        """Whether it can carry traffic. What says nothing about its physical state is believed."""
+        """Whether the port can carry traffic. A port that reports no physical state counts by its logical state."""
         return self.state == "ACTIVE" and self.physical in ("LinkUp", "")
 
     @property
     def linked(self) -> bool:
-        """Whether its link is there; that no subnet manager has made it active is no fault of the link."""
+        """Whether the port's link is up; a missing subnet manager is no fault of the link."""
         return self.state != "DOWN" and self.physical in ("LinkUp", "")
 
     @property
     def released(self) -> bool:
-        """Whether software has stopped it, or has given it to a pod."""
+        """Whether software has switched the port off, or has given it to a pod."""
         return bool(self.off) or self.away
 
 
@@ -84,9 +85,9 @@ class InfiniBand:
     """The ports of this node. `states` and `counters` are called by one thread.
 
     Args:
-        expected_ports: how many must be up, as it is configured; None: as many as there were.
+        expected_ports: the configured number of ports that must be up; None: as many as were up before.
         network: the node's own network.
-        apart: what reads the devices.
+        apart: reads the devices.
     """
 
     def __init__(
@@ -105,10 +106,12 @@ class InfiniBand:
         self._adopted_own: frozenset[str] = frozenset()
         self._fell: set[str] = set()
         self._own: set[str] = set()
-        self._elsewhere: dict[str, int] = {}  # devices of pods and virtual machines, as of which look at the network
+        # by device of a pod or virtual machine: the poll of the network that found it
+        self._elsewhere: dict[str, int] = {}
         self._excuse, self._unknown = (-1, 0), 0
-        self._layers: dict[str, str] = {}  # by port; for another one its device goes and comes
-        self._interfaces: dict[str, tuple[int, tuple[str, ...]]] = {}  # by device, and as of which look at the network
+        self._layers: dict[str, str] = {}  # by port; it changes only when the device goes and comes back
+        # by device, with the poll of the network that found them
+        self._interfaces: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._thresholds = thresholds
         self._expected_ports = expected_ports
         self._windows = Windows()
@@ -124,15 +127,15 @@ class InfiniBand:
             self._counters_of, thresholds["sysfs.patience"]
         )
         self.up = 0
-        """How many are up now."""
+        """The number of ports that are up now."""
         self.seen = 0
-        """The most ports that were up at once, as far as is known."""
+        """The largest number of ports that were up at once, as far as is known."""
         self.up_names: tuple[str, ...] = ()
-        """Those that are up now."""
+        """The ports that are up now."""
         self.had_names: tuple[str, ...] = ()
-        """Those that were up when the most were whose names are known."""
+        """The names of the ports at the time when the most ports with known names were up."""
         self.unseen: frozenset[str] = frozenset()
-        """Devices that are there and have never been read, because that does not come to an end."""
+        """Devices that are there and have never been read, because the read does not end."""
 
     def adopt(
         self,
@@ -142,14 +145,14 @@ class InfiniBand:
         had_names: Iterable[str] = (),
         front_end: Iterable[str] = (),
     ) -> None:
-        """What an earlier agent knew. Called by any thread.
+        """Take over what an earlier agent knew. Any thread may call it.
 
         Args:
-            missed: ports and devices that it missed in this boot or before: they were up once.
+            missed: ports and devices that were missing in this boot or before: they were up once.
             flapped: ports that went up and down in this boot.
             seen: how many were up at once.
             had_names: the names of those that were up at once.
-            front_end: ports and devices of the node's own network that it missed in this boot.
+            front_end: ports and devices of the node's own network that were missing in this boot.
         """
         known = sorted(subject if "/" in subject else f"{subject}/?" for subject in missed if subject)
         self._adopted = frozenset(known[:_MAX_PORTS])
@@ -161,7 +164,7 @@ class InfiniBand:
         self._adopted_own = frozenset(front_end)
 
     def states(self) -> list[Signal]:
-        """Which ports are up, and which devices are gone."""
+        """Return signals about which ports are up, and which devices are gone."""
         devices = self._devices()
         found = self._states.each(devices)
         read = {device: found[device] for device in devices if device in found}
@@ -200,8 +203,8 @@ class InfiniBand:
         )
 
     def _watch_link(self, port: Port) -> None:
-        """Count that a port has lost its link. An interface that is switched off looks so for a moment, so that the
-        next look decides."""
+        """Count that a port has lost its link. An interface that is switched off looks the same for a moment, so the
+        next poll decides."""
         if port.name in self._fell:
             self._fell.discard(port.name)
             self._downs[port.name] += not port.released
@@ -215,10 +218,10 @@ class InfiniBand:
                 self._downs[port.name] += 1
 
     def _node_s_own(self, ports: list[Port]) -> frozenset[str]:
-        """Ports of the node's own network: they carry a default route, and the ports that do not are more.
+        """Return the ports of the node's own network: they carry a default route, and most ports do not.
 
-        A port that is down keeps what it was, because its routes may have gone with its link; so does one whose device
-        is gone.
+        A port that is down stays in its group, because its routes may have gone with its link. So does a port whose
+        device is gone.
         """
         now = {port.name for port in ports}
         before = self._front_end | self._adopted_own
@@ -266,7 +269,7 @@ class InfiniBand:
     def _down(
         self, kind: str, subject: str, bad: bool, message: str, sustain: float, state: str = ""
     ) -> Iterator[Signal]:
-        """That a port or a device cannot be used: of the node's own network it is another kind."""
+        """Yield that a port or a device cannot be used. For the node's own network the evidence has another kind."""
         own = subject in self._front_end or any(_device(name) == subject for name in self._front_end)
         if own:
             self._own.add(subject)
@@ -284,8 +287,9 @@ class InfiniBand:
             )
 
     def _taken(self, gone: set[str]) -> set[str]:
-        """Devices that are not gone but elsewhere: in the RDMA namespace of a pod, or with a virtual machine."""
-        looks = self._network.looks  # what was found elsewhere is looked for again as often as the network is looked at
+        """Return the devices that are not gone but elsewhere: in the RDMA namespace of a pod, or with a virtual
+        machine."""
+        looks = self._network.looks  # devices elsewhere are searched for again with each poll of the network
         self._elsewhere = {device: when for device, when in self._elsewhere.items() if device in gone and when == looks}
         if gone - self._elsewhere.keys():
             elsewhere = self._handed.in_namespaces()
@@ -307,8 +311,8 @@ class InfiniBand:
             )
 
     def _count_signal(self, ports: list[Port], gone: Collection[str], taken: Collection[str]) -> Iterator[Signal]:
-        """Fewer than there should be. Those that are missed by name are told of as such, unless the number is
-        configured."""
+        """Yield whether fewer ports are up than there should be. Ports missing by name have signals of their own,
+        unless the number is configured."""
         names = tuple(sorted(port.name for port in ports if port.up))
         self.up_names, self.up = names, (up := len(names))
         self.seen = max(self.seen, up)
@@ -325,7 +329,7 @@ class InfiniBand:
             expected, source = self._expected_ports, "the configuration has"
             sustain = self._thresholds["infiniband.missing"]
         missing = expected - up - len(excused)
-        if missing > 0:  # those may be elsewhere since before this agent
+        if missing > 0:  # these may be elsewhere since before this agent started
             if self._excuse != (self._network.looks, missing):
                 self._excuse = self._network.looks, missing
                 self._unknown = self._handed.unknown(taken)
@@ -343,7 +347,7 @@ class InfiniBand:
             )
 
     def counters(self, mono: float) -> list[Signal]:
-        """What the counters of the ports that are there say."""
+        """Return signals from the counters of the present ports."""
         read = self._counters.each(self._devices())
         signals: list[Signal] = []
         for device in sorted(read):
@@ -386,8 +390,8 @@ class InfiniBand:
         )
 
     def _efa(self, device: str, values: Mapping[str, float], mono: float) -> Iterator[Signal]:
-        """AWS's adapter. Its driver calls the port active whatever happens; that commands are not completed any more
-        says that its firmware is gone. The counter is the device's and not the port's."""
+        """Yield the signal of an EFA adapter (AWS), whose driver always calls the port active. Commands without
+        completion show that its firmware is dead. The counter belongs to the device and not to the port."""
         value = values.get(_LOST_COMMANDS)
         if value is None:
             return
@@ -403,8 +407,8 @@ class InfiniBand:
         )
 
     def _flap(self, name: str, downs: float, mono: float) -> Signal:
-        """Down too often, until it has not been down for as long as that is counted. Ports that do not count it
-        themselves (Ethernet's) are watched."""
+        """Return whether the port goes down too often, until a whole window has passed without that. Ethernet ports,
+        which do not count it, are watched."""
         window = self._thresholds["infiniband.flap_window"]
         most = self._thresholds["infiniband.flaps"]
         seen = float(self._downs[name])
@@ -421,11 +425,11 @@ class InfiniBand:
         value, hours = f"down {grown:g} times in {window / 3600:g} h", f"{most:g}"
         return Signal(kinds.IB_PORT_FLAP, name, name in self._flapping, 0, value, hours, f"port {name} went {value}")
 
-    # What is read of one device: by threads of their own.
+    # The functions below read one device, in threads of their own.
 
     def _devices(self) -> list[str]:
-        """All but virtual functions and the like: they belong to who uses them, and go into the network namespace of a
-        pod."""
+        """Return all devices but virtual functions and the like: those belong to their users, and move into network
+        namespaces of pods."""
         names = _names(self._root)[:_MAX_PORTS]
         return [name for name in names if not self._handed.is_made_by_software(name)]
 
@@ -449,7 +453,7 @@ class InfiniBand:
         return replace(port, ethernet=True, interfaces=interfaces, off=off, away=not interfaces)
 
     def _counters_of(self, device: str) -> Mapping[str, Mapping[str, float]]:
-        """By port; of the device itself by ""."""
+        """Return the counters by port; those of the device itself have the key ""."""
         found: dict[str, Mapping[str, float]] = {}
         lost = _number(self._root / device / "hw_counters" / _LOST_COMMANDS)
         for name, path, _ in self._paths_of(device):
@@ -494,7 +498,7 @@ def _text(path: Path | str) -> str | None:
 
 
 def _word(path: Path) -> str | None:
-    """`4: ACTIVE` -> `ACTIVE`."""
+    """Return the word after the number in a file: `4: ACTIVE` -> `ACTIVE`."""
     text = _text(path)
     return None if text is None else text.rpartition(":")[2].strip()
 

@@ -1,7 +1,7 @@
-"""Whether the agent sees: when each part of the node was last looked at and answered.
+"""Records whether the agent sees the node: when each part of it last answered a poll.
 
-An agent that runs and sees nothing is worse than none, because nobody misses it: its Pod is Ready only while all parts
-were seen lately. A look that was answered by errors alone is none.
+An agent that runs and sees nothing is worse than none, because it hides that the node is not monitored. So its Pod is
+Ready only while all parts were seen lately. A poll that was answered by errors alone does not count.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ NVML, PORTS, LOG = "NVML", "the ports of the network", "the kernel log"
 
 
 class Looks:
-    """Written by the loop, read by the server of probes, too.
+    """When each part was last seen. The loop writes it; the server of probes reads it, too.
 
     Args:
-        lasts_seconds: for so long a look of each part counts.
+        lasts_seconds: by part: for how long a poll counts.
     """
 
     def __init__(self, lasts_seconds: Mapping[str, float]) -> None:
@@ -21,18 +21,18 @@ class Looks:
         self._seen: dict[str, float] = {}
 
     def seen(self, part: str, mono: float) -> None:
-        """A part was seen at a moment of the monotonic clock."""
+        """Note that a part was seen at a moment of the monotonic clock."""
         self._seen[part] = max(mono, self._seen.get(part, mono))
 
     def forget(self) -> None:
-        """What was seen does not count any more: it is of another boot, or it was not known what to compare it with."""
+        """Forget all polls: they are of another boot, or were made before it was known what to expect."""
         self._seen = {}
 
     def has(self, *parts: str) -> bool:
-        """Whether each of these parts has been seen once."""
+        """Whether each of these parts has been seen at least once."""
         return self._seen.keys() >= set(parts)
 
     def missing(self, mono: float) -> list[str]:
-        """What was not seen lately, or never."""
+        """Return the parts that were not seen lately, or never."""
         seen = self._seen
         return [part for part, lasts in self._lasts_seconds.items() if part not in seen or mono - seen[part] > lasts]

@@ -1,9 +1,9 @@
-"""What other software does with the network devices of a node, from sysfs and procfs.
+"""Finds out what other software does with the network devices of a node, from sysfs and procfs.
 
 A device can be given to a pod or a virtual machine, and its interface switched off: all of that is done on purpose, and
 none of it is a fault. A device in an RDMA namespace of its own is not in `class/infiniband` of the host, and still in
-`infiniband_verbs`, a class without namespaces (drivers/infiniband/core/uverbs_main.c). One that a virtual machine has
-is bound to a driver that hands it out.
+`infiniband_verbs`, a class without namespaces (drivers/infiniband/core/uverbs_main.c). A device of a virtual machine is
+bound to a pass-through driver.
 """
 
 import os
@@ -20,21 +20,21 @@ _MELLANOX = "0x15b3"
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _SUBFUNCTION = re.compile(r"\.sf\.\d+$")
 _UPLINK = re.compile(r"p\d+|")
-"""Names that a port has in its card; those of the representors of virtual functions go on (`pf0vf3`). Most cards have
-none."""
+"""The names of a port in its card; names of the representors of virtual functions are longer (`pf0vf3`). Most cards
+have none."""
 _UP, _RTF_UP, _RTF_REJECT = 0x1, 0x1, 0x200
 _MOST_BYTES, _MOST_NAMES, _MOST_LAYERS = 1024 * 1024, 4096, 8
 
 
 class Handed:
-    """Where the RDMA devices of one machine are when the host does not have them."""
+    """Where the RDMA devices of one machine are while the host does not have them."""
 
     def __init__(self, sysfs: Path) -> None:
         self._sysfs = sysfs
         self._addresses: dict[str, str] = {}
 
     def is_made_by_software(self, device: str) -> bool:
-        """Whether software makes a device and takes it away: a virtual function or a subfunction."""
+        """Whether software creates and removes the device: a virtual function or a subfunction."""
         place = self._sysfs / "class/infiniband" / device / "device"
         target = _target(place)
         if _PCI_ADDRESS.fullmatch(target):
@@ -42,8 +42,8 @@ class Handed:
         return _is_made_by_software(place)
 
     def in_namespaces(self) -> dict[str, str]:
-        """PCI addresses of the devices in RDMA namespaces that are not the host's, by their names there; virtual
-        functions left aside."""
+        """Return the PCI addresses of the devices in RDMA namespaces other than the host's, by their names there,
+        without virtual functions."""
         here = set(_names(self._sysfs / "class/infiniband"))
         found = {}
         for entry in _names(self._sysfs / _VERBS):
@@ -54,26 +54,24 @@ class Handed:
         return found
 
     def is_among(self, device: str, elsewhere: Mapping[str, str]) -> bool:
-        """Whether a device that has vanished is one of those of `in_namespaces`: a pod may have given it another
-        name."""
+        """Whether a vanished device is one of those of `in_namespaces`: a pod may have renamed it."""
         address = self._addresses.get(device)
         return device in elsewhere if address is None else address in elsewhere.values()
 
     def is_given_away(self, device: str) -> bool:
-        """Whether a device that has vanished is on the bus still, and bound to a driver that hands it out."""
+        """Whether a vanished device is still on the bus, and bound to a pass-through driver."""
         address = self._addresses.get(device)
         return address is not None and _is_handed_out(self._sysfs / _PCI / address)
 
     def is_without_driver(self, device: str) -> bool:
-        """Whether a device that has vanished is on the bus still, and has no driver: the kernel itself takes none
-        away."""
+        """Whether a vanished device is still on the bus without a driver: the kernel by itself unbinds none."""
         address = self._addresses.get(device)
         place = self._sysfs / _PCI / (address or "")
         return address is not None and place.exists() and not _target(place / "driver")
 
     def unknown(self, taken: Collection[str]) -> int:
-        """How many devices are elsewhere that have not been here: in namespaces, or network cards of Mellanox with
-        programs or virtual machines. `taken`: those that have been."""
+        """Return how many devices elsewhere were never seen here: in namespaces, or Mellanox network cards with
+        programs or virtual machines. `taken`: those that were seen."""
         known = set(self._addresses.values())
         elsewhere = sum(name not in taken and address not in known for name, address in self.in_namespaces().items())
         return elsewhere + sum(
@@ -87,18 +85,18 @@ class Handed:
 
 
 class NodeNetwork:
-    """Which interfaces carry the node's default routes: its own network, that of the kubelet."""
+    """The interfaces that carry the node's default routes: its own network, that of the kubelet."""
 
     def __init__(self, sysfs: Path, proc: Path) -> None:
         self._net = sysfs / _NET
         self._proc = proc
         self.interfaces: frozenset[str] = frozenset()
-        """They and what they are made of: the ports of a bond, the interface below a VLAN. Empty: nothing is known
+        """These interfaces and their parts: the ports of a bond, the interface below a VLAN. Empty: nothing is known
         now."""
         self.looks = 0
 
     def inspect(self) -> None:
-        """See what is so now."""
+        """Read the present routes and interfaces."""
         found = set(_default_routes(self._proc))
         new = found
         for _ in range(_MOST_LAYERS):
@@ -114,18 +112,18 @@ class NodeNetwork:
 
 
 def interfaces_of(sysfs: Path, device: str) -> list[str]:
-    """The interfaces of an RDMA device in the host's network namespace."""
+    """Return the interfaces of an RDMA device in the host's network namespace."""
     return _names(sysfs / "class/infiniband" / device / "device/net")
 
 
 def without_representors(sysfs: Path, interfaces: Iterable[str]) -> list[str]:
-    """Of these interfaces those of a port itself. Reading that waits for whoever configures the network: not for each
-    look."""
+    """Return those of the interfaces that belong to a port itself. The read waits for programs that configure the
+    network, so it is not for each poll."""
     return [name for name in interfaces if _UPLINK.fullmatch(_word(sysfs / _NET / name / "phys_port_name"))]
 
 
 def switched_off(sysfs: Path, interfaces: Iterable[str]) -> str:
-    """The first of these that somebody has switched off; "": none."""
+    """Return the first of these interfaces that was switched off by software; "": none."""
     for name in interfaces:
         flags = _word(sysfs / _NET / name / "flags")
         if flags.startswith("0x") and not int(flags, 16) & _UP:

@@ -1,14 +1,13 @@
-"""The lines of the kernel log that are evidence: one row for each message of the kernel or of a driver.
+"""Lists the lines of the kernel log that are evidence: one row for each message of the kernel or of a driver.
 
-A row's pattern has to match from the first character of a message. `words` are what the cheap filter looks for, and
-`log_lines` tries a pattern only on a message that has one of the row's words: a line that the filter drops cannot be
-one that a pattern knows. Each row has its lines, with their sources and near misses, in
-tests/data/reports/kernel/<name>.yaml.
+A row's pattern has to match from the first character of a message. The cheap filter searches for `words`, and
+`log_lines` tries a pattern only on a message that has one of the row's words. So no pattern can match a line that the
+filter drops. Each row has its lines, with their sources and near misses, in tests/data/reports/kernel/<name>.yaml.
 
 A message of several lines has line feeds between them. Some kernels write each of them as a record of its own: `begins`
 then matches what has come so far, and `goes_on` the next line.
 
-What each kind weighs is said in `muster.health.kinds` and nowhere else.
+Only `muster.health.kinds` says how severe each kind is.
 """
 
 import re
@@ -19,16 +18,16 @@ from muster.node.agent import kinds
 
 @dataclass(frozen=True, slots=True)
 class KernelLine:
-    """One message.
+    """The row of one message.
 
     Attributes:
         name: unique; the file with its lines is called so.
-        kind: of the evidence.
+        kind: the kind of the evidence.
         words: one of them is in every line that belongs to the message.
         pattern: its groups `gpu` (a PCI address), `device`, `code` and `value` become those of the fact.
-        value: where the pattern has no such group.
-        begins: what has come of a message whose lines can be records of their own, before it is complete.
-        goes_on: such a line.
+        value: the fact's value where the pattern has no such group.
+        begins: matches the incomplete message, where its lines can be records of their own.
+        goes_on: matches such a further line.
     """
 
     name: str
@@ -42,19 +41,19 @@ class KernelLine:
 
 _PCI = r"[0-9a-fA-F:.]{5,32}"
 _GPU = rf"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(?P<gpu>{_PCI}?):?"
-# Drivers of 2026 put the number of the GPU, as they count, before the name of their function.
+# Drivers of 2026 put their own number of the GPU before the name of their function.
 _GPU_NUMBER = r"NVRM: (?:GPU\d{1,3} )?"
 _DISK = r"(?P<device>[\w.-]{1,64})"
 _GPU_DRIVER = "nvidia"
 _NETWORK_DRIVERS = ("mlx5_core", "efa", "bnxt_en", "ice", "irdma", "ionic", "gve", "mana", "hfi1")
 DRIVERS_OF_JOBS = frozenset({_GPU_DRIVER, *_NETWORK_DRIVERS})
-"""Of the PCIe devices that jobs use."""
+"""Drivers of the PCIe devices that jobs use."""
 CONTAINED = "contained"
-"""Value of an error of a bridge after which what is below it cannot be reached."""
+"""Value of an error of a bridge after which the devices below it cannot be reached."""
 _NETWORK_DRIVER = "|".join(_NETWORK_DRIVERS)
 # Since Linux 6.8 "Uncorrectable" and "Correctable"; some kernels put "AER: " before it (drivers/pci/pcie/aer.c).
 _AER = r"(?:AER: )?PCIe Bus Error: severity="
-# Of what the firmware has read first (pci_print_aer) this line comes for errors alone that were not corrected.
+# Where the firmware has read the error first (pci_print_aer), this line comes only for uncorrected errors.
 _AER_OF_FIRMWARE = r"(?:AER: )?aer_uncor_severity: 0x"
 _AER_WORDS = ("PCIe Bus Error",)
 _UNCORRECTED = r"Uncorrect(?:ed|able)"
@@ -111,7 +110,7 @@ _NVIDIA = (
         r"NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\s*$",
         r"NVRM: BAR\d is ",
     ),
-    # When the driver is loaded it says so in three lines.
+    # The driver reports its load in three lines.
     _lines(
         "nvidia-off-the-bus",
         kinds.GPU_LOST,
@@ -134,7 +133,7 @@ _NVIDIA = (
         _GPU_NUMBER + r"(?:knvlinkDiscoverPostRxDetLinks_\w{1,32}: Getting peer\d+(?:'s)? postRxDetLinkMask failed"
         r"|knvlinkUpdatePostRxDetectLinkMask_\w{1,32}: Failed to update Rx Detect Link mask)",
     ),
-    # Of one error the driver prints up to four lines with its number; those with "Severity" and "Data" belong to the
+    # For one error the driver prints up to four lines with its number; those with "Severity" and "Data" belong to the
     # first.
     _row(
         "nvidia-sxid",
@@ -165,7 +164,7 @@ _PCIE = (
          rf"\((?P<value>Fatal|Non-Fatal)\))?|{_AER_OF_FIRMWARE})"),
     _row("dpc", kinds.AER_ELSEWHERE, "DPC: containment event",
          rf"pcieport (?P<device>{_PCI}): DPC: containment event", CONTAINED),
-    # The device is not named. What it takes away says so itself; a display adapter that is set up wrongly does this,
+    # The line names no device. Lost devices have lines of their own; a misconfigured display adapter causes this line,
     # too.
     _row("nmi-of-a-bus", kinds.AER_ELSEWHERE, ("NMI: PCI system error", "NMI: IOCK error"),
          r"NMI: (?:PCI system error \(SERR\)|IOCK error \(debug interrupt\?\)) for reason [0-9a-f]{2} on CPU \d"),
@@ -227,7 +226,7 @@ _BLOCK_DEVICES = (
     # A pool that is full, and a disk that another machine has reserved.
     _row("block-of-others", kinds.NETWORK_DISK_ERROR, _BLOCK_WORDS,
          rf"{_BLOCK}(?:critical space allocation|critical nexus|reservation conflict) error, dev {_DISK}, "),
-    # What waits for a pool that is full gets no other line for a minute.
+    # A write that waits for a full pool gets no other line for a minute.
     _row("thin-pool", kinds.NETWORK_DISK_ERROR, "switching pool to",
          r"device-mapper: thin: (?P<device>\d+:\d+): switching pool to (?:out-of-data-space|read-only|fail)\b"),
     _row("block-buffer", kinds.DISK_ERROR, "Buffer I/O error on dev", rf"Buffer I/O error on dev(?:ice)? {_DISK}, "),
@@ -261,8 +260,7 @@ _BLOCK_DEVICES = (
 )  # fmt: skip
 
 _FILE_SYSTEMS = (
-    # "read-only compatible features" and the like refuse a mount, and what is shut down by a user's own call is no
-    # fault.
+    # "read-only compatible features" and the like refuse a mount, and a shutdown by a user's own call is no fault.
     _row("xfs-shutdown", kinds.READ_ONLY_FILESYSTEM,
          "XFS (",
          rf"{_XFS}(?!User initiated)(?:[^\n]{{0,240}}[Ss]hutting down filesystem|Filesystem has been shut down due to"
@@ -294,14 +292,14 @@ _FILE_SYSTEMS = (
          r"writing primary super block"
          r"|checksum verify failed on )"
          r"|BTRFS error \(device (?P<device2>[\w.-]{1,64})(?::? state \w{1,8})?\): bdev \S+ errs: wr "),
-    # All I/O of the pool waits from then on, until somebody clears it (zpool clear).
+    # All I/O of the pool waits from then on, until an administrator clears it (zpool clear).
     _row("zfs", kinds.DISK_ERROR, ("has encountered an uncorrectable I/O failure", "; suspending pool"),
          r"WARNING: (?:Pool '(?P<device>[\w.: -]{1,64})' has encountered an uncorrectable I/O failure and has been "
          r"suspended|MMP writes to pool '(?P<device2>[\w.: -]{1,64})' have not succeeded in over \d+ ms; suspending "
          r"pool)"),
     _row("f2fs", kinds.READ_ONLY_FILESYSTEM, "Stopped filesystem due to reason",
          rf"F2FS-fs \({_DISK}\): Stopped filesystem due to reason"),
-    # fs/nfs/nfs4state.c: what is open on the server cannot be kept, or is lost.
+    # fs/nfs/nfs4state.c: open files on the server cannot be kept, or are lost.
     _row("nfs", kinds.NETWORK_DISK_ERROR, ("not responding", "failed on NFSv4 server"),
          r"(?:nfs|lockd|NFS): server (?P<device>\S{1,120}) not responding, (?:still trying|timed out)"
          r"|NFS: state manager(?:: [\w ]{1,48})? failed on NFSv4 server (?P<device2>\S{1,120}) with error \d"),
@@ -329,13 +327,12 @@ _HOST = (
          r"MC\d+_STATUS\[(?:Over|-)\|CE\|)"),
     _row("edac-uncorrected", kinds.HOST_UNCORRECTED, "EDAC MC", r"EDAC (?P<device>MC\d+): \d+ UE [^\n]{0,200}? ?on \S"),
     _row("edac-corrected", kinds.HOST_CORRECTED, "EDAC MC", r"EDAC (?P<device>MC\d+): \d+ CE [^\n]{0,200}? ?on \S"),
-    # Without the number in braces it is what the firmware has kept from the boot before (drivers/acpi/apei/bert.c).
+    # A line without the number in braces is a record of the last boot, kept by the firmware (drivers/acpi/apei/bert.c).
     _row("ghes-fatal", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
          r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
     _row("ghes-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
          r"\{\d+\}\[Hardware Error\]: ? ?event severity: corrected"),
-    # From a recoverable error the system goes on, but it was not corrected. Of one of PCIe the line of its device says
-    # so itself.
+    # The system survives a recoverable error, but it was not corrected. A PCIe error has a line of its own device.
     _lines(
         "ghes-uncorrected",
         kinds.HOST_UNCORRECTED,
@@ -385,7 +382,7 @@ _KERNEL = (
          r"|(?:TASK )?stack guard page was hit|KASAN: \S{1,40} in |spinlock bad magic on)"),
     _row("unregister-netdevice", kinds.KERNEL_HANG, "unregister_netdevice", r"unregister_netdevice: waiting for "),
     _row("panic", kinds.KERNEL_HANG, "Kernel panic - not syncing", "Kernel panic - not syncing: "),
-    # A task waits for storage, as a rule, and that can be a server of a tenant's own.
+    # Such a task usually waits for storage, and that can be a tenant's own server.
     _row("hung-task", kinds.TASK_HANG, "INFO: ",
          r"INFO: task [^\n]{1,80}blocked (?:in I/O wait )?for more than \d+ seconds"),
 )  # fmt: skip

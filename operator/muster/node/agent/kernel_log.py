@@ -1,7 +1,7 @@
-"""Reads the kernel log as it grows: /dev/kmsg, a pipe, or a file that somebody writes (test nodes, syslog).
+"""Reads the kernel log as it grows: /dev/kmsg, a pipe, or a file that another program writes (test nodes, syslog).
 
-Bounded in everything: of a file that grows faster than it is read the middle is skipped, a line has an end, and a line
-that repeats itself is looked up instead of parsed.
+All work is bounded. Parts of a file that grows faster than it is read are skipped, the length of a line is limited, and
+a repeated line is found in a cache instead of parsed.
 """
 
 import errno
@@ -23,14 +23,14 @@ _REMEMBERED = 64
 
 @dataclass(frozen=True)
 class LogEntry:
-    """Something that the log says, and when in seconds since boot; None: just now."""
+    """One message of the log, and its time in seconds since boot; None: just now."""
 
     fact: LogFact
     boot_seconds: float | None
 
 
 class KernelLog:
-    """One log; `read` never blocks."""
+    """One kernel log; `read` never blocks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,14 +45,14 @@ class KernelLog:
         self.skipped_bytes = 0
         self.problem = ""
         self.caught_up = False
-        """Whether the last `read` came to the end of what there was."""
+        """Whether the last `read` reached the end of the log."""
 
     def fileno(self) -> int | None:
-        """To wait for; None where a file has to be looked at from time to time."""
+        """Return a descriptor to wait for; None for a file that has to be polled."""
         return self._descriptor if self._descriptor >= 0 and not self._is_file else None
 
     def open(self) -> bool:
-        """Open the log if it is not; from its beginning, because this boot's XIDs count."""
+        """Open the log if it is not open; from its beginning, because the XIDs of this boot count."""
         if self._descriptor >= 0:
             return True
         try:
@@ -65,18 +65,18 @@ class KernelLog:
         self._is_file = stat.S_ISREG(status.st_mode)
         self._inode = status.st_ino
         self._rest = b""
-        # What a file holds already without a date may be of any boot.
+        # Lines without a date that are already in a file may be of any boot.
         self._skip_undated = self._is_file
         return True
 
     def close(self) -> None:
-        """Close it."""
+        """Close the log."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def read(self) -> Iterator[LogEntry]:
-        """What is new, as much of it as may be read at once."""
+        """Yield new entries, as many as one call may read."""
         self.caught_up = False
         if not self.open():
             return
@@ -105,7 +105,7 @@ class KernelLog:
         return self._seen[message]
 
     def _records(self) -> Iterator[bytes]:
-        """Of /dev/kmsg, where each read gives one record, or of a pipe."""
+        """Yield the records of /dev/kmsg, where each read gives one, or those of a pipe."""
         for _ in range(_MAX_RECORDS):
             try:
                 data = os.read(self._descriptor, _RECORD_BYTES)
@@ -113,7 +113,8 @@ class KernelLog:
                 self.caught_up = True
                 return
             except OSError as error:
-                if error.errno == errno.EPIPE:  # it was overwritten before we came; go on with the oldest there is
+                # the record was overwritten before it was read; go on with the oldest one
+                if error.errno == errno.EPIPE:
                     continue
                 self.problem = f"the kernel log cannot be read ({self._path}: {error.strerror})"
                 self.close()
@@ -136,7 +137,7 @@ class KernelLog:
             return
         position = os.lseek(self._descriptor, 0, os.SEEK_CUR)
         if status.st_ino != self._inode or status.st_size < position:
-            yield from self._rest_of_file(position)  # what was written before it was rotated or cut
+            yield from self._rest_of_file(position)  # the lines written before the file was rotated or cut
             self.close()
             if not self.open():
                 return

@@ -1,6 +1,6 @@
-"""The kinds of evidence that the agent sends: stable names, and which are kept when there are more than fit.
+"""Lists the kinds of evidence that the agent sends, by stable names, and which are kept when there are more than fit.
 
-The order says only what an on-call engineer would miss most; what a kind means for the node the operator judges.
+The order says only what an on-call engineer would miss most; the operator decides what a kind means for the node.
 """
 
 import re
@@ -126,7 +126,7 @@ STRONGEST_FIRST = (
     PERSISTENCE_MODE,
     ENERGY_COUNTER,
 )
-"""All kinds."""
+"""All kinds, the most important first."""
 
 QUIET = frozenset(
     {
@@ -146,33 +146,32 @@ QUIET = frozenset(
         ENERGY_COUNTER,
     }
 )
-"""Rates, and what does no more than warn: that it comes and goes is told like a count, a few times in an hour at
-most."""
+"""Rates, and kinds that only warn: their coming and going is written like a count, at most a few times an hour."""
 
 APPLICATION_XIDS = frozenset({8, 13, 31, 43, 45, 68, 109})
 """XIDs that a program can cause by itself: the first to go when there is no room."""
 
 RECOVERY_XID = 154
-"""The driver's own word about what to do: the newest counts."""
+"""The XID with the driver's own recommendation; the newest one counts."""
 
 RESET_XIDS = frozenset(
     {46, 48, 62, 63, 64, 94, 95, 110, 119, 120, 136, 140, 143, 155, 156, 158, 167, 169, 171, 172, 173, 175, 177}
 )
-"""XIDs after which the GPU has to be reset, whatever their line says. They stand until it was."""
+"""XIDs after which the GPU has to be reset, whatever their line says. They stand until the reset."""
 
 NVLINK_XID, NVLINK5_XIDS, NVLINK5_LINK_XID = 74, range(144, 151), 149
-"""XIDs of NVLink: what they need their line says, see `log_lines`."""
+"""XIDs of NVLink: their lines say what they need, see `log_lines`."""
 
 LIGHT_REGISTERS = (0x68900003, 0, 0xF0000, 0x30000, 0x24900000, 0, 0)
-"""Of XID 74: bits of its seven registers that are notices, follow from other errors, or weigh by repetition alone."""
+"""For XID 74: bits of its seven registers that are notices, follow from other errors, or matter only when repeated."""
 CAUSE_ELSEWHERE = (0b100110, 0b101000)
-"""Of XID 149: reasons for which a link is down that say that its cause is elsewhere."""
+"""For XID 149: reasons for a link that is down whose cause is elsewhere."""
 
 _REGISTER = re.compile(r"0x[0-9a-f]{1,8}", re.IGNORECASE)
 _UNTIL_RESET = RESET_XIDS | {RECOVERY_XID}
 
 RESET_ACTIONS = frozenset({1, 2, 4, 6, 7})
-"""Values of the driver's recovery action that only a reset or a boot takes back."""
+"""Values of the driver's recovery action that only a reset or a boot clears."""
 
 _PROVES_RESET = frozenset(
     {RESET_REQUIRED, ECC_UNCORRECTED, SRAM_UNCORRECTED, ROW_REMAP_PENDING, RETIRED_PAGES_PENDING, REPAIR_PENDING}
@@ -180,7 +179,7 @@ _PROVES_RESET = frozenset(
 
 
 def stands_until_reset(kind: str, code: int, value: str) -> bool:
-    """Whether only a reset of the GPU ends it. `value`: of an XID of NVLink what its line says."""
+    """Whether only a reset of the GPU ends the evidence. `value`: for an XID of NVLink the content of its line."""
     if kind != XID:
         return False
     if code == NVLINK_XID:
@@ -194,7 +193,7 @@ def stands_until_reset(kind: str, code: int, value: str) -> bool:
 
 
 def proves_reset(kind: str, code: int) -> bool:
-    """Whether a GPU of which this stood, and now not any more, has been reset or its driver loaded anew meanwhile."""
+    """Whether the end of this evidence proves that the GPU was reset, or its driver loaded again."""
     return kind in _PROVES_RESET or (kind == RECOVERY_ACTION and code in RESET_ACTIONS)
 
 
@@ -202,7 +201,7 @@ _RANKS = {kind: rank for rank, kind in enumerate(STRONGEST_FIRST)}
 
 
 def rank(kind: str, code: int) -> int:
-    """0 is the strongest; what programs cause comes last."""
+    """Return the rank of a piece of evidence: 0 is the most important; kinds that programs cause come last."""
     if kind == XID and code in APPLICATION_XIDS:
         return len(_RANKS)
     return _RANKS[kind]

@@ -1,6 +1,6 @@
-"""What stands against the node now: the life of each piece of evidence, from signals and incidents.
+"""Keeps the evidence against the node: the life of each piece of evidence, from signals and incidents.
 
-Times that decide (sustained, cleared, expired, burst) are monotonic; the wall clock, which may jump, is only told.
+Decisions (sustained, cleared, expired, burst) use monotonic times; the wall clock, which may jump, is only published.
 Nothing here can grow without bound: a flood ends in one entry, and of too many entries the weakest goes.
 """
 
@@ -14,22 +14,22 @@ from muster.node.agent import kinds
 from muster.node.agent.facts import Clock, Incident, Signal, clean
 
 MAX_SENT = 64
-"""As many as NodeHealth holds."""
+"""The number of entries that NodeHealth holds."""
 MAX_KEPT = 512
 _SUBJECT, _VALUE, _MESSAGE, _CODE = 128, 128, 512, 2**31 - 1
 
 _MOST_VARIANTS = 8
 _CLOCKS_SECONDS = 120.0
-"""By so much the clocks may differ that tell of what was before this agent: the log's, and the wall clock of what is
-stored."""
+"""The largest difference of the clocks that date events before this agent: the log's, and the wall clock of stored
+evidence."""
 _BACK_SECONDS = 3600.0
-"""What comes so soon after it had gone has come back."""
+"""Evidence that returns within this time of its end has come back."""
 _LONGEST_CLEAR_SECONDS = 3600.0
 _RESET_VALUE = re.compile(r"(\d{1,12}\.\d{3}) s after the boot")
 
 _Key = tuple[str, str, int, str]
-"""Kind, subject, code, and of incidents the value: an error that says to be fatal is not the one that says it was
-not."""
+"""Kind, subject, code, and for incidents the value: an error reported as fatal differs from one reported as not
+fatal."""
 
 
 @dataclass(slots=True)
@@ -49,21 +49,21 @@ class Entry:
     counter: float | None = None
     good_since: float | None = None
     expires_seconds: float | None = None
-    """Of incidents; None: it goes when signals say that it is gone."""
+    """For incidents; None: the entry ends when signals say that the fault is gone."""
     brief: bool = False
     """As of an incident."""
     adopted: bool = False
-    """An earlier agent has seen it, and this one not yet."""
+    """Whether only an earlier agent has seen it, and this one not yet."""
 
     @property
     def strength(self) -> tuple[int, float]:
-        """Smaller is stronger; of the same rank the newer."""
+        """Return the sort key: smaller is stronger; within a rank the newer entry is stronger."""
         return kinds.rank(self.kind, self.code), -self.last.mono
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A piece of evidence as an agent before this one has written it."""
+    """A piece of evidence as an earlier agent has written it."""
 
     kind: str
     subject: str
@@ -81,33 +81,33 @@ class Ledger:
     """All evidence of one boot of the node.
 
     Args:
-        burst_seconds: what happens within so long counts once.
-        growth: what comes back within an hour must be good for so many times as long, each time.
+        burst_seconds: incidents within this time count once.
+        growth: evidence that comes back within an hour must be good for longer by this factor, each time.
     """
 
     def __init__(self, boot_id: str, burst_seconds: float, growth: float = 1.0) -> None:
         self.boot_id = boot_id
         self.news = False
-        """Something that is not quiet appeared, went or changed its code since this was last set back."""
+        """Whether an entry that is not quiet appeared, ended or changed its code since this was last set back."""
         self.counted = False
-        """A count, a value or a message changed, or what is quiet came or went."""
+        """Whether a count, a value or a message changed, or a quiet entry appeared or ended."""
         self._burst_seconds = burst_seconds
         self._growth = growth
-        self._gone: dict[_Key, tuple[int, float]] = {}  # how often it has gone to come back, and when last
+        self._gone: dict[_Key, tuple[int, float]] = {}  # how often the evidence has ended and come back, and when last
         self._entries: dict[_Key, Entry] = {}
         self._bad_since: dict[_Key, float] = {}
         self._known_before: frozenset[str] = frozenset()
         self._known_until = 0.0
         self._resets: dict[str, float] = {}
         self.watched_since: float | None = None
-        """Since when (monotonic) resets of GPUs have been seen by this agent and those before it; None: not known yet.
-        What is older expires: it may have been repaired and nobody saw it."""
+        """Since when (monotonic) this agent and those before it have watched for resets of GPUs; None: not known yet.
+        Older evidence expires: a reset may have repaired the fault unseen."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def entries(self) -> list[Entry]:
-        """Everything that is kept, strongest first."""
+        """Return all entries, strongest first."""
         return sorted(self._entries.values(), key=lambda entry: (*entry.strength, entry.subject, entry.code))
 
     def has(self, kind: str, subject: str | None = None) -> bool:
@@ -115,11 +115,11 @@ class Ledger:
         return any(key[0] == kind and subject in (None, key[1]) for key in self._entries)
 
     def awaits(self, kind: str) -> bool:
-        """Whether something of a kind is bad and has not been so for long enough."""
+        """Whether something of a kind is bad, but not yet for long enough."""
         return any(key[0] == kind and key not in self._entries for key in self._bad_since)
 
     def sample(self, signals: Iterable[Signal], now: Clock) -> None:
-        """Take in what is bad and what is good now."""
+        """Apply signals about what is bad and what is good now."""
         for signal in signals:
             key = (signal.kind, clean(signal.subject, _SUBJECT), 0, "")
             if signal.bad:
@@ -152,7 +152,8 @@ class Ledger:
             entry.counter = signal.counter
 
     def _lasted(self, entry: Entry, signal: Signal, episode_seconds: float, occurs: bool, now: Clock) -> None:
-        """A rate: its value changes all the time, which is no news; that it goes on counts once an episode."""
+        """Update the entry of a rate: its value changes all the time, which is no news; its duration counts once an
+        episode."""
         if occurs and now.mono - entry.burst_began >= episode_seconds:
             entry.burst_began = now.mono
             entry.count += 1
@@ -177,13 +178,13 @@ class Ledger:
                 del self._gone[next(iter(self._gone))]
             self._remove(key)
             if kinds.proves_reset(entry.kind, entry.code):
-                # When exactly is not known: what came after the last bad look may have come after the reset.
+                # The exact time is unknown: an incident after the last bad poll may have come after the reset.
                 last = entry.last.mono + (_CLOCKS_SECONDS if entry.adopted else 0.0)
                 self.reset(entry.subject, min(last, entry.good_since), now)
 
     def _patience(self, key: _Key, entry: Entry, signal: Signal) -> tuple[int, float]:
-        """How often it has come back lately, and for how long it must be good to be gone: what comes and goes all the
-        time is neither well each time nor worth a write each time."""
+        """Return how often the evidence has come back lately, and how long it must be good to end. A fault that comes
+        and goes is neither repaired each time nor worth a write each time."""
         times, went = self._gone.get(key, (0, float("-inf")))
         if entry.first.mono - went >= _BACK_SECONDS:
             times = 0
@@ -191,7 +192,7 @@ class Ledger:
         return times, max(signal.clear_seconds, min(longer, _LONGEST_CLEAR_SECONDS))
 
     def record(self, incident: Incident, now: Clock) -> None:
-        """Take in something that happened; told twice, it counts once."""
+        """Add an incident; the same incident counts once."""
         age = max(0.0, incident.age_seconds)
         then = Clock(now.mono - age, now.wall - age)
         value = self._incident_text(incident)
@@ -216,7 +217,7 @@ class Ledger:
             entry.message = clean(incident.message, _MESSAGE)
             self._changed(key)
         if entry.brief and not incident.brief:
-            # What it weighs may depend on the words.
+            # Its severity may depend on the message.
             entry.message, entry.brief = clean(incident.message, _MESSAGE), False
             entry.expires_seconds = None if held else incident.expires_seconds
             self._changed(key)
@@ -228,7 +229,7 @@ class Ledger:
         entry.last = _later(entry.last, then)
 
     def _incident_text(self, incident: Incident) -> str:
-        """What the line says of an incident: if that is told in brief, what was said last."""
+        """Return the message for an incident: for a brief one the last more detailed message."""
         value = clean(incident.value, _VALUE)
         if not incident.brief:
             return value
@@ -238,7 +239,7 @@ class Ledger:
         return newest.value if newest is not None else value
 
     def _key_of(self, incident: Incident) -> _Key:
-        """Its own; what is told in brief belongs to what is told in words, and the other way round."""
+        """Return the key of an incident; a brief incident shares the key of a detailed one, in either order."""
         kind, subject, code = incident.kind, clean(incident.subject, _SUBJECT), min(max(incident.code, 0), _CODE)
         key = (kind, subject, code, clean(incident.value, _VALUE))
         if key in self._entries or (not incident.brief and not incident.value):
@@ -253,28 +254,28 @@ class Ledger:
         return key
 
     def _occurred(self, entry: Entry, mono: float) -> None:
-        """Once more, unless it belongs to the burst that is counted already."""
+        """Count one more occurrence, unless it belongs to the burst that is already counted."""
         if mono - entry.burst_began > self._burst_seconds:
             entry.burst_began = mono
             entry.count += 1
             self.counted = True
 
     def _is_held(self, kind: str, code: int, value: str, mono: float) -> bool:
-        """Whether it stands until a reset is seen: one that came after it would have been."""
+        """Whether the evidence stands until a reset is seen: a reset after it would have been seen."""
         since = self.watched_since
         needs = kinds.stands_until_reset(kind, code, value)
         return since is not None and needs and (since <= 0 or mono >= since)
 
     def watch_resets(self, since: float) -> None:
-        """Resets of GPUs have been seen since then (monotonic; 0: since the boot)."""
+        """Note that resets of GPUs are watched since this moment (monotonic; 0: since the boot)."""
         self.watched_since = since
         for entry in self._entries.values():
             if self._is_held(entry.kind, entry.code, entry.value, entry.last.mono):
                 entry.expires_seconds = None
 
     def reset(self, subject: str, mono: float, now: Clock) -> None:
-        """A GPU was reset, not before then: what needed it and is not newer is over. That it was, stands in this
-        boot."""
+        """End the evidence that needed this reset of a GPU and is not newer than `mono`. The reset itself is noted for
+        this boot."""
         subject = clean(subject, _SUBJECT)
         if mono <= self._resets.get(subject, float("-inf")):
             return
@@ -288,14 +289,14 @@ class Ledger:
             self._remove(old)
 
     def clear_driver_requests(self, subject: str, mono: float) -> None:
-        """The driver asks for nothing any more: what it asked for before is over."""
+        """End the driver's earlier requests about a GPU: it requests nothing any more."""
         key = (kinds.XID, clean(subject, _SUBJECT), kinds.RECOVERY_XID, "")
         entry = self._entries.get(key)
         if entry is not None and entry.last.mono <= mono:
             self._remove(key)
 
     def retract(self, kind: str, subject: str) -> None:
-        """Nothing of a kind stands about a subject: what was taken in was read wrong."""
+        """Remove all evidence of a kind about a subject: it was read wrong."""
         for key in [key for key in self._entries if key[:2] == (kind, subject)]:
             self._remove(key)
 
@@ -304,7 +305,7 @@ class Ledger:
         return needs and entry.subject == subject and entry.last.mono <= mono
 
     def expire(self, now: Clock) -> None:
-        """Forget incidents that are too old."""
+        """Remove incidents that are too old."""
         old = [
             key
             for key, entry in self._entries.items()
@@ -314,12 +315,12 @@ class Ledger:
             self._remove(key)
 
     def adopt(self, stored: Iterable[Stored], expires: Mapping[str, float], now: Clock) -> None:
-        """Take over what an earlier agent has written in this boot of the node; signals will clear what is gone.
+        """Add the evidence that an earlier agent has written in this boot of the node; signals will clear what is gone.
 
-        `expires`: by kind, in seconds, of the kinds that incidents have.
+        `expires`: seconds until incidents expire, by kind.
         """
         here = [item for item in stored if item.boot_id == self.boot_id and item.kind in kinds.STRONGEST_FIRST]
-        # Then at the latest its writer was looking: what stood was still so, though nobody writes that down each time.
+        # At that time the writer was still polling, so the evidence still stood, though not each poll is written.
         written = max((item.last_wall for item in here), default=0.0)
         for item in here:
             expires_seconds = expires.get(item.kind) if not item.subject.startswith("/") else None
@@ -360,13 +361,13 @@ class Ledger:
         self._resets[entry.subject] = max(mono, self._resets.get(entry.subject, mono))
 
     def remember(self, before: Iterable[Stored], until: float) -> None:
-        """What stood against the node before it was booted: until then (monotonic) the same counts at once, and has not
-        to last anew."""
+        """Keep the evidence from before a boot: until this moment (monotonic) the same evidence counts at once, without
+        having to last again."""
         self._known_before = frozenset(item.kind for item in before)
         self._known_until = until
 
     def rename(self, subjects: Mapping[str, str]) -> None:
-        """Things that have got their proper names, by the ones that they had."""
+        """Give entries the proper names of their subjects, by the names that they had."""
         for key in [key for key in self._bad_since if key[1] in subjects]:
             since = self._bad_since.pop(key)
             renamed = (key[0], subjects[key[1]], *key[2:])
@@ -386,7 +387,7 @@ class Ledger:
             self.news = True
 
     def restart(self, boot_id: str) -> None:
-        """The node has booted: nothing of before stands any more."""
+        """Remove all evidence: the node has booted."""
         self.boot_id = boot_id
         self.news = True
         self._entries.clear()
@@ -397,7 +398,7 @@ class Ledger:
         self.watched_since = None
 
     def evidence(self) -> list[dict[str, Any]]:
-        """As it is sent: the strongest that fit."""
+        """Return the evidence in the form that is sent: the strongest entries that fit."""
         return [_rendered(entry, self.boot_id) for entry in self.entries()[:MAX_SENT]]
 
     def _add(self, key: _Key, entry: Entry) -> None:
@@ -455,7 +456,8 @@ def _of_incident(key: _Key, incident: Incident, then: Clock) -> Entry:
 
 
 def _later(last: Clock, now: Clock) -> Clock:
-    """The wall clock may have been set back; what was last seen never was before."""
+    """Return the later time; the wall clock may have been set back, but the last occurrence never precedes the one
+    before."""
     return now if now.wall >= last.wall else replace(now, wall=last.wall)
 
 

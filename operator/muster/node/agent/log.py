@@ -1,4 +1,4 @@
-"""The agent's log: one JSON object a line on stderr, one line per decision, as the operator's."""
+"""Writes the agent's log: one JSON object a line on stderr, one line per decision, like the operator's."""
 
 import json
 import sys

@@ -1,12 +1,12 @@
-"""What lines of the kernel log say: pure functions over text. `kernel_lines` is the table of what counts.
+"""Parses lines of the kernel log: pure functions over text. `kernel_lines` is the table of what counts.
 
 A line counts only if the kernel wrote it. Records of /dev/kmsg say who wrote them (what user space puts there never has
 facility 0), and in plain text a pattern must stand at the very beginning of the message. A process that prints
 "NVRM: Xid" to some log is no evidence.
 
 Some lines of the kernel's own begin with the name of a process, which is that process's to choose (prctl(PR_SET_NAME),
-15 bytes): one that calls itself `EDAC MC0: 1 UE ` and crashes would have the kernel say so. What begins with a name is
-no evidence, and patterns go on beyond what fits into one.
+15 bytes). A process that calls itself `EDAC MC0: 1 UE ` and crashes would make the kernel print that. A line that
+begins with a process's name is no evidence, and patterns are longer than such a name.
 """
 
 import re
@@ -40,21 +40,21 @@ _NAMED = re.compile(
 )
 
 _WORDS = tuple(dict.fromkeys(word for row in KERNEL_LINES for word in row.words))
-"""The cheap filter."""
+"""The words of the cheap filter."""
 _LONG = tuple(row for row in KERNEL_LINES if row.begins is not None)
 
 # Newer drivers have other names for the values: PF FLR for a reset, OS Reboot.
 _TAKEN_BACK = re.compile(r"changed from 0x([0-9a-f]{1,8}) \([^)]{1,64}\) to 0x0 \(None\)", re.IGNORECASE)
-# What an XID of NVLink says of itself.
+# The content of the line of an NVLink XID.
 _NVLINK_SEVERITY = re.compile(
     r"[\w/]{1,64} +(Fatal|Nonfatal) +XC.{1,32}? Link +-?\d+ +[(\[]0x([0-9a-f]{1,8})", re.IGNORECASE
 )
 _NVLINK_REGISTERS = re.compile(r"link \d{1,3} ?(\(0x[0-9a-f]{1,8}(?:, ?0x[0-9a-f]{1,8}){6}\))", re.IGNORECASE)
 
 TAKEN_AWAY = ("Fatal", CONTAINED)
-"""Values of errors of a bridge after which what is below cannot be used."""
+"""Values of errors of a bridge after which the devices below it cannot be used."""
 
-# What is no disk of the node, or may fail without harm: loop, floppy, optical, RAM.
+# Devices that are no disks of the node, or may fail without harm: loop, floppy, optical, RAM.
 _NO_DISK = re.compile(r"(?:loop|fd|sr|ram|zram)\d")
 # Block devices that are a network's end on this node, whatever stands behind them: Ceph, NBD, DRBD.
 _NETWORK_DISK = re.compile(r"(?:rbd|nbd|drbd)\d")
@@ -63,7 +63,7 @@ _OF_DISKS = frozenset({kinds.DISK_ERROR, kinds.READ_ONLY_FILESYSTEM})
 
 @dataclass(frozen=True)
 class LogFact:
-    """What one line says."""
+    """The content of one line."""
 
     kind: str
     code: int = 0
@@ -74,7 +74,7 @@ class LogFact:
 
 
 def is_worth_a_look(line: str) -> bool:
-    """Cheap: whether a line may be one of those that `parse` knows."""
+    """Whether `parse` may know this line; a cheap test."""
     for word in _WORDS:  # without a generator it takes half as long  # noqa: SIM110
         if word in line:
             return True
@@ -94,18 +94,19 @@ def split(line: str) -> tuple[str, float | None] | None:
 
 
 def _in_lines(message: str) -> str:
-    """The message as the kernel has it: /dev/kmsg writes the end of a line within it as \\x0a, rsyslog as #012."""
+    """Return the message with its own line ends: /dev/kmsg writes the end of a line within it as \\x0a, rsyslog as
+    #012."""
     return message.replace("\\x0a", "\n").replace("#012", "\n")
 
 
 class Joiner:
-    """Puts messages together whose lines come as records of their own."""
+    """Joins messages whose lines come as records of their own."""
 
     def __init__(self) -> None:
         self._begun = ""
 
     def joined(self, message: str) -> str:
-        """The message, after what has come of it before."""
+        """Return the message, joined to the earlier lines that belong to it."""
         line = message.lstrip(" ")
         whole = (
             f"{self._begun}\n{line}"[:_MAX_LINE]
@@ -121,7 +122,7 @@ def _goes_on(row: KernelLine, line: str) -> bool:
 
 
 def parse(message: str) -> LogFact | None:
-    """What a message of the kernel says; None: nothing that matters."""
+    """Return the content of a kernel message; None: nothing that matters."""
     if _NAMED.match(message):
         return None
     for row in KERNEL_LINES:
@@ -150,8 +151,7 @@ def _fact(row: KernelLine, found: re.Match[str], message: str) -> LogFact | None
 
 
 def recovery_taken_back(fact: LogFact) -> bool | None:
-    """Whether the driver asked for a reset or a boot, now that it asks for nothing any more; None: the line is no such
-    word."""
+    """Whether the driver requested a reset or a boot that it now withdraws; None: the line is about something else."""
     if fact.kind != kinds.XID or fact.code != kinds.RECOVERY_XID:
         return None
     found = _TAKEN_BACK.search(fact.message)
@@ -161,7 +161,7 @@ def recovery_taken_back(fact: LogFact) -> bool | None:
 
 
 def _of_nvlink(code: int, text: str) -> str:
-    """What tells errors of one number apart that weigh differently."""
+    """Return the part of the line that separates errors with the same number and different severity."""
     if code == kinds.NVLINK_XID:
         registers = _NVLINK_REGISTERS.search(text)
         return registers[1] if registers is not None else ""

@@ -1,5 +1,5 @@
-"""The machine itself: its boot, its identity, its filesystems and the fabric manager. Files only, nothing that can
-hang."""
+"""Reads the machine itself: its boot, its identity, its filesystems and the fabric manager. Files only, nothing that
+can hang."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _SWITCHES = "driver/nvidia-nvswitch/devices"
 
 
 def read_word(path: Path | None, length: int = 64) -> str:
-    """The text of a small file; empty if it cannot be read."""
+    """Return the text of a small file; "" if it cannot be read."""
     if path is None:
         return ""
     try:
@@ -30,7 +30,7 @@ def read_word(path: Path | None, length: int = 64) -> str:
 
 
 def gpus_of_the_driver(proc: Path) -> frozenset[str]:
-    """PCI addresses of the GPUs that the kernel module has taken, also of those that NVML cannot name."""
+    """Return the PCI addresses of the GPUs that the kernel module has taken, also of those that NVML cannot name."""
     try:
         names = os.listdir(proc / _GPUS)  # noqa: PTH208
     except OSError:
@@ -39,7 +39,7 @@ def gpus_of_the_driver(proc: Path) -> frozenset[str]:
 
 
 def gpu_of_minor(proc: Path, minor: str) -> str | None:
-    """PCI address of the GPU whose device file has this number; None: the driver does not tell."""
+    """Return the PCI address of the GPU whose device file has this number; None: the driver does not say."""
     for address in sorted(gpus_of_the_driver(proc)):
         information = _small(proc / _GPUS / f"{address}.0" / "information")
         if any(line.split() == ["Device", "Minor:", minor] for line in information.splitlines()):
@@ -56,15 +56,15 @@ def _small(path: Path) -> str:
 
 
 class ClockSource:
-    """What the kernel tells the time by: a fallback makes every look at the clock a system call, and one that waits."""
+    """The kernel's clock source: with a fallback each read of the time is a slow system call."""
 
     def __init__(self, sysfs: Path) -> None:
         self._path = sysfs / _CLOCK_SOURCE
         self.why = ""
-        """What the kernel log says about it."""
+        """The kernel log's reason for the fallback."""
 
     def signals(self) -> list[Signal]:
-        """Whether it has fallen back; nothing where that cannot be read."""
+        """Return whether the clock source has fallen back; no signal where that cannot be read."""
         now = read_word(self._path)
         if not now:
             return []
@@ -74,21 +74,21 @@ class ClockSource:
 
 
 class Mounts:
-    """Filesystems on disks that could be written to and cannot be any more."""
+    """Filesystems on disks that were writable and are not any more."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._writable: set[str] = set()
 
     def restart(self) -> None:
-        """The node has booted."""
+        """Forget all filesystems: the node has booted."""
         self._writable.clear()
 
     def signals(self) -> list[Signal]:
-        """Every filesystem that was writable once."""
+        """Return a signal for every filesystem that was writable once."""
         now = dict(self._mounts())
         self._writable.update(place for place, read_only in now.items() if not read_only)
-        self._writable &= set(now)  # unmounted is no fault
+        self._writable &= set(now)  # an unmounted filesystem is no fault
         return [
             Signal(
                 kinds.READ_ONLY_FILESYSTEM,
@@ -108,7 +108,7 @@ class Mounts:
             return
         for line in lines[:_MAX_MOUNTS]:
             parts = line.split(" ")
-            # Pods' mounts of one filesystem may be read-only as they like: only the machine's own count.
+            # Pods may mount a filesystem read-only: only the machine's own mounts count.
             if len(parts) >= 4 and parts[0].startswith("/dev/") and "/kubelet/" not in parts[1]:
                 yield clean(parts[1], 100), "ro" in parts[3].split(",")
 
@@ -122,7 +122,7 @@ class FabricManager:
         self._pid = ""
 
     def signals(self) -> list[Signal]:
-        """Whether it runs; nothing where there is no NVSwitch."""
+        """Return whether the daemon runs; no signal where there is no NVSwitch."""
         try:
             switches = os.listdir(self._proc / _SWITCHES)  # noqa: PTH208
         except OSError:

@@ -1,8 +1,8 @@
-"""What is asked of NVML, in batches: runs in the child only. Answers are plain values; what they mean others decide.
+"""Queries NVML in batches: runs in the child only. Answers are plain values; other modules interpret them.
 
 What a GPU or a driver does not have (not supported, no such symbol in an old library) is left out of the answer. Two
-errors speak of a sick GPU by themselves: lost, and reset required. Of every other one only that it is the answer to
-every call about a GPU; a call that fails while others succeed is reported by name and accuses nobody.
+errors accuse a GPU by themselves: lost, and reset required. Any other error accuses it only when every call about the
+GPU fails. A call that fails while others succeed is reported by name, without accusing a GPU.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ struct of another version, deprecated."""
 _LOST, _RESET_REQUIRED, _CORRUPTED_INFOROM = 15, 16, 14
 SICK = frozenset({_LOST, _RESET_REQUIRED})
 _PROVES_NOTHING = frozenset({"nvmlDeviceGetUUID"})
-"""What the library answers from its memory even for a GPU that is dead."""
+"""Calls that the library answers from its memory even for a dead GPU."""
 
 FIELDS = {
     3: "ecc_corrected",
@@ -65,7 +65,7 @@ class SickError(Exception):
 
 
 class Batches:
-    """NVML after a start; `nvml` is the module pynvml, or something that answers like it."""
+    """NVML after a start; `nvml` is the module pynvml, or an object with the same functions."""
 
     def __init__(self, nvml: ModuleType) -> None:
         self._nvml = nvml
@@ -76,18 +76,18 @@ class Batches:
         self._errors: dict[str, int] = {}
         self._tries: dict[int, int] = {}
         self._failed = False
-        """The last call, by an error that is more than absence."""
+        """Whether the last call failed by an error that is more than absence."""
         self._heard = False
-        """Of this GPU: any call has been answered that it has to answer itself."""
+        """Whether this GPU has answered a call that only the GPU itself can answer."""
         self.left_out: frozenset[int] = frozenset()
-        """GPUs that are not asked."""
+        """GPUs that are not queried."""
         self.at: tuple[int | None, float] = (None, 0.0)
-        """The GPU that is being asked, and since when (monotonic)."""
+        """The GPU that is being queried, and since when (monotonic)."""
         self._refused: int | None = None
-        """Of this GPU: the last error that is more than absence."""
+        """For this GPU: the last error that is more than absence."""
 
     def start(self) -> Answer:
-        """Initialise, and tell which GPUs there are. Answers `init_error` where that fails."""
+        """Initialise NVML, and return its GPUs. The answer is `init_error` where that fails."""
         nvml = self._nvml
         try:
             nvml.nvmlInit()
@@ -98,7 +98,7 @@ class Batches:
         return self._with_errors({**answer, "gpus": gpus})
 
     def fast(self) -> Answer:
-        """What has to be known at once: which GPUs answer, and what the driver says should be done with them."""
+        """Return what has to be known at once: which GPUs answer, and which recovery actions the driver recommends."""
         answer: Answer = {"count": self._count()}
         answer["gpus"] = [self._of_gpu(index, self._fast_of) for index in self._handles]
         for index, code in self._unreachable.items():
@@ -108,19 +108,19 @@ class Batches:
         return self._with_errors(answer)
 
     def reach(self) -> Answer:
-        """Try those again that could not be reached at the start: who can be now is introduced."""
+        """Retry the GPUs that could not be reached at the start, and describe those that can be reached now."""
         return self._with_errors({"gpus": [self._identity(index) for index in sorted(self._unreachable)]})
 
     def normal(self) -> Answer:
-        """Everything else that costs little."""
+        """Return everything else that costs little."""
         return self._with_errors({"gpus": [self._of_gpu(index, self._normal_of) for index in self._handles]})
 
     def slow(self) -> Answer:
-        """What is expensive: InfoROM validation."""
+        """Return the expensive result: InfoROM validation."""
         return self._with_errors({"gpus": [self._of_gpu(index, self._slow_of) for index in self._handles]})
 
     def listen(self) -> Any:
-        """An event set for all GPUs; None where the driver has none."""
+        """Return an event set for all GPUs; None where the driver has no events."""
         nvml = self._nvml
         events = self._ask(nvml.nvmlEventSetCreate)
         if events is None:
@@ -137,10 +137,10 @@ class Batches:
         return events if registered else None
 
     def event(self, events: Any, wait_milliseconds: int) -> Answer | None:
-        """The next event that matters: an XID, or that the recovery action has changed.
+        """Return the next event that matters: an XID, or a changed recovery action.
 
         Raises:
-            NVMLError: anything but a time-out.
+            NVMLError: the wait failed by anything but a time-out.
         """
         nvml = self._nvml
         try:
@@ -150,13 +150,14 @@ class Batches:
                 return None
             raise
         if happened.eventType == XID_EVENT:
-            # 0 comes from clock events (gpud #164); it is no XID.
+            # 0 comes from clock events (gpud #164); it is not an XID.
             code = int(happened.eventData)
             return {"xid": code, "uuid": self._uuid(happened.device)} if code > 0 else None
         return {"look": True} if happened.eventType & _RECOVERY_EVENTS else None
 
     def _uuid(self, handle: Any) -> str:
-        """Of the GPU of an event. One that has just been lost cannot be asked any more, but has its handle."""
+        """Return the UUID of the GPU of an event. A GPU that was just lost cannot be queried any more, but its handle
+        is known."""
         return self._uuids.get(_address(handle), "")
 
     def _count(self) -> int | None:
@@ -176,7 +177,7 @@ class Batches:
         identity = self._of_gpu(index, self._identity_of)
         code = identity.get("error")
         if code is not None and code not in SICK:
-            # Without a name it is of no use; it is asked for again.
+            # Without a name it is of no use; the name is queried again.
             del self._handles[index]
             self._unreachable[index] = code
             return {**identity, "tries": self._tries[index]}
@@ -215,7 +216,7 @@ class Batches:
         fields = self._fields(handle, [RECOVERY_ACTION])
         if fields:
             return {"action": int(fields[RECOVERY_ACTION, 0])}
-        # A driver without that field: any other call tells whether the GPU is still there.
+        # A driver without that field: any other call shows whether the GPU is still there.
         self._ask(self._nvml.nvmlDeviceGetUUID, handle)
         self._ask(self._nvml.nvmlDeviceGetPerformanceState, handle)
         return {}
@@ -245,7 +246,7 @@ class Batches:
             value = self._ask(call, *arguments)
             if value is not None:
                 answer[name] = value
-        # A link that was there and is not supported any more is down; of one that cannot be read nothing is known.
+        # A link that was there and is not supported any more is down; the state of an unreadable link is unknown.
         states = {str(link): self._link(handle, link) or 0 for link in links}
         answer["links"] = {link: state for link, state in states.items() if state != _UNREADABLE}
         answer["links_unreadable"] = len(states) - len(answer["links"])
@@ -290,7 +291,7 @@ class Batches:
         return result
 
     def _link(self, handle: Any, link: int) -> int | None:
-        """1: it is up, 0: down, -1: that cannot be read, None: there is no such link."""
+        """Return 1 for a link that is up, 0: down, -1: it cannot be read, None: there is no such link."""
         state = self._ask(self._nvml.nvmlDeviceGetNvLinkState, handle, link)
         return _UNREADABLE if self._failed else state
 
@@ -316,7 +317,7 @@ class Batches:
 
 
 def _address(handle: Any) -> int | None:
-    """What a handle points to; pynvml makes a new object for it each time."""
+    """Return the address to which a handle points; pynvml makes a new object for it each time."""
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 

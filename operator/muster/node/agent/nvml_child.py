@@ -1,8 +1,8 @@
-"""The process that calls NVML: a call may hang for ever, and only a process can be killed.
+"""Runs the process that calls NVML: a call may hang for ever, and only a process can be killed.
 
 `python -m muster.node.agent.nvml_child` reads names of batches from stdin, a line each, and writes one line of JSON per
-batch to stdout. A thread waits for events and writes those as they come, another says at which GPU a batch is held up.
-It ends with its parent.
+batch to stdout. One thread waits for events and writes them as they come; another reports at which GPU a batch is
+delayed. It ends with its parent.
 """
 
 import ctypes
@@ -21,12 +21,12 @@ _write_lock = threading.Lock()
 
 
 def main() -> None:
-    """Serve the parent."""
+    """Serve the parent process until it ends."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
-    # Whatever a library prints must not get among the answers.
+    # The output of a library must not get between the answers.
     answers = os.dup(1)
     os.dup2(2, 1)
     import pynvml  # type: ignore[import-untyped]
@@ -53,7 +53,7 @@ def main() -> None:
     under_way = threading.Event()
 
     def watch() -> None:
-        """Calls let other threads run while they wait."""
+        """Wait for events; the calls let other threads run while they wait."""
         told: int | None = None
         while under_way.wait():
             time.sleep(_HELD_SECONDS / 2)
@@ -81,7 +81,7 @@ def main() -> None:
         answer = known[name]()
         under_way.clear()
         write({"batch": name, "answer": answer})
-    # Threads may hang in the driver; there is nothing to tidy.
+    # Threads may hang in the driver; there is nothing to clean up.
     os._exit(0)
 
 

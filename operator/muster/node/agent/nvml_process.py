@@ -1,7 +1,8 @@
-"""The parent's side of the NVML child: at most one batch at a time, each with a deadline; never waits for anything.
+"""Manages the NVML child from the parent: at most one batch at a time, each with a deadline; it never waits for
+anything.
 
-A child that does not answer in time is killed and started again, later each time. One that cannot even be killed (it
-hangs inside the driver) is left alone, and no other is started beside it.
+A child that does not answer in time is killed and started again, with a growing pause. A child that cannot even be
+killed (it hangs inside the driver) is left alone, and no other is started beside it.
 """
 
 import json
@@ -19,18 +20,18 @@ _READ_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Outstanding:
-    """The batch that has not been answered yet."""
+    """A batch that has not been answered yet."""
 
     batch: str
     asked_at: float
     deadline: float
-    """Both on the monotonic clock."""
+    """Both times are on the monotonic clock."""
     gpu: int | None = None
-    """The GPU about which it asks, when that takes long."""
+    """The GPU at which the batch is delayed, when that takes long."""
 
 
 class NvmlProcess:
-    """Starts, asks, kills. `now` is always the monotonic clock."""
+    """Starts, queries and kills the child. `now` is always the monotonic clock."""
 
     def __init__(self, command: tuple[str, ...] = (sys.executable, "-m", "muster.node.agent.nvml_child")) -> None:
         self._command = command
@@ -42,35 +43,35 @@ class NvmlProcess:
         self._not_before = 0.0
         self.outstanding: Outstanding | None = None
         self.left_out: frozenset[int] = frozenset()
-        """GPUs that a `start` leaves out, and so all batches after it."""
+        """GPUs that a `start` leaves out, and so do all batches after it."""
         self.started_at = 0.0
         self.starts = 0
         self.hangs = 0
 
     @property
     def pid(self) -> int | None:
-        """Of the child."""
+        """Return the process ID of the child."""
         return self._process.pid if self._process is not None else None
 
     @property
     def running(self) -> bool:
-        """Whether there is a child that can be asked."""
+        """Whether there is a child that can be queried."""
         return self._process is not None
 
     @property
     def stuck(self) -> bool:
-        """Whether a killed child is still there."""
+        """Whether a killed child still exists."""
         self._dying = [process for process in self._dying if process.poll() is None]
         return bool(self._dying)
 
     def fileno(self) -> int:
-        """What becomes readable when the child has something to say."""
+        """Return the descriptor that becomes readable when the child has written something."""
         if self._process is None or self._process.stdout is None:
             raise ValueError("there is no child")
         return self._process.stdout.fileno()
 
     def start(self, now: float) -> bool:
-        """Start a child if there is none and it is time; whether one was started."""
+        """Start a child if there is none and it is time; return whether one was started."""
         if self._process is not None or now < self._not_before or self.stuck:
             return False
         self._process = subprocess.Popen(
@@ -84,7 +85,7 @@ class NvmlProcess:
         return True
 
     def ask(self, batch: str, now: float, deadline_seconds: float) -> None:
-        """Ask for a batch. The child is idle, so that the line fits into the pipe."""
+        """Send the name of a batch to the child. The child is idle, so the line fits into the pipe."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self.outstanding is None
@@ -92,11 +93,11 @@ class NvmlProcess:
         try:
             left_out = sorted(self.left_out) if batch == "start" else []
             self._process.stdin.write(f"{' '.join([batch, *map(str, left_out)])}\n".encode())
-        except OSError:  # it has ended: reading says so
+        except OSError:  # the child has ended: `read` notices
             return
 
     def read(self, now: float) -> Iterator[dict[str, Any]]:
-        """What the child has said. Ends it when it talks nonsense; notices when it has ended."""
+        """Yield the child's messages. A child that writes anything else is killed; the end of the child is noticed."""
         if self._process is None:
             return
         ended = False
@@ -129,12 +130,12 @@ class NvmlProcess:
             self.end(now)
 
     def has_ended(self) -> bool:
-        """Whether a child has ended by itself since this was last asked."""
+        """Whether a child has ended by itself since the last call."""
         ended, self._ended = self._ended, False
         return ended
 
     def hung(self, now: float) -> Outstanding | None:
-        """The batch whose deadline has passed; the child is killed then."""
+        """Return the batch whose deadline has passed, and kill the child; None: there is none."""
         late = self.outstanding
         if late is None or now < late.deadline:
             return None
@@ -143,7 +144,7 @@ class NvmlProcess:
         return late
 
     def end(self, now: float) -> None:
-        """Kill the child; the next start waits longer each time."""
+        """Kill the child; the pause before the next start grows each time."""
         self._stop()
         self._failures += 1
         self._not_before = now + min(_MAX_BACKOFF_SECONDS, 0.5 * 2.0 ** min(self._failures, 10))

@@ -1,4 +1,5 @@
-"""How fast counters grow, and how often something was so, over a window of time. Bounded; a counter may start anew."""
+"""Measures how fast counters grow, and how often something was true, over a window of time. Bounded; a counter may be
+reset."""
 
 from collections import deque
 
@@ -16,15 +17,16 @@ class Windows:
         self._points.clear()
 
     def increase(self, name: str, value: float, mono: float, window_seconds: float) -> tuple[float, float]:
-        """By how much a counter has grown in the window and in how many seconds; (0, 0) where that is not known yet."""
+        """Return by how much a counter has grown in the window, and in how many seconds; (0, 0) where that is not known
+        yet."""
         points = self._add(name, value, mono, window_seconds)
-        if len(points) >= 2 and value < points[-2][1]:  # it was reset: what it says now is new
+        if len(points) >= 2 and value < points[-2][1]:  # the counter was reset: its present value is all new
             points.clear()
             points.append((mono, value))
         return value - points[0][1], mono - points[0][0]
 
     def share(self, name: str, yes: bool, mono: float, window_seconds: float) -> float | None:
-        """In which share of the samples it was so; None before nearly a whole window has been seen."""
+        """Return the share of samples with `yes`; None before nearly a whole window has been seen."""
         points = self._add(name, float(yes), mono, window_seconds)
         if mono - points[0][0] < 0.9 * window_seconds:
             return None

@@ -1,5 +1,4 @@
-"""Looks at something again and again from a thread of its own: reading a dead network card's sysfs can take a
-minute."""
+"""Polls something repeatedly from a thread of its own: reading a dead network card's sysfs can take a minute."""
 
 import threading
 import time
@@ -12,7 +11,7 @@ _MAX_WAITING = 16
 
 
 class Sampler:
-    """Calls `looks`, each at its period, and keeps what they see until it is taken."""
+    """Calls each of `looks` at its period, and keeps the signals until they are taken."""
 
     def __init__(
         self,
@@ -30,40 +29,40 @@ class Sampler:
         self._answered = -1
         self._began: float | None = None
         self.looked_at: float | None = None
-        """When a look was last answered, on the monotonic clock; None: not yet."""
+        """When a poll last returned, on the monotonic clock; None: not yet."""
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def is_alive(self) -> bool:
-        """Whether it still looks; one look that hangs is a look."""
+        """Whether the thread still polls; a poll that hangs counts as polling."""
         return self._thread.is_alive()
 
     @property
     def has_looked(self) -> bool:
-        """Whether each look has been made since `look_again` was called last, and what was seen can be taken."""
+        """Whether each poll has been made since `look_again` was last called, and its signals can be taken."""
         return self._answered == self._asked
 
     def under_way_seconds(self, now: float) -> float:
-        """For how long the look that is being made has not been answered; 0 where none is."""
+        """Return for how long the present poll has been running; 0 where there is none."""
         began = self._began
         return 0.0 if began is None else now - began
 
     def look_again(self) -> None:
-        """Make each look now: what it compares with has changed, and a look that is under way may have used the old."""
+        """Make each poll now: its basis of comparison has changed, and a running poll may have used the old one."""
         self._asked += 1
         self._disturbed.set()
 
     def end(self) -> None:
-        """See nothing any more; a look that hangs is left alone."""
+        """Stop polling; a poll that hangs is left alone."""
         self._ended.set()
         self._disturbed.set()
         self._seen.clear()
 
     def pop_signals(self) -> list[Signal]:
-        """What has been seen since the last time, oldest first."""
+        """Return and remove the signals since the last call, oldest first."""
         signals: list[Signal] = []
         while self._seen and not self._ended.is_set():
             signals += self._seen.popleft()

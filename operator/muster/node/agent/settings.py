@@ -1,4 +1,4 @@
-"""What the agent is told by its environment. Every path is per node, because test nodes share a kernel."""
+"""Reads the agent's settings from its environment. Every path is per node, because test nodes share a kernel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class SettingsError(Exception):
-    """A variable is missing or cannot be used; says which, and what it should be."""
+    """A variable is missing or cannot be used; the message says which, and what it should be."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The agent's settings; beside each the variable that sets it."""
+    """The agent's settings; each has the variable that sets it."""
 
     node: str
     """MUSTER_NODE: name of this node (the downward API's spec.nodeName). Required."""
@@ -24,7 +24,7 @@ class Settings:
     token_file: Path
     """MUSTER_TOKEN_FILE: bearer token, read again for every request."""
     ca_file: Path
-    """MUSTER_CA_FILE: who may sign the API server's certificate."""
+    """MUSTER_CA_FILE: the authorities that may sign the API server's certificate."""
     kernel_log: Path
     """MUSTER_KERNEL_LOG: /dev/kmsg, or a file in its format or in syslog's."""
     sysfs: Path
@@ -44,10 +44,10 @@ class Settings:
     expected_ports: int | None
     """MUSTER_EXPECTED_IB_PORTS: how many InfiniBand ports must be up; by default those that were up in this boot."""
     node_addresses: frozenset[str]
-    """HOST_IPS (the downward API's status.hostIPs), and the pod's default gateway: from where the kubelet's probes
-    come."""
+    """HOST_IPS (the downward API's status.hostIPs), and the pod's default gateway: the addresses from which the
+    kubelet's probes come."""
     listen: tuple[str, int]
-    """MUSTER_LISTEN: `address:port` of /healthz, /readyz and /metrics; 127.0.0.1:9475 by default. `[::1]:9475` is of
+    """MUSTER_LISTEN: `address:port` of /healthz, /readyz and /metrics; 127.0.0.1:9475 by default. `[::1]:9475` means
     IPv6, `:9475` all addresses of both kinds, port 0 any port."""
 
 

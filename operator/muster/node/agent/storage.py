@@ -1,16 +1,15 @@
-"""Whether a disk is behind a network, or a thin volume: what fails there is shared, or full, and no fault of the node.
+"""Knows whether a disk is behind a network, or a thin volume: such a disk fails because it is shared or full, not by a
+fault of the node.
 
-A thin volume fails when its pool is full, which is whoever wrote it, on each node at once where all do. A disk below it
-that fails says so itself, under its own name. A pool of LVM is known by its UUID, another one once the log calls it
-full.
+A thin volume fails when its pool is full, because of its writers and not of the node. A failing disk below it has log
+lines under its own name. A pool of LVM is known by its UUID, another pool once the log calls it full.
 
-A disk behind a network that is away vanishes from sysfs, and its lines go on: what a disk was is kept until another one
-has its name.
+A disk behind an unavailable network vanishes from sysfs, and its log lines go on: its kind is remembered until another
+disk has its name.
 
 Read from sysfs, by what the kernel documents: the path of an iSCSI disk goes through its session, that of a Fibre
 Channel disk through the remote port, an NVMe controller names its transport, and the virtual disks of clouds their
-model. What cannot be read is taken for the node's own: a fault that is missed shows again, but a local disk that is
-never believed does not.
+model. A disk that cannot be read counts as the node's own: otherwise the faults of such a local disk would never show.
 """
 
 import math
@@ -30,26 +29,26 @@ _AZURE_PATH = re.compile(
 _NVME = re.compile(r"(nvme\d+)(?:c\d+)?(?:n\d+)?(?:p\d+)?")
 _NETWORK_TRANSPORTS = frozenset({"tcp", "rdma", "fc"})
 _CLOUD_MODELS = ("Amazon Elastic Block Store", "nvme_card-pd", "PersistentDisk", "MSFT NVMe Accelerator", "BlockVolume")
-"""Models that clouds give to what is no disk of the machine: Amazon's, Google's, Azure's and Oracle's."""
+"""Models that clouds give to disks that are not in the machine: Amazon's, Google's, Azure's and Oracle's."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _THIN_POOL = "-tpool"
-"""How the device mapper's UUID of a pool ends that LVM has made (lib/activate/dev_manager.c); its thin volumes lie on
-that."""
+"""The end of the device mapper's UUID of an LVM thin pool (lib/activate/dev_manager.c), on which its thin volumes
+lie."""
 _NUMBER = re.compile(r"\d{1,4}:\d{1,7}")
-"""What the kernel log calls a pool: its major and minor number."""
+"""The kernel log's name of a pool: its major and minor number."""
 _SUBSYSTEM = re.compile(r"/nvme-subsystem/[^/]+/[^/]+/")
-"""Where a namespace is that several controllers reach, by nvme-core's own multipath; their names are beside it."""
+"""The place of a namespace that several controllers reach, by nvme-core's own multipath; their names are beside it."""
 _MAX_DEPTH = 4
 _MAX_DISKS = 4096
 _CACHE_SECONDS = 60.0
-"""So long an answer counts: a disk that dies writes thousands of lines; its name can be another disk's later."""
+"""How long an answer is kept: a dying disk writes thousands of lines; later its name can belong to another disk."""
 
 
 class Disks:
     """The block devices of one machine, and which of them are behind a network or thin.
 
     Args:
-        sysfs: its root.
+        sysfs: root of sysfs.
         monotonic: the clock that measures how old an answer is.
     """
 
@@ -59,25 +58,25 @@ class Disks:
         self._present: frozenset[str] = frozenset()
         self._settled: frozenset[str] = frozenset()
         self._shared: set[str] = set()
-        self._own: dict[str, float] = {}  # those that are not shared, and when that was read
+        self._own: dict[str, float] = {}  # disks that are not shared, and when that was read
 
     def inspect(self) -> None:
-        """See which disks have come; what is known of those that went is kept.
+        """Note new disks; what is known of vanished ones is kept.
 
-        A disk is looked at twice: the device mapper makes one before it says what it is made of.
+        A disk is read twice: the device mapper creates one before it shows its parts.
         """
         names = _names(self._sysfs / "class/block") | _names(self._sysfs / "class/nvme")
         for name in names - self._settled:
             if self._reads_shared(name, _MAX_DEPTH):
                 self._shared.add(name)
-            elif name not in self._present:  # it has come: what had the name before was another one
+            elif name not in self._present:  # the disk is new: the one with this name before was another
                 self._shared.discard(name)
         self._present, self._settled = names, names & self._present
         for name in sorted(self._shared - names)[_MAX_DISKS:]:
             self._shared.discard(name)
 
     def remember(self, devices: Iterable[str]) -> frozenset[str]:
-        """Take over from an earlier agent that these were shared; answers those that are not there any more."""
+        """Take over from an earlier agent which devices were shared; return those that do not exist any more."""
         gone = frozenset(
             name for name in devices if _NAME.fullmatch(name) and not {name, _controller(name)} & self._present
         )
@@ -85,9 +84,9 @@ class Disks:
         return gone
 
     def note_full(self, number: str) -> None:
-        """Take from the kernel log that the device of this number is a thin pool, whatever made it, and full.
+        """Note from the kernel log that the device of this number is a full thin pool, whatever software made it.
 
-        What fails on it follows from that.
+        Errors on it follow from that.
         """
         if _NUMBER.fullmatch(number) is None:
             return
@@ -99,8 +98,8 @@ class Disks:
         self._own.clear()
 
     def is_shared(self, device: str) -> bool:
-        """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stack is, if any
-        part of it is."""
+        """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stacked device is
+        if any of its parts is."""
         if _NAME.fullmatch(device) is None:
             return False
         if device in self._shared or _controller(device) in self._shared:
@@ -137,7 +136,7 @@ class Disks:
         return depth > 0 and any(part in self._shared or self._reads_shared(part, depth - 1) for part in parts[:16])
 
     def _place(self, device: str) -> tuple[Path | None, list[str]]:
-        """Where it is in sysfs, None: nowhere; and what it is made of."""
+        """Return the device's place in sysfs (None: it has none), and the devices of which it is made."""
         try:
             place = (self._sysfs / "class/block" / device).resolve(strict=True)
             parts = sorted(part.name for part in (place / "slaves").iterdir()) if (place / "slaves").is_dir() else []
@@ -153,7 +152,7 @@ class Disks:
 
 
 def _controller(device: str) -> str:
-    """Of an NVMe disk its controller, with which it goes and comes; else the device."""
+    """Return the controller of an NVMe disk, with which the disk comes and goes; for others the device."""
     nvme = _NVME.fullmatch(device)
     return nvme[1] if nvme is not None else device
 

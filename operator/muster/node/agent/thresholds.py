@@ -1,7 +1,7 @@
-"""Every number that the agent measures by: value, unit and where it comes from, in one table.
+"""Holds every number by which the agent measures: value, unit and source, in one table.
 
 A fleet replaces values by a JSON file, `{"throttle.share": 0.8}`, that `MUSTER_THRESHOLDS` names (a mounted ConfigMap).
-What cannot be used there is told as a problem of the agent; the rest of the file and the defaults stay in force.
+An unusable entry is reported as a problem of the agent; the rest of the file and the defaults stay in force.
 """
 
 import json
@@ -15,13 +15,13 @@ MAX_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Threshold:
-    """One number."""
+    """One row of the table."""
 
     value: float
     unit: str
     source: str
     least: float = 0.0
-    """What a fleet may set it to at least."""
+    """The smallest value that a fleet may set."""
 
 
 _H200 = "measured on an H200"
@@ -134,7 +134,7 @@ TABLE: Mapping[str, Threshold] = {
     "infiniband.local_ack_timeout_err": Threshold(1, "per s", _NVSENTINEL_IB),
     "infiniband.port_xmit_discards": Threshold(100, "per s", _NVSENTINEL_IB),
     "infiniband.roce_slow_restart": Threshold(10, "per s", _NVSENTINEL_IB),
-    # What a log line or an event says stands until it is so old.
+    # How long evidence from a log line or an event stands.
     "burst": Threshold(180.0, "s", "NVSentinel's analyzer: bursts of 3 min count once"),
     "xid.expires": Threshold(86400.0, "s", "NVSentinel's repetition rules look back 24 h"),
     "sxid.expires": Threshold(86400.0, "s", "as XIDs"),
@@ -156,12 +156,12 @@ TABLE: Mapping[str, Threshold] = {
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The table with a fleet's own values in it."""
+    """The table, with a fleet's own values applied."""
 
     values: Mapping[str, float]
 
     def __getitem__(self, name: str) -> float:
-        """The value in force.
+        """Return the value in force.
 
         Raises:
             KeyError: the table has no such row.
@@ -173,7 +173,7 @@ DEFAULTS = Thresholds({name: row.value for name, row in TABLE.items()})
 
 
 def overridden(text: str) -> tuple[Thresholds, tuple[str, ...]]:
-    """The table with the values of a JSON object in it, and what of that could not be used."""
+    """Return the table with the values of a JSON object applied, and the problems of unusable entries."""
     try:
         asked = json.loads(text)
     except ValueError as error:
@@ -196,7 +196,7 @@ def overridden(text: str) -> tuple[Thresholds, tuple[str, ...]]:
 
 
 def load(path: Path | None) -> tuple[Thresholds, tuple[str, ...]]:
-    """The table as a file changes it; without a file the defaults."""
+    """Return the table with the values of a file applied; without a file the defaults."""
     if path is None:
         return DEFAULTS, ()
     try:

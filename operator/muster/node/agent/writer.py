@@ -1,9 +1,8 @@
-"""Writes what stands against the node from a thread of its own, so that a slow API server never holds up looking.
+"""Writes the evidence against the node from a thread of its own, so that a slow API server never delays the polls.
 
 News is written at once, but never twice within a second; counts alone wait for half a minute, and are written a few
-times in an hour only, whatever counts. While the API server is
-away, the newest state waits. Before the first write the object is read: what an agent before this one knew of the same
-boot goes on.
+times in an hour only, whatever counts. While the API server is unavailable, the newest state waits. Before the first
+write the object is read: evidence of an earlier agent in the same boot goes on.
 """
 
 import random
@@ -22,7 +21,7 @@ _HOUR_SECONDS = 3600.0
 
 
 class Pace:
-    """When what is no news may be written: a few times in short order, then so many times an hour."""
+    """When a write without news is allowed: a few in short order, then a number each hour."""
 
     def __init__(self, thresholds: Thresholds) -> None:
         self._pause, self._counts_pause = thresholds["write.pause"], thresholds["write.counts"]
@@ -31,14 +30,14 @@ class Pace:
         self._counted = self._last = float("-inf")
 
     def due(self, urgent: bool) -> float:
-        """The earliest moment for a write, on the monotonic clock."""
+        """Return the earliest moment for a write, on the monotonic clock."""
         if urgent:
             return self._last + self._pause
         waits = max(0.0, 1.0 - self._left) * _HOUR_SECONDS / self._most
         return max(self._last + self._counts_pause, self._counted + waits)
 
     def wrote(self, mono: float, urgent: bool) -> None:
-        """Something was written."""
+        """Note a write."""
         self._last = mono
         if not urgent:
             gained = (mono - self._counted) * self._most / _HOUR_SECONDS
@@ -47,7 +46,7 @@ class Pace:
 
 
 class Writer:
-    """Holds the newest status and brings it to the API server."""
+    """Holds the newest status and sends it to the API server."""
 
     def __init__(
         self,
@@ -70,20 +69,20 @@ class Writer:
         self._looked = 0.0
         self.writes = 0
         self.errors = 0
-        self.refused = 0  # of the errors
+        self.refused = 0  # errors that are refusals
         self.problem = ""
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def is_alive(self) -> bool:
-        """Whether there is still somebody who writes."""
+        """Whether the thread still writes."""
         return self._thread.is_alive()
 
     def offer(self, status: dict[str, Any], *, urgent: bool) -> None:
-        """The newest status. Never blocks."""
+        """Replace the status to write by a newer one. Never blocks."""
         with self._changed:
             self._wanted = status
             self._urgent = self._urgent or urgent
@@ -101,7 +100,8 @@ class Writer:
                 self._sleep(self._backoff())
 
     def _next(self) -> dict[str, Any] | None:
-        """The status to write, when it is time; None when it is time to see whether the object is still there."""
+        """Return the status to write, when it is time; None when it is time to check whether the object still
+        exists."""
         with self._changed:
             while True:
                 now = self._monotonic()
@@ -148,7 +148,7 @@ class Writer:
         log("evidence written", evidence=len(kinds), kinds=sorted(set(kinds)))
 
     def _check_object(self) -> None:
-        """Somebody may have deleted the object."""
+        """Check whether the object still exists: it may have been deleted."""
         self._looked = self._monotonic()
         found = self._client.read()
         if self._last_written is not None and not ((found or {}).get("status") or {}).get("agent"):
