@@ -9,6 +9,8 @@ import pytest
 from tests.unit.clock import Clock
 
 from muster.node.agent import kinds
+from muster.node.agent.kernel_lines import SCSI_HOST
+from muster.node.agent.log_lines import parse
 from muster.node.agent.storage import Disks
 
 ISCSI = "devices/platform/host6/session1/target6:0:0/6:0:0:1/block/sdb"
@@ -220,6 +222,7 @@ def test_an_answer_is_read_anew_after_a_minute(tmp_path: Path, clock: Clock) -> 
 
 
 LINE = "I/O error, dev sdb, sector 2048 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2"
+LINE_OF_SDC = LINE.replace("sdb", "sdc")
 
 
 def test_the_agent_knows_a_disk_that_has_vanished(node: Any, run: Any) -> None:
@@ -243,6 +246,56 @@ def test_an_agent_that_starts_later_knows_it_from_the_one_before(node: Any, run:
     agent.wait_until_looking()
     agent.wait_for_log(1)
     assert {(item["kind"], item["subject"]) for item in agent.evidence} == {(kinds.NETWORK_DISK_ERROR, "sdb")}
+
+
+HOST = "scsi host6: iSCSI Initiator over TCP/IP"
+ATTACHED = "sd 6:0:0:1: [sdb] Attached SCSI disk"
+
+
+def read(*lines: str) -> Disks:
+    """What the kernel log tells of disks that are not there any more."""
+    disks = Disks(Path("/nonexistent"))
+    for fact in filter(None, map(parse, lines)):
+        if fact.kind == SCSI_HOST:
+            disks.note_host(fact.device, fact.value)
+        else:
+            disks.note_attached(fact.device, host=fact.value)
+    return disks
+
+
+@pytest.mark.parametrize(
+    ("lines", "shared"),
+    [
+        ([HOST, ATTACHED], True),
+        (["scsi host6: iSCSI Initiator over iSER", ATTACHED], True),
+        ([HOST, "sd 6:0:0:1: [sdb] Attached SCSI removable disk"], True),
+        ([ATTACHED], False),
+        (["scsi host6: ahci", ATTACHED], False),
+        ([HOST, "sd 60:0:0:1: [sdb] Attached SCSI disk"], False),
+        ([HOST, "sd 6:0:0:1: [sdc] Attached SCSI disk"], False),
+        ([HOST, "sd 6:0:0:1: [sdb] 41943040 512-byte logical blocks: (21.5 GB/20.0 GiB)"], False),
+        ([HOST, "sd 6:0:0:1: Attached scsi generic sg2 type 0"], False),
+        ([HOST, "scsi host6: usb-storage 1-1:1.0", ATTACHED], False),
+        ([HOST, ATTACHED, "scsi host0: ahci", "sd 0:0:0:0: [sdb] Attached SCSI disk"], False),
+        (["trainer[77]: scsi host6: iSCSI Initiator over TCP/IP", ATTACHED], False),
+    ],
+)
+def test_the_log_tells_which_vanished_disks_were_iscsi(lines: list[str], shared: bool) -> None:
+    """As drivers/scsi/hosts.c and drivers/scsi/sd.c print it."""
+    disks = read(*lines)
+    assert [disks.is_shared(name) for name in ("sdb", "sdb1", "sdbb")] == [shared, shared, False]
+
+
+def test_an_agent_that_starts_after_an_iscsi_disk_has_vanished_knows_it_from_the_log(node: Any, run: Any) -> None:
+    for number, line in enumerate((HOST, ATTACHED, LINE, "sd 7:0:0:0: [sdc] Attached SCSI disk", LINE_OF_SDC)):
+        node.log(f"3,{number},{number + 12}000000,-;{line}")
+    agent = run(thresholds={"disk.expires": 1e9})
+    agent.wait_until_looking()
+    agent.wait_for_log(5)
+    assert {(item["kind"], item["subject"]) for item in agent.evidence} == {
+        (kinds.NETWORK_DISK_ERROR, "sdb"),
+        (kinds.DISK_ERROR, "sdc"),
+    }
 
 
 def pool_without_a_uuid(sysfs: Path) -> None:

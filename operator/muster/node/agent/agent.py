@@ -24,6 +24,7 @@ from muster.node.agent.held import Held
 from muster.node.agent.infiniband import InfiniBand
 from muster.node.agent.inspections import LOG, NVML, PORTS, Looks
 from muster.node.agent.interfaces import NodeNetwork
+from muster.node.agent.kernel_lines import SCSI_DISK, SCSI_HOST
 from muster.node.agent.kernel_log import KernelLog, LogEntry
 from muster.node.agent.ledger import Ledger
 from muster.node.agent.log import log
@@ -428,6 +429,12 @@ class Agent:
 
     def _logged(self, entry: LogEntry, now: Clock) -> None:
         fact = entry.fact
+        if fact.kind == SCSI_HOST:
+            self._disks.note_host(fact.device, fact.value)
+            return
+        if fact.kind == SCSI_DISK:
+            self._disks.note_attached(fact.device, host=fact.value)
+            return
         if fact.kind in _OF_DISKS and self._disks.is_shared(fact.device):
             fact = replace(fact, kind=kinds.NETWORK_DISK_ERROR)
         elif fact.kind == kinds.NETWORK_DISK_ERROR:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from muster.node.agent import kinds
 from muster.node.agent.facts import pci_address
-from muster.node.agent.kernel_lines import CONTAINED, KERNEL_LINES, KernelLine
+from muster.node.agent.kernel_lines import CONTAINED, DISK_PATHS, KERNEL_LINES, KernelLine
 
 _MAX_LINE = 1024
 _KMSG = re.compile(r"(\d{1,6}),\d+,(\d{1,18}),[^;]{0,256};")
@@ -39,7 +39,8 @@ _NAMED = re.compile(
     r"]|/\d{1,10}: potentially )"
 )
 
-_WORDS = tuple(dict.fromkeys(word for row in KERNEL_LINES for word in row.words))
+_ROWS = (*KERNEL_LINES, *DISK_PATHS)
+_WORDS = tuple(dict.fromkeys(word for row in _ROWS for word in row.words))
 """The words of the cheap filter."""
 _LONG = tuple(row for row in KERNEL_LINES if row.begins is not None)
 
@@ -125,7 +126,7 @@ def parse(message: str) -> LogFact | None:
     """Return the content of a kernel message; None: nothing that matters."""
     if _NAMED.match(message):
         return None
-    for row in KERNEL_LINES:
+    for row in _ROWS:
         if any(word in message for word in row.words):
             found = row.pattern.match(message)
             if found is not None:

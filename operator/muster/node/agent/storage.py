@@ -5,7 +5,8 @@ A thin volume fails when its pool is full, because of its writers and not of the
 lines under its own name. A pool of LVM is known by its UUID, another pool once the log calls it full.
 
 A disk behind an unavailable network vanishes from sysfs, and its log lines go on: its kind is remembered until another
-disk has its name.
+disk has its name. An agent that starts later reads it from the kernel log, which names the driver of an iSCSI disk's
+host.
 
 Read from sysfs, by what the kernel documents: the path of an iSCSI disk goes through its session, that of a Fibre
 Channel disk through the remote port, an NVMe controller names its transport, and the virtual disks of clouds their
@@ -38,6 +39,9 @@ _NUMBER = re.compile(r"\d{1,4}:\d{1,7}")
 """The kernel log's name of a pool: its major and minor number."""
 _SUBSYSTEM = re.compile(r"/nvme-subsystem/[^/]+/[^/]+/")
 """The place of a namespace that several controllers reach, by nvme-core's own multipath; their names are beside it."""
+_ISCSI_DRIVER = re.compile(r"iSCSI Initiator over (?:TCP/IP|iSER)$")
+"""How drivers/scsi/iscsi_tcp.c and drivers/infiniband/ulp/iser/iscsi_iser.c call their hosts."""
+_SCSI_PART = re.compile(r"(sd[a-z]{1,8})\d{1,4}")
 _MAX_DEPTH = 4
 _MAX_DISKS = 4096
 _CACHE_SECONDS = 60.0
@@ -58,6 +62,8 @@ class Disks:
         self._present: frozenset[str] = frozenset()
         self._settled: frozenset[str] = frozenset()
         self._shared: set[str] = set()
+        self._iscsi_hosts: set[str] = set()  # their numbers
+        self._iscsi_disks: set[str] = set()  # those that the kernel log has attached to one of these hosts
         self._own: dict[str, float] = {}  # disks that are not shared, and when that was read
 
     def inspect(self) -> None:
@@ -71,6 +77,7 @@ class Disks:
                 self._shared.add(name)
             elif name not in self._present:  # the disk is new: the one with this name before was another
                 self._shared.discard(name)
+                self._iscsi_disks.discard(name)
         self._present, self._settled = names, names & self._present
         for name in sorted(self._shared - names)[_MAX_DISKS:]:
             self._shared.discard(name)
@@ -97,12 +104,26 @@ class Disks:
         self._shared.add(pool)
         self._own.clear()
 
+    def note_host(self, number: str, driver: str) -> None:
+        """Take from the kernel log that the SCSI host of this number is this driver's: numbers are used again."""
+        if _ISCSI_DRIVER.match(driver) is None:
+            self._iscsi_hosts.discard(number)
+        elif len(self._iscsi_hosts) < _MAX_DISKS:
+            self._iscsi_hosts.add(number)
+
+    def note_attached(self, device: str, host: str) -> None:
+        """Take from the kernel log that a SCSI disk has come at the host of this number: names are used again."""
+        if host not in self._iscsi_hosts:
+            self._iscsi_disks.discard(device)
+        elif len(self._iscsi_disks) < _MAX_DISKS:
+            self._iscsi_disks.add(device)
+
     def is_shared(self, device: str) -> bool:
         """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stacked device is
         if any of its parts is."""
         if _NAME.fullmatch(device) is None:
             return False
-        if device in self._shared or _controller(device) in self._shared:
+        if device in self._shared or _controller(device) in self._shared or _disk(device) in self._iscsi_disks:
             return True
         now = self._monotonic()
         if now - self._own.get(device, -math.inf) < _CACHE_SECONDS:
@@ -155,6 +176,12 @@ def _controller(device: str) -> str:
     """Return the controller of an NVMe disk, with which the disk comes and goes; for others the device."""
     nvme = _NVME.fullmatch(device)
     return nvme[1] if nvme is not None else device
+
+
+def _disk(device: str) -> str:
+    """Return the SCSI disk of a partition; for anything else, the device."""
+    part = _SCSI_PART.fullmatch(device)
+    return part[1] if part is not None else device
 
 
 def _names(folder: Path, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
