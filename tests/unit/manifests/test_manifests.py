@@ -539,9 +539,20 @@ class TestThePage:
         """What the component brings."""
         return list(yaml.safe_load_all((root / "manifests/components/page/page.yaml").read_text()))
 
-    def test_it_is_left_out_unless_the_overlay_has_it(self, root: Path, base: Manifests) -> None:
+    def test_its_overlay_touches_nothing_that_is_installed(self, root: Path, parts: Manifests, base: Manifests) -> None:
+        """The operator's image in particular: in another overlay, it would be the placeholder."""
         overlay = yaml.safe_load((root / "manifests/overlays/page/kustomization.yaml").read_text())
-        assert (overlay["resources"], overlay["components"]) == (["../default"], ["../../components/page"])
+        assert overlay.keys() == {"apiVersion", "kind", "components", "images"}
+        assert overlay["components"] == ["../../components/page"]
+        component = yaml.safe_load((root / "manifests/components/page/kustomization.yaml").read_text())
+        assert component.keys() == {"apiVersion", "kind", "resources"}
+
+        def keys(objects: Manifests) -> set[tuple[str, str, str]]:
+            return {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in objects}
+
+        assert keys(parts).isdisjoint(keys(base))
+
+    def test_it_is_left_out_unless_an_overlay_has_it(self, base: Manifests) -> None:
         assert not [part for part in base if part["kind"] not in ADMISSION and "muster-page" in str(part)]
 
     def test_it_can_only_look_and_ask_who_may_what(self, parts: Manifests) -> None:
