@@ -1,1 +1,1 @@
-"""`kubectl muster`: what a person at a terminal asks of the fleet and of a job."""
+"""`kubectl muster`: the command line for the fleet and for jobs."""

@@ -1,4 +1,4 @@
-"""`python -m muster.cli`, for a checkout that nobody has installed."""
+"""`python -m muster.cli`, for a checkout without an installation."""
 
 from muster.cli.main import main
 

@@ -1,8 +1,7 @@
-"""`kubectl muster bundle`: everything for the report of a defect in one archive, with nothing in it that must not
-leave.
+"""`kubectl muster bundle`: everything for a bug report in one archive, without secrets.
 
-Secrets and ConfigMaps are never asked for. What may not be read, or is too much, is left out, and the archive says so:
-it is of use all the same. What is kept is bounded, whatever a cluster holds.
+Secrets and ConfigMaps are never read. What may not be read, or is too large, is left out, and the archive says so: it
+is useful all the same. The archive's size is bounded, whatever a cluster holds.
 """
 
 import asyncio
@@ -49,7 +48,7 @@ from muster.world.redact import Redactor, values_of
 from muster.world.views import JOB_UID_LABEL
 
 SYSTEM = "muster-system"
-# What Muster consists of: folder in the archive, namespace, what runs its pods. All but the first may be absent.
+# The parts of Muster: folder in the archive, namespace, workload that runs its pods. All but the first may be absent.
 PARTS = (
     ("operator", SYSTEM, "deployments"),
     ("agents", "muster-agent", "daemonsets"),
@@ -79,7 +78,7 @@ _HOW_TO_REPORT = (
 
 
 class LeftOut(ApiModel):
-    """Something that is not in the archive."""
+    """Something that is missing from the archive, and why."""
 
     what: str
     why: str
@@ -106,7 +105,7 @@ class Collected:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def leave(self, what: str, why: str) -> None:
-        """Say that something is left out."""
+        """Note that something is left out."""
         self.left_out.append(LeftOut(what=what, why=one_line(why)))
 
 
@@ -144,7 +143,7 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
 
     Raises:
         CliError: there is no such job, or the archive cannot be written.
-        ApiError: the API server does not answer, or knows nobody like this user.
+        ApiError: the API server does not answer, or does not know this user.
     """
     found = Collected()
     nodes = await _job(session, name, found) if name is not None else frozenset[str]()
@@ -169,12 +168,12 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
 
 
 async def _job(session: Session, name: str, found: Collected) -> frozenset[str]:
-    """What concerns the job; the nodes of its pods."""
+    """Collect what concerns the job; returns the nodes of its pods."""
     try:
         data, job = await read_job(session, name)
         uid, meta = job.metadata.uid, json.loads(data)
     except CliError:
-        # One that does not fit its model is what reports are about: it is taken as it is, if it is there at all.
+        # A job that does not fit its model is the subject of reports: it is included as it is, if it exists at all.
         path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
         try:
             meta = json.loads(await session.client.get(path))
@@ -221,7 +220,7 @@ async def _fleet(session: Session, found: Collected) -> None:
 async def _part(
     session: Session, found: Collected, folder: str, namespace: str, kind: str, nodes: frozenset[str]
 ) -> None:
-    """One part of Muster; of one that is not installed nothing. Of many pods' logs those that tell most come first."""
+    """Collect one part of Muster, nothing if it is not installed. Of many pods the most informative logs come first."""
     where = {"namespace": namespace}
     made = await _list(session, found, f"{folder}/{kind}.json", paths.group("apps/v1", kind, **where))
     if not made and namespace != SYSTEM and found.files.pop(f"{folder}/{kind}.json", None) is not None:
@@ -237,14 +236,14 @@ def _called(pod: Mapping[str, Any]) -> str:
 
 
 def _rank(pod: Mapping[str, Any], nodes: frozenset[str]) -> tuple[bool, bool]:
-    """Who is not well comes first, then who is on a node of the job."""
+    """Order pods: unhealthy ones come first, then those on a node of the job."""
     states = pod.get("status", {}).get("containerStatuses") or []
     well = bool(states) and all(each.get("ready") and not each.get("restartCount") for each in states)
     return well, pod.get("spec", {}).get("nodeName") not in nodes
 
 
 async def _get(session: Session, found: Collected, name: str, path: str) -> None:
-    """One object into one file; what cannot be read is left out."""
+    """Read one object into one file; what cannot be read is left out."""
     try:
         found.files[name] = json.loads(await session.client.get(path))
     except ApiError as error:
@@ -261,7 +260,7 @@ async def _list(
     query: Mapping[str, str | int] | None = None,
     keep: Any = lambda _: True,
 ) -> list[Any]:
-    """Objects of one kind into one file; what cannot be read is left out."""
+    """Read objects of one kind into one file; what cannot be read is left out."""
     if sys.stderr.isatty():
         typer.echo(f"reading {name}", err=True)
     kept: list[Any] = []
@@ -289,7 +288,7 @@ def _owned(item: Any, uid: str) -> bool:
 
 
 async def _logs(session: Session, found: Collected, folder: str, pods: list[Any], container: str) -> None:
-    """The last lines of each pod, a few at a time."""
+    """Read the last lines of each pod, a few pods at a time."""
     turn = asyncio.Semaphore(8)
     names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
     if len(names) > MAX_LOGS:
@@ -312,7 +311,7 @@ async def _logs(session: Session, found: Collected, folder: str, pods: list[Any]
             found.leave(
                 f"{folder}/{pod}.log", f"its last {LOG_BYTES >> 10} KiB are in it: it has {len(data) >> 10} KiB"
             )
-        # The first line may have been cut within a secret: by its shape it would not be known.
+        # The first line may have been cut within a secret: its shape would not show it.
         text = data[-LOG_BYTES:].decode(errors="replace")
         found.files[f"{folder}/{pod}.log"] = text.partition("\n")[2] if len(data) > LOG_BYTES else text
 
@@ -320,7 +319,7 @@ async def _logs(session: Session, found: Collected, folder: str, pods: list[Any]
 
 
 def packs(found: Collected, redactor: Redactor, now: datetime, session: Session) -> tuple[dict[str, bytes], Redactor]:
-    """The files of the archive by name, redacted and bounded; `found` learns what is left out for its size."""
+    """Return the files of the archive by name, redacted and bounded; `found` notes what is left out for its size."""
     packed: dict[str, bytes] = {}
     total = 0
     clean = {
@@ -337,7 +336,7 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
             continue
         packed[name] = data
         total += len(data)
-    # An API server's answer may repeat what it was asked.
+    # An API server's answer may repeat the request.
     found.left_out = [LeftOut(what=each.what, why=redactor.text(each.why)) for each in found.left_out]
     packed["README.md"] = _readme(packed, found, now, session).encode()
     return packed, redactor
@@ -374,7 +373,8 @@ def _version() -> str:
 
 
 def write(target: Path, packed: Mapping[str, bytes], now: datetime) -> int:
-    """Write the archive: whole or not at all, readable by its owner alone, over nothing that is there. Its size.
+    """Write the archive atomically, readable by its owner alone, never over an existing file; returns its size in
+    bytes.
 
     Raises:
         CliError: it cannot be written.
@@ -388,7 +388,7 @@ def write(target: Path, packed: Mapping[str, bytes], now: datetime) -> int:
                     entry = tarfile.TarInfo(f"{folder}/{name}")
                     entry.size, entry.mtime, entry.mode = len(data), int(now.timestamp()), 0o600
                     archive.addfile(entry, io.BytesIO(data))
-            os.link(made, target)  # which fails where there is one by now
+            os.link(made, target)  # which fails if the target exists by now
             return Path(made).stat().st_size
         finally:
             Path(made).unlink()

@@ -1,6 +1,6 @@
-"""`kubectl muster status JOB --burn-in`: how the job's nodes fared in their burn-in, and what it waits for.
+"""`kubectl muster status JOB --burn-in`: the results of the nodes in the job's burn-in, and what it waits for.
 
-Read from the job, its Gang and the FleetPolicy; nothing of it is asked of the operator.
+Read from the job, its Gang and the FleetPolicy; the operator is not asked.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _RUNNING = "Running"
 
 
 class NodeState(StrEnum):
-    """How a node of the gang stands."""
+    """State of a gang's node in the burn-in."""
 
     TESTING = "Testing"
     TRAINING = "Training"
@@ -42,7 +42,7 @@ _STYLES = {NodeState.FAILED: "red", NodeState.UNTESTED: "yellow", NodeState.MISS
 
 
 class BurnInNode(ApiModel):
-    """One node."""
+    """One node with its state in the burn-in."""
 
     name: str = Field("", description="Left out: none is free for this worker.")
     worker: int | None = Field(None, description="Index; left out for one that has failed and left.")
@@ -111,11 +111,11 @@ async def _record(session: Session, job: TrainingJob) -> GangSpec | None:
 def burn_in_report(
     job: TrainingJob, record: GangSpec | None, policy: FleetPolicySpec | None, notes: Sequence[str]
 ) -> JobBurnIn:
-    """What these objects say of the burn-in."""
+    """Build the report of the burn-in from these objects."""
     own, known = job.spec.preflight, policy.preflight if policy is not None else PreflightPolicy()
     profile: Profile | None = wanted(own, known, record.least_profile if record else Profile.DISABLED)
     if policy is None and profile is Profile.DISABLED:
-        profile = own.profile  # where it says nothing, only the policy does
+        profile = own.profile  # if it has none, only the policy has
     running = next((c for c in job.status.conditions if c.type == _RUNNING), None)
     nodes = _nodes(record, profile) if record else []
     whole = record.burn_in.all_reduce if record and record.burn_in else None

@@ -1,7 +1,7 @@
-"""`kubectl muster check`: have nodes tested, and show what came of it.
+"""`kubectl muster check`: test nodes, and show the results.
 
-The wish is written to NodeHealth; the operator has the node's checker do it once no gang has the node, and writes what
-came of it beside the wish.
+The request is written to NodeHealth; the operator has the node's checker run it once no gang has the node, and writes
+the result beside the request.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ ProfileOption = Annotated[
 
 
 class TestedNode(ApiModel):
-    """One node."""
+    """One node with the result of its test."""
 
     name: str
     used_by: list[str] | None = Field(None, description="Who holds it; left out where that may not be read.")
@@ -45,7 +45,7 @@ class TestedNode(ApiModel):
 
 
 class NodeChecks(ApiModel):
-    """What came of the tests."""
+    """The results of the tests."""
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["NodeChecks"] = "NodeChecks"
@@ -79,10 +79,10 @@ def command(
 
 
 async def check(session: Session, names: Sequence[str], profile: Profile, *, wait: bool) -> NodeChecks:
-    """Write the wish, and wait for the results.
+    """Write the request, and wait for the results.
 
     Raises:
-        CliError: there is no such node, or the wish may not be written.
+        CliError: there is no such node, or the request may not be written.
         ApiError: the API server did not answer as it should.
     """
     nodes = await nodes_there(session, names)
@@ -115,12 +115,12 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
 
 
 async def _results(session: Session, names: Sequence[str], wish: CheckWish) -> dict[str, CheckResult]:
-    """What came of it, of those that have ended in time."""
+    """Wait for the results, and return those that came in time."""
     from muster.kube.decode import Undecodable, custom
 
     found: dict[str, CheckResult] = {}
     loop = asyncio.get_running_loop()
-    # Who is slow or hangs is asked twice.
+    # A node that is slow or hangs is tested twice.
     until = loop.time() + 2 * PROFILES[wish.profile].limit_seconds + PATIENCE_SECONDS
     while len(found) < len(names) and loop.time() < until:
         await asyncio.sleep(LOOK_SECONDS)
@@ -135,7 +135,7 @@ async def _results(session: Session, names: Sequence[str], wish: CheckWish) -> d
 
 
 def render(console: Console, it: NodeChecks) -> None:
-    """Print what came of it."""
+    """Print the results."""
     made = show.table("NODE", "PROBE", "RESULT", "VALUE", "AT LEAST", "MESSAGE", whole=("NODE", "PROBE", "RESULT"))
     for node in it.nodes:
         result = node.result

@@ -1,10 +1,9 @@
-"""Completion in shells: `kubectl muster completion SHELL`, and the program that kubectl's own completion asks.
+"""Complete in shells: `kubectl muster completion SHELL`, and the program that kubectl's own completion runs.
 
 kubectl completes `kubectl muster ...` by the executable `kubectl_complete-muster`, which is this one with `__complete`
-before the words: lines of value, tab and description, at the end a colon and what kubectl should do besides (4: offer
-no files). The scripts for `kubectl-muster` itself ask the same. What is offered comes from the parser, and names of
-jobs and nodes from the cluster; whatever goes wrong, nothing is offered, and nothing is said into the middle of a line
-that somebody types.
+before the words. It prints lines of value, tab and description, then a colon and a directive for kubectl (4: offer no
+files). The scripts for `kubectl-muster` itself run the same. Commands and options come from the parser, and names of
+jobs and nodes from the cluster. On any error nothing is offered or printed, since the user is typing a line.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from muster.kube.errors import ApiError
 NO_FILES = ":4"
 MAX_NAMES = 500
 DEADLINE_SECONDS = 3.0
-# Whatever else a cluster calls its objects no shell should read.
+# No shell should read other characters, whatever a cluster calls its objects.
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 # Values of --output that a command refuses once a job or an experiment is named: they are pages of the fleet.
 _REFUSED = {"report": ("markdown", "html")}
@@ -78,7 +77,7 @@ complete -c kubectl-muster -f -a '(__kubectl_muster)'
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One way to go on."""
+    """One possible completion."""
 
     value: str
     help: str = ""
@@ -86,12 +85,12 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of objects are wanted.
+    """A request for names of objects.
 
     Attributes:
         resource: `trainingjobs`, `nodes` or `namespaces`.
         begin: how the word begins.
-        options: what was given so far: kubeconfig, context, namespace.
+        options: the given kubeconfig, context and namespace.
     """
 
     resource: str
@@ -108,13 +107,13 @@ def command(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, 
 
 
 def wanted(root: Any, words: Sequence[str]) -> list[Offer] | Names:
-    """What may stand where the cursor is.
+    """Return what may stand at the cursor.
 
     Args:
         root: the command line's parser, a click Group.
         words: of the line after the program's name; the last one is being typed, and may be empty.
     """
-    *before, current = [word for word in words if word != "="] or [""]  # bash takes --output=json for three words
+    *before, current = [word for word in words if word != "="] or [""]  # bash splits --output=json into three words
     chosen, given, waiting, arguments = root, {}, None, []
     for word in before:
         if waiting is not None:
@@ -145,7 +144,7 @@ def wanted(root: Any, words: Sequence[str]) -> list[Offer] | Names:
         known = [*chosen.params, *(root.params if chosen is not root else ())]
         helps = {
             opt: _first_line(param.help)
-            for param in reversed(known)  # what a command says of an option comes before what all of them say of it
+            for param in reversed(known)  # a command's own help of an option comes before the common one
             if param.param_type_name == "option"
             for opt in (*param.opts, *param.secondary_opts)
             if opt.startswith(current) and (opt.startswith("--") or current == "-")
@@ -163,7 +162,7 @@ def wanted(root: Any, words: Sequence[str]) -> list[Offer] | Names:
 def _argument(
     chosen: Any, given: Sequence[str], current: str, options: tuple[str | None, str | None, str | None]
 ) -> list[Offer] | Names:
-    """What an argument may be."""
+    """Return what an argument may be."""
     expected = [param for param in chosen.params if param.param_type_name == "argument"]
     if not expected or (len(given) >= len(expected) and expected[-1].nargs != -1):
         return []
@@ -180,7 +179,7 @@ def _option(chosen: Any, root: Any, name: str) -> Any:
 
 
 def _choices(param: Any) -> list[str]:
-    """The values of a parameter that is an enumeration."""
+    """Return the values of a parameter that is an enumeration."""
     kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
     return [str(each.value) for each in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
 
@@ -203,7 +202,7 @@ class _Named(msgspec.Struct):
 
 
 async def names(asked: Names) -> list[Offer]:
-    """Names that begin like this, from the cluster.
+    """Return the names in the cluster that begin like this.
 
     Raises:
         CliError: there is no cluster to ask.
@@ -236,7 +235,7 @@ async def names(asked: Names) -> list[Offer]:
 
 
 def lines(root: Any, words: Sequence[str], look: Callable[[Names], list[Offer]]) -> Iterator[str]:
-    """What a shell is told."""
+    """Yield the lines for a shell."""
     found = wanted(root, words)
     for offer in look(found) if isinstance(found, Names) else found:
         if _PLAIN.fullmatch(offer.value.lstrip("-")):
@@ -256,7 +255,7 @@ def _read_names(asked: Names) -> list[Offer]:
 
 
 def main(app: typer.Typer, words: Sequence[str]) -> None:
-    """Answer what kubectl's completion, or a script of ours, asks of the command line."""
+    """Answer a request of kubectl's completion, or of Muster's own scripts."""
     from typer.main import get_command
 
     for line in lines(get_command(app), words, _read_names):

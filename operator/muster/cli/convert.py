@@ -1,7 +1,7 @@
-"""`kubectl muster convert`: jobs of other systems as TrainingJobs, on stdout, and what became of their fields, on
+"""`kubectl muster convert`: print jobs of other systems as TrainingJobs on stdout, and what became of their fields on
 stderr.
 
-Documents of other kinds are printed as they were written, comments included. It asks no cluster.
+Documents of other kinds are printed as they were written, comments included. It reads no cluster.
 """
 
 import json
@@ -19,9 +19,9 @@ from muster.cli import show
 from muster.convert.documents import VERSIONS, Result, convert_objects, title
 
 NOT_ALL = 2
-_MOST_VALUES = 1_000_000  # that a document may have beyond one for each of its characters
-_MOST_MERGED = 10_000  # fields that an object may take in
-# Nothing but a mark between documents may begin with it, by YAML's own rules.
+_MOST_VALUES = 1_000_000  # of a document, beyond one for each of its characters
+_MOST_MERGED = 10_000  # fields that an object may take in by merge keys
+# Only a mark between documents may begin with it, by YAML's own rules.
 _MARK = re.compile(r"^---(?=\s|$)[ \t]*\r?\n?", re.MULTILINE)
 
 FilesArgument = Annotated[
@@ -90,18 +90,18 @@ def _print_result(document: Document, result: Result) -> None:
 
 
 def as_document(value: Any) -> str:
-    """An object as YAML that people can read."""
+    """Format an object as YAML that people can read."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def _documents(file: str) -> Iterator[Document]:
-    """The objects of a file. A List with a job to convert counts as what is in it."""
+    """Yield the objects of a file. A List with a job to convert is replaced by its items."""
     text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     name = "stdin" if file == "-" else file
     for number, part in enumerate((part for part in _MARK.split(text) if part.strip()), start=1):
         where = f"{name}, document {number}"
         try:
-            # Through JSON: what Kubernetes could not take is refused, and no two places share an object.
+            # Through JSON: it refuses what Kubernetes could not take, and no two places share an object.
             loaded = yaml.load(part, Loader=_Loader)  # noqa: S506 - a safe loader
             if _values(loaded, {}) > _MOST_VALUES + len(part):
                 raise ValueError(
@@ -119,15 +119,15 @@ def _documents(file: str) -> Iterator[Document]:
 
 
 def _values(it: Any, known: dict[int, int]) -> int:
-    """How many values an object has when all is written out that aliases stand for.
+    """Count the values of an object with all aliases written out.
 
     Args:
-        known: of the objects that have been counted, by id.
+        known: counts of objects so far, by id.
     """
     if not isinstance(it, dict | list):
         return 1
     if id(it) not in known:
-        known[id(it)] = 1  # one that is within itself is refused later
+        known[id(it)] = 1  # an object within itself is refused later
         known[id(it)] += sum(_values(each, known) for each in (it.values() if isinstance(it, dict) else it))
     return known[id(it)]
 
@@ -139,7 +139,7 @@ class _Loader(yaml.SafeLoader):
     """Reads words as kubectl does: no times, and no numbers to the base of 60."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """As its own, which puts what `<<` takes in side by side, also where it is the same many times over."""
+        """Limit what `<<` merges, and then merge: the base class copies all fields, also those of repeated objects."""
         merged = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
         taken = [
             each for value in merged for each in (value.value if isinstance(value, yaml.SequenceNode) else [value])

@@ -1,7 +1,7 @@
-"""`kubectl muster cordon` and `release`: a human's word about nodes, written to NodeHealth for the operator to act on.
+"""`kubectl muster cordon` and `release`: a person's decision about nodes, written to NodeHealth for the operator.
 
-Everything is checked before anything is written. One server-side apply for each node, with a field manager of people's
-own, makes the NodeHealth where there is none and touches nothing but `spec.override`.
+Everything is checked before anything is written. One server-side apply for each node, with a field manager for people,
+creates the NodeHealth where there is none and touches nothing but `spec.override`.
 """
 
 import difflib
@@ -111,7 +111,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     human = HumanDecision(decision=decision, reason=reason, by=by, time=clock.current_time(servers_time))
     for index, name in enumerate(names):
         try:
-            # By force: the newest word counts, whatever tool wrote the one before.
+            # By force: the newest decision counts, whatever tool wrote the last one.
             await write(session, name, {"override": human.to_json()}, FIELD_MANAGER)
         except CliError as error:
             done = f" ({show.count(index, 'node')} before it done: {', '.join(names[:index])})" if index else ""
@@ -133,12 +133,12 @@ def _decided(decision: Decision, name: str, known: Known) -> DecidedNode:
 
 
 async def nodes_there(session: Session, names: Sequence[str]) -> "dict[str, NodeView]":
-    """All nodes by name, these among them.
+    """Return all nodes by name, these among them.
 
     Raises:
-        CliError: they may not be read, or one of these is not there.
+        CliError: they may not be read, or one of these does not exist.
     """
-    # It needs the client, which takes half a second to import.
+    # The module needs the client, which takes half a second to import.
     from muster.cli.observe import all_nodes
 
     try:
@@ -152,7 +152,7 @@ async def nodes_there(session: Session, names: Sequence[str]) -> "dict[str, Node
 
 
 def no_such_nodes(missing: Sequence[str], there: Iterable[str]) -> str:
-    """That there are no such nodes, and which ones may have been meant. Nothing was written."""
+    """Say that these nodes do not exist, that nothing was written, and which nodes may be meant."""
     names = sorted(there, key=natural)
     more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
     what = f"there is no node {', '.join(missing[:SHOWN])}{more}"
@@ -165,7 +165,7 @@ def no_such_nodes(missing: Sequence[str], there: Iterable[str]) -> str:
 
 
 async def _health(session: Session, name: str) -> HealthRow | None:
-    """What stood in the node's NodeHealth; None: there is none yet, or it cannot be read by this version."""
+    """Return the content of the node's NodeHealth; None: there is none yet, or this version cannot read it."""
     from muster.kube.decode import Undecodable, custom
 
     try:
@@ -198,11 +198,11 @@ class _Review(msgspec.Struct):
 
 
 async def who_am_i(session: Session) -> tuple[str, datetime | None]:
-    """Whom the API server takes us for (else what the kubeconfig calls us), and what time it has."""
+    """Return the user's name by the API server (else by the kubeconfig), and the server's time."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = await session.client.post(_WHO_AM_I, body)
-    except (Forbidden, NotFound):  # older than Kubernetes 1.28, or somebody has taken the right away
+    except (Forbidden, NotFound):  # older than Kubernetes 1.28, or without the right
         return session.user[:NAME_LENGTH], None
     review = msgspec.json.decode(answer, type=_Review)
     return (review.status.user_info.username or session.user)[:NAME_LENGTH], review.metadata.creation_timestamp
@@ -210,13 +210,13 @@ async def who_am_i(session: Session) -> tuple[str, datetime | None]:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The fleet as far as this user may know it.
+    """The fleet as far as this user may read it.
 
     Attributes:
         fleet: nodes and, where they may be known, their holders and the policy.
-        knows_holders: whether it knows who holds nodes.
-        knows_policy: whether it knows the policy.
-        notes: what it does not know.
+        knows_holders: whether the holders of nodes are known.
+        knows_policy: whether the policy is known.
+        notes: what is not known.
     """
 
     fleet: "Fleet"
@@ -225,7 +225,7 @@ class Account:
     notes: tuple[str, ...] = ()
 
     def facts_of_node(self, node: "NodeView", health: HealthRow | None) -> Known:
-        """What is known of one node."""
+        """Return what is known of one node."""
         from muster.health.sources import UNHEALTHY_TAINT
         from muster.placement.eligibility import Requirements, unusable
 
@@ -241,7 +241,7 @@ class Account:
 
 
 async def account_of(session: Session, nodes: Iterable["NodeView"]) -> Account:
-    """The fleet as far as this user may know it."""
+    """Read the fleet as far as this user may."""
     from muster.cli.observe import fleet_of, observe_fleet, policy_of
     from muster.world.fleet import Fleet
 
@@ -260,10 +260,10 @@ async def account_of(session: Session, nodes: Iterable["NodeView"]) -> Account:
 
 
 async def write(session: Session, name: str, spec: Mapping[str, Any], manager: str) -> None:
-    """Apply the fields of a NodeHealth's spec that one manager speaks for, by force; it is made where there is none.
+    """Apply one manager's fields of a NodeHealth's spec, by force; the NodeHealth is created where there is none.
 
     Raises:
-        CliError: it may not be, or cannot.
+        CliError: it may not be written, or cannot.
     """
     from muster.kube.client import APPLY_PATCH
 
@@ -280,7 +280,7 @@ async def write(session: Session, name: str, spec: Mapping[str, Any], manager: s
 
 
 def ask(error: Forbidden) -> str:
-    """Which role to ask for; of what admission denied only its own words."""
+    """Name the role that has the right; if admission denied the request, return its message alone."""
     if isinstance(error, Denied):
         return one_line(error.message)
     return (
@@ -290,7 +290,7 @@ def ask(error: Forbidden) -> str:
 
 
 def too_old(session: Session) -> str:
-    """That the cluster does not know the kind."""
+    """Say that the cluster does not know the kind."""
     where = f" of context {session.context}" if session.context else ""
     return (
         f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, with kubectl apply -k "

@@ -1,4 +1,4 @@
-"""What a user is told when a command fails: one line that says what to do, in place of a traceback."""
+"""Turn the failure of a command into one line that says what to do, in place of a traceback."""
 
 from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
 from muster.kube import errors
@@ -7,11 +7,11 @@ _INSTALL = "install Muster with kubectl apply -k manifests/overlays/default, or 
 
 
 class CliError(Exception):
-    """The command cannot do what it was asked to; the message is one line with the remedy."""
+    """The command cannot do what was asked; the message is one line with the remedy."""
 
 
 def error_text(error: errors.ApiError, context: str) -> CliError:
-    """An answer of the API server that ends a command, in words for the person who gave it.
+    """Turn an answer of the API server that ends a command into an error for its user.
 
     Args:
         context: name of the kubeconfig's context, "" in a pod.
@@ -32,17 +32,17 @@ def error_text(error: errors.ApiError, context: str) -> CliError:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks."""
+    """Return the text without line breaks."""
     return " ".join(text.split())
 
 
 def _cause(error: errors.Unreachable) -> str:
-    """Address and trouble, without the request that the message begins with."""
+    """Return the address and the failure, without the request that the message begins with."""
     return one_line(error.message.partition("the API server at ")[2] or error.message)
 
 
 def _who_may(error: errors.Forbidden) -> str:
-    """Which role has the right. Rights to whole-cluster lists come with the fleet's role only."""
+    """Name the role that has the right. Only the fleet's role has the right to lists of the whole cluster."""
     details = error.details
     own = details.get("group") == "muster.dev" and details.get("kind") != "fleetpolicies"
     if own and "at the cluster scope" not in error.message:

@@ -1,4 +1,4 @@
-"""`kubectl muster report --experiment NAME`: what the jobs of one namespace took that share the label
+"""`kubectl muster report --experiment NAME`: the report of one namespace's jobs with the label
 muster.dev/experiment."""
 
 import re
@@ -23,7 +23,7 @@ _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def label_of(text: str) -> str:
-    """The value of a label.
+    """Return the text if it is a valid value of a label.
 
     Raises:
         ValueError: it is none; says what to write.
@@ -36,7 +36,7 @@ def label_of(text: str) -> str:
 
 
 async def find(session: "Session", experiment: str, price: float | None) -> ExperimentReport:
-    """Read the namespace's jobs and the history, and report of those of the experiment.
+    """Read the namespace's jobs and the history, and report on those of the experiment.
 
     Raises:
         CliError: there is none.

@@ -1,6 +1,6 @@
-"""The report of the fleet as Markdown and as one HTML file that needs nothing else: no script, no font, no network.
+"""Format the fleet's report as Markdown and as one self-contained HTML file: no script, no font, no network.
 
-Names and reasons were written by others. In either form they are text and nothing else, whatever is in them.
+Names and reasons come from others. In either form they are plain text, whatever they contain.
 """
 
 import html
@@ -43,7 +43,7 @@ dt { font-weight: 600; } dd { margin: 0; }
 
 
 def markdown(it: FleetReport) -> str:
-    """The report as GitHub's Markdown."""
+    """Format the report as GitHub's Markdown."""
     lines = [f"# The fleet, {_marked(period(it))}", ""]
     lines += [f"- **{_marked(name)}**: {_marked(value)}" for name, value in figures(it)]
     for title, heads, rows in tables(it, LISTED_JOBS, LISTED_NODES):
@@ -63,7 +63,7 @@ def markdown(it: FleetReport) -> str:
 
 
 def page(it: FleetReport) -> str:
-    """The report as HTML."""
+    """Format the report as HTML."""
     facts = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in figures(it))
     parts = [f"<h1>The fleet, {_text(period(it))}</h1>", f"<dl>{facts}</dl>", _bar(it)]
     for title, heads, rows in tables(it, LISTED_JOBS, LISTED_NODES):
@@ -84,7 +84,7 @@ def page(it: FleetReport) -> str:
 
 
 def _bar(it: FleetReport) -> str:
-    """All buckets side by side; the table below says the same."""
+    """Draw all buckets side by side; the table below has the same figures."""
     spans = "".join(
         f'<span style="flex:{each.gpu_seconds};background:{_COLOURS.get(each.bucket, _OTHER)}" '
         f'title="{_text(each.bucket)} {_text(share(each.share))}"></span>'
@@ -100,7 +100,7 @@ def _text(words: str) -> str:
 
 
 def _marked(words: str) -> str:
-    """Words in which nothing is markup."""
+    """Escape a text so that nothing in it is markup."""
     plain = show.on_one_line(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{c}" if c in _MARKUP else c for c in plain)
 

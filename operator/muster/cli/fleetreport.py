@@ -31,7 +31,7 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment_of(text: str, now: datetime) -> datetime:
-    """The moment that `--since` or `--until` names: 90d, 12h, 2w, a day (its beginning) or a time.
+    """Parse the moment of `--since` or `--until`: 90d, 12h, 2w, a day (its beginning) or a time.
 
     Raises:
         ValueError: it is none; says what to write.
@@ -50,7 +50,7 @@ def moment_of(text: str, now: datetime) -> datetime:
 
 
 def time_between(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """The two moments; None: not named.
+    """Parse both moments; None: not given.
 
     Raises:
         ValueError: one of them is none, or nothing lies between them; says which option, and what to write.
@@ -69,7 +69,7 @@ def time_between(since: str | None, until: str | None, now: datetime) -> tuple[d
 
 
 def tell_progress(what: str, count: int) -> None:
-    """Tell a terminal what long work has come to."""
+    """Show the progress of long work on a terminal."""
     if sys.stderr.isatty() and count % PAGE_SIZE == 0:
         typer.echo(f"reading {what}: {count:,}", err=True)
 
@@ -81,7 +81,7 @@ async def find(
     price: float | None = None,
     progress: Progress = tell_progress,
 ) -> FleetReport:
-    """Read all jobs and the history, and report of them.
+    """Read all jobs and the history, and report on them.
 
     Args:
         since: as `moment_of` reads it, by the cluster's clock.

@@ -1,5 +1,4 @@
-"""`kubectl muster logs JOB --follow`: what workers print from now on, also in the pods that take the place of lost
-ones."""
+"""`kubectl muster logs JOB --follow`: print the workers' output from now on, also of pods that replace lost ones."""
 
 import asyncio
 import contextlib
@@ -45,7 +44,7 @@ class Stamp:
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """As the kubelet writes it (RFC 3339, with as many digits as it needs); None: it is none."""
+        """Parse the kubelet's time (RFC 3339, with as many digits as it needs); None: it is none."""
         whole, _, rest = text.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
         try:
@@ -56,7 +55,7 @@ class Stamp:
 
 @dataclass(slots=True)
 class Place:
-    """How far a log has been read, so that it can be gone on with where a connection broke."""
+    """How far a log has been read, so that reading resumes there after a lost connection."""
 
     text: str = ""
     stamp: Stamp | None = None
@@ -64,11 +63,11 @@ class Place:
     skip: int = 0
 
     def again(self) -> None:
-        """It is read again, from the last line's second on."""
+        """Prepare to read the log again, from the last line's second on."""
         self.skip = self.told
 
     def line_if_new(self, raw: bytes) -> str | None:
-        """A line without its time; None: it is known."""
+        """Return a line without its time; None: it was read before."""
         text, _, line = raw.decode(errors="replace").partition(" ")
         stamp = Stamp.from_text(text)
         if stamp is None:
@@ -86,7 +85,7 @@ class Place:
 
 
 class Follower:
-    """Prints what the workers of one job print, each line as it comes, until the job has ended.
+    """Prints the output of one job's workers, each line as it comes, until the job has ended.
 
     Args:
         rank: only the worker that has it; None: all.
@@ -112,7 +111,7 @@ class Follower:
 
         Raises:
             CliError: there is no such job or rank, or the logs may not be read.
-            ApiError: the first look failed; of later ones it is told.
+            ApiError: the first request failed; failures of later ones are printed.
         """
         first: TrainingJob | None = None
         try:
@@ -141,7 +140,7 @@ class Follower:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _read_new(self, first: TrainingJob | None) -> TrainingJob | None:
-        """Begin to read what is new; returns the job, None where it is gone."""
+        """Begin to read new pods; returns the job, None where it is gone."""
         try:
             job = await job_of(self._session, self._name)
         except CliError:
@@ -236,7 +235,7 @@ async def follow(session: Session, name: str, rank: int | None, tail: int | None
 
     Raises:
         CliError: there is no such job or rank, or the logs may not be read.
-        ApiError: the first look failed.
+        ApiError: the first request failed.
     """
     over = asyncio.Event()
     loop = asyncio.get_running_loop()

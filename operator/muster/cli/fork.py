@@ -1,5 +1,4 @@
-"""`kubectl muster fork`: a new job that begins from a checkpoint of another one, and saves to a directory of its
-own."""
+"""`kubectl muster fork`: create a job that begins from a checkpoint of another one, with a directory of its own."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -100,10 +99,10 @@ def command(
 async def _fork(
     session: Session, job: str, name: str, from_step: int | None, directory: str, sets: list[str], dry_run: bool
 ) -> Fork:
-    """Make it, and create it unless it is only to be shown.
+    """Build the new job, and create it unless this is a dry run.
 
     Raises:
-        CliError: it cannot be made, or the API server does not take it.
+        CliError: it cannot be built, or the API server refuses it.
         ApiError: the API server did not answer as it should.
     """
     data, found = await read_job(session, job)
@@ -136,10 +135,10 @@ async def _fork(
 
 
 def render(console: Console, it: Fork) -> None:
-    """Print what was created; or the manifest, and the rest where it does not get into a file."""
+    """Print what was created; or the manifest on stdout and the rest on stderr."""
     if not it.created:
         typer.echo(show.printable(_notes(it)), err=True)
-        typer.echo(as_document(it.job), nl=False)  # as it is: nothing that a terminal would fold
+        typer.echo(as_document(it.job), nl=False)  # unchanged: a terminal's console would fold it
         return
     head = f"trainingjob {it.namespace}/{it.name} created: it begins from {it.resume_from} and saves to {it.directory}"
     console.print(Text(show.printable(head), style="bold"))

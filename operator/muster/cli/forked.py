@@ -1,8 +1,8 @@
-"""What becomes of a job that is forked: a new one that begins from its checkpoint, and saves to a directory of its own.
-Pure.
+"""Build the fork of a job: a new job that begins from its checkpoint, and saves to a directory of its own. Pure.
 
-The two never share a directory: wherever the worker container names the job's, it names the new one's afterwards. Where
-it names it nowhere, nobody can see where the program saves, and a person has to say that it has been seen to.
+The two never share a directory: wherever the worker container names the job's, the new one names its own. Where the
+container does not name it, it is unknown where the program saves, and a person has to confirm that it does not save to
+the old one.
 """
 
 import copy
@@ -24,7 +24,7 @@ from muster.protocol import resuming
 from muster.protocol.checkpoint_names import above, absolute, is_url
 from muster.protocol.contract import IDENTITY
 
-_OWN = "MUSTER_CHECKPOINT_DIRECTORY"  # who goes by it saves to the directory of whatever job it is
+_OWN = "MUSTER_CHECKPOINT_DIRECTORY"  # a program that reads it saves to the directory of its own job
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _STEP = re.compile(r"(?P<name>[A-Za-z0-9_-]+)(?P<places>(?:\[\d+\])*)\Z")
 _INSTEAD = {
@@ -43,8 +43,8 @@ class Made:
         manifest: of the new job.
         start: what it begins from, as spec.checkpoint.resumeFrom.
         directory: where it saves.
-        changed: what is different from the job, for people.
-        check: what people should look at.
+        changed: differences from the job, for people.
+        check: what people should check.
     """
 
     manifest: dict[str, Any]
@@ -63,17 +63,17 @@ def forked(
     directory: str = "",
     sets: Sequence[str] = (),
 ) -> Made:
-    """The job that begins from this one's checkpoint.
+    """Build the job that begins from this one's checkpoint.
 
     Args:
-        raw: the job as the API server has it, with what the model does not know.
+        raw: the job from the API server, with fields that the model does not know.
         name: of the new job; "": made of the job's and the step.
         from_step: the step to begin from; None: the newest complete one.
         directory: where the new one saves; "": beside the job's.
         sets: KEY=VALUE each.
 
     Raises:
-        CliError: it cannot be made; says which field or option, and what to do.
+        CliError: it cannot be built; says which field or option, and what to do.
     """
     old = _may_be_forked(job, from_step)
     step, start = _start(job, from_step)
@@ -113,7 +113,7 @@ def forked(
 
 
 def _may_be_forked(job: TrainingJob, from_step: int | None) -> str:
-    """The directory in which its checkpoints are."""
+    """Check that the job can be forked; returns the directory of its checkpoints."""
     name, checkpoint, seen = job.metadata.name, job.spec.checkpoint, job.status.checkpoint
     if job.spec.launch.mode is LaunchMode.PLAIN or checkpoint.directory is None:
         raise CliError(
@@ -128,7 +128,7 @@ def _may_be_forked(job: TrainingJob, from_step: int | None) -> str:
 
 
 def _start(job: TrainingJob, from_step: int | None) -> tuple[int, str]:
-    """The step, and what stands for it in spec.checkpoint.resumeFrom."""
+    """Return the step, and its value for spec.checkpoint.resumeFrom."""
     seen = job.status.checkpoint
     assert seen is not None
     step = seen.step if from_step is None else from_step
@@ -138,7 +138,7 @@ def _start(job: TrainingJob, from_step: int | None) -> tuple[int, str]:
 
 
 def _mounts(job: TrainingJob, directory: str) -> list[Mapping[str, Any]]:
-    """The mounts of the worker container that hold a directory, the innermost first."""
+    """Return the mounts of the worker container that hold a directory, the innermost first."""
     listed = (worker_container(job) or {}).get("volumeMounts")
     found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     holding = [each for each in found if _holds(str(each.get("mountPath") or "/"), directory)]
@@ -146,8 +146,10 @@ def _mounts(job: TrainingJob, directory: str) -> list[Mapping[str, Any]]:
 
 
 def _beside(old: str, name: str, mounts: Sequence[Mapping[str, Any]]) -> str:
-    """A directory of the new job's own on the same volume, or in the same bucket; within the job's only where that is
-    all of it."""
+    """Return a directory of the new job's own on the same volume or in the same bucket.
+
+    It is within the job's directory only where that is the whole volume or bucket.
+    """
     root = posixpath.normpath(str(mounts[0]["mountPath"])) if mounts else ""
     if old in (root, above(old)):
         return posixpath.join(old, "forks", name)
@@ -160,7 +162,7 @@ def _holds(directory: str, path: str) -> bool:
 
 
 def _bare(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]:
-    """The job as somebody would have written it, under another name."""
+    """Return the job as a user would have written it, under another name."""
     spec = copy.deepcopy(dict(raw["spec"]))
     spec.pop("suspend", None)
     before = raw.get("metadata") or {}
@@ -173,7 +175,7 @@ def _bare(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]
 
 
 def _worker(manifest: Mapping[str, Any], job: TrainingJob) -> dict[str, Any]:
-    """The container that trains, within the manifest."""
+    """Return the container that trains, within the manifest."""
     trains = worker_container(job)
     containers = manifest["spec"]["template"]["spec"]["containers"]
     found = next((each for each in containers if trains and each.get("name") == trains.get("name")), None)
@@ -183,7 +185,7 @@ def _worker(manifest: Mapping[str, Any], job: TrainingJob) -> dict[str, Any]:
 
 
 def _moved(container: dict[str, Any], old: str, new: str) -> Iterator[str]:
-    """Write the new directory wherever the container's command, arguments and variables name the old one; tells
+    """Write the new directory wherever the container's command, arguments and variables name the old one; yields
     where."""
     there = _naming(old)
     for part in ("command", "args"):
@@ -200,7 +202,7 @@ def _moved(container: dict[str, Any], old: str, new: str) -> Iterator[str]:
 
 
 def _naming(directory: str) -> re.Pattern[str]:
-    """A text that names this directory, and not one beside it or within it."""
+    """Return a pattern for a text that names this directory, and not one beside it or within it."""
     return re.compile(rf"(?<![\w./]){re.escape(directory)}(?!/?[\w.-])")
 
 
@@ -209,7 +211,7 @@ def _within(directory: str) -> re.Pattern[str]:
 
 
 def _resume_words(checkpoint: dict[str, Any], old: str) -> Iterator[str]:
-    """In the words that resume, the directory is that of the checkpoint, which is the job's at first."""
+    """Set the words that resume to the checkpoint's directory, which is the job's at first."""
     words = checkpoint.get("resumeArgument") or []
     for place, word in enumerate(words):
         if _naming(old).search(word):
@@ -218,7 +220,7 @@ def _resume_words(checkpoint: dict[str, Any], old: str) -> Iterator[str]:
 
 
 def _tell_preset(job: TrainingJob, checkpoint: dict[str, Any], old: str, made: Made) -> None:
-    """Name the preset that the job's own starts find by themselves: the new directory would stand against it."""
+    """Name the preset that the job's own starts find by themselves: the new directory would prevent that."""
     seen = job.status.checkpoint
     assert seen is not None
     named = checkpoint.get("resumePreset") or (resuming.OFF if checkpoint.get("resumeArgument") else resuming.AUTO)
@@ -242,7 +244,7 @@ def _tell_preset(job: TrainingJob, checkpoint: dict[str, Any], old: str, made: M
 
 
 def _set(manifest: dict[str, Any], container: dict[str, Any], text: str, made: Made) -> None:
-    """Carry out one KEY=VALUE."""
+    """Apply one KEY=VALUE."""
     option = text.startswith("-")
     key, sign, value = text.partition("=")
     if not sign or not key:
@@ -322,7 +324,7 @@ def _set_field(manifest: dict[str, Any], key: str, value: str, text: str) -> Non
 
 
 def _inner(here: Any, step: str | int, following: str | int, where: str) -> Any:
-    """What is at this step of a path; made where there is none."""
+    """Return what is at this step of a path; created where there is none."""
     kind = list if isinstance(following, int) else dict
     if isinstance(step, int):
         if step >= len(here):
@@ -341,7 +343,7 @@ def _inner(here: Any, step: str | int, following: str | int, where: str) -> Any:
 def _note(
     job: TrainingJob, container: Mapping[str, Any], old: str, mounts: Sequence[Mapping[str, Any]], made: Made
 ) -> None:
-    """What limits the fork, from where the two directories are."""
+    """Note the limits of the fork that follow from the places of the two directories."""
     text = _text(container)
     for path in sorted(set(_within(old).findall(text))):
         if not _holds(made.directory, path):
@@ -363,7 +365,7 @@ def _note(
 
 
 def _note_volume(job: TrainingJob, old: str, mounts: Sequence[Mapping[str, Any]], made: Made) -> bool:
-    """What the volume that holds the checkpoint asks for; whether there is one."""
+    """Note what the volume that holds the checkpoint requires; returns whether there is one."""
     volumes = {
         each.get("name"): each
         for each in made.manifest["spec"]["template"]["spec"].get("volumes") or []
@@ -394,13 +396,13 @@ def _note_volume(job: TrainingJob, old: str, mounts: Sequence[Mapping[str, Any]]
 
 
 def _text(container: Mapping[str, Any]) -> str:
-    """All that a container is told."""
+    """Return all that a container is given: command, arguments and variables."""
     values = (str(each.get("value") or "") for each in container.get("env") or [])
     return "\n".join([*command_of(container), *values])
 
 
 def _judge(manifest: Mapping[str, Any]) -> None:
-    """What the API and the operator would say of it."""
+    """Check the manifest as the API and the operator would."""
     try:
         made = parsed(manifest)
     except ValueError as error:
@@ -411,6 +413,6 @@ def _judge(manifest: Mapping[str, Any]) -> None:
 
 
 def _shown(text: str) -> str:
-    """A word of the command, which may be a whole script."""
+    """Shorten a word of the command, which may be a whole script."""
     line = " ".join(text.split())
     return line if len(line) <= 100 else f"{line[:97]}..."

@@ -1,5 +1,4 @@
-"""`kubectl muster report JOB --incident [N]`: one failure in full: what was seen and when, what was decided, and
-why."""
+"""`kubectl muster report JOB --incident [N]`: one failure in full: what was seen, what was decided, and why."""
 
 import asyncio
 
@@ -118,7 +117,7 @@ def _facts(it: JobIncident) -> list[tuple[str, object]]:
 
 
 def ran_with(it: JobIncident) -> str:
-    """What the ranks ran with, on one line, and what of it was new with this attempt."""
+    """Return what the ranks ran with, on one line, and what of it was new with this attempt."""
     now, before = it.fingerprint, it.fingerprint_before
     if now is None:
         return ""
@@ -127,7 +126,7 @@ def ran_with(it: JobIncident) -> str:
         value, old = (show.on_one_line(getattr(each, name)) if each else "" for each in (now, before))
         if value or old:
             short = value.removeprefix("sha256:")[:16] if name == "image" else value
-            # Which library of collectives was loaded is known only once ranks train.
+            # The collectives' library is known only once ranks train.
             is_new = before is not None and value != old and bool(name != "collectives" or (value and old))
             parts.append(f"{name.replace('gpu_model', 'GPU')} {short or 'unknown'}{' (new)' if is_new else ''}")
     return ", ".join(parts)

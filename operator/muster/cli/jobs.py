@@ -1,4 +1,4 @@
-"""What several commands read of one job: the job itself, its Events, and the names that may have been meant."""
+"""Read one job for several commands: the job itself, its Events, and the names that may be meant."""
 
 import difflib
 from datetime import datetime
@@ -29,7 +29,7 @@ async def job_of(session: Session, name: str) -> TrainingJob:
 
 
 async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
-    """A job as the API server has it, and as the model reads it.
+    """Read a job: the API server's JSON, and the model.
 
     Raises:
         CliError: there is no such job, or it does not fit the model.
@@ -40,7 +40,7 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
         data = await session.client.get(path)
         found = decode.custom(TrainingJob)(data)
     except NotFound as error:
-        if error.details.get("name") != name:  # it is the kind that is unknown
+        if error.details.get("name") != name:  # the kind is unknown
             raise
         raise CliError(await _no_such_job(session, name)) from error
     if isinstance(found, decode.Undecodable):
@@ -53,7 +53,7 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
 
 
 async def events_of(session: Session, uid: str) -> list[JobEvent] | None:
-    """The job's Events; None if this user may not read them."""
+    """Return the job's Events; None if this user may not read them."""
     query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": PAGE_SIZE}
     try:
         page = decode.list_page(await session.client.get(paths.core("events", namespace=session.namespace), query))
@@ -84,7 +84,7 @@ class _Event(msgspec.Struct, rename="camel"):
 
 
 def _event(data: Any) -> JobEvent:
-    """An Event of the core group, whichever group it was written in."""
+    """Parse an Event of the core group, whichever group it was written in."""
     read = msgspec.json.decode(data, type=_Event)
     series = read.series or _Series()
     time = series.last_observed_time or read.last_timestamp or read.event_time
@@ -108,7 +108,7 @@ class _Listed(msgspec.Struct):
 
 
 async def _no_such_job(session: Session, name: str) -> str:
-    """That there is no such job, and which one may have been meant."""
+    """Say that there is no such job, and which one may be meant."""
     missing = f"there is no TrainingJob {name} in namespace {session.namespace}"
     try:
         everywhere = await _names(session, "")
@@ -131,7 +131,7 @@ async def _no_such_job(session: Session, name: str) -> str:
 
 
 async def _names(session: Session, namespace: str) -> list[_Named]:
-    """Namespaces and names of all jobs."""
+    """Return namespaces and names of all jobs."""
     found: list[_Named] = []
     query: dict[str, str | int] = {"limit": PAGE_SIZE}
     while True:

@@ -1,7 +1,7 @@
-"""Which kubeconfig, context and namespace a command is about, by kubectl's rules.
+"""Find the kubeconfig, context and namespace of a command, by kubectl's rules.
 
-The client itself reads credentials from the same files; what it does not tell is the namespace of the context, and its
-errors are not for people.
+The client itself reads credentials from the same files; it does not return the context's namespace, and its errors are
+not for people.
 """
 
 import os
@@ -19,13 +19,13 @@ IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a command goes.
+    """The cluster and namespace of a command.
 
     Attributes:
         files: kubeconfig files as in KUBECONFIG; "" for the credentials that a pod has.
         context: its name; "" in a pod.
         namespace: the context's.
-        user: what the context calls its user; "" in a pod.
+        user: the context's name for its user; "" in a pod.
     """
 
     files: str
@@ -37,7 +37,7 @@ class Target:
 def find(
     kubeconfig: str | None, context: str | None, environ: Mapping[str, str] = os.environ, in_pod: Path = IN_POD
 ) -> Target:
-    """The target that these options and this environment mean.
+    """Return the target of these options and this environment.
 
     Raises:
         CliError: no kubeconfig, one that cannot be read, or no such context.
@@ -50,7 +50,7 @@ def find(
     configs = [_read(Path(file)) for file in files.split(os.pathsep) if file and Path(file).exists()]
     if not configs:
         raise CliError(f"there is no kubeconfig at {files}: set KUBECONFIG or give --kubeconfig FILE")
-    # Of several files the first that says something wins.
+    # Of several files the first that sets a value wins.
     contexts: dict[str, Mapping[str, Any]] = {}
     for config in configs:
         for entry in config.get("contexts") or ():

@@ -1,5 +1,4 @@
-"""`kubectl muster logs JOB`: what workers have printed, through the API server; and what is left where a pod is
-gone."""
+"""`kubectl muster logs JOB`: print workers' output from the API server, and what is kept of a pod that is gone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -51,7 +50,7 @@ from muster.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unauthori
 from muster.world.views import PodView
 
 AT_ONCE = 8
-# What is read of a log at most, when one attempt is looked for in it.
+# The most that is read of a log to find one attempt in it.
 MAX_LINES, MAX_BYTES = 50_000, 16 * 1024 * 1024
 DEADLINE_SECONDS = 30.0
 
@@ -106,7 +105,7 @@ def command(
 
 
 async def find(session: Session, name: str, asked: LogRequest, tail: int | None) -> JobLogs:
-    """Read the logs that answer.
+    """Read the logs that answer the request.
 
     Raises:
         CliError: there is no such job, rank or attempt, nothing has failed, or the job does not fit the model.
@@ -160,7 +159,7 @@ async def _read(
     tail: int,
     turn: asyncio.Semaphore,
 ) -> PodLog:
-    """The newest pod that has what is asked for; else why none has."""
+    """Read the newest pod that has the requested lines; else return why none has."""
     found: PodLog | None = None
     for pod in pods:
         async with turn:

@@ -1,8 +1,8 @@
-"""`kubectl muster lost`: a human's word that machines are dead, written to NodeHealth for the operator to act on.
+"""`kubectl muster lost`: a person's statement that machines are dead, written to NodeHealth for the operator.
 
-Where nothing shared can tell a launcher to end its ranks, Muster waits for proof that they have ended before it starts
-others. Somebody who has pulled the plug is proof. The word is checked against what the cluster sees, what follows is
-said before it is given, and nothing is written without a yes.
+Where nothing shared can stop a launcher's ranks, Muster waits for proof that they have ended before it starts others. A
+machine without power is proof. The statement is checked against what the cluster sees, its effect is shown first, and
+nothing is written without a yes.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from muster.kube.errors import Forbidden, NotFound
 if TYPE_CHECKING:
     from muster.world.views import NodeView
 
-# Apart from that of cordon and release: whoever applies one of these does not take the other back.
+# Apart from that of cordon and release: an apply of one of these does not revoke the other.
 FIELD_MANAGER = "muster-human-lost"
 
 
@@ -42,7 +42,7 @@ class LostNodeRow(ApiModel):
 
 
 class LostNodes(ApiModel):
-    """What somebody has said of nodes, and what follows from it."""
+    """The statement about the nodes, and what follows from it."""
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["LostNodes"] = "LostNodes"
@@ -88,7 +88,7 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
     """Write that the nodes are lost.
 
     Raises:
-        CliError: nothing names such a node, one of them lives, or nobody has confirmed it.
+        CliError: nothing names such a node, one of them is alive, or the user has not confirmed it.
         ApiError: the API server did not answer as it should.
     """
     nodes, gone = await _found(session, names)
@@ -120,7 +120,7 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
 
 
 async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
-    """Write that the nodes are not lost, or that nobody says so.
+    """Write that the nodes are not lost, or remove the statement.
 
     Raises:
         CliError: it may not be written.
@@ -134,7 +134,7 @@ async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
 
 
 def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str]:
-    """What comes of it.
+    """Say what follows from the statement.
 
     Args:
         used_by: the jobs and pods that name the node; None where that may not be read.
@@ -157,7 +157,7 @@ def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str
 
 
 async def _found(session: Session, names: Sequence[str]) -> "tuple[dict[str, NodeView], dict[str, list[str]]]":
-    """The nodes by name, and of those that are gone from the cluster the jobs that name them still."""
+    """Return the nodes by name, and for nodes that are gone from the cluster the jobs that still name them."""
     from muster.cli.observe import all_nodes, naming
 
     try:
@@ -181,7 +181,7 @@ async def _found(session: Session, names: Sequence[str]) -> "tuple[dict[str, Nod
 
 
 async def _renewals(session: Session, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """When each kubelet last renewed its lease, as it wrote that; and what could not be read, in words."""
+    """Return when each kubelet last renewed its lease, as it wrote that; and what could not be read, for people."""
     from muster.kube.decode import node_lease
 
     found = {}
@@ -203,7 +203,7 @@ async def _confirm(rows: Sequence[LostNodeRow]) -> None:
     """Ask on the terminal.
 
     Raises:
-        CliError: there is nobody to ask, or the answer was no.
+        CliError: there is no terminal, or the answer was no.
     """
     for row in rows:
         typer.echo(f"{row.name} is lost:", err=True)
@@ -220,7 +220,7 @@ def _is_terminal() -> bool:
 
 
 def render(console: Console, it: LostNodes) -> None:
-    """Print what was said, and what follows."""
+    """Print the statement, and what follows."""
     for row in it.nodes:
         head = f"{row.name} is {'not ' if it.undone else ''}taken for lost"
         console.print(Text(show.printable(head), style="bold"))

@@ -35,7 +35,7 @@ _FUNCTIONS = {
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name. Each is imported when it is asked for: all of them together take half a second."""
+    """The commands by name. Each is imported on demand: all of them together take half a second."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class Commands(Mapping[str, Any]):
 
 
 class _Group(TyperGroup):
-    """The parser, which knows its commands by their names until one is run."""
+    """The parser, which knows its commands only by name until one is run."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -84,7 +84,7 @@ def options(
 
 
 def complete() -> None:
-    """Answer what may follow the words of this process, as kubectl's completion asks its plugin."""
+    """Complete the words of this process, as kubectl's completion asks its plugin to."""
     _complete(sys.argv[1:])
 
 

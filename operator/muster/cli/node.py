@@ -32,7 +32,7 @@ async def find(session: Session, name: str) -> NodeLife:
     """Read what is known of a node, as far as this user may.
 
     Raises:
-        CliError: there is no such node, and nothing is known of one, or this user may read nothing of it.
+        CliError: the node is unknown, or this user may read nothing of it.
         ApiError: the API server did not answer as it should.
     """
     (health, unknown), (node, known, hidden), (jobs, gangs, unseen), levels, (request, kept) = await asyncio.gather(
@@ -71,12 +71,12 @@ async def _health(session: Session, name: str) -> tuple[NodeHealth | None, list[
 
 
 async def _repair(session: Session, name: str) -> tuple[RepairRequest | None, list[str]]:
-    """The request for its repair, and notes."""
+    """Read the request for its repair; returns it with notes."""
     try:
         found = decode.custom(RepairRequest)(await session.client.get(paths.muster("repairrequests", name=name)))
     except Forbidden:
         return None, [f"whether somebody repairs it may not be read (repairrequests): ask for ClusterRole {FLEET_ROLE}"]
-    except NotFound:  # or a Muster that knows no such thing
+    except NotFound:  # or a Muster without such requests
         return None, []
     if isinstance(found, Undecodable):
         return None, [f"its RepairRequest cannot be read by this version ({found.error})"]
@@ -84,7 +84,7 @@ async def _repair(session: Session, name: str) -> tuple[RepairRequest | None, li
 
 
 async def _node(session: Session, name: str) -> tuple[NodeView | None, bool | None, list[str]]:
-    """The Node, whether there is one, and notes. The fleet's role may list nodes, not get one."""
+    """Return the Node, whether there is one, and notes. The fleet's role may list nodes, not get one."""
     try:
         found, unreadable = await listed(
             session.client, paths.core("nodes"), decode.node, {"fieldSelector": f"metadata.name={name}"}
@@ -98,7 +98,7 @@ async def _node(session: Session, name: str) -> tuple[NodeView | None, bool | No
 
 
 async def _jobs(session: Session) -> tuple[list[TrainingJob], list[Gang], list[str]]:
-    """Jobs and records of the cluster; of the own namespace where no more may be read."""
+    """Return jobs and records of the cluster; of the own namespace where no more may be read."""
     try:
         return *await _records(session, ""), []
     except Forbidden:

@@ -1,5 +1,4 @@
-"""`kubectl muster nodes`: the tree of the fleet, what of it is free, used and excluded, and what is known against
-nodes.
+"""`kubectl muster nodes`: print the fleet's tree with free, used and excluded nodes, and what is known against nodes.
 
 With the name of a node it shows the life of that node (`muster.cli.node`).
 """
@@ -96,13 +95,13 @@ def command(
 
 
 async def find(session: Session, wanted: Wanted) -> FleetTree:
-    """Look at the fleet.
+    """Read the fleet, and build its tree.
 
     Raises:
         CliError: it has no such level or domain.
         ApiError: something could not be read.
     """
-    # It needs the client, which takes half a second to import.
+    # The module needs the client, which takes half a second to import.
     from muster.cli.observe import fleet_of, healths_of, observe_fleet
 
     seen = await observe_fleet(session.client)
@@ -118,7 +117,7 @@ async def find(session: Session, wanted: Wanted) -> FleetTree:
 
 def _no_such_domain(path: Path, paths: Sequence[str]) -> str:
     missing = "/".join(path)
-    # A rack without its block is the commonest slip.
+    # A rack without its block is the most common mistake.
     near = [p for p in paths if p.endswith(f"/{missing}")] or difflib.get_close_matches(missing, paths, n=3)
     if near:
         return f"the fleet has no domain {missing}: did you mean {' or '.join(near[:3])}?"
@@ -139,7 +138,7 @@ def render(
     wide: bool = False,
     sick: bool = False,
 ) -> None:
-    """Print the tree as text: domains, and single nodes where they are few or asked for."""
+    """Print the tree as text: domains, and single nodes where they are few or requested."""
     root = it.domains[0]
     base = _depth(root)
     listed = (
@@ -211,7 +210,7 @@ def _health_cells(node: NodeRow, now: datetime) -> list[object]:
 
 
 def _reason(node: NodeRow) -> str:
-    """Why it is excluded, and what stands against it, without the state that has a column of its own."""
+    """Say why a node is excluded, and what is known against it, without the state that has its own column."""
     observed = f"only observed: {', '.join(node.health.observed)}" if node.health and node.health.observed else ""
     if node.health is None or not node.health.sick:
         return "; ".join(filter(None, (node.reason, observed)))
@@ -241,7 +240,7 @@ def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool,
 
 
 def _accelerators(it: FleetTree) -> str:
-    """Head of the column of accelerators: GPU for nvidia.com/gpu."""
+    """Return the head of the column of accelerators: GPU for nvidia.com/gpu."""
     return it.accelerator_resource.rpartition("/")[2].upper()
 
 

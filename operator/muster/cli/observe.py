@@ -1,7 +1,7 @@
-"""The fleet as the operator sees it, from lists made once.
+"""Read the fleet as the operator sees it, from lists made once.
 
-It reads what the operator's informers read, with the same selectors and decoders, and keeps the account of who holds a
-node by the same rules (`muster.controller.cluster`); a test holds the two together.
+It reads what the operator's informers read, with the same selectors and decoders, and derives the holders of nodes by
+the same rules (`muster.controller.cluster`); a test compares the two.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FleetObservation:
-    """What the API server has told.
+    """The API server's lists.
 
     Attributes:
-        notes: what could not be seen, for the user.
+        notes: what could not be read, for the user.
     """
 
     policy: FleetPolicySpec
@@ -45,7 +45,7 @@ class FleetObservation:
 
 
 async def observe_fleet(client: Client) -> FleetObservation:
-    """Read everything that the account needs, each kind once.
+    """Read every list that the fleet is derived from, each kind once.
 
     Raises:
         ApiError: something but leases and health could not be read.
@@ -70,7 +70,7 @@ async def observe_fleet(client: Client) -> FleetObservation:
 
 
 async def all_nodes(client: Client) -> list[NodeView]:
-    """Every node of the cluster.
+    """List every node of the cluster.
 
     Raises:
         ApiError: they could not be listed.
@@ -79,10 +79,10 @@ async def all_nodes(client: Client) -> list[NodeView]:
 
 
 async def naming(client: Client) -> dict[str, list[str]]:
-    """Nodes that are named by the record of a job that has not ended, members and unfenced workers alike, or by its
-    pods -> the jobs.
+    """Return, by node, the jobs whose record or pods name it: records of jobs that have not ended, unfenced workers
+    included.
 
-    A node need not be there for that: jobs wait for proof of what was on one that is gone.
+    The node need not exist: jobs wait for proof about the ranks on a node that is gone.
 
     Raises:
         ApiError: something could not be read.
@@ -104,7 +104,7 @@ async def naming(client: Client) -> dict[str, list[str]]:
 
 
 async def records(client: Client) -> tuple[list[TrainingJob], list[Gang]]:
-    """All jobs, and the records of their attempts; what cannot be read is left out.
+    """Return all jobs, and the records of their attempts; what cannot be read is left out.
 
     Raises:
         ApiError: they could not be listed.
@@ -114,7 +114,7 @@ async def records(client: Client) -> tuple[list[TrainingJob], list[Gang]]:
 
 
 async def policy_of(client: Client) -> tuple[FleetPolicySpec, list[str]]:
-    """The policy in force, and what has to be said of it.
+    """Return the policy in force, and notes about it.
 
     Raises:
         ApiError: it could not be read, or the cluster does not know the kind.
@@ -133,7 +133,7 @@ async def policy_of(client: Client) -> tuple[FleetPolicySpec, list[str]]:
 
 
 async def _all(source: informer.Informer[T]) -> list[T]:
-    """One list, in pages."""
+    """Read one list, in pages."""
     await source.refresh()
     return source.store.values()
 
@@ -162,12 +162,12 @@ async def _healths(client: Client) -> tuple[list[NodeHealth | Undecodable], list
 
 
 def healths_of(seen: FleetObservation) -> dict[str, HealthRow]:
-    """What Muster makes of nodes, by name; without those that cannot be read."""
+    """Return what Muster knows of nodes' health, by name; without objects that cannot be read."""
     return {health.metadata.name: health_row(health) for health in seen.healths if isinstance(health, NodeHealth)}
 
 
 def fleet_of(seen: FleetObservation) -> Fleet:
-    """The account of nodes and their holders."""
+    """Build the fleet: nodes and their holders."""
     fleet = Fleet(seen.policy, KnownAges(heartbeat_ages(seen.leases)))
     for node in seen.nodes:
         fleet.put_node(node)
@@ -182,7 +182,7 @@ def fleet_of(seen: FleetObservation) -> Fleet:
         if isinstance(seen_job, Undecodable) or seen_job.wants_nodes:
             wanting.add(job.uid)
     unreadable = set()
-    named: set[str] = set()  # uids of pods of jobs that hold nothing more
+    named: set[str] = set()  # uids of pods of jobs that hold nothing any more
     for gang in seen.gangs:
         if isinstance(gang, Undecodable):
             unreadable.add((gang.namespace, gang.owner_uid))
@@ -202,7 +202,7 @@ def fleet_of(seen: FleetObservation) -> Fleet:
             whose = (pod.namespace, pod.job_uid)
             here = frozenset({pod.node}) if whose in unreadable else given.get(whose)
             if here is not None and pod.job_uid not in wanting and pod.uid not in named:
-                here = frozenset()  # what is made after the end is no worker
+                here = frozenset()  # a pod that is created after the end is no worker
             _occupy(fleet, pod, here if pod.owner_uid == pod.job_uid else None)
     for occupant in seen.occupants:
         _occupy(fleet, occupant)
@@ -210,10 +210,10 @@ def fleet_of(seen: FleetObservation) -> Fleet:
 
 
 def heartbeat_ages(leases: Iterable[NodeLease]) -> dict[str, float]:
-    """Seconds by which each node's heartbeat is older than the newest one: the clock of this machine does not matter.
+    """Return the seconds by which each node's heartbeat is older than the newest one, independent of this machine's
+    clock.
 
-    The operator measures with its own clock when a heartbeat changes; from one look only the kubelets' clocks are
-    known.
+    The operator measures with its own clock when a heartbeat changes; one list has only the kubelets' clocks.
     """
     times = {lease.node: moment for lease in leases if (moment := lease.moment) is not None}
     newest = max(times.values(), default=None)

@@ -1,6 +1,7 @@
-"""`kubectl muster page`: opens the way to the page (docs/page.md), for as long as the command runs.
+"""`kubectl muster page`: forward a port to the page (docs/page.md), for as long as the command runs.
 
-kubectl itself forwards the port: it has the credentials, and whoever runs this has it. No token passes through here.
+kubectl itself forwards the port: it has the credentials, and every user of this command has it. No token passes through
+here.
 """
 
 import contextlib
@@ -46,13 +47,13 @@ USER_ROLE = "muster-page-user"
 PORT, PORT_VARIABLE, TLS_VARIABLE = 8444, "MUSTER_PAGE_PORT", "MUSTER_PAGE_TLS"
 START_SECONDS = 30.0
 END_SECONDS = 5.0
-MAX_WORDS = 500  # characters of what kubectl says when it fails
+MAX_WORDS = 500  # characters of kubectl's message when it fails
 _INSTALL = "apply it with kubectl apply -k manifests/overlays/page (docs/page.md)"
 _FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:(\d{1,5}) -> ")
 
 
 class PageWay(ApiModel):
-    """The way to the page; it is there until the command ends."""
+    """The forwarded address of the page; it is valid until the command ends."""
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["PageWay"] = "PageWay"
@@ -90,7 +91,7 @@ def command(
     The port is on this machine's loopback alone. --namespace is the page's own.
     """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
-    # The context's namespace says where somebody's jobs are, not where the page is.
+    # The context's namespace is that of the user's jobs, not of the page.
     inside = options.namespace or NAMESPACE
     served = connected(options, lambda session: find(session, inside))
     ends = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
@@ -98,13 +99,13 @@ def command(
     try:
         target = config.find(options.kubeconfig, options.context)
         with forwarding(target, inside, served, port) as (local, process):
-            # `localhost` may be another's ::1: only a certificate can tell that one apart.
+            # `localhost` may be another program's ::1: only a certificate proves which one answers.
             url = f"https://localhost:{local}" if served.tls else f"http://127.0.0.1:{local}"
             way = PageWay(url=url, namespace=inside, log_in=_LOG_IN)
             print_finding(options, way, render)
             sys.stdout.flush()
             _wait(process)
-    except KeyboardInterrupt:  # at any moment from here on: whoever ends it gets no more words
+    except KeyboardInterrupt:  # at any moment from here on: the user ended it, and gets no message
         return
     except CliError as error:
         typer.echo(f"error: {show.printable(str(error))}", err=True)
@@ -121,10 +122,10 @@ _LOG_IN = (
 
 
 async def find(session: Session, namespace: str) -> Served:
-    """Look for a page that can be reached.
+    """Find a page that can be reached.
 
     Raises:
-        CliError: it is not installed, not ready, or one may not look; says what to do.
+        CliError: it is not installed, not ready, or may not be read; says what to do.
         ApiError: the API server did not answer as it should.
     """
     try:
@@ -137,7 +138,7 @@ async def find(session: Session, namespace: str) -> Served:
 
 
 def served_by(deployment: Any, namespace: str) -> Served:
-    """How this deployment serves the page.
+    """Return how this deployment serves the page.
 
     Raises:
         CliError: no pod of it is ready.
@@ -156,7 +157,7 @@ def served_by(deployment: Any, namespace: str) -> Served:
         if container.get("name") == "page":
             found = {each["name"]: str(each.get("value") or "") for each in container.get("env") or ()}
     given = found.get(PORT_VARIABLE, "")
-    # What is no port the page refuses to start with.
+    # With an invalid port the page refuses to start.
     return Served(int(given) if given.isascii() and given.isdigit() else PORT, bool(found.get(TLS_VARIABLE)))
 
 
@@ -164,10 +165,10 @@ def served_by(deployment: Any, namespace: str) -> Served:
 def forwarding(
     target: config.Target, namespace: str, served: Served, port: int | None = None
 ) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
-    """Forward a port of this machine meanwhile; gives it, and the kubectl that does it.
+    """Forward a port of this machine to the page; yields the port, and the kubectl process.
 
     Raises:
-        CliError: there is no kubectl, or it could not do it; has its words.
+        CliError: there is no kubectl, or it failed; has its message.
     """
     program = shutil.which("kubectl")
     if program is None:
@@ -187,9 +188,9 @@ def forwarding(
 
 
 def _forwarded(process: "subprocess.Popen[str]", said: IO[str], namespace: str) -> int:
-    """The port, as soon as it is forwarded."""
+    """Return the port, as soon as it is forwarded."""
     assert process.stdout is not None
-    # One that says nothing is ended, and with it the reading.
+    # A silent kubectl is ended, and with it the reading.
     late = threading.Timer(START_SECONDS, process.kill)
     late.start()
     try:
@@ -206,13 +207,13 @@ def _forwarded(process: "subprocess.Popen[str]", said: IO[str], namespace: str) 
 
 
 def _wait(process: "subprocess.Popen[str]") -> None:
-    """Until somebody ends this program.
+    """Wait until the user ends this program.
 
     Raises:
         CliError: kubectl has ended by itself.
     """
     assert process.stdout is not None
-    for _ in process.stdout:  # a line for each connection: nobody is told, but the pipe must not fill
+    for _ in process.stdout:  # a line for each connection: it is not printed, but the pipe must not fill
         pass
     raise CliError("the connection to the page was lost: run the command again")
 
@@ -235,7 +236,7 @@ def _ask_for(namespace: str) -> str:
 
 
 def render(console: Console, it: PageWay) -> None:
-    """Print where it is."""
+    """Print the address."""
     console.print(Text(it.url, style="bold"), soft_wrap=True)
     console.print(Text(it.log_in), soft_wrap=True)
     console.print(Text("Ctrl-C ends it", style="dim"))

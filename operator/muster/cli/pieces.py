@@ -1,9 +1,8 @@
-"""What a bundle has of the sorts in tests/data/reports, in the form of a file there, with the right value left empty.
-Pure.
+"""Turn a bundle into test data for tests/data/reports, in the format there, with the expected value left empty. Pure.
 
-A line, a mark or a manifest that was read wrong is a test once it lies there. What a bundle holds is told by names of
-its cluster: here each identifier becomes another one, the same in every piece, so that a piece can be published once
-its right value is filled in.
+A line, a mark or a manifest that was misread is a test once it lies there. A bundle contains names of its cluster. Here
+each identifier becomes a pseudonym, the same in every piece, so that a piece can be published once its expected value
+is filled in.
 """
 
 import re
@@ -55,7 +54,7 @@ OF_ANSWERS = frozenset(
     ]
 )
 """Reasons with which a job waits in the API server's words."""
-# Labels that say which node it is, where, and whose.
+# Labels with the identity, place or owner of a node.
 _NO_LABELS = re.compile(
     r".*(?:hostname|/os|/arch|zone|region|topology|instance|node-?group|pool|cluster|image|subnet|account|owner|team).*"
 )
@@ -78,10 +77,10 @@ _LEAST_NAME = 3
 
 
 class Pseudonyms:
-    """Other identifiers for those of a cluster, each always the same.
+    """Pseudonyms for the identifiers of a cluster, each always the same.
 
     Args:
-        names: what its nodes, pods, namespaces and jobs are called, by what stands for them.
+        names: names of its nodes, pods, namespaces and jobs, by pseudonym.
     """
 
     def __init__(self, names: Mapping[str, Iterable[str]]) -> None:
@@ -90,12 +89,12 @@ class Pseudonyms:
             for number, name in enumerate(dict.fromkeys(filter(None, called))):
                 if len(name) >= _LEAST_NAME:
                     self._known.setdefault(name, f"{instead}-{number}")
-        words = sorted(self._known, key=len, reverse=True)  # what contains another one comes first
+        words = sorted(self._known, key=len, reverse=True)  # a name that contains another one comes first
         self._names = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, words))})(?![\w-])") if words else None
         self._counts: dict[str, int] = {}
 
     def text(self, text: str) -> str:
-        """A text with them."""
+        """Replace identifiers in a text."""
         if self._names is not None:
             text = self._names.sub(lambda found: self._known[found[0]], text)
         for instead, shape in _SHAPES:
@@ -109,7 +108,7 @@ class Pseudonyms:
         return self._known[found]
 
     def value(self, value: Any) -> Any:
-        """An object with them; names of fields stay, and what was redacted is left empty."""
+        """Replace identifiers in an object; names of fields stay, and what was redacted is left empty."""
         if isinstance(value, str):
             return "" if value == GONE else self.text(value)
         if isinstance(value, list):
@@ -126,11 +125,11 @@ class Pseudonyms:
 
 
 def pieces(files: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
-    """The pieces by their names, each a file of a sort.
+    """Return the pieces by name, each a file of one sort.
 
     Args:
-        files: what the bundle holds, redacted: objects and texts by name.
-        source: where it is from, in words.
+        files: the bundle's content, redacted: objects and texts by name.
+        source: its origin, for people.
     """
     other = Pseudonyms(_names(files))
     found: dict[str, dict[str, Any]] = {}
@@ -149,12 +148,12 @@ def pieces(files: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
 
 
 def _given(value: Any) -> Any:
-    """A manifest as a file has it."""
+    """Return a manifest in the format of a file."""
     return as_document(value) if isinstance(value, Mapping) and "kind" in value else value
 
 
 def _once(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without those that are told already: a thousand nodes bear the same marks."""
+    """Return the cases without repetitions: a thousand nodes bear the same marks."""
     found: list[dict[str, Any]] = []
     for case in cases:
         if case not in found:
@@ -219,7 +218,7 @@ def _manifests(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _answers(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the API server said of the job's pods. With which code it said that is not kept."""
+    """Yield the API server's answers about the job's pods. Their status code is not kept."""
     job = files.get("job/trainingjob.json")
     status = job.get("status") if isinstance(job, Mapping) else None
     for each in (status.get("conditions") or ()) if isinstance(status, Mapping) else ():

@@ -1,4 +1,4 @@
-"""What a GPU-hour costs: as the command line says, else as the FleetPolicy does, else nobody knows."""
+"""Find the price of a GPU-hour: from the command line, else from the FleetPolicy; otherwise it is unknown."""
 
 import math
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ DEAREST = 1e6
 
 
 def price_of(text: float | None) -> float | None:
-    """The price of one GPU-hour that a person has written.
+    """Parse a price of one GPU-hour.
 
     Raises:
         ValueError: it is none.
@@ -26,7 +26,7 @@ def price_of(text: float | None) -> float | None:
 
 
 async def fleet_policy(session: "Session") -> FleetPolicySpec | None:
-    """The FleetPolicy, its defaults where there is none; None: it may not be read, or is of another version.
+    """Return the FleetPolicy, its defaults where there is none; None: it may not be read, or is of another version.
 
     Raises:
         ApiError: the API server did not answer as it should.
@@ -41,7 +41,9 @@ async def fleet_policy(session: "Session") -> FleetPolicySpec | None:
 
 
 async def prices_for(session: "Session", price: float | None) -> Prices:
-    """As `prices_by`, where nothing else of the FleetPolicy is wanted: it is not read if a person has written a price.
+    """Return the same as `prices_by`, for callers that need no other part of the FleetPolicy.
+
+    The policy is not read if the command line has a price.
 
     Raises:
         ApiError: the API server did not answer as it should.
@@ -50,7 +52,7 @@ async def prices_for(session: "Session", price: float | None) -> Prices:
 
 
 def prices_by(policy: FleetPolicySpec | None, price: float | None) -> Prices:
-    """The price that a person has written, else those of the FleetPolicy; none where it says nothing, or may not be
+    """Return the price of the command line, else those of the FleetPolicy; none where it has none, or may not be
     read."""
     if price is not None:
         return Prices(price)

@@ -1,8 +1,8 @@
-"""Which pods' logs answer a question about a job, and which of their lines: pure.
+"""Choose the pods whose logs answer a question about a job, and the lines. Pure.
 
-A pod outlives an attempt: ranks that restart in place go on printing to the same log. The launcher says there when an
-attempt begins, and by that the log is cut. Which pod ran an attempt that is over the record does not keep; that line
-tells it, too.
+A pod outlives an attempt: ranks that restart in place continue to print to the same log. The launcher prints there when
+an attempt begins, and the log is cut at that line. The record does not keep which pod ran an attempt that is over; that
+line shows it, too.
 """
 
 import re
@@ -27,7 +27,7 @@ _BEGINS = re.compile(r"muster: attempt (\d{1,10}): ranks? \d+(?: to \d+)? of \d+
 
 
 class Remains(ApiModel):
-    """What is left of a log that is gone: what the record of an incident has kept."""
+    """The part of a lost log that the record of an incident has kept."""
 
     incident: int = Field(description="Its number: the attempt that it ended.")
     reason: str
@@ -36,7 +36,7 @@ class Remains(ApiModel):
 
 
 class PodLog(ApiModel):
-    """What one worker has printed."""
+    """Output of one worker."""
 
     worker: int = Field(description="Index.")
     ranks: str = Field("", description="E.g. 8-15; empty: a spare, or not known.")
@@ -50,7 +50,7 @@ class PodLog(ApiModel):
 
 
 class JobLogs(ApiModel):
-    """What workers of a job have printed."""
+    """Output of a job's workers."""
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["JobLogs"] = "JobLogs"
@@ -63,7 +63,7 @@ class JobLogs(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """What somebody wants to read."""
+    """The lines that a user asks for."""
 
     rank: int | None = None
     failed: bool = False
@@ -72,7 +72,7 @@ class LogRequest:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One worker whose log answers."""
+    """One worker whose log answers the request."""
 
     index: int
     ranks: str
@@ -80,11 +80,11 @@ class Wanted:
 
 
 class NothingAskedForError(Exception):
-    """There is no such rank or attempt, or nothing has failed; the message says so."""
+    """There is no such rank or attempt, or nothing has failed; the message says which."""
 
 
 def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tuple[list[Wanted], int | None, list[str]]:
-    """Workers whose logs answer, by index; the attempt that they are asked of; and notes.
+    """Return the workers whose logs answer, by index; the attempt in question; and notes.
 
     Raises:
         NothingAskedForError: there are none.
@@ -127,7 +127,7 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: LogRequest) -> tupl
 
 
 def _worker_views(job: TrainingJob, record: GangSpec | None) -> list[tuple[int, int, str]]:
-    """Index, node rank (-1: a spare) and node of each member."""
+    """Return index, node rank (-1: a spare) and node of each member."""
     if record is None:
         return [(index, index if index < job.spec.nodes else -1, node) for index, node in enumerate(job.status.nodes)]
     return sorted((m.index, m.rank if m.role is Role.WORKER else -1, m.node) for m in record.members)
@@ -155,7 +155,7 @@ def _culprit(known: Sequence[GangIncident | Incident], attempt: int | None) -> G
 
 
 def pods_by_worker(pods: Sequence[PodView]) -> dict[int, list[PodView]]:
-    """The pods of each worker, the newest first."""
+    """Return the pods of each worker, the newest first."""
     found: dict[int, list[PodView]] = {}
     for pod in sorted(pods, key=lambda pod: pod.incarnation, reverse=True):
         found.setdefault(pod.index, []).append(pod)
@@ -163,7 +163,7 @@ def pods_by_worker(pods: Sequence[PodView]) -> dict[int, list[PodView]]:
 
 
 def remains(job: TrainingJob, record: GangSpec | None, worker: Wanted, attempt: int | None) -> list[Remains]:
-    """What the record has kept of this worker's failures, the newest last."""
+    """Return what the record has kept of this worker's failures, the newest last."""
     found = []
     for each in _incidents(job, record):
         same = each.index == worker.index if isinstance(each, GangIncident) else each.node == worker.node
@@ -174,7 +174,7 @@ def remains(job: TrainingJob, record: GangSpec | None, worker: Wanted, attempt: 
 
 
 def of_attempt(lines: Sequence[str], attempt: int) -> list[str] | None:
-    """The lines from the beginning of an attempt until another one begins; None: it did not begin here."""
+    """Return the lines from the beginning of an attempt until another one begins; None: it did not begin here."""
     begun: int | None = None
     for place, line in enumerate(lines):
         found = _BEGINS.search(line)
@@ -188,34 +188,34 @@ def of_attempt(lines: Sequence[str], attempt: int) -> list[str] | None:
 
 
 def container_of(job: TrainingJob) -> str:
-    """Name of the container that trains; "" where it is not known."""
+    """Return the name of the container that trains; "" where it is not known."""
     first = job.spec.containers[0] if job.spec.containers else {}
     name = job.spec.launch.worker_container or first.get("name")
     return name if isinstance(name, str) else ""
 
 
 def tail_of(workers: int) -> int:
-    """How many lines of each to begin with, where nobody says."""
+    """Return how many lines of each worker to print by default."""
     return TAIL_OF_ONE if workers == 1 else TAIL_OF_SEVERAL
 
 
 def whom(worker: Wanted) -> str:
-    """A worker and its ranks."""
+    """Name a worker and its ranks."""
     ranks = f", rank{'s' if '-' in worker.ranks else ''} {worker.ranks}" if worker.ranks else ""
     return f"worker {worker.index}{ranks}"
 
 
 def without_overwritten(line: str) -> str:
-    """Of a line that was written over and over (a progress bar) the last state."""
+    """Return the last state of a line that was overwritten repeatedly (a progress bar)."""
     return line.rstrip("\r").rpartition("\r")[2]
 
 
 def shortened(line: str) -> str:
-    """Not longer than a terminal bears, and how much more there is."""
+    """Shorten a line for a terminal, with the length of the rest."""
     return line if len(line) <= MAX_CHARS else f"{line[:MAX_CHARS]}... ({len(line) - MAX_CHARS} more characters)"
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of a log, each as `without_overwritten` has it."""
+    """Return the lines of a log, each as `without_overwritten` has it."""
     text = data.decode(errors="replace").removesuffix("\n")
     return [without_overwritten(line) for line in text.split("\n")] if text else []

@@ -1,4 +1,4 @@
-"""Asks a Prometheus what the accelerators of a job's nodes have used: by recording rules that Muster ships
+"""Query a Prometheus for the energy of a job's accelerators, by Muster's recording rules
 (manifests/components/monitoring)."""
 
 import json
@@ -19,7 +19,7 @@ MOST_BYTES, READ_BYTES = 1_000_000, 65_536
 
 
 def url_of(text: str) -> str:
-    """The address of a Prometheus that a person has written.
+    """Parse the address of a Prometheus.
 
     Raises:
         ValueError: it is none; says what to write.
@@ -37,10 +37,10 @@ def url_of(text: str) -> str:
 
 
 async def metered_energy(url: str, namespace: str, name: str, begin: datetime, end: datetime) -> MeteredEnergy:
-    """What the accelerators of all nodes have used that the job held between two moments of Prometheus's clock.
+    """Query what the accelerators of the job's nodes used between two moments of Prometheus's clock.
 
     Raises:
-        CliError: Prometheus does not answer, or not as one does.
+        CliError: Prometheus does not answer, or with something else.
     """
     selector = f'{{namespace="{namespace}",job_name="{name}"}}'
     seconds = max(math.ceil((end - begin).total_seconds()), 1)
@@ -51,7 +51,7 @@ async def metered_energy(url: str, namespace: str, name: str, begin: datetime, e
 
 
 async def _sum_of(url: str, query: str, at: datetime) -> float:
-    """The only number of an answer; 0 where it has none.
+    """Return the only number of an answer; 0 where it has none.
 
     Raises:
         CliError: as of `metered_energy`.
@@ -79,13 +79,12 @@ async def _sum_of(url: str, query: str, at: datetime) -> float:
 
 
 def _host(url: str) -> str:
-    """The address without a user's password."""
+    """Return the address without a user's password."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def _reason(error: Exception) -> str:
-    """The reason why a request got no answer. Messages of other errors than the system's may quote an address with its
-    password."""
+    """Return why a request got no answer. Messages of any but system errors may quote an address with its password."""
     if isinstance(error, OSError) and str(error):
         return str(error)
     if isinstance(error, ValueError):
@@ -97,7 +96,7 @@ def _reason(error: Exception) -> str:
 
 
 def _number(body: bytes) -> float | None:
-    """Of an answer that is a vector of one sample or none; None: it is no such answer."""
+    """Return the number of an answer that is a vector of one sample or none; None: it is no such answer."""
     try:
         answer: Any = json.loads(body)
         found = answer["data"]["result"]

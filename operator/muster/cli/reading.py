@@ -1,6 +1,6 @@
-"""What several commands read of one job, each as far as this user may: what is refused becomes a note, not an end.
+"""Read one job for several commands, as far as this user may: a refusal becomes a note, not an error.
 
-A tenant has rights in his namespace alone. What stands against nodes is the fleet's, and he is told whom to ask.
+A tenant has rights in its own namespace only. The health of nodes belongs to the fleet; the note says whom to ask.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from muster.cli.session import Session
     from muster.kube.client import Client
 
-# So many nodes are asked for one by one; of more the whole list is read.
+# So many nodes are read one by one; of more the whole list is read.
 SINGLE_NODES = 16
 
 
@@ -41,7 +41,7 @@ _names = msgspec.json.Decoder(_Named)
 
 
 async def record_of(session: "Session", job: TrainingJob) -> tuple[GangSpec | None, list[str]]:
-    """The job's Gang, and notes. None: there is none, or it cannot be read.
+    """Return the job's Gang, and notes. None: there is none, or it cannot be read.
 
     Raises:
         ApiError: the API server did not answer as it should.
@@ -62,7 +62,7 @@ async def record_of(session: "Session", job: TrainingJob) -> tuple[GangSpec | No
 
 
 async def pods_of(session: "Session", job: TrainingJob) -> tuple[list[PodView] | None, list[str]]:
-    """The job's own worker pods, and notes. None: they may not be read.
+    """Return the job's own worker pods, and notes. None: they may not be read.
 
     Raises:
         ApiError: the API server did not answer as it should.
@@ -79,7 +79,7 @@ async def pods_of(session: "Session", job: TrainingJob) -> tuple[list[PodView] |
 
 
 async def healths_of(session: "Session", nodes: Iterable[str]) -> tuple[dict[str, HealthRow] | None, list[str]]:
-    """What Muster makes of these nodes, by name, and notes. None: it may not be read.
+    """Return what Muster knows of these nodes' health, by name, and notes. None: it may not be read.
 
     Raises:
         ApiError: the API server did not answer as it should.
@@ -92,7 +92,7 @@ async def healths_of(session: "Session", nodes: Iterable[str]) -> tuple[dict[str
             answers = await asyncio.gather(*(_health(session.client, name) for name in sorted(wanted)))
             found = [read(answer) for answer in answers if answer is not None]
         else:
-            # Of a fleet of thousands only those that are wanted are read in full.
+            # Of a fleet of thousands only the requested ones are read in full.
             found = [
                 read(item)
                 async for item in items(session.client, paths.muster("nodehealths"))

@@ -1,4 +1,4 @@
-"""`kubectl muster report JOB`: where the time went; with `--incidents` and `--incident`, what took it."""
+"""`kubectl muster report JOB`: print where the time went; with `--incidents` and `--incident`, what took it."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ from muster.cli.session import (
 from muster.goodput.opened import clock_lead_seconds, figures_as_of
 
 BAR_WIDTH = 60
-# What each bucket looks like in the bar, and its colour; productive ones are full.
+# The sign of each bucket in the bar, and its colour; productive ones are full.
 _LOOKS = {
     Bucket.COMPUTE: ("█", "green"),
     Bucket.COMMUNICATION: ("▓", "green"),
@@ -193,7 +193,7 @@ def _fleet(
     price: float | None,
     page: Callable[[FleetReport], str] | None,
 ) -> None:
-    """Report of the fleet."""
+    """Report on the fleet."""
     since, until = between
     try:
         fleetreport.time_between(since, until, datetime.now(UTC))
@@ -207,14 +207,13 @@ def _fleet(
 
 
 async def find(session: Session, name: str, price: float | None = None, prometheus: str | None = None) -> JobReport:
-    """Read a job and report of it.
+    """Read a job and report on it.
 
     Args:
-        prometheus: the address of one to take the energy from; None: launchers' figures count.
+        prometheus: address to take the energy from; None: launchers' figures count.
 
     Raises:
-        CliError: there is no such job, it does not fit the model, nothing was counted of it yet, or Prometheus does not
-            answer.
+        CliError: there is no such job, it does not fit the model, it has no figures yet, or Prometheus does not answer.
         ApiError: the API server did not answer as it should.
     """
     job = await job_of(session, name)
@@ -231,7 +230,7 @@ async def find(session: Session, name: str, price: float | None = None, promethe
         )
     metered = None
     if prometheus is not None:
-        off = clock_lead_seconds(goodput)  # Prometheus goes by the cluster's clock, as far as anybody knows
+        off = clock_lead_seconds(goodput)  # Prometheus goes by the cluster's clock, as far as is known
         metered = await metered_energy(
             prometheus, session.namespace, name, goodput.creation_time - off, goodput.counted_until - off
         )
@@ -301,7 +300,7 @@ def render_incidents(console: Console, it: JobIncidents) -> None:
 
 
 def bar(buckets: Sequence[Share]) -> Text:
-    """All buckets side by side; whatever took any time gets a sign, the largest gives way to it."""
+    """Draw all buckets side by side; each that took any time gets a sign, at the cost of the largest."""
     if not buckets:
         return Text()
     widths = [max(1, round(each.share * BAR_WIDTH)) for each in buckets]
@@ -328,7 +327,7 @@ def _print_fingerprints(console: Console, listed: Sequence[Fingerprint]) -> None
 
 
 def _print_incidents(console: Console, listed: Sequence[Incident]) -> None:
-    """One line each. A narrow terminal has no room for all: the year, and what `--incident` shows, is left out."""
+    """Print a line for each incident. A narrow terminal omits the year, and what `--incident` shows."""
     narrow = console.width < NARROW
     columns = [name for name in _INCIDENT_COLUMNS if not (narrow and name in _NOT_IF_NARROW)]
     numbers = [name for name in columns if name in ("N", "AFTER", "BACK AFTER", "STEPS", "LOST")]
@@ -342,7 +341,7 @@ def _print_incidents(console: Console, listed: Sequence[Incident]) -> None:
 
 
 def _incident(incident: Incident) -> dict[str, object]:
-    """What stands in each column."""
+    """Return the cells of an incident by column."""
     fault, resumed = incident.fault_time or incident.time, incident.resumed_time
     return {
         "N": incident.attempt,

@@ -1,4 +1,4 @@
-"""What every command shares: its options, the connection, and how it ends."""
+"""Share between commands their options, the connection, and how they end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,7 @@ Done = TypeVar("Done")
 
 
 class Output(StrEnum):
-    """How a command prints what it has found."""
+    """Format in which a command prints its result."""
 
     TABLE = "table"
     JSON = "json"
@@ -56,7 +56,7 @@ class Options:
     output: Output | None = None
 
     def over(self, earlier: object) -> "Options":
-        """These, and where they say nothing what was given before the command's name."""
+        """Return these options, with those from before the command's name where these are not given."""
         if not isinstance(earlier, Options):
             return self
         return Options(
@@ -68,7 +68,7 @@ class Options:
 
 
 def job_argument(job: str, namespace: str | None) -> tuple[str, str | None]:
-    """Name and namespace of a job that may be written NAMESPACE/NAME.
+    """Parse name and namespace of a job that may be written NAMESPACE/NAME.
 
     Raises:
         typer.BadParameter: no job is named, or two namespaces are.
@@ -87,9 +87,9 @@ class Session:
 
     Attributes:
         client: the connection.
-        namespace: what the command is about.
+        namespace: of the command.
         context: name of the kubeconfig's context, "" in a pod.
-        user: what the context calls its user, "" in a pod.
+        user: the context's name for its user, "" in a pod.
     """
 
     client: "Client"
@@ -98,22 +98,24 @@ class Session:
     user: str = ""
 
     def now(self) -> datetime:
-        """The time by the cluster's clock once the API server has answered; by this machine's where the two agree, or
-        it has not told."""
+        """Return the time by the cluster's clock once the API server has answered.
+
+        This machine's clock counts where the two agree, or without the server's time.
+        """
         return clock.current_time(self.client.answers.server_time())
 
 
 def run(
     options: Options, find: Callable[[Session], Awaitable[Found]], render: Callable[[Console, Found], None]
 ) -> None:
-    """Find something out and print it.
+    """Find a result and print it.
 
     Args:
         find: asks the API server.
-        render: prints what was found as text.
+        render: prints the result as text.
 
     Raises:
-        typer.Exit: with code 1 when it could not be found out; one line on stderr has said why.
+        typer.Exit: with code 1 when it could not be found; one line on stderr has said why.
     """
     print_finding(options, connected(options, find), render)
 
@@ -123,12 +125,11 @@ def run_with_ages(
     find: Callable[[Session], Awaitable[Found]],
     render: Callable[[Console, Found, datetime], None],
 ) -> None:
-    """Find something out and print it with how long ago things were: by the cluster's clock, which wrote when they
-    were.
+    """Find a result and print it with ages by the cluster's clock, which also wrote the times.
 
     Args:
         find: asks the API server.
-        render: prints what was found as text, as of a moment.
+        render: prints the result as text, as of a moment.
 
     Raises:
         typer.Exit: as of `run`.
@@ -155,7 +156,7 @@ def connected(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Do
 
 
 def print_finding(options: Options, found: Found, render: Callable[[Console, Found], None]) -> None:
-    """Print a finding as the options ask for it."""
+    """Print a result in the format of the options."""
     if options.output is Output.JSON:
         typer.echo(show.as_json(found))
     elif options.output is Output.YAML:

@@ -1,8 +1,8 @@
-"""How findings are printed: text for people, JSON and YAML for programs, and the words that all commands share.
+"""Print results: text for people, JSON and YAML for programs, and the words that all commands share.
 
 Tables fold at the width of a terminal. Where the output is no terminal nothing is folded or coloured, so that grep
-finds whole lines; COLUMNS sets another width. What others wrote (last lines of a rank) is never markup, and cannot
-move the cursor of whoever reads it.
+finds whole lines; COLUMNS sets another width. Foreign text (last lines of a rank) is never markup, and cannot move the
+reader's cursor.
 """
 
 import json
@@ -53,12 +53,12 @@ _UNCOMMON = re.compile(r"[^\n -~]")
 
 
 def as_json(found: ApiModel) -> str:
-    """The finding as JSON. What could move the cursor of a terminal is escaped: only strings have any of it."""
+    """Format the result as JSON. Escaped is what could move a terminal's cursor, which only strings contain."""
     return _UNCOMMON.sub(_escaped, json.dumps(found.to_json(), indent=2, ensure_ascii=False))
 
 
 def as_yaml(found: ApiModel) -> str:
-    """The finding as YAML, escaped as JSON is."""
+    """Format the result as YAML, escaped as JSON is."""
     body = found.to_json()
     text: str = yaml.dump(body, Dumper=Dumper, sort_keys=False, allow_unicode=True)
     if _UNCOMMON.sub(_escaped, text) == text:
@@ -68,11 +68,11 @@ def as_yaml(found: ApiModel) -> str:
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes texts that kubectl and others take for numbers and truths, where YAML 1.1 does not: `1e-4`, `y`."""
+    """Quotes texts that kubectl and others take for numbers and booleans, where YAML 1.1 does not: `1e-4`, `y`."""
 
 
 def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    """A text as one scalar that is a text for every reader."""
+    """Represent a text as one scalar that is a text for every reader."""
     style = "'" if _NUMBER_OR_TRUTH.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -81,7 +81,7 @@ Dumper.add_representer(str, quoted)
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """A character, or how JSON writes it where a terminal might act on it."""
+    """Return a character, or its JSON escape where a terminal might act on it."""
     character = found[0]
     if unicodedata.category(character) not in UNSEEN:
         return character
@@ -90,7 +90,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def as_text(render: Callable[[Console], None]) -> str:
-    """What `render` prints, without blanks at the ends of lines."""
+    """Return what `render` prints, without blanks at the ends of lines."""
     terminal = sys.stdout.isatty()
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdigit() and int(columns) else None if terminal else UNFOLDED_COLUMNS
@@ -101,7 +101,7 @@ def as_text(render: Callable[[Console], None]) -> str:
 
 
 def table(*columns: str, numbers: Iterable[str] = (), whole: Iterable[str] = ()) -> Table:
-    """An empty table.
+    """Create an empty table.
 
     Args:
         columns: their heads.
@@ -136,7 +136,7 @@ def facts(console: Console, rows: Sequence[tuple[str, object]]) -> None:
 
 
 def print_foreign_text(console: Console, text: str, style: str = "") -> None:
-    """Print what others wrote, line for line and indented: none of its lines can pass for one of ours."""
+    """Print foreign text, indented line by line: none of its lines can pass for Muster's own."""
     console.print(Padding(Text(printable(text.strip()), style=style), (0, 0, 0, 2), expand=False))
 
 

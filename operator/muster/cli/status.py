@@ -1,5 +1,4 @@
-"""`kubectl muster status JOB`: where a job stands, on one screen; with `--burn-in`, how its nodes did in their
-burn-in."""
+"""`kubectl muster status JOB`: print the state of a job on one screen; with `--burn-in`, the results of its burn-in."""
 
 import asyncio
 from datetime import datetime
@@ -113,7 +112,7 @@ def render(console: Console, it: JobStatusView, now: datetime) -> None:
     for head, lines in (("WHAT COMES", it.next), ("WHAT YOU CAN DO", it.can_do)):
         if lines:
             show.headline(console, head)
-            for each in lines:  # left to the terminal to fold: commands are there to be copied
+            for each in lines:  # folded by the terminal: commands are there to be copied
                 console.print(Text(f"-  {show.on_one_line(each)}"), soft_wrap=True)
     if it.events:
         _print_events(console, it.events, now)
@@ -131,7 +130,7 @@ def _print_waiting(console: Console, waiting: Waiting) -> None:
         needs += f", in segments of {waiting.segment_size}"
     console.print()
     there = f"{waiting.free} free for it now, {waiting.suitable} if nothing else ran, {waiting.fleet} in the fleet"
-    # What only its namespace's limit keeps waiting was not looked for, and has no such numbers.
+    # If only the namespace's limit keeps a job waiting, no nodes were searched, and it has no such numbers.
     rows = [("Needs", needs), ("There is", there if waiting.counts_nodes else "")]
     show.facts(console, rows)
     if waiting.domains:

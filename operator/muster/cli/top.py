@@ -1,7 +1,7 @@
-"""`kubectl muster top`: all jobs at a glance, live on a terminal, once into a pipe.
+"""`kubectl muster top`: print all jobs, live on a terminal, once into a pipe.
 
-Each look is one list of TrainingJobs. Keys are read without waiting for a line; whatever ends it, the terminal is as it
-was.
+Each update is one list of TrainingJobs. Keys are read without waiting for a line; however it ends, the terminal is
+restored.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from muster.cli.session import (
 from muster.kube import decode, paths
 from muster.kube.errors import ApiError, Forbidden
 
-_LIVE = importlib.util.find_spec("termios") is not None  # which Windows has not: there it is printed once
+_LIVE = importlib.util.find_spec("termios") is not None  # Windows lacks it: there the list is printed once
 QUIT_KEYS = frozenset("qQ\x03\x04\x1b")
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;]*[A-Za-z~]|O[A-Za-z])")  # of an arrow or another key without a character
 NARROW = 110  # a terminal of fewer columns has no room for all
@@ -126,7 +126,7 @@ def command(
 
 
 async def find(session: Session, *, ended: bool = False, one_namespace: bool = False) -> JobsTop:
-    """Look once: at all namespaces, unless one is asked for or no more may be read.
+    """List the jobs once: of all namespaces, unless one is given or no more may be read.
 
     Raises:
         ApiError: the API server did not answer as it should.
@@ -148,10 +148,10 @@ async def find(session: Session, *, ended: bool = False, one_namespace: bool = F
 
 
 async def watch(session: Session, interval: float, *, ended: bool, one_namespace: bool) -> None:
-    """Look again and again, until a key, a signal or an error of the first look ends it.
+    """List the jobs repeatedly, until a key, a signal or an error of the first request ends it.
 
     Raises:
-        ApiError: the first look failed; later ones are told on the screen.
+        ApiError: the first request failed; errors of later ones are shown on the screen.
     """
     found = await find(session, ended=ended, one_namespace=one_namespace)
     over = asyncio.Event()
@@ -177,13 +177,13 @@ async def watch(session: Session, interval: float, *, ended: bool, one_namespace
                 return
             try:
                 found, trouble = look.result(), ""
-            except ApiError as error:  # what was seen last stays, with its time
+            except ApiError as error:  # the last list stays, with its time
                 trouble = f"as of {found.time:%H:%M:%S} UTC: {show.on_one_line(str(error))}"
 
 
 @contextlib.contextmanager
 def _keys(over: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """While this is open a key ends it without the line's end; afterwards the terminal is as it was."""
+    """Let a key end the loop without the line's end; on exit the terminal is restored."""
     import termios
     import tty
 
@@ -207,14 +207,14 @@ def _keys(over: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Iterator[None
 
 
 def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, footer: str = "") -> Group:
-    """All of it as one screen; of more jobs than there is room for the last ones are counted.
+    """Lay all out as one screen; jobs beyond its height are only counted.
 
     Args:
-        height: lines that there are; None: as many as it takes.
+        height: lines of the screen; None: as many as it takes.
     """
     states = ", ".join(f"{number} {state}" for state, number in it.states.items()) or "no jobs"
     where = f"namespace {it.namespace}" if it.namespace else "all namespaces"
-    # What is folded would push the rest off the screen.
+    # A folded line would push the rest off the screen.
     head = Text(show.on_one_line(f"{where}: {states}"), style="bold", no_wrap=height is not None, overflow="ellipsis")
     if it.nodes:
         head.append(f"; {show.count(it.nodes, 'node')} train", style="not bold")
@@ -237,8 +237,8 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
     columns = [column for column in COLUMNS if not (narrow and column.wide)]
     heads = [column.head for column in columns]
     rows = [[column.cell(_Shown(row, now, several)) for column in columns] for row in shown]
-    # Laid out here: a table of rich's takes half a second for 500 rows, and folds what would push others off the
-    # screen.
+    # Formatted here: a table of rich's takes half a second for 500 rows, and folds lines, which would push others off
+    # the screen.
     sizes = [max(map(cell_len, (name, *each))) for name, *each in zip(heads, *rows, strict=True)]
     room = max(width - sum(sizes) - 2 * len(sizes), LEAST_WHY)
     made = [Text(_line(columns, sizes, heads, "WHY", room), style="bold", no_wrap=True)]

@@ -1,6 +1,6 @@
-"""`kubectl muster what-if`: what a gang would get done at given failure rates, and what another choice would change.
+"""`kubectl muster what-if`: forecast a gang's progress at given failure rates, and what another choice would change.
 
-It needs no cluster, but for `--rates fleet`, which reads what the records of jobs remember of failures.
+It needs no cluster, but for `--rates fleet`, which reads the failures in the records of jobs.
 """
 
 import math
@@ -40,13 +40,13 @@ from muster.whatif.rates import PUBLISHED, Rates, RatesError, causes_from, of_no
 from muster.whatif.weather import Dice
 
 FLEET = "fleet"
-# Nobody waits longer for an answer: some fifteen minutes of a core.
+# A longer answer is refused: some fifteen minutes of a core.
 MAX_FAILURES = 20_000_000
 MIN_LIVES, LEAST_DAYS = 20, 0.01
-# What one failure takes of a core in one of the plans that are compared (make bench-what-if); for a forecast.
+# Time of a core for one failure in one of the compared plans (make bench-what-if); for a forecast.
 FAILURE_SECONDS = 5e-6
-# Who waits for longer than the first is told how long it will take, and each time that the second has passed, how far
-# it is.
+# If an answer takes longer than the first, its duration is printed, and the progress each time that the second has
+# passed.
 FORECAST_SECONDS, TOLD_EACH_SECONDS = 20.0, 30.0
 _MODEL = (
     "Launchers are not played one by one: what recovery takes is taken from the shipped time-outs. A spare is a free "
@@ -55,7 +55,7 @@ _MODEL = (
 
 
 class WhatIf(ApiModel):
-    """What was asked, and the answer."""
+    """The question and its answer."""
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["WhatIf"] = "WhatIf"
@@ -225,7 +225,7 @@ def what_if(plan: Plan, rates: Rates, lives: int, seed: int) -> WhatIf:
 
 
 def _fewer(plan: Plan, of_a_life: float) -> str:
-    """What would have to be asked, so that the failures are few enough."""
+    """Say which option would make the failures few enough."""
     lives = math.floor(MAX_FAILURES / of_a_life)
     if lives >= MIN_LIVES:
         return f"give --lives {lives}, fewer --days, or a longer --mttf-days"
@@ -239,20 +239,20 @@ def _fewer(plan: Plan, of_a_life: float) -> str:
 
 
 def _shortened(value: float, rounded: Callable[[float], int] = math.floor) -> str:
-    """Three digits of a number."""
+    """Round a number to three digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
     return f"{rounded(value / unit) * unit:.6g}"
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Who waits for an answer is told on stderr that it comes, and when.
+    """Reports on stderr that an answer comes, and when.
 
     Attributes:
-        lives: so many there will be.
+        lives: number of simulated lives.
         clock: in seconds.
         begun: when the first began.
-        told: when something was last said.
+        told: time of the last report.
     """
 
     lives: int
@@ -261,7 +261,7 @@ class Waiting:
     told: float = 0.0
 
     def begin(self, failures: float, plans: int) -> None:
-        """Say what it will take, if that is long."""
+        """Print how long it will take, if that is long."""
         self.begun = self.told = self.clock()
         seconds = failures * plans * FAILURE_SECONDS
         if seconds >= FORECAST_SECONDS:
@@ -271,7 +271,7 @@ class Waiting:
             )
 
     def lived(self, done: int) -> None:
-        """One life more is done."""
+        """Count one more finished life."""
         now = self.clock()
         if done < self.lives and now - self.told >= TOLD_EACH_SECONDS:
             self.told = now
@@ -283,7 +283,7 @@ class Waiting:
 
 
 def dice(seed: int | str) -> Dice:
-    """Other chance for each life, the same each time."""
+    """Return random numbers that differ for each life, and are the same for each seed."""
     return lambda life: random.Random(f"{seed}/{life}").random
 
 
@@ -337,12 +337,12 @@ def _notes(plan: Plan, found: Answer) -> list[str]:
 
 
 def _minutes(seconds: float) -> str:
-    """So many minutes for an option, not shorter."""
+    """Format minutes for an option, rounded up."""
     return f"{math.ceil(seconds / 0.6) / 100:g}"
 
 
 def _most(field: FieldInfo) -> int:
-    """The limit of a field of the API."""
+    """Return the limit of a field of the API."""
     return next(int(item.le) for item in field.metadata if hasattr(item, "le"))
 
 
@@ -414,7 +414,7 @@ def _gain(option: Option, found: Answer) -> str:
 
 
 def _points(share: float) -> str:
-    """A difference of ETTRs, in percentage points."""
+    """Format a difference of ETTRs, in percentage points."""
     return f"{100 * share:+.2f}"
 
 
