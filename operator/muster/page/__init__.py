@@ -1,2 +1,2 @@
-"""The page: jobs, queue and fleet in a browser, read-only, in a process of its own; each sees what Kubernetes lets him
-see."""
+"""Serve the page: jobs, queue and fleet in a browser, read-only, in its own process, within each user's Kubernetes
+rights."""

@@ -1,6 +1,6 @@
-"""Connections to the page: how many an address and a user may have, and for how long without a token that is good.
+"""Limit connections to the page: their number by address and user, and their time without a good token.
 
-aiohttp's own server bounds neither: a client that connects and says nothing is kept for ever, with its TLS session.
+aiohttp's own server bounds neither: it keeps a client that connects and sends nothing for ever, with its TLS session.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ the first good token on it, so that 64 are enough at a time."""
 MAX_CONNECTIONS_OF_USER = 128  # far more than browsers have; the oldest makes room
 MAX_CONNECTIONS = 320  # of all users together; beyond it the user with the most gives up its oldest
 SERVICE_ACCOUNT = "system:serviceaccount:"
-UNAUTHENTICATED_SECONDS = 20.0  # from the handshake; a browser connects anew without a word
-HURRIED_SECONDS = 5.0  # the same while all places are taken and an address waits that has none
-SLOW_SECONDS = 1.0  # after which a connection makes room for addresses that have none
+UNAUTHENTICATED_SECONDS = 20.0  # from the handshake; a browser reconnects silently
+HURRIED_SECONDS = 5.0  # the same while all places are taken and an address without one waits
+SLOW_SECONDS = 1.0  # after which a connection makes room for addresses without one
 HANDSHAKE_SECONDS = 10.0
 SWEEP_SECONDS = 1.0
 TLS_BUFFER_BYTES = 16 * 1024  # of each connection; a request's head fits into it
 
 
 def share_of(user: str) -> str:
-    """The name under which a user's connections count.
+    """Return the name under which a user's connections count.
 
-    All service accounts of a namespace are one, because a tenant may make as many as it likes there.
+    All service accounts of a namespace are one, because a tenant may create as many as it likes there.
     """
     return user.rpartition(":")[0] if user.startswith(SERVICE_ACCOUNT) else user
 
@@ -46,7 +46,7 @@ class _Unauthenticated:
 
 
 class Connections:
-    """Lets connections in to a server of HTTP.
+    """Accepts connections for a server of HTTP.
 
     Args:
         protocol: makes the HTTP side of a connection.
@@ -58,14 +58,14 @@ class Connections:
         self._context = context
         self._door = ConnectionLimiter(self._enter, LIMITS)
         self._unauthenticated: dict[_Connection, _Unauthenticated] = {}  # the oldest first
-        self._by_user: dict[str, list[_Connection]] = {}  # the others, by `share_of`; the oldest first
+        self._by_user: dict[str, list[_Connection]] = {}  # authenticated ones, by `share_of`; the oldest first
         self._authenticated = 0
         self._by_transport: dict[asyncio.BaseTransport, _Connection] = {}
         self._tasks = Tasks()
 
     @contextlib.asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[int]:
-        """Listen meanwhile; gives the port. No host: all addresses.
+        """Listen inside the context; yields the port. No host: all addresses.
 
         Raises:
             OSError: the port is taken.
@@ -83,7 +83,7 @@ class Connections:
                     _abort(transport)
 
     def authenticated(self, transport: asyncio.BaseTransport | None, user: str) -> None:
-        """A good token of this user has come over this connection."""
+        """Note that a good token of this user has come over this connection."""
         connection = self._by_transport.get(transport) if transport is not None else None
         if connection is None or connection not in self._unauthenticated:
             return
@@ -98,18 +98,18 @@ class Connections:
             self._give_up(max(self._by_user.values(), key=len)[0])
 
     def made(self, connection: "_Connection", transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
+        """Note that the handshake of a connection is done."""
         self._by_transport[transport] = connection
 
     def lost(self, connection: "_Connection") -> None:
-        """A connection is closed."""
+        """Note that a connection is closed."""
         if connection.transport is not None:
             self._by_transport.pop(connection.transport, None)
         self._no_longer_unauthenticated(connection)
         self._no_longer_authenticated(connection)
 
     def _give_up(self, connection: "_Connection") -> None:
-        """Cut off a connection; its place is free at once, though its end is seen later."""
+        """Abort a connection; its place is free at once, though its end is seen later."""
         self._no_longer_authenticated(connection)
         connection.abort()
 
@@ -156,7 +156,7 @@ class Connections:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: what happens to it goes on to the HTTP side."""
+    """One connection, whose events are passed on to the HTTP side."""
 
     def __init__(self, connections: Connections, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._connections = connections
@@ -192,7 +192,7 @@ class _Connection(asyncio.Protocol):
             self._http.resume_writing()
 
     def abort(self) -> None:
-        """Cut it off."""
+        """Close the connection at once."""
         if self.transport is not None:
             _abort(self.transport)
         elif self.handshake is not None:

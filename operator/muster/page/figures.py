@@ -1,5 +1,4 @@
-"""What the page measures of itself. Labels are of this code alone: nothing that is asked for, and nobody who asks,
-becomes a row."""
+"""Measure the page itself. Labels come from this code alone: no request and no user becomes a time series."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -30,7 +29,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware
 async def measured(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Count every request, also one whose reader has gone: that has no answer and counts as code 0."""
+    """Count every request, also one whose client has gone: that has no answer and counts as code 0."""
     resource = request.match_info.route.resource
     route = resource.canonical if resource is not None else OTHER
     began, code = time.monotonic(), 0
@@ -48,5 +47,5 @@ async def measured(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def publish_age(age_seconds: Callable[[], float]) -> None:
-    """Ask this at each scrape."""
+    """Publish the age that this function returns at each scrape."""
     _age.set_function(age_seconds)

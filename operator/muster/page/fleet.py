@@ -1,4 +1,4 @@
-"""The fleet as the heat map has it: pure, from nodes, their health and the jobs that somebody may see."""
+"""Build the heat map of the fleet: pure, from nodes, their health and the jobs that the user may see."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ MAX_WORDS = 300
 
 
 class Cell(ApiModel):
-    """One node. What is usual is left out."""
+    """One node. Usual values are left out."""
 
     name: str
     state: str | None = Field(None, description="Suspect, Degraded, ...; left out: nothing stands against it.")
@@ -48,7 +48,7 @@ def heat_map(
     healths: Iterable[NodeHealth],
     jobs: Iterable[TrainingJob],
 ) -> HeatMap:
-    """The fleet by domain.
+    """Build the heat map by domain.
 
     Args:
         jobs: those that may be named.
@@ -78,7 +78,7 @@ def heat_map(
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key by which gpu-9 comes before gpu-10."""
+    """Return a key by which gpu-9 comes before gpu-10."""
     parts: list[tuple[int, int, str]] = []
     digits = ""
     for character in [*name, ""]:

@@ -1,8 +1,7 @@
-"""Where the GPU-hours of all jobs went, as `kubectl muster report --fleet` tells it: read from the API server when
-somebody asks.
+"""Report on request where the GPU-hours of all jobs went, as `kubectl muster report --fleet` does.
 
-Ended jobs are not watched: thousands of them are looked at now and then, by few. What one has read others get, too, for
-half a minute, and the sums are made beside the loop that answers.
+Ended jobs are not watched: thousands of them are read now and then, by few users. Other users get the same result for
+half a minute, and the sums are made outside the event loop that answers.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ class Reports:
     Args:
         lives: reads the jobs.
         hours: reads what the fleet's accelerators did.
-        prices: of a GPU-hour, now.
+        prices: returns the present prices of a GPU-hour.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Reports:
         self._one_reads = asyncio.Lock()
 
     async def get(self, days: int) -> Any:
-        """The report of so many days, in words for people.
+        """Return the report of so many days, in text for people.
 
         Raises:
             ApiError: the API server did not answer as it should.
@@ -71,7 +70,7 @@ class Reports:
 
 
 def page_report(it: FleetReport) -> Any:
-    """The report as the page draws it."""
+    """Return the report in the form that the page draws."""
     return {
         "period": period(it),
         "figures": [{"name": name, "value": value} for name, value in figures(it)],

@@ -1,6 +1,6 @@
-"""A job's life as a strip of coloured stretches: pure, from its status.
+"""Draw a job's life as a strip of coloured stretches: pure, from its status.
 
-The status has sums of where the time went, and moments of the newest incidents. What the moments bear out is drawn
+The status has sums of where the time went, and moments of the newest incidents. Time that these moments prove is drawn
 where it was; the rest is drawn as the time in which the job trained. The sums beside it are exact.
 """
 
@@ -21,7 +21,7 @@ MAX_SECONDS = 100 * 365 * 86400
 
 
 class Stretch(ApiModel):
-    """What the job did from one moment to another."""
+    """What the job did between two moments."""
 
     begin: Time
     end: Time
@@ -29,7 +29,7 @@ class Stretch(ApiModel):
 
 
 class Mark(ApiModel):
-    """A moment."""
+    """An event at one moment."""
 
     time: Time
     kind: str = Field(description="checkpoint, failure or planned.")
@@ -46,7 +46,7 @@ class Life(ApiModel):
 
 
 def life(job: TrainingJob, now: datetime) -> Life | None:
-    """The life so far; None: it is not known when it began."""
+    """Return the life so far; None: it is not known when it began."""
     status = job.status
     begin = status.goodput.creation_time if status.goodput else job.metadata.creation_timestamp
     if begin is None:
@@ -75,8 +75,8 @@ def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tu
     if goodput is None or not goodput.wall_seconds:
         yield begin, end, "queued"
     else:
-        # Tests of nodes happen again after failures: only without one is it certain that all of them were before the
-        # first step.
+        # Failures cause new tests of nodes: only without a failure is it certain that all tests were before the first
+        # step.
         begun = goodput.amount(Bucket.STARTING) + (0 if known else goodput.amount(Bucket.BURN_IN))
         yield begin, begin + queued + timedelta(seconds=min(begun, MAX_SECONDS)), "starting"
         yield begin, begin + queued, "queued"
@@ -103,8 +103,7 @@ def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tu
 
 
 def _resumed(job: TrainingJob, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
-    """A suspension that is over, and the way back: where there were several all of their time is drawn before the end
-    of the last."""
+    """Yield a suspension that is over, and the way back; all time of several is drawn before the end of the last."""
     goodput, known = job.status.goodput, {each.type: each for each in job.status.conditions}
     suspended, running = known.get("Suspended"), known.get("Running")
     spent = goodput.amount(Bucket.SUSPENDED) if goodput else 0

@@ -1,4 +1,4 @@
-"""The page's process: connect, watch, serve until a signal."""
+"""Run the page's process: connect, watch, serve until a signal."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ async def _run(settings: Settings) -> None:
         loop.add_signal_handler(number, over.set)
     client = await Client.connect()
     try:
-        # Questions about rights do not wait for lists of thousands.
+        # Reviews of rights do not wait for lists of thousands.
         reviews = client.sibling()
         try:
             async with serving(client, reviews, settings) as (port, probe_port):
@@ -64,7 +64,7 @@ async def _run(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncIterator[tuple[int, int]]:
-    """Serve meanwhile; gives the ports of the page and of the probes.
+    """Serve inside the context; yields the ports of the page and of the probes.
 
     Raises:
         OSError: a port is taken, or the certificate cannot be read.
@@ -96,7 +96,7 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
 
 @contextlib.asynccontextmanager
 async def serving_page(page: Page, host: str, port: int, context: ssl.SSLContext | None) -> AsyncIterator[int]:
-    """Serve the page alone meanwhile; gives its port.
+    """Serve the page alone inside the context; yields its port.
 
     Raises:
         OSError: the port is taken.
@@ -109,8 +109,8 @@ async def serving_page(page: Page, host: str, port: int, context: ssl.SSLContext
         max_field_size=MAX_HEADER_BYTES,
         shutdown_timeout=CLOSING_SECONDS,
     )
-    # What is no HTTP, aiohttp would log with ten lines each: every client of the port could fill the node's disk. What
-    # the page cannot answer it logs itself.
+    # aiohttp would log ten lines for each request that is no HTTP: every client of the port could fill the node's disk.
+    # The page itself logs requests that it cannot answer.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     await runner.setup()
     try:

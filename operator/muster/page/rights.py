@@ -1,4 +1,4 @@
-"""The rights that the page asks about."""
+"""Name the rights that the page reviews."""
 
 import asyncio
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ HISTORY = Right("list", PLURAL, namespace=SYSTEM)
 
 
 def jobs_in(namespace: str) -> Right:
-    """To see the jobs of a namespace; "": of all of them."""
+    """Return the right to see the jobs of a namespace; "": of all namespaces."""
     return Right("list", "trainingjobs", namespace=namespace)
 
 
 async def namespaces_of(access: Access, user: User, known: Iterable[str]) -> frozenset[str] | None:
-    """Those of the known namespaces whose jobs the user may see; None: all there are.
+    """Return the known namespaces whose jobs the user may see; None: all namespaces.
 
     Raises:
-        RefusedError: the API server does not say.
+        RefusedError: the API server did not answer.
     """
     if await access.has_right(user, jobs_in("")):
         return None

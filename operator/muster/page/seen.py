@@ -1,4 +1,4 @@
-"""What the page knows of the cluster: live copies of four kinds, which it watches as the operator does."""
+"""Keep live copies of four kinds of objects, which the page watches as the operator does."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from muster.world.views import NodeView
 
 
 class Seen:
-    """The copies. Nothing is served before `synced`."""
+    """The live copies. Nothing is served before `synced`."""
 
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._jobs = informer.training_jobs(client, clock)
@@ -36,7 +36,7 @@ class Seen:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep them up to date meanwhile."""
+        """Keep the copies up to date inside the context."""
         tasks = [asyncio.create_task(each.run()) for each in self._all]
         try:
             yield
@@ -47,49 +47,49 @@ class Seen:
 
     @property
     def synced(self) -> bool:
-        """Whether all of them have been read once."""
+        """Whether all kinds have been listed once."""
         return all(each.synced.is_set() for each in self._all)
 
     @property
     def age_seconds(self) -> float:
-        """For so long the API server has said nothing of one of them; a sound stream says something each minute."""
+        """Return the longest time without an event from a watch; a healthy one has an event each minute."""
         return max(each.last_contact_age_seconds() for each in self._all)
 
     def namespaces(self) -> set[str]:
-        """Those in which there are jobs."""
+        """Return the namespaces that have jobs."""
         return {_namespace(job) for job in self._jobs.store.values()}
 
     def jobs(self, namespaces: frozenset[str] | None) -> list[TrainingJob | Undecodable]:
-        """The jobs of these namespaces; None: all."""
+        """Return the jobs of these namespaces; None: of all."""
         found = self._jobs.store.values()
         return found if namespaces is None else [job for job in found if _namespace(job) in namespaces]
 
     def job(self, namespace: str, name: str) -> TrainingJob | Undecodable | None:
-        """One job."""
+        """Return one job; None: there is none."""
         return self._jobs.store.get((namespace, name))
 
     def nodes(self) -> list[NodeView]:
-        """All nodes."""
+        """Return all nodes."""
         return self._nodes.store.values()
 
     def healths(self) -> list[NodeHealth]:
-        """What is known against them, as far as it can be read."""
+        """Return the health of nodes, as far as it can be read."""
         return [each for each in self._healths.store.values() if isinstance(each, NodeHealth)]
 
     def prices(self) -> Prices:
-        """Of a GPU-hour, by the policy."""
+        """Return the policy's prices of a GPU-hour."""
         policy = self._policies.store.get(("", "default"))
         return listed(policy.spec.prices) if isinstance(policy, FleetPolicy) else NO_PRICES
 
     def history(self) -> History | None:
-        """How many accounts of ended jobs are kept, and for how long; None: the policy cannot be read."""
+        """Return how many accounts of ended jobs are kept, and for how long; None: the policy cannot be read."""
         policy = self._policies.store.get(("", "default"))
         if policy is None:
             return History()
         return policy.spec.history if isinstance(policy, FleetPolicy) else None
 
     def levels(self) -> list[TopologyLevel]:
-        """The network's levels, by the policy that counts."""
+        """Return the network's levels, by the policy in force."""
         policy = self._policies.store.get(("", "default"))
         spec = policy.spec if isinstance(policy, FleetPolicy) else FleetPolicy.model_validate(_DEFAULT).spec
         return spec.topology.levels

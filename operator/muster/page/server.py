@@ -1,7 +1,6 @@
-"""The page's HTTP: three files and four questions. Each question is answered for one user, with what he may see and no
-more.
+"""Serve the page over HTTP: three files and four questions. Each is answered within the rights of one user.
 
-What a tenant wrote goes out as JSON strings without control characters, and the browser is forbidden to run or load
+What a tenant wrote is sent as JSON strings without control characters, and the browser is forbidden to run or load
 anything but the page's own two files.
 """
 
@@ -37,14 +36,14 @@ from muster.page.rights import HEALTHS, HISTORY, NODES, jobs_in, namespaces_of
 from muster.page.seen import Seen
 from muster.serve import Endpoint, open_metrics
 
-MADE_SECONDS = 1.0  # so old an answer may be: many who look cost little more than one
+MADE_SECONDS = 1.0  # maximum age of an answer: many readers cost little more than one
 MAX_MADE = 64
-MAX_AT_ONCE = 64  # requests that wait for the API server's word
-MAX_STRANGERS = 32  # of those whose token was not known before: the others have the rest
+MAX_AT_ONCE = 64  # requests that wait for the API server
+MAX_STRANGERS = 32  # of those with a new token: the others have the rest
 MAX_OF_ONE = 16  # of one user, who may ask about a thousand namespaces
 STRANGERS = ""  # no user's name
 MAX_HEADER_BYTES = 16 * 1024  # a token has one or two thousand
-MAX_NAME_CHARACTERS = 253  # Kubernetes' own limit: what is asked about is kept for a while
+MAX_NAME_CHARACTERS = 253  # Kubernetes' own limit: requested names are kept for a while
 KEEPALIVE_SECONDS = 30.0
 
 FILES = {
@@ -68,14 +67,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Made:
-    """Answers that were just made, by what they depend on."""
+    """Recent answers, by what they depend on."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._kept: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The answer, made now or a moment ago."""
+        """Return the answer, made now or a moment ago."""
         until, body = self._kept.get(key, (0.0, None))
         if self._clock() >= until:
             body = make()
@@ -113,11 +112,11 @@ class Page:
         self._now = now
         self._made = Made(clock)
         self._reports = Reports(lives, hours, seen.prices, now, clock)
-        self._inside: Counter[str] = Counter()  # users by name, and strangers together
+        self._inside: Counter[str] = Counter()  # requests by user, and unauthenticated ones together
         self.authenticated: Callable[[asyncio.BaseTransport | None, str], None] = lambda _transport, _user: None
 
     def application(self) -> web.Application:
-        """The page itself."""
+        """Return the page's own application."""
         made = web.Application(middlewares=[figures.measured, _guarded], client_max_size=1024)
         folder = resources.files("muster.page") / "static"
         for path, (file, kind) in FILES.items():
@@ -129,18 +128,18 @@ class Page:
         return made
 
     def probes(self, beat: LoopHeartbeat) -> dict[str, Endpoint]:
-        """What the kubelet and Prometheus ask; a thread answers them."""
+        """Return the endpoints for the kubelet and Prometheus; a thread answers them."""
         figures.publish_age(lambda: self._seen.age_seconds)
         return {**beat.endpoints(), "/metrics": open_metrics(generate_latest)}
 
     def not_ready(self) -> str:
-        """Why no reader can be answered now; "" when readers can."""
+        """Say why no request can be answered now; "" when requests can."""
         return "" if self._seen.synced else "the cluster is being read"
 
     def _for_user(self, answer: Callable[[web.Request, User], Awaitable[Any]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             token = self._access.token(request.headers.get("Authorization", ""))
-            # A token that was known is soon told, and who sends it is counted by his name.
+            # A known token is checked fast, and its sender is counted by user name.
             with self._room(STRANGERS, MAX_STRANGERS) if not self._access.was_known(token) else nullcontext():
                 user = await self._access.user_of_token(token)
             self.authenticated(request.transport, user.name)
@@ -158,7 +157,7 @@ class Page:
 
     @contextmanager
     def _room(self, who: str, most: int) -> Iterator[None]:
-        """A place among the requests that wait.
+        """Take a place among the requests that wait.
 
         No user has more places than are free, so that some stay free for a user that has none.
 
@@ -190,7 +189,8 @@ class Page:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         if max(len(namespace), len(name)) > MAX_NAME_CHARACTERS:
             raise RefusedError(404, "no job can be called so")
-        # The right first, so that nobody learns what there is. Prices are for those who may see all jobs.
+        # The right is checked first, so that users without it do not learn what exists. Prices are for users with the
+        # right to see all jobs.
         sees_all = await self._access.has_right(user, jobs_in(""))
         if (
             not sees_all
@@ -249,7 +249,7 @@ class Page:
 
 
 def clean(value: Any) -> Any:
-    """The same without what would not be seen, or would move what is: marks of direction, control characters."""
+    """Return the value without marks of direction and control characters, which are invisible or move text."""
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() else printable(value)
     if isinstance(value, dict):
@@ -268,7 +268,7 @@ def _static(text: str, kind: str) -> Handler:
 
 @web.middleware
 async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every answer has the headers, and no error has words of the inside."""
+    """Add the headers to every answer, and keep internal text out of errors."""
     response: web.StreamResponse
     try:
         response = await handler(request)

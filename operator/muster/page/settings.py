@@ -1,4 +1,5 @@
-"""What one installation of the page sets, from environment variables with defaults that fit the manifests."""
+"""Read the settings of one installation of the page from environment variables, with defaults that fit the
+manifests."""
 
 import os
 from collections.abc import Mapping
