@@ -1,1 +1,1 @@
-"""What the command line and the page show, worked out once. No terminal and no browser is known here."""
+"""Compute what the command line and the page show, once for both. It knows no terminal and no browser."""

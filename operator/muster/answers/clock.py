@@ -1,4 +1,4 @@
-"""What time it is, for ages that are told and for times that are written into objects."""
+"""Find the present time, for displayed ages and for times that are written into objects."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,16 +7,16 @@ ERROR = timedelta(seconds=2)
 
 
 def current_time(servers: datetime | None) -> datetime:
-    """The present by this machine's clock, or by the API server's where this one is wrong.
+    """Return the present by this machine's clock, or by the API server's where this machine's is wrong.
 
-    A release forgives what was seen before it, so that a clock that is wrong would forgive too much or too little.
+    A release forgives what was seen before it, so a wrong clock would forgive too much or too little.
 
     Args:
-        servers: what the API server's clock says now; None: it has not told.
+        servers: the present by the API server's clock; None: it is not known.
     """
     return agreed_time(datetime.now(UTC), servers)
 
 
 def agreed_time(local: datetime, servers: datetime | None) -> datetime:
-    """Which of both counts."""
+    """Return the time that counts of the two."""
     return local if servers is None or abs(local - servers) <= ERROR else servers

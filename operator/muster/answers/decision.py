@@ -1,7 +1,7 @@
-"""What a human's cordon or release of a node comes to, in sentences: pure, from what was known before.
+"""Say what follows from a person's cordon or release of a node: pure, from what was known before.
 
-The decision itself is the operator's to carry out. These sentences say what it will do by the rules of
-docs/node-health.md, so that nobody has to know them by heart.
+The operator carries the decision out. These sentences predict it by the rules of docs/node-health.md, so that users
+need not know them by heart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ MAX_NAMES = 8  # nodes that a command to be copied names
 
 
 class DecidedNode(ApiModel):
-    """One node that was decided about."""
+    """One node with the decision about it."""
 
     name: str
     before: HealthRow | None = Field(None, description="Its health before; left out: it had no NodeHealth.")
@@ -31,7 +31,7 @@ class DecidedNode(ApiModel):
 
 
 class NodeDecisions(ApiModel):
-    """What somebody has decided about nodes, and what follows from it."""
+    """A decision about nodes, and what follows from it."""
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["NodeDecisions"] = "NodeDecisions"
@@ -46,12 +46,12 @@ class NodeDecisions(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was known of a node when it was decided about.
+    """What was known of a node before the decision.
 
     Attributes:
         health: its health; None: it had no NodeHealth.
-        used_by: who held it, jobs and pods of others; None: it may not be read.
-        refused: why it would take no worker even if Muster held nothing against it; None if it would.
+        used_by: its holders, jobs and foreign pods; None: it may not be read.
+        refused: why it would take no worker even if Muster did not exclude it; None if it would.
         enforcement: of the policy; None: it may not be read.
     """
 
@@ -62,7 +62,7 @@ class Known:
 
 
 def consequence_of(decision: Decision, known: Known) -> list[str]:
-    """What comes of it."""
+    """Say what follows from the decision."""
     return _of_cordon(known) if decision is Decision.CORDON else _of_release(known)
 
 
@@ -104,7 +104,7 @@ def _of_release(known: Known) -> list[str]:
 
 
 def next_steps(decision: Decision, names: Sequence[str]) -> list[str]:
-    """How to take it back, or what to look at."""
+    """Say how to reverse the decision, or what to inspect."""
     shown = " ".join(names) if len(names) <= MAX_NAMES else "NODE..."
     if decision is Decision.CORDON:
         return [f"to take it back: kubectl muster release {shown} --reason TEXT"]
@@ -112,7 +112,7 @@ def next_steps(decision: Decision, names: Sequence[str]) -> list[str]:
 
 
 def groups(it: NodeDecisions) -> Mapping[tuple[str, ...], list[str]]:
-    """Names of nodes by what comes of it for them, in the order given."""
+    """Group the names of nodes by what follows for them, in the order given."""
     found: dict[tuple[str, ...], list[str]] = {}
     for node in it.nodes:
         found.setdefault(tuple(node.follows), []).append(node.name)
@@ -120,7 +120,7 @@ def groups(it: NodeDecisions) -> Mapping[tuple[str, ...], list[str]]:
 
 
 def _foreign(holder: str) -> bool:
-    """Whether it is a pod of somebody else's, as `Fleet.name_of` writes them."""
+    """Whether a holder is a foreign pod, as `Fleet.name_of` writes it."""
     return holder.startswith("pod ")
 
 

@@ -1,9 +1,8 @@
-"""What there is to report of an experiment: the jobs of one namespace that share a label. Pure, from accounts of jobs.
+"""Build the report of an experiment: the jobs of one namespace that share a label. Pure, from accounts of jobs.
 
-Time to train is from the creation of the first job to the end of the last one, and is told once none runs any more.
-Scaling efficiency is tokens per second and accelerator against those of the jobs with the fewest accelerators, among
-jobs that say what their model is, and whose accelerators and costs of a token are the same: weak and strong scaling
-alike.
+Time to train is from the creation of the first job to the end of the last one, and is reported once none runs any more.
+Scaling efficiency is tokens per second and accelerator against those of the jobs with the fewest accelerators. It
+compares jobs with a known model, and with the same accelerators and costs of a token: weak and strong scaling alike.
 """
 
 from collections.abc import Iterable, Sequence
@@ -89,7 +88,7 @@ class ExperimentReport(ApiModel):
 def experiment_report(
     experiment: str, namespace: str, lives: Iterable[Life], prices: Prices, notes: Sequence[str] = ()
 ) -> ExperimentReport:
-    """The report of these jobs, each of which is there once.
+    """Build the report of these jobs, each of which is there once.
 
     Args:
         lives: at least one.
@@ -163,13 +162,13 @@ def _job(life: Life, job: RatedJob, scaled: Scaling) -> ExperimentJob:
 
 
 def _all(amounts: Sequence[float | None]) -> float | None:
-    """Their sum; None where one of them is not known, or there is none."""
+    """Return the sum of the amounts; None where one of them is not known, or there is none."""
     known = [each for each in amounts if each is not None]
     return sum(known) if known and len(known) == len(amounts) else None
 
 
 def _busy_seconds(spans: Sequence[tuple[datetime, datetime]]) -> int:
-    """The time that is in one span at least."""
+    """Return the time that is in one span at least."""
     edges = sorted(
         [(begun, 1) for begun, end in spans if end > begun] + [(end, -1) for begun, end in spans if end > begun]
     )

@@ -1,4 +1,4 @@
-"""What there is to say about one job: pure, from the TrainingJob and its Events to what `status` says of its state."""
+"""Explain the state of one job: pure, from the TrainingJob and its Events to the answer of `status`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ _CONDITIONS: Mapping[str, str] = {
     "Succeeded": "Succeeded",
     "Failed": "Succeeded",
 }
-# Reasons of waiting that come with numbers from an operator and CRDs of this version.
+# Reasons of waiting whose messages have numbers from an operator and CRDs of this version.
 WAITS_FOR_NODES = frozenset(
     {"InsufficientNodes", "TopologyUnsatisfied", "NeverFits", "NamespaceLimit", "BehindInQueue"}
 )
 ENDED = frozenset({"Succeeded", "Failed"})
-# Next steps by state, with the names in braces that `Reason.next` has.
+# Next steps by state, with the names in braces of `Reason.next`.
 NEXT_BY_STATE: Mapping[str, Sequence[str]] = {
     "": (
         "is the operator running? kubectl -n muster-system get pods -l app.kubernetes.io/name=muster",
@@ -95,13 +95,13 @@ def _when(event: JobEvent) -> float:
 
 
 def _condition(status: TrainingJobStatus) -> Condition | None:
-    """The condition that speaks of the state; it has the state's reason."""
+    """Return the condition of the state: it has the state's reason."""
     wanted = _CONDITIONS.get(status.state)
     return next((condition for condition in status.conditions if condition.type == wanted), None)
 
 
 def _next(job: TrainingJob) -> list[str]:
-    """What to do or to look at. What the messages and `remedies` say already is not said again."""
+    """Say what to do or to inspect, beyond what the messages and `remedies` have."""
     status, inside = job.status, f"kubectl -n {job.metadata.namespace}"
     workers = f"-l muster.dev/job={job.metadata.name}"
     words = {

@@ -1,4 +1,4 @@
-"""Reads what the fleet's accelerators did: the ConfigMap that the operator keeps in its namespace."""
+"""Read what the fleet's accelerators did from the ConfigMap that the operator keeps in its namespace."""
 
 import json
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def hours(client: "Client") -> tuple[FleetHours | None, list[str]]:
-    """What is kept, None where there is nothing (yet), and why it is not told.
+    """Return the kept hours, None where there are none (yet), and why they are missing.
 
     Raises:
         ApiError: the API server did not answer as it should.

@@ -1,5 +1,4 @@
-"""Reads the jobs that there are and those that have ended, each once: what the reports of fleet and experiments are
-made of."""
+"""Read running and ended jobs, each once, for the reports of fleet and experiments."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -40,26 +39,26 @@ async def lives(
     history: History | None = None,
     progress: Progress = lambda _what, _count: None,
 ) -> tuple[list[Life], list[str]]:
-    """The jobs that there are and those that have ended, each once, and what limits this answer.
+    """Return running and ended jobs, each once, and what limits this answer.
 
     Args:
-        now: up to then running jobs count.
+        now: running jobs count up to then.
         namespace: only of this one.
-        experiment: only those that carry this label.
-        since: of those that have ended only those that did so after that.
-        history: how many accounts are kept, and for how long; None: the reader may not know, and is not told what is
-            missing.
+        experiment: only jobs with this label.
+        since: only those of the ended jobs that ended later.
+        history: how many accounts are kept, and for how long; None: the reader may not know, and gets no note of
+            missing ones.
 
     Raises:
         ApiError: the jobs may not be listed, or the API server did not answer as it should.
     """
-    # Jobs first: one that ends meanwhile is in both rather than in none.
+    # Jobs first: a job that ends meanwhile is in both rather than in none.
     living, notes = await _living(client, now, namespace, experiment, progress)
     ended, more = await _ended(client, now, since, history, progress)
     found = dict(ended)
     for uid, life in living.items():
         kept = found.get(uid)
-        # Nobody saw the end of one that is there: it was taken for gone.
+        # The end of a job that exists was not seen: it counted as gone.
         if kept is None or (life.running and kept.spec.state is Ending.UNKNOWN):
             found[uid] = life
     wanted = [
@@ -74,8 +73,10 @@ async def lives(
 async def _living(
     client: "Client", now: datetime, namespace: str | None, experiment: str | None, progress: Progress
 ) -> tuple[dict[str, Life], list[str]]:
-    """The jobs that there are, by uid; what has no figures yet is left out, but for an experiment, which is not over
-    before it."""
+    """Return the jobs that exist, by uid.
+
+    Jobs without figures are left out, but for an experiment, which is not over before they are.
+    """
     read, found, unreadable, count = decode.custom(TrainingJob), dict[str, Life](), 0, 0
     async for item in items(client, paths.muster("trainingjobs", namespace=namespace or "")):
         progress("jobs", count)
@@ -104,7 +105,7 @@ async def _living(
 async def _ended(
     client: "Client", now: datetime, since: datetime | None, history: History | None, progress: Progress
 ) -> tuple[dict[str, Life], list[str]]:
-    """The history, by uid."""
+    """Return the ended jobs of the history, by uid."""
     read, found, unreadable, count = decode.custom(EndedJob), dict[str, Life](), 0, 0
     accounts = list[Kept]()
     without = "what is told is of jobs that still exist, alone"

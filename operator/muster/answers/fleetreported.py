@@ -1,9 +1,8 @@
-"""What there is to report of the fleet: pure, from the accounts of ended jobs and those of running ones.
+"""Build the report of the fleet: pure, from the accounts of ended and running jobs.
 
-All figures are weighed by accelerators where they are GPU-hours, and are sums over jobs: nothing is sampled. A job that
-began before the time that is asked for, or went on after it, is cut: nobody knows when within its life its time was
-spent, so the same share of each figure counts as of its wall clock, and how much of the whole is such an estimate is
-told.
+GPU-hours are weighted by accelerators, and all figures are sums over jobs: nothing is sampled. A job that began before
+the period, or continued after it, is cut. Its account does not date its buckets, so the same share of each figure
+counts as of its wall clock. The report says how much of the whole is such an estimate.
 """
 
 from collections import Counter
@@ -33,7 +32,7 @@ N = TypeVar("N", int, float)
 
 MILLISECONDS = 1000
 NODE_DAY = 86400.0
-# A running job whose figures are older than this has a tail that is told of.
+# A running job whose figures are older than this gets a note.
 FRESH = timedelta(minutes=2)
 MAX_OFFENDERS = 100
 RUNNING = "running"
@@ -43,12 +42,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One job.
+    """One job with its account.
 
     Attributes:
         spec: its account.
-        state: how it ended, or what it is doing.
-        running: it has not ended: its account goes on.
+        state: how it ended, or its present state.
+        running: it has not ended: its account continues.
         unsaved_seconds: of its steps, those that no complete checkpoint holds yet.
     """
 
@@ -59,7 +58,7 @@ class Life:
 
 
 class FleetBucket(ApiModel):
-    """One bucket of all jobs."""
+    """One bucket, summed over all jobs."""
 
     bucket: str
     seconds: int
@@ -70,7 +69,7 @@ class FleetBucket(ApiModel):
 
 
 class FleetCause(ApiModel):
-    """What failures and planned evacuations of one kind have taken."""
+    """Time of failures and planned evacuations of one kind."""
 
     fault_class: str
     reason: str
@@ -91,7 +90,7 @@ class FleetOffender(ApiModel):
 
 
 class FleetState(ApiModel):
-    """Accelerators of the fleet that were there for the same."""
+    """Accelerators of the fleet in one state."""
 
     state: GpuState
     gpu_hours: float
@@ -110,7 +109,7 @@ class FleetNamespace(ApiModel):
 
 
 class FleetOutcome(ApiModel):
-    """The jobs that ended alike."""
+    """The jobs with one outcome."""
 
     state: str = Field(description="How they ended; running: they have not.")
     jobs: int
@@ -225,7 +224,7 @@ class FleetReport(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """What counts of one job."""
+    """The part of one job that lies in the period."""
 
     life: Life
     seconds: Mapping[str, int]
@@ -241,7 +240,7 @@ class _Cut:
 
     @property
     def unsaved(self) -> float:
-        """GPU-seconds that are not saved yet: the newest of its life, so that a cut leaves the same share of them."""
+        """Return the unsaved GPU-seconds: they are the newest of its life, so a cut leaves the same share of them."""
         spent = sum(self.life.spec.seconds.get(bucket, 0) for bucket in PRODUCTIVE)
         held = sum(self.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
         return held * min(self.life.unsaved_seconds / spent, 1.0) if spent else 0.0
@@ -256,11 +255,11 @@ def fleet_report(
     hours: FleetHours | None = None,
     until: datetime | None = None,
 ) -> FleetReport:
-    """The report of these jobs, each of which is there once.
+    """Build the report of these jobs, each of which is there once.
 
     Args:
         since: only what was after that.
-        prices: of one GPU-hour; what is told of costs is all of them or nothing.
+        prices: of one GPU-hour; costs are reported for all jobs or for none.
         hours: what the accelerators of the fleet did; None: not known.
         until: only what was before that; None: up to now.
     """
@@ -377,7 +376,7 @@ def fleet_report(
 
 
 def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Prices) -> _Cut | None:
-    """What of a job was between two moments; None: nothing."""
+    """Return the part of a job between two moments; None: nothing."""
     spec, price = life.spec, prices.price_of_model(life.spec.gpu_model)
     if (since is not None and spec.end_time <= since) or (until is not None and spec.creation_time >= until):
         return None
@@ -392,7 +391,7 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
     share = part / whole
 
     def scaled(amounts: Mapping[str, int]) -> dict[str, int]:
-        """The share of all of them in whole seconds; their sum is that of the sum."""
+        """Return the share of all amounts in whole seconds; their sum is the share of the sum."""
         total = sum(amounts.values()) * (part // _MICROSECOND) // (whole // _MICROSECOND)
         return dict(zip(amounts, allot_amount(total, list(amounts.values())), strict=True))
 
@@ -409,14 +408,14 @@ def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Pri
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """What all jobs have cost, each at its own price."""
+    """Cost of all jobs, each at its own price."""
 
     buckets: Mapping[str, float]
     causes: Mapping[tuple[str, str], float]
 
 
 def _costs(cuts: Iterable[_Cut]) -> _Costs:
-    """Of jobs whose prices are known."""
+    """Sum up the costs of jobs whose prices are known."""
     buckets, causes = dict[str, float](), dict[tuple[str, str], float]()
     for each in cuts:
         price = (each.price or 0.0) / HOUR

@@ -1,7 +1,7 @@
-"""What became of all GPU-hours that a fleet has: one sum over what jobs held and what no job held. Pure.
+"""Split all GPU-hours of a fleet by use: one sum over what jobs held and what no job held. Pure.
 
-Two independent counts meet here. The accounts of jobs say what came of the GPU-hours that they held. The hours of the
-fleet say how many GPU-hours jobs held, and what the others were there for. GPU-hours that jobs held and no account
+It joins two independent counts. The accounts of jobs say how the GPU-hours that they held were used. The hours of the
+fleet say how many GPU-hours jobs held, and what the others were used for. GPU-hours that jobs held and no account
 explains are a part of their own.
 """
 
@@ -32,12 +32,12 @@ MILLISECONDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class HeldTime:
-    """What one job held in the time that is asked for.
+    """Time that one job held in the period.
 
     Attributes:
         gpu_seconds: by bucket.
         unsaved: GPU-seconds in steps that no complete checkpoint holds yet.
-        progress_unknown: nobody knows what the job has kept.
+        progress_unknown: it is unknown what the job has kept.
         price: of one GPU-hour; None: not known.
     """
 
@@ -48,7 +48,7 @@ class HeldTime:
 
 
 class SpendPart(ApiModel):
-    """GPU-hours that became the same."""
+    """GPU-hours of one use."""
 
     part: str
     gpu_hours: float
@@ -57,7 +57,7 @@ class SpendPart(ApiModel):
 
 
 class FleetSpend(ApiModel):
-    """What became of all GPU-hours of the fleet."""
+    """All GPU-hours of the fleet by use."""
 
     why: str = Field("", description="Why it is not known; empty: it is.")
     gpu_hours: float = Field(0.0, description="The sum of all parts; what other pods held is not in it.")
@@ -77,13 +77,13 @@ def fleet_spend(
     end: datetime,
     idle_price: float | None,
 ) -> FleetSpend:
-    """What became of the GPU-hours between two moments.
+    """Split the GPU-hours between two moments by use.
 
     Args:
-        held: of each job what it held between the two.
-        hours: what the accelerators of the fleet did; None: nobody knows.
+        held: what each job held between the two.
+        hours: what the accelerators of the fleet did; None: not known.
         begin: None: there was no job before.
-        idle_price: of a GPU-hour that no job held, whose model nobody has counted; None: not known.
+        idle_price: of a GPU-hour that no job held, and whose model is not counted; None: not known.
     """
     why = _why_unknown(hours, begin, end)
     if why or hours is None:
@@ -94,7 +94,7 @@ def fleet_spend(
     amounts, costs = _of_jobs(held)
     by_accounts = sum(amounts.values())
     states[NO_ACCOUNT] = max(by_jobs - by_accounts, 0.0)
-    # Accounts go on to the end, and the hours of the fleet are written every few minutes.
+    # Accounts continue to the end, and the hours of the fleet are written every few minutes.
     lag = max((end - max(hours.until, begin or hours.until)).total_seconds(), 0.0)
     not_counted = max(hours.gpus * lag - max(by_accounts - by_jobs, 0.0), 0.0)
     states[GpuState.UNSEEN] = states.get(GpuState.UNSEEN, 0.0) + not_counted
@@ -120,7 +120,7 @@ def fleet_spend(
 
 
 def _why_unknown(hours: FleetHours | None, begin: datetime | None, end: datetime) -> str:
-    """Why the two counts do not cover the same time; "" where they do."""
+    """Say why the two counts do not cover the same time; "" where they do."""
     first = None if hours is None else counted_from(hours)
     if hours is None or first is None:
         return "nobody has counted yet what the fleet's accelerators did, or you may not read it"
@@ -143,7 +143,7 @@ def _why_unknown(hours: FleetHours | None, begin: datetime | None, end: datetime
 
 
 def _of_jobs(held: Iterable[HeldTime]) -> tuple[dict[str, float], dict[str, float | None]]:
-    """GPU-seconds by part, and what they have cost; what has none is left out."""
+    """Return GPU-seconds by part, and their cost; empty parts are left out."""
     amounts = dict.fromkeys((PROGRESS, NOT_SAVED_YET, NO_PROGRESS, UNKNOWN), 0.0)
     costs: dict[str, float | None] = dict.fromkeys(amounts, 0.0)
     for job in held:

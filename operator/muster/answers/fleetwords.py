@@ -1,4 +1,4 @@
-"""The report of the fleet in words and tables, for a terminal, a file or the page alike."""
+"""Format the report of the fleet as text and tables, for a terminal, a file or the page."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ CUT = "* an estimate: a part of the job's life lies outside this time"
 
 
 def remarks(it: FleetReport) -> list[str]:
-    """What a reader has to know to take the figures for what they are."""
+    """Say what limits the figures."""
     found = []
     if it.estimated:
         found.append(
@@ -72,13 +72,13 @@ def remarks(it: FleetReport) -> list[str]:
 
 
 def period(it: FleetReport) -> str:
-    """Of which time it tells."""
+    """Name the period of the report."""
     end = moment(it.until or it.time)
     return f"from {moment(it.since)} to {end}" if it.since else f"until {end}"
 
 
 def figures(it: FleetReport) -> list[tuple[str, str]]:
-    """The figures that people look for first."""
+    """Return the most important figures."""
     rate = it.failures_per_thousand_node_days
     return [
         ("Goodput", share(it.goodput)),
@@ -95,7 +95,7 @@ def figures(it: FleetReport) -> list[tuple[str, str]]:
 
 
 def between_failures(called: str, it: JobReport | FleetReport) -> list[tuple[str, str]]:
-    """The time between failures with its bounds, of all and of each class."""
+    """Return the time between failures with its bounds, of all and of each class."""
     if it.mttf_hours is None or it.mttf_low_hours is None:
         if it.mttf_at_least_hours is None:
             return [(called, "unknown")]
@@ -115,7 +115,7 @@ def between_failures(called: str, it: JobReport | FleetReport) -> list[tuple[str
 
 
 def spend_text(it: FleetSpend) -> str:
-    """The share of all GPU-hours of the fleet that became progress, with what nobody knows of it."""
+    """Format the share of all GPU-hours of the fleet that became progress, and the unknown part."""
     if it.progress is None or it.progress_at_most is None:
         return f"unknown: {it.why}"
     if it.progress_at_most - it.progress < SHOWN:
@@ -124,7 +124,7 @@ def spend_text(it: FleetSpend) -> str:
 
 
 def _failure_rate(per_thousand_node_days: float | None) -> tuple[str, str]:
-    """In the unit that fits: jobs that fail at once have many failures in little time."""
+    """Format the rate in the unit that fits: jobs that fail at once have many failures in little time."""
     rate = per_thousand_node_days
     if rate is None or rate < THOUSAND:
         return "Failures in 1,000 node-days", f"{rate:,.2f}" if rate is not None else "unknown"
@@ -134,27 +134,27 @@ def _failure_rate(per_thousand_node_days: float | None) -> tuple[str, str]:
 
 
 def share(value: float | None) -> str:
-    """In per cent."""
+    """Format a share in per cent."""
     return "unknown" if value is None else f"{value:.1%}"
 
 
 def money(value: float | None, currency: str = "") -> str:
-    """A sum in whatever currency the price was in."""
+    """Format a sum in the currency of the price."""
     return "" if value is None else f"{value:,.2f} {currency}".strip()
 
 
 def small_money(value: float, currency: str = "") -> str:
-    """The same of a sum that may be far below one: three digits that count."""
+    """Format a sum that may be far below one, with three significant digits."""
     return money(value, currency) if value >= 1 else f"{value:.3g} {currency}".strip()
 
 
 def number(value: float) -> str:
-    """A count, which is no whole number where jobs were cut."""
+    """Format a count, which is no whole number where jobs were cut."""
     return f"{value:,.1f}".removesuffix(".0")
 
 
 def _spend_rows(it: FleetSpend) -> list[list[str]]:
-    """Each part, and below them their sum."""
+    """Return a row for each part, and below them their sum."""
     parts = [(each.part, each.gpu_hours, each.share, each.cost) for each in it.parts]
     if parts:
         parts.append(("all of it", it.gpu_hours, 1.0, it.cost))
@@ -165,14 +165,14 @@ def _spend_rows(it: FleetSpend) -> list[list[str]]:
 
 
 def model_text(it: ScalingSize) -> str:
-    """What model it is, and on which accelerators."""
+    """Name the model and its accelerators."""
     if it.flops_per_token is not None:
         return f"{it.flops_per_token:,.3g} FLOP a token, {it.gpu_model}"
     return f"{(it.parameters or 0) / BILLION:,.3g}B, {it.gpu_model}"
 
 
 def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
-    """How training scales; the figures with an x are by the smallest size."""
+    """Format how training scales; the figures with an x are relative to the smallest size."""
     priced = any(each.cost_per_million_tokens is not None for each in sizes)
     return (
         "SCALING",
@@ -202,7 +202,7 @@ def scaling_table(sizes: Sequence[ScalingSize], most: int) -> Rows:
 
 
 def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
-    """All tables of the report, as text: title, heads, rows. The first column says what, the others are figures."""
+    """Return all tables of the report, as text: title, heads, rows. The first column has names, the others figures."""
     priced = it.cost is not None
 
     def cost(value: float | None) -> list[str]:

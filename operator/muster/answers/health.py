@@ -1,7 +1,6 @@
-"""A node's health as commands tell it: the verdict that stands in its NodeHealth, and whether Muster excludes it for
-that.
+"""Summarise a node's health for commands: the verdict in its NodeHealth, and whether Muster excludes it for that.
 
-Pure. Whether it excludes is the operator's own rule, applied to what is stored.
+Pure. The exclusion is the operator's own rule, applied to what is stored.
 """
 
 from pydantic import Field
@@ -19,7 +18,7 @@ _WELL = frozenset({None, VerdictState.HEALTHY})
 
 
 class HealthRow(ApiModel):
-    """What Muster makes of one node."""
+    """Muster's verdict about one node."""
 
     state: VerdictState | None = Field(None, description="Left out: nothing is known.")
     reason: str = Field("", description="The strongest, CamelCase.")
@@ -35,12 +34,12 @@ class HealthRow(ApiModel):
 
     @property
     def sick(self) -> bool:
-        """Whether something that weighs stands against the node."""
+        """Whether a significant finding exists about the node."""
         return self.state not in _WELL
 
 
 def health_row(health: NodeHealth) -> HealthRow:
-    """The part of a NodeHealth that people and programs ask for."""
+    """Return the part of a NodeHealth that people and programs ask for."""
     status = health.status
     return HealthRow(
         state=status.state,
@@ -58,10 +57,10 @@ def health_row(health: NodeHealth) -> HealthRow:
 
 
 def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
-    """For which health Muster places no worker on the node, in a few words that group well; "" if it does.
+    """Name the health for which Muster places no worker on the node, in a few words for grouping; "" if it does.
 
-    A node that is the last choice is used where it has to be. What a human has just cordoned counts, although the
-    operator may not have written its verdict yet.
+    A node that is the last choice is used where it has to be. A new cordon counts, although the operator may not have
+    written its verdict yet.
     """
     cordoned = row.override is not None and row.override.decision is Decision.CORDON
     if not (avoids(row.state, enforcement, cordoned=cordoned) or row.maintenance):
@@ -72,7 +71,7 @@ def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
 
 
 def verdict(row: HealthRow) -> str:
-    """State and reason, e.g. `unhealthy: Xid79`, or its maintenance window; "" if nothing is known."""
+    """Return state and reason, e.g. `unhealthy: Xid79`, or its maintenance window; "" if nothing is known."""
     if row.maintenance is not None and row.reason in REASONS:
         return window_text(row.maintenance)
     return _verdict_text(row.state, row.reason)

@@ -1,5 +1,4 @@
-"""What there is to say of one incident: pure, from the job, its record, its Events and its node to the answer of
-`report --incident`."""
+"""Build the report of one incident: pure, from the job, its record, its Events and its node."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -18,11 +17,11 @@ from muster.goodput.fingerprint import at_attempt
 from muster.recovery.exits import BETWEEN_LINES, LAST_LINES_FOLLOW
 from muster.recovery.failure import Kind
 
-# What is told of the node or the job so long before the fault, or after the incident, may have to do with it.
+# What happened to the node or the job so long before the fault, or after the incident, may be related to it.
 BEFORE, AFTER = timedelta(minutes=10), timedelta(minutes=2)
 # The job's own Events belong to it from this long before the fault to this long after the first step after it.
 AROUND = timedelta(seconds=5)
-# An incident that nobody has seen the end of is looked at for so long.
+# An incident without a known end is examined for so long.
 OPEN_FOR = timedelta(hours=1)
 MAX_TIMELINE = 64
 
@@ -66,7 +65,7 @@ _DONE: Mapping[str, str] = {
 
 
 class Moment(ApiModel):
-    """One thing that happened."""
+    """One event of the incident."""
 
     time: Time
     who: str = Field(description="Who saw or said it.")
@@ -108,7 +107,7 @@ class JobIncident(ApiModel):
 
 
 def numbers(job: TrainingJob, record: GangSpec | None) -> list[int]:
-    """The numbers of the incidents that are still told of, oldest first, each once."""
+    """Return the numbers of the incidents that are still known, oldest first, each once."""
     kept = [incident.attempt for incident in (record.incidents if record else ())]
     return sorted({*kept, *(incident.attempt for incident in job.status.incidents)})
 
@@ -121,7 +120,7 @@ def inquire(
     health: NodeHealth | None,
     notes: Sequence[str] = (),
 ) -> JobIncident | None:
-    """What is known of an incident; None: there is none of this number.
+    """Return what is known of an incident; None: there is none of this number.
 
     Args:
         record: None: there is none, or it may not be read.
@@ -176,7 +175,7 @@ def inquire(
 
 
 def split(message: str) -> tuple[str, list[str]]:
-    """What was seen, and the last lines of whoever failed."""
+    """Split a message into what was seen, and the last lines of the failed rank."""
     what, _, lines = message.partition(LAST_LINES_FOLLOW)
     return what.strip(), [line for line in map(str.strip, lines.split(BETWEEN_LINES)) if line]
 
@@ -198,7 +197,7 @@ def _timeline(
         yield Moment(time=base.fault_time, who=_OPERATOR, what="it happened then, as far as is known")
     who = _SEEN_BY.get(base.reason, _OPERATOR).format(worker=worker, node=base.node or "the node")
     yield Moment(time=base.time, who=who, what=f"{base.reason}: {what}" if what else base.reason)
-    # What later attempts say is about them.
+    # Messages of later attempts are about those.
     last_event = base.resumed_time + AROUND if base.resumed_time else end
     for event in events:
         if event.time is not None and fault - AROUND <= event.time <= last_event:
@@ -260,7 +259,7 @@ def _decisions(
 
 
 def _paid(fault_class: str, recovery: Recovery) -> str:
-    """Which budget pays for a failure of this class, and why."""
+    """Name the budget that a failure of this class uses, and why."""
     if fault_class == FaultClass.PLANNED:
         return "it was planned: no budget pays"
     own = fault_class in (FaultClass.APPLICATION, FaultClass.UNKNOWN)

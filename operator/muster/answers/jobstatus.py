@@ -1,5 +1,4 @@
-"""What there is to say of one job on one screen: pure, from its TrainingJob, record, pods and nodes to the answer of
-`status`."""
+"""Build the status of one job for one screen: pure, from its TrainingJob, record, pods and nodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -34,7 +33,7 @@ class WorkerRow(ApiModel):
 
     @property
     def is_well(self) -> bool:
-        """Whether there is nothing to say of it."""
+        """Whether the worker has no problem to report."""
         return bool(self.node) and self.pod_state in ("Running", "") and not (self.health and self.health.sick)
 
 
@@ -48,7 +47,7 @@ class Saved(ApiModel):
 
 
 class JobStatusView(ApiModel):
-    """Where one job stands. Fields without a value are left out of JSON and YAML."""
+    """The state of one job. Fields without a value are left out of JSON and YAML."""
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["JobStatus"] = "JobStatus"
@@ -101,7 +100,7 @@ def job_status(
     notes: Sequence[str] = (),
     events: Sequence[JobEvent] | None = (),
 ) -> JobStatusView:
-    """Where a job stands.
+    """Build the status of a job.
 
     Args:
         record: None: there is none, or it may not be read.
@@ -148,7 +147,7 @@ def job_status(
 
 
 def pod_state(pod: PodView) -> str:
-    """What a pod does, in a few words."""
+    """Return a pod's state, in a few words."""
     if pod.deleting:
         return "Terminating"
     if pod.terminal:
@@ -167,7 +166,7 @@ def _end(container: ContainerView) -> str:
 
 
 def newest_pods(pods: Sequence[PodView]) -> dict[int, PodView]:
-    """The newest pod of each worker, by index."""
+    """Return the newest pod of each worker, by index."""
     found: dict[int, PodView] = {}
     for pod in sorted(pods, key=lambda pod: pod.incarnation):
         found[pod.index] = pod
@@ -200,7 +199,7 @@ def _workers(
 
 
 def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[str]:
-    """What Muster does or waits for."""
+    """Yield what Muster does or waits for."""
     status = job.status
     if status.state in ENDED or status.completion is not None:
         return
@@ -254,7 +253,7 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
 def _can_do(
     job: TrainingJob, steps: Sequence[str], found: OpenIncident | None, healths: Mapping[str, HealthRow]
 ) -> Iterator[str]:
-    """What the user can do. Only what is known to help: a job that runs needs nothing."""
+    """Yield what the user can do. Only what is known to help: a job that runs needs nothing."""
     status, called = job.status, f"{job.metadata.namespace}/{job.metadata.name}"
     if status.waiting is not None:
         yield from status.waiting.remedies

@@ -1,4 +1,4 @@
-"""The figures of one job's report in words, the same for the command line and for the page."""
+"""Format the figures of one job's report as text, for the command line and for the page."""
 
 from muster.answers.fleetwords import NO_PRICE, between_failures, money, small_money
 from muster.answers.reported import JobReport, Yield
@@ -13,10 +13,10 @@ UNTIMED = "unknown: no step has been timed yet; that takes two reported steps in
 
 
 def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
-    """Name and value of each figure; a name that is indented belongs to the one above it.
+    """Return name and value of each figure; a name that is indented belongs to the one above it.
 
     Args:
-        with_cost: False leaves out what the job has cost, for a reader to whom prices are not shown.
+        with_cost: False leaves out what the job has cost, for a reader without the right to prices.
     """
     first, back = it.first_checkpoint_seconds, it.recovery_seconds
     named = [
@@ -39,7 +39,7 @@ def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
 
 
 def _progress(it: JobReport) -> list[tuple[str, str]]:
-    """The share of the time that became progress, and what of it could still be lost."""
+    """Return the share of the time that became progress, and what of it could still be lost."""
     if it.progress_unknown:
         return [("ETTR", UNTIMED if it.untimed_steps else NOT_KNOWN_TO_BE_KEPT)]
     found: list[tuple[str, str]] = [
@@ -54,7 +54,7 @@ def _progress(it: JobReport) -> list[tuple[str, str]]:
 
 
 def step_text(it: JobReport) -> str:
-    """The usual time of a step, and how much it varies."""
+    """Format the usual time of a step, and its variation."""
     if it.step_seconds is None:
         printed = it.printed_step_seconds
         return "unknown: nobody has seen two of them" if printed is None else f"{printed:,.3g} s, as printed"
@@ -66,7 +66,7 @@ def step_text(it: JobReport) -> str:
 
 
 def _as_printed(it: JobReport) -> list[tuple[str, str]]:
-    """What the program says of its steps besides, in this attempt."""
+    """Return the program's own figures of its steps, in this attempt."""
     found: list[tuple[str, str]] = [("Loss, as printed", it.printed_loss)] if it.printed_loss else []
     if it.printed_tokens_per_gpu_second:
         found.append(("Tokens per second, as printed", f"{it.printed_tokens_per_gpu_second:,} for each GPU"))
@@ -78,7 +78,7 @@ def _as_printed(it: JobReport) -> list[tuple[str, str]]:
 
 
 def _yield_rows(it: Yield | None) -> list[tuple[str, str]]:
-    """What came of the time, where the job says what a step is worth."""
+    """Return the efficiency, where the job has the tokens of a step."""
     if it is None:
         return [("Tokens per second, MFU", NO_WORTH_OF_A_STEP)]
     unknown = "unknown" if it.tokens_per_second is None else "unknown until the job succeeds"

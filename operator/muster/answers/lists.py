@@ -1,4 +1,4 @@
-"""Lists of the API server, page by page: apart from what is read of one job, which needs every kind that there is."""
+"""Read lists of the API server page by page: apart from what reads one job, which imports every kind."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -18,7 +18,7 @@ T = TypeVar("T")
 async def items(
     client: "Client", path: str, query: Mapping[str, str | int] | None = None
 ) -> AsyncIterator[msgspec.Raw]:
-    """The objects of a list, page by page, as the API server has them.
+    """Yield the objects of a list, page by page, as the API server has them.
 
     Raises:
         ApiError: it could not be listed.
@@ -36,7 +36,7 @@ async def items(
 async def listed(
     client: "Client", path: str, read: Callable[[msgspec.Raw], T], query: Mapping[str, str | int] | None = None
 ) -> tuple[list[T], int]:
-    """The objects of a list, and how many of them could not be read.
+    """Return the objects of a list, and how many of them could not be read.
 
     Raises:
         ApiError: it could not be listed.

@@ -1,7 +1,6 @@
-"""What there is to say of one node: pure, from its NodeHealth, its Node and the jobs' records to the answer of `nodes
-NODE`.
+"""Build the life of one node: pure, from its NodeHealth, its Node and the jobs' records to the answer of `nodes NODE`.
 
-Its life is one list of moments with a kind each; whatever else is known of nodes some day joins that list.
+Its life is one list of moments with a kind each; new sources add moments to that list.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +33,7 @@ MAX_LIFE = 64
 
 
 class Happening(ApiModel):
-    """One moment of its life."""
+    """One event of its life."""
 
     time: Time
     until: Time | None = Field(None, description="When it was over, where it has an end.")
@@ -54,7 +53,7 @@ class NodeJob(ApiModel):
 
 
 class NodeRepair(ApiModel):
-    """What is asked for of whoever repairs machines, and what has become of it."""
+    """The request to repair the machine, and its state."""
 
     action: str
     phase: str = Field(description="Asked, InProgress, Done or Failed.")
@@ -100,12 +99,12 @@ def life(
     notes: Sequence[str] = (),
     request: RepairRequest | None = None,
 ) -> NodeLife:
-    """What is known of a node.
+    """Build what is known of a node.
 
     Args:
         known: whether the cluster has such a Node; None: it may not be read.
         jobs, gangs: those that this user may read.
-        levels: labels that say where it stands.
+        levels: labels with the node's place in the network.
         request: for its repair.
     """
     status = health.status if health else None
@@ -196,7 +195,7 @@ def _of_health(health: NodeHealth) -> Iterator[Happening]:
 
 
 def evidence_name(seen: Evidence) -> str:
-    """What was seen, e.g. `Xid 79 on GPU-1`."""
+    """Name the evidence, e.g. `Xid 79 on GPU-1`."""
     return f"{seen.kind}{f' {seen.code}' if seen.code else ''}{f' on {seen.subject}' if seen.subject else ''}"
 
 

@@ -1,4 +1,4 @@
-"""What there is to say of many jobs at once: pure, from TrainingJobs to the answer of `top`."""
+"""Summarise many jobs: pure, from TrainingJobs to the answer of `top`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from muster.goodput.figures import progress_share
 from muster.goodput.opened import TRAINS, figures_as_of
 from muster.kube.decode import Undecodable
 
-# Who needs somebody comes first.
+# Jobs that need attention come first.
 _ORDER = ("Stalled", "Recovering", "", "Pending", "Starting", "Saving", "Running", "Suspended", "Failed", "Succeeded")
 _MAX_WHY = 300
 
@@ -44,7 +44,7 @@ class TopRow(ApiModel):
 
 
 class JobsTop(ApiModel):
-    """All jobs at a moment."""
+    """All jobs at one moment."""
 
     api_version: str = OUTPUT_VERSION
     kind: Literal["JobsTop"] = "JobsTop"
@@ -68,7 +68,7 @@ def overview(
     ended: bool = False,
     notes: Sequence[str] = (),
 ) -> JobsTop:
-    """All jobs at a moment.
+    """Summarise all jobs at one moment.
 
     Args:
         ended: list also those that have ended.
@@ -93,7 +93,7 @@ def overview(
 
 
 def _one(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
-    """One job; figures that make no sense hide no others."""
+    """Summarise one job; figures that make no sense hide no others."""
     try:
         return _row(job, now)
     except (ValueError, ArithmeticError) as error:

@@ -64,7 +64,7 @@ class Reason:
 
     @property
     def each(self) -> list[str]:
-        """The names one by one."""
+        """Return the names one by one."""
         return self.names.split(", ")
 
 

@@ -1,4 +1,4 @@
-"""What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `report
+"""Build the reports of one job: pure, from the TrainingJob's status to the answers of `report` and `report
 --incidents`."""
 
 import dataclasses
@@ -27,7 +27,7 @@ from muster.goodput.prices import NO_PRICES, Prices
 from muster.recovery.failure import Kind
 from muster.whatif.formula import best_interval_seconds, ettr
 
-# From a failure to the first step after it time is in one of these.
+# Time from a failure to the first step after it is in one of these.
 _AWAY = (
     Bucket.UNDETECTED,
     Bucket.RECLAIM,
@@ -37,10 +37,9 @@ _AWAY = (
     Bucket.RESTARTING,
     Bucket.UNKNOWN,
 )
-# So small a share of the time is not worth a word.
+# A smaller share of the time gets no advice.
 WORTH_A_WORD = 0.01
-# What is printed and what is reckoned may differ by so much: one is of the newest line, the other of the newest 64
-# steps.
+# Printed and computed figures may differ by this: one is of the newest line, the other of the newest 64 steps.
 DIFFERS = 0.1
 NO_COUNTERS = (
     "no launcher has read the drivers' counters; kubectl muster report JOB --prometheus URL takes those of the nodes"
@@ -52,7 +51,7 @@ NO_SAMPLES = (
 
 
 class Share(ApiModel):
-    """One bucket."""
+    """One bucket with its share of the time."""
 
     bucket: str
     seconds: int
@@ -61,7 +60,7 @@ class Share(ApiModel):
 
 
 class Checkpoints(ApiModel):
-    """What the interval between checkpoints costs, where enough is known."""
+    """Cost of the interval between checkpoints, where enough is known."""
 
     interval_seconds: float = Field(description="As it is: steps between two checkpoints, times the median step.")
     stall_seconds: float | None = Field(
@@ -78,7 +77,7 @@ class Checkpoints(ApiModel):
 
 
 class Yield(ApiModel):
-    """What came of the time, where the job says what a step is worth (spec.throughput). Absent: not known."""
+    """Efficiency, where the job has the tokens of a step (spec.throughput). Absent: not known."""
 
     tokens: int | None = Field(None, description="Of the steps that count; absent: nobody knows what is kept.")
     tokens_per_second: float | None = Field(None, description="Of the whole gang, in the time of steps that count.")
@@ -113,7 +112,7 @@ class Cost(ApiModel):
 
 
 class EnergySource(StrEnum):
-    """Who has read the drivers' counters of energy."""
+    """The reader of the drivers' counters of energy."""
 
     LAUNCHERS = "launchers"
     PROMETHEUS = "prometheus"
@@ -136,8 +135,8 @@ class EnergyUsed(ApiModel):
 
 
 class Took(ApiModel):
-    """What one incident has taken: an estimate, all accelerators that the job asks for for the time that it took, no
-    more than were held."""
+    """Estimated time of one incident: all accelerators that the job asks for while it lasted, no more than were
+    held."""
 
     attempt: int
     time: Time
@@ -146,7 +145,7 @@ class Took(ApiModel):
 
 
 class ClassFailures(ApiModel):
-    """How often failures of one class come."""
+    """How often failures of one class happen."""
 
     fault_class: str
     failures: float
@@ -228,7 +227,7 @@ class JobReport(ApiModel):
 
 
 class JobIncidents(ApiModel):
-    """What has failed, and what it cost."""
+    """The failures of a job, and their cost."""
 
     api_version: str = OUTPUT_VERSION
     kind: str = "JobIncidents"
@@ -244,11 +243,11 @@ def report(
     now: datetime | None = None,
     metered: MeteredEnergy | None = None,
 ) -> JobReport:
-    """The report of a job with these figures, and what it has cost by these prices.
+    """Build the report of a job with these figures, and its cost by these prices.
 
     Args:
         now: the time since the figures counts, too, where that is long; None: it does not.
-        metered: what Prometheus has, which goes before what launchers report; None: nobody has asked it.
+        metered: Prometheus' figures, which precede those of launchers; None: it was not asked.
     """
     if now is not None:
         goodput = figures_until(goodput, now + clock_lead_seconds(goodput))
@@ -318,7 +317,7 @@ def report(
 
 
 def failure_times(exposed: float, failures: float, by_class: Mapping[str, float]) -> dict[str, Any]:
-    """The fields of a report that say how often failures come, of one job or of a fleet.
+    """Return a report's fields with how often failures happen, of one job or of a fleet.
 
     Args:
         exposed: seconds in which ranks were seen to run.
@@ -336,7 +335,7 @@ def failure_times(exposed: float, failures: float, by_class: Mapping[str, float]
 
 
 def _classes_of(exposed: float, counts: Mapping[str, float]) -> list[ClassFailures]:
-    """What each class of failures has by itself of the time in which ranks ran; most failures first."""
+    """Return the time between failures of each class; most failures first."""
     found = {name: time_between(exposed, count) for name, count in counts.items()}
     return [
         ClassFailures(
@@ -362,14 +361,16 @@ def _thousandth(figure: int | None) -> float | None:
 
 
 def _input_wait(goodput: Goodput) -> float | None:
-    """As a share of the steps that count. That none was told does not say that there was none, unless the program tells
-    of it: a told 0 is 0."""
+    """Return the input wait as a share of the steps that count.
+
+    0 counts only if the program reports input waits; otherwise the wait is unknown.
+    """
     waited, productive = goodput.amount(Bucket.INPUT_WAIT), goodput.amount(*PRODUCTIVE)
     return waited / productive if productive and (waited or Bucket.INPUT_WAIT in goodput.reported_buckets) else None
 
 
 def yield_of(found: Efficiency) -> Yield | None:
-    """The same as it is told; None where the job does not say what a step is worth."""
+    """Return the efficiency for the report; None where the job does not have the tokens of a step."""
     if found.tokens is None and found.tokens_per_second is None and not found.why:
         return None
     return Yield(
@@ -424,10 +425,10 @@ def _energy(job: TrainingJob, goodput: Goodput, tokens: int | None, metered: Met
 
 
 def _incident_costs(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]:
-    """Of each incident; of one after which no step has been seen yet up to what the figures count, or the next one.
+    """Return the time of each incident, up to its first step, the next incident or the end of the figures.
 
-    Nobody has noted when between the two the job was suspended or waited without nodes. All of them together have not
-    taken more than the job has held without making steps that count: what is too much is taken off the longest.
+    Times of suspensions and of waiting without nodes in between are not known. All incidents together have not taken
+    more than the job has held without making steps that count: the excess is taken off the longest.
     """
     gpus, known = gpus_while_running(goodput, job.spec.nodes * job.spec.gpus_per_node), job.status.incidents
     weights, lost = [], lost_before_the_end(job, goodput)
@@ -446,8 +447,10 @@ def _incident_costs(job: TrainingJob, goodput: Goodput, price: float | None) -> 
 
 
 def contradictions(job: TrainingJob, goodput: Goodput) -> Iterator[str]:
-    """Where what the program prints of its speed and what spec.throughput says of it differ by more than a tenth; the
-    first is the cause."""
+    """Say where the program's printed speed and that of spec.throughput differ by more than a tenth.
+
+    The first one is the cause of the others.
+    """
     seen, gpus = goodput.progress, job.spec.nodes * job.spec.gpus_per_node
     if seen is None:
         return
@@ -463,18 +466,17 @@ def contradictions(job: TrainingJob, goodput: Goodput) -> Iterator[str]:
 
 
 def incidents(job: TrainingJob) -> JobIncidents:
-    """The incidents of a job."""
+    """Return the incidents of a job."""
     return JobIncidents(name=job.metadata.name, namespace=job.metadata.namespace, incidents=job.status.incidents)
 
 
 def _seconds_between(incident: Incident, until: datetime) -> float:
-    """From the fault until then."""
+    """Return the time from the fault to a moment."""
     return max((until - (incident.fault_time or incident.time)).total_seconds(), 0.0)
 
 
 def _recovery_seconds(known: Sequence[Incident], goodput: Goodput) -> float | None:
-    """Mean time from a failure to the first step after it, of those of which both are known; suspensions are not in
-    it."""
+    """Return the mean time from a failure to its first step, where both are known; suspensions are not in it."""
     took = [
         _seconds_between(each, each.resumed_time)
         for each in known
@@ -484,8 +486,7 @@ def _recovery_seconds(known: Sequence[Incident], goodput: Goodput) -> float | No
 
 
 def _are_hangs(known: Sequence[Incident]) -> bool:
-    """Whether most of the time in which failures went unseen was that of hangs; for how long others do is not the job's
-    to say."""
+    """Whether most undetected time was that of hangs; the job's settings decide only about these."""
     unseen = [
         (each.reason == Kind.HANG, (each.time - (each.fault_time or each.time)).total_seconds()) for each in known
     ]
@@ -493,8 +494,7 @@ def _are_hangs(known: Sequence[Incident]) -> bool:
 
 
 def durable_seconds(job: TrainingJob) -> float | None:
-    """Median time until a checkpoint is there to go on from, else of its files' writing, over the saves that are
-    known."""
+    """Return the median time until a checkpoint is durable, else of its files' writing, over the known saves."""
     saves = job.status.checkpoint.saves if job.status.checkpoint else []
     for known in ([save.durable_seconds for save in saves], [save.save_seconds for save in saves]):
         took = [seconds for seconds in known if seconds is not None]
@@ -516,14 +516,14 @@ def _checkpoints(goodput: Goodput, exposed: int, recovery: float, durable: float
     best = max(best_interval_seconds(save, mttf), lasts, goodput.step_milliseconds / 1000)
     gain = ettr(mttf, best, save, lasts, recovery) - ettr(mttf, interval, save, lasts, recovery)
     lost = 1.0 if goodput.ettr_permille is None else 1 - goodput.ettr_permille / 1000
-    gain = min(max(gain, 0.0), lost)  # nobody gains more than there is to gain
+    gain = min(max(gain, 0.0), lost)  # no gain exceeds the loss
     return Checkpoints(
         interval_seconds=interval, stall_seconds=save, durable_seconds=durable, best_interval_seconds=best, gain=gain
     )
 
 
 def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str]:
-    """What would make it better, as far as the figures bear it out."""
+    """Yield what would help, as far as the figures prove it."""
     shares = {each.bucket: each.share for each in made.buckets}
     saved = made.checkpoints
     if saved is not None and saved.gain is not None and saved.best_interval_seconds is not None:

@@ -1,4 +1,4 @@
-"""The ClusterRoles that an answer names where the reader lacks a right (manifests/base/rbac)."""
+"""Name the ClusterRoles for answers to readers without a right (manifests/base/rbac)."""
 
 VIEW_ROLE = "muster-view"
 FLEET_ROLE = "muster-fleet-view"

@@ -1,9 +1,7 @@
-"""How training scales, by the jobs that there are: twice the accelerators, how much faster, and what the same tokens
-then cost. Pure.
+"""Compute how training scales: how much faster twice the accelerators are, and the cost of the same tokens. Pure.
 
-Jobs are compared that have the same accelerators, parameters and operations of a token; of those alone one may say that
-the difference is their size. Rates are of the time in steps that count. All jobs of a size count together, so that one
-lucky run sets no mark.
+Only jobs with the same accelerators, parameters and operations of a token are compared: their difference is their size.
+Rates are of the time in steps that count. All jobs of a size count together, so that one lucky run sets no mark.
 """
 
 from collections import Counter
@@ -23,7 +21,7 @@ from muster.goodput.prices import Prices
 
 @dataclass(frozen=True, slots=True)
 class ModelKind:
-    """What has to be alike for the rates of two jobs to be compared."""
+    """The properties that two jobs must share for their rates to be compared."""
 
     gpu_model: str
     parameters: int | None
@@ -32,7 +30,7 @@ class ModelKind:
 
 @dataclass(frozen=True, slots=True)
 class RatedJob:
-    """A job with what came of its time.
+    """A job with its efficiency.
 
     Attributes:
         cost: of all that it held; None: not known.
@@ -44,12 +42,12 @@ class RatedJob:
 
     @classmethod
     def at_prices(cls, spec: EndedJobSpec, prices: Prices) -> "RatedJob":
-        """A job by its whole life, at these prices."""
+        """Rate a job by its whole life, at these prices."""
         return cls(spec, job_efficiency(spec, spec.throughput), prices.cost(spec.gpu_seconds, spec.gpu_model))
 
     @property
     def kind(self) -> ModelKind | None:
-        """None: its accelerators or the size of its model are not known."""
+        """Return the kind; None: its accelerators or the size of its model are not known."""
         said = self.spec.throughput
         if self.spec.gpu_model in ("", SEVERAL) or (said.parameters is None and said.flops_per_token is None):
             return None
@@ -76,7 +74,7 @@ class ScalingSize(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """What all sizes say.
+    """How training scales, by all sizes.
 
     Attributes:
         sizes: of each model of which there are at least two.
@@ -123,7 +121,7 @@ class _Size:
 
 
 def scaling(jobs: Iterable[RatedJob]) -> Scaling:
-    """What these jobs say of how training scales."""
+    """Compute how training scales from these jobs."""
     rated = [job for job in jobs if job.efficiency.tokens_per_gpu_second]
     known: dict[ModelKind, dict[int, list[RatedJob]]] = {}
     for job in rated:
@@ -139,7 +137,7 @@ def scaling(jobs: Iterable[RatedJob]) -> Scaling:
 
 
 def _weight(by_gpus: Mapping[int, Sequence[RatedJob]]) -> int:
-    """All GPU-seconds that these jobs held."""
+    """Return all GPU-seconds that these jobs held."""
     return sum(sum(job.spec.gpu_seconds.values()) for theirs in by_gpus.values() for job in theirs)
 
 
@@ -162,7 +160,7 @@ def _as_size(kind: ModelKind, gpus: int, size: _Size, smallest: _Size) -> Scalin
 
 
 def _why_not(rated: Sequence[RatedJob], compared: Mapping[ModelKind, float]) -> Iterator[str]:
-    """Of several jobs whose rates are known, what keeps some from being compared."""
+    """Say why some of several jobs with known rates are not compared."""
     why = Counter(
         "the nodes do not tell the model of their accelerators"
         if not job.spec.gpu_model

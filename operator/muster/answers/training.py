@@ -1,5 +1,4 @@
-"""Whether a job makes steps, how fast, and which failure it has not come back from: pure, from its TrainingJob
-alone."""
+"""Tell whether a job makes steps, how fast, and which failure is still open: pure, from its TrainingJob alone."""
 
 from datetime import datetime
 
@@ -12,7 +11,7 @@ from muster.goodput.opened import TRAINS, clock_lead_seconds, shortest_phase
 
 
 class OpenIncident(ApiModel):
-    """A failure from which the training has not come back yet."""
+    """A failure after which the training has not resumed yet."""
 
     number: int = Field(description="The attempt that it ended: `kubectl muster report JOB --incident NUMBER`.")
     time: Time
@@ -24,8 +23,11 @@ class OpenIncident(ApiModel):
 
 
 def still_since(job: TrainingJob, now: datetime) -> datetime | None:
-    """Since when a job that is to make steps has finished none, as far as its account tells; None while it does, or
-    nobody tells of any. Both moments by the API server's clock."""
+    """Return since when a job that should make steps has finished none; None while it does, or without reports of
+    steps.
+
+    All moments are by the API server's clock.
+    """
     goodput = job.status.goodput
     if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
         return None
@@ -34,7 +36,7 @@ def still_since(job: TrainingJob, now: datetime) -> datetime | None:
 
 
 def step_rate(job: TrainingJob, now: datetime) -> float | None:
-    """Steps per second by the median step; None while none are made, or none are told."""
+    """Return the steps per second by the median step; None while none are made, or none are reported."""
     goodput = job.status.goodput
     if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
         return None
@@ -42,7 +44,8 @@ def step_rate(job: TrainingJob, now: datetime) -> float | None:
 
 
 def open_incident(job: TrainingJob) -> OpenIncident | None:
-    """The newest failure, while no step has followed it. Where nobody tells steps, running ranks close it."""
+    """Return the newest failure, while no step has followed it. Where steps are not reported, running ranks close
+    it."""
     status = job.status
     last = status.incidents[-1] if status.incidents else None
     if last is None or last.resumed_time is not None or status.state in ENDED | {"Suspended"}:

@@ -1,4 +1,4 @@
-"""The fleet's tree in numbers: pure, from the account of the fleet to the answer of `nodes`."""
+"""Count the fleet's tree: pure, from the holders of nodes to the answer of `nodes`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class NodeRow(ApiModel):
 
     @property
     def sick(self) -> bool:
-        """Whether something that weighs stands against the node."""
+        """Whether a significant finding exists about the node."""
         return self.health is not None and self.health.sick
 
 
@@ -90,13 +90,13 @@ class UnknownDomainError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which part of the tree.
+    """The requested part of the tree.
 
     Attributes:
-        domain: path of the domain to look into; () is the fleet.
+        domain: path of the domain to show; () is the fleet.
         level: innermost level of domains to list; None: all.
         free: only domains with free nodes, most free first, and free nodes.
-        sick: only domains with nodes that something stands against, and these nodes.
+        sick: only nodes with significant findings, and their domains.
         tolerated: keys of taints that do not exclude a node, beside the one of the accelerators.
     """
 
@@ -110,13 +110,13 @@ class Wanted:
 def tree_of(
     fleet: Fleet, wanted: Wanted, notes: Sequence[str] = (), healths: Mapping[str, HealthRow] = _NOTHING
 ) -> FleetTree:
-    """The domains and nodes of the fleet, or of one domain.
+    """Return the domains and nodes of the fleet, or of one domain.
 
     Args:
-        fleet: nodes and who holds them.
+        fleet: nodes and their holders.
         wanted: which part.
         notes: what limits the answer.
-        healths: what Muster makes of nodes, by name.
+        healths: Muster's verdicts about nodes, by name.
 
     Raises:
         UnknownLevelError: `wanted.level` is no level of this fleet.
@@ -153,7 +153,7 @@ def tree_of(
 
 
 def domain_of(node: NodeView, fleet: Fleet) -> Path:
-    """The node's domains from the outside in, down to the innermost one of which it has the label."""
+    """Return the node's domains from the outside in, down to the innermost one of which it has the label."""
     names = [name or NO_LABEL for name in domain_path(node, fleet.policy.topology.labels)]
     while names and names[-1] == NO_LABEL:
         names.pop()
@@ -165,10 +165,10 @@ def _natural(path: Path) -> tuple[object, ...]:
 
 
 def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str], health: HealthRow | None) -> NodeRow:
-    """The node as placement sees it for a worker that tolerates these taints and asks for nothing else."""
+    """Return the node as placement sees it for a worker with these tolerations and no other constraints."""
     sick = excluded_for(health, fleet.policy.health.enforcement) if health else ""
     resource = fleet.policy.accelerator_resource
-    # Nodes with accelerators commonly have a taint of this name, which whoever asks for accelerators tolerates.
+    # Nodes with accelerators commonly have a taint of this name, which pods that ask for accelerators tolerate.
     tolerations = [{"key": key, "operator": "Exists"} for key in (resource, *tolerated)]
     silent = fleet.heartbeats.age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS
     why = sick or (STALE if silent else unusable(node, Requirements(0, {"tolerations": tolerations}, {}), fleet))
@@ -207,7 +207,7 @@ def _shares(counts: Mapping[str, int]) -> list[Share]:
 
 
 def _ordered(domains: Mapping[Path, DomainRow], wanted: Wanted) -> list[DomainRow]:
-    """Depth first from the domain asked for; siblings by name, or those with most free nodes first."""
+    """Order depth first from the requested domain; siblings by name, or those with most free nodes first."""
 
     def rank(path: Path) -> tuple[object, ...]:
         steps = [path[:size] for size in range(len(wanted.domain), len(path) + 1)]

@@ -1,6 +1,6 @@
-"""The words that all findings are told with: pure text, without the libraries that draw tables on a terminal.
+"""Format the words of all results: pure text, without the libraries that draw tables on a terminal.
 
-The page has them, too, and the operator's image has no such libraries.
+The page uses them, too, and the operator's image has no such libraries.
 """
 
 import re
@@ -17,7 +17,8 @@ _NUMBERED = re.compile(r"([^.]*?)(\d+)([^\d.]*(?:\..*)?)")  # the last number of
 
 
 def printable(text: str) -> str:
-    """The text without colours and control characters, line breaks apart: it may come from a training process."""
+    """Return the text without colours and control characters, except line breaks: it may come from a training
+    process."""
     if text.isascii() and text.isprintable():  # nearly all of them, and the rest takes ten times as long
         return text
     plain = _ESCAPES.sub("", text).replace("\t", " ")
@@ -25,19 +26,22 @@ def printable(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """The same on one line."""
+    """Return the printable text on one line."""
     return " ".join(printable(text).split())
 
 
 def age(moment: datetime | None, now: datetime) -> str:
-    """How long ago, in the two largest units: 2d3h, 5m, 0s; "" for no moment. Clocks that differ give 0s."""
+    """Format the time since a moment in the two largest units: 2d3h, 5m, 0s.
+
+    "" for no moment. Clocks that differ give 0s.
+    """
     if moment is None:
         return ""
     return duration(max((now - moment).total_seconds(), 0.0))
 
 
 def duration(seconds: float) -> str:
-    """A duration in the two largest units."""
+    """Format a duration in the two largest units."""
     rest = int(seconds)
     for index, (unit, size) in enumerate(_UNITS):
         if rest >= size:
@@ -48,7 +52,7 @@ def duration(seconds: float) -> str:
 
 
 def hours(amount: float) -> str:
-    """Hours; what is less than one in minutes and seconds, what is less than a second with its digits."""
+    """Format hours; less than one in minutes and seconds, less than a second with its digits."""
     seconds = amount * 3600
     if seconds >= 3600:
         return f"{amount:,.1f} h"
@@ -56,17 +60,17 @@ def hours(amount: float) -> str:
 
 
 def moment(time: datetime) -> str:
-    """A moment for people."""
+    """Format a moment for people."""
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def count(number: int, one: str, several: str = "") -> str:
-    """`1 node`, `2 nodes`."""
+    """Format a count: `1 node`, `2 nodes`."""
     return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 def rate(steps_per_second: float | None) -> str:
-    """Steps in a time in which there are some: 2.1/s, 34/min, 5.0/h."""
+    """Format a rate in the unit in which it is not too small: 2.1/s, 34/min, 5.0/h."""
     if steps_per_second is None:
         return ""
     for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
@@ -77,7 +81,7 @@ def rate(steps_per_second: float | None) -> str:
 
 
 def largest(amounts: Mapping[str, int], most: int) -> str:
-    """The largest few amounts, and the sum of the others: `20 a, 4 b, 3 others`."""
+    """Format the largest few amounts, and the sum of the others: `20 a, 4 b, 3 others`."""
     ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
     shown = [f"{number} {name}" for name, number in ordered[:most]]
     rest = sum(number for _, number in ordered[most:])
@@ -85,7 +89,7 @@ def largest(amounts: Mapping[str, int], most: int) -> str:
 
 
 def folded(names: Iterable[str]) -> str:
-    """Host names with their last numbers written as ranges, the way Slurm does: gpu-[001-016,018], login."""
+    """Fold host names with their last numbers into ranges, the way Slurm does: gpu-[001-016,018], login."""
     series: dict[tuple[str, int, str], set[int]] = {}
     for name in names:
         found = _NUMBERED.fullmatch(name)
