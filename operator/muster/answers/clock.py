@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 ERROR = timedelta(seconds=2)
-"""The API server tells its time in whole seconds, and the answer takes a while."""
+"""The API server's time is in whole seconds, and the answer takes a while."""
 
 
 def current_time(servers: datetime | None) -> datetime:

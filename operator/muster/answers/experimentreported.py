@@ -1,6 +1,6 @@
 """Build the report of an experiment: the jobs of one namespace that share a label. Pure, from accounts of jobs.
 
-Time to train is from the creation of the first job to the end of the last one, and is reported once none runs any more.
+Time to train is from the creation of the first job to the end of the last one. It is reported once none runs any more.
 Scaling efficiency is tokens per second and accelerator against those of the jobs with the fewest accelerators. It
 compares jobs with a known model, and with the same accelerators and costs of a token: weak and strong scaling alike.
 """

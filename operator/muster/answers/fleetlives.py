@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SYSTEM = "muster-system"
 
 Progress = Callable[[str, int], None]
-"""Is told what is read, and how many of them have been."""
+"""A callback that gets what is read, and how many objects have been."""
 
 
 async def lives(

@@ -24,7 +24,7 @@ NO_PROGRESS = "noProgress"
 UNKNOWN = "unknown"
 NO_ACCOUNT = "noAccount"
 MAY_BE_PROGRESS = (NOT_SAVED_YET, UNKNOWN, NO_ACCOUNT, GpuState.UNSEEN)
-"""What of these became progress nobody knows, or nobody knows yet."""
+"""The share of progress in these parts is unknown, or not known yet."""
 # The leader writes the hours every five minutes, and they are kept by hours.
 COUNTED = timedelta(hours=1)
 MILLISECONDS = 1000

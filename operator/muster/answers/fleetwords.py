@@ -13,7 +13,7 @@ from muster.goodput.prices import DIFFERENT_PRICES
 THOUSAND = 1000
 BILLION = 10**9
 SHOWN = 0.0005
-"""Shares that differ by less look alike."""
+"""Smaller differences of shares are not visible in print."""
 Rows = tuple[str, list[str], list[list[str]]]
 """A table as text: title, heads, rows."""
 NO_PRICE = "unknown: some GPUs, or all, have no known price (spec.prices of the FleetPolicy, or --price)"

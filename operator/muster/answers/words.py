@@ -12,7 +12,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 # ECMA-48: control sequences (colours, moves of the cursor), and operating system commands (titles, links).
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that show nothing, or move what is shown."""
+"""Categories of characters that are invisible, or move the displayed text."""
 _NUMBERED = re.compile(r"([^.]*?)(\d+)([^\d.]*(?:\..*)?)")  # the last number of the host's own name
 
 

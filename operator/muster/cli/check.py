@@ -28,7 +28,7 @@ from muster.protocol.profiles import PROFILES
 FIELD_MANAGER = "muster-human-check"
 LOOK_SECONDS = 1.0
 PATIENCE_SECONDS = 120.0
-"""Beyond what the profile takes: a warm checker needs a second, one that starts imports torch first."""
+"""Waiting time beyond the profile's limit: a warm checker needs a second, a new one imports torch first."""
 _STYLES = {CheckOutcome.PASS: "green", CheckOutcome.FAIL: "red", CheckOutcome.INCONCLUSIVE: "yellow"}
 
 ProfileOption = Annotated[

@@ -1,8 +1,7 @@
 """Build the fork of a job: a new job that begins from its checkpoint, and saves to a directory of its own. Pure.
 
 The two never share a directory: wherever the worker container names the job's, the new one names its own. Where the
-container does not name it, it is unknown where the program saves, and a person has to confirm that it does not save to
-the old one.
+container does not name it, a person has to confirm that the program does not save to the old one.
 """
 
 import copy

@@ -53,7 +53,7 @@ OF_ANSWERS = frozenset(
         "WebhookFailed",
     ]
 )
-"""Reasons with which a job waits in the API server's words."""
+"""Reasons of waiting whose message is the API server's."""
 # Labels with the identity, place or owner of a node.
 _NO_LABELS = re.compile(
     r".*(?:hostname|/os|/arch|zone|region|topology|instance|node-?group|pool|cluster|image|subnet|account|owner|team).*"
@@ -72,7 +72,7 @@ _SHAPES = (
     ("/home/user{}", re.compile(r"/home/[\w.-]{1,64}")),
 )
 _REGISTRY = re.compile(r"[\w-]{1,64}(?:(?:\.[\w-]{1,64}){1,6}(?::\d{1,5})?|:\d{1,5})/")
-"""Of an image."""
+"""The registry in the name of an image."""
 _LEAST_NAME = 3
 
 

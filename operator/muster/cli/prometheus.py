@@ -13,7 +13,7 @@ from muster.goodput.energy import MeteredEnergy
 WATTS = "namespace_job_name:muster_job_power_watts:sum"
 GPUS = "namespace_job_name:muster_job_metered_gpus:count"
 RULE_SECONDS = 30
-"""Each sample of these rules stands for so long: the interval of their group."""
+"""Time that each sample of these rules stands for: the interval of their group."""
 DEADLINE_SECONDS = 60.0
 MOST_BYTES, READ_BYTES = 1_000_000, 65_536
 

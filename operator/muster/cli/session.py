@@ -115,7 +115,7 @@ def run(
         render: prints the result as text.
 
     Raises:
-        typer.Exit: with code 1 when it could not be found; one line on stderr has said why.
+        typer.Exit: with code 1 when it could not be found; one line on stderr says why.
     """
     print_finding(options, connected(options, find), render)
 
@@ -146,7 +146,7 @@ def connected(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Do
     """Do something with a connection.
 
     Raises:
-        typer.Exit: with code 1 when it could not be done; one line on stderr has said why.
+        typer.Exit: with code 1 when it could not be done; one line on stderr says why.
     """
     try:
         return asyncio.run(_with_session(options, act))

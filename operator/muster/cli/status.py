@@ -30,7 +30,7 @@ from muster.cli.session import (
 )
 
 MAX_WORKERS = 12
-"""Of a larger gang only those are listed of whom there is something to say."""
+"""Of a larger gang only workers with a problem are listed."""
 MAX_LISTED = 20
 SHOWN_EVENTS = 5
 SAID_BELOW = frozenset({"Training", "RanksStarted"})  # the message of these names the nodes

@@ -16,7 +16,7 @@ from muster.api.throughput import Throughput
 BY_PARAMETERS = "6N/v1"
 """Six operations for each weight that a token passes through; attention is left out."""
 AS_GIVEN = "flopsPerToken/v1"
-"""As the job says."""
+"""The job's own number of operations for a token."""
 LEAST_SECONDS = 10
 """Times are whole seconds: rates of less time than this would be guesses."""
 MILLION = 10**6

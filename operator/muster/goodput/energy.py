@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from muster.api.goodput import PRODUCTIVE, Bucket, Goodput
 
 RUNNING = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK)
-"""In these ranks run for certain."""
+"""Ranks certainly run in these buckets."""
 MAY_RUN = (Bucket.STARTING, Bucket.RESTARTING, Bucket.UNDETECTED, Bucket.FINISHING, Bucket.UNKNOWN)
-"""In these they may run, too, and what is metered then must not stand for what is not metered of the others."""
+"""Ranks may run in these buckets, too; energy metered then must not replace unmetered energy of the others."""
 LEAST_SHARE = 0.95
-"""With less of it metered the energy of a token would be told too low."""
+"""With a smaller metered share the energy of a token would be too low."""
 MOST_SHARE = 1.05
-"""With more of it metered than there was, what was metered is not this job's."""
+"""With a larger metered share than this the figures include more than this job."""
 
 LEAST_HELD_SECONDS = 1800
-"""Prometheus has means of 3 min: of the first 90 s that a job holds nodes it shows what they drew before, up to 5 % of
-half an hour."""
+"""Prometheus has means of 3 min: the first 90 s of a job's nodes include earlier use, up to 5 % of half an hour."""
 
 
 @dataclass(frozen=True, slots=True)

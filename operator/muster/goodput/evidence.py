@@ -18,18 +18,18 @@ from muster.world.job import JobWorld
 from muster.world.views import LauncherView
 
 GEMM = "gemm-bf16"
-"""The probe that multiplies matrices, in 10^12 operations a second."""
+"""The probe of matrix products, in 10^12 operations a second."""
 MOST_WATTS = 5000
-"""Of one accelerator."""
+"""The most that one accelerator can use."""
 METER_MILLISECONDS = 60_000
-"""Ages of a report and of a reading may differ by so much."""
+"""Largest difference between the ages of a report and of its reading."""
 LEAST_WITNESSES = 3
-"""So many have to tell of steps for one of them to be found alone with what it says."""
+"""With fewer launchers that report steps, no single one is refuted by the others."""
 FEW_STEPS = 64
 SHORTER = 20.0
 LATE_SECONDS = 120.0
 MOST_STEPS = 10**6
-"""Of a rank that tells no pace."""
+"""The most steps of a rank that reports no pace."""
 
 
 def current_evidence(world: JobWorld, record: GangSpec, elapsed: int) -> AttemptProgress | None:

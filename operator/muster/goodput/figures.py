@@ -12,7 +12,7 @@ from muster.api.goodput import MAX_STEP, PRODUCTIVE, Account, AttemptProgress, B
 from muster.goodput.segments import cut_after
 
 NOTHING_SAVED = -1
-"""Before every step."""
+"""Stands for no checkpoint: it is below every step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ REVISION = "muster.dev/git-revision"
 """Annotation of the job, or of its template, that says which revision of the code it runs."""
 REVISION_VARIABLES = ("GIT_REVISION", "GIT_COMMIT", "GIT_SHA", "COMMIT_SHA")
 SEVERAL = "several"
-"""Where the workers are not all alike."""
+"""Stands for a value in which the workers differ."""
 _FULL_DRIVER = "nvidia.com/cuda.driver-version.full"
 _DRIVER_PARTS = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
 _SECRET = re.compile(r"(?i)token|secret|passw|passphrase|key|credential|auth|cookie|session|dsn|private|signature")

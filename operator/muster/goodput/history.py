@@ -43,12 +43,12 @@ NOT_SAVED = "NotSaved"
 SUSPENSION = "Suspension"
 """Reason of the time that stopping for a suspension and starting again after it took."""
 MAX_SPEC_BYTES = 3328
-"""Of an EndedJob's spec; the API server's own part (names, times, who has written it) has at most 768 more."""
+"""Size of an EndedJob's spec; the API server's own part (names, times, managers of fields) has at most 768 more."""
 WORST = 3
-"""Nodes that are kept rather than what was said at the end."""
+"""Blamed nodes that are kept in preference to the last message."""
 _OF_THE_NODE = kinds_with(lambda traits: traits.lost_node) | {Kind.NODE_UNHEALTHY}
-"""Failures that a node is blamed for whatever their class. All others a tenant can bring about: he deletes pods, fills
-disks, kills launchers, and the largest job's would weigh most."""
+"""Failures that a node is blamed for whatever their class. A tenant can cause all others: it deletes pods, fills disks,
+kills launchers, and the largest job's would weigh most."""
 
 
 @dataclass(frozen=True, slots=True)

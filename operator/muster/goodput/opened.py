@@ -11,7 +11,7 @@ from muster.api.goodput import LONGEST_MILLISECONDS, PRODUCTIVE, Bucket, Goodput
 from muster.api.trainingjob import TrainingJob
 
 TRAINS = frozenset({"Running", "Saving"})
-"""In these states steps are made."""
+"""States in which steps are made."""
 STEPS_LATE = 10
 LATE = timedelta(minutes=2)
 """While steps are made the figures follow each half minute, or each step. After this time, and ten steps, no step is

@@ -89,9 +89,8 @@ def _suspension_time(world: JobWorld, found: Goodput, before: Goodput | None, *,
 def _counted_figures(world: JobWorld, step: int | None, kept: KeptWork) -> Goodput | None:
     """Return the figures of all counted time, and while steps are made also of these.
 
-    They are computed again only where the record or the newest checkpoint has changed, or where the step has and the
-    published ones are no longer fresh. So the account alone is no reason to write. The figures never cover less time
-    than before.
+    They are computed again only after a change of the record or the newest checkpoint, or of the step once the
+    published ones are old. So the account alone is no reason to write. The figures never cover less time than before.
     """
     record, before = world.gang.spec if world.gang else None, world.job.status.goodput
     if record is None or record.account is None or world.job.status.completion is not None:

@@ -17,14 +17,14 @@ from muster.goodput.prices import Prices
 from muster.kube.access import Remembered
 
 PERIODS = (7, 30, 90, 365)
-"""Days that may be asked for; 0: all that is kept."""
+"""Days that may be requested; 0: all that is kept."""
 LISTED = 50
 
 Lives = Callable[[datetime, datetime | None], Awaitable[tuple[list[Life], list[str]]]]
-"""The jobs that there are, up to now, those that ended after a moment (None: all), and what limits this answer."""
+"""Returns the jobs that exist, up to now, those that ended after a moment (None: all), and what limits the answer."""
 
 Hours = Callable[[], Awaitable[tuple[FleetHours | None, list[str]]]]
-"""What the accelerators of the fleet did, and what limits this answer."""
+"""Returns what the accelerators of the fleet did, and what limits the answer."""
 
 
 class Reports:

@@ -1,7 +1,7 @@
 """Serve the page over HTTP: three files and four questions. Each is answered within the rights of one user.
 
-What a tenant wrote is sent as JSON strings without control characters, and the browser is forbidden to run or load
-anything but the page's own two files.
+What a tenant wrote is sent as JSON strings without control characters. The browser may run or load only the page's own
+two files.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ MADE_SECONDS = 1.0  # maximum age of an answer: many readers cost little more th
 MAX_MADE = 64
 MAX_AT_ONCE = 64  # requests that wait for the API server
 MAX_STRANGERS = 32  # of those with a new token: the others have the rest
-MAX_OF_ONE = 16  # of one user, who may ask about a thousand namespaces
+MAX_OF_ONE = 16  # of one user, which may ask about a thousand namespaces
 STRANGERS = ""  # no user's name
 MAX_HEADER_BYTES = 16 * 1024  # a token has one or two thousand
 MAX_NAME_CHARACTERS = 253  # Kubernetes' own limit: requested names are kept for a while

@@ -34,7 +34,7 @@ IDENTITY: FrozenSet[str] = frozenset(
         "MUSTER_RESUME_STEP",
     )
 )
-"""Set anew at each start of a rank in mode Managed."""
+"""Set again at each start of a rank in mode Managed."""
 
 PLAIN_IDENTITY: FrozenSet[str] = frozenset(("NODE_RANK", "NNODES", "MASTER_ADDR", "MASTER_PORT"))
 """Set once in each pod in mode Plain."""

@@ -89,8 +89,8 @@ def marked_after_seconds(fence_seconds: float) -> float:
     """Return how long after the write of the fence file a launcher without its coordinator has certainly ended its
     ranks.
 
-    It has seen the fence file by then, or could not read it for the length of its fence, which may begin with an old
-    view.
+    It has seen the fence file by then, or could not read it for the length of its fence. That time may begin with an
+    old view.
     """
     return fence_seconds + FENCE_FILE_SEEN_SECONDS
 

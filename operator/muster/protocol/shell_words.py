@@ -1,8 +1,8 @@
 """Parse the commands of a shell's line without running any: words, quotation, comments, here-documents (`<<EOF`).
 
-It reads on where a shell would not (an unclosed quotation mark is a letter), and reads each part of the text a bounded
-number of times: lines come from users, and are read where jobs are decided. Anything but plain commands is skipped word
-by word. Source: POSIX.1-2017, Shell Command Language, sections 2.2, 2.3 and 2.7.4.
+It reads on where a shell would not: an unclosed quotation mark is a letter. It reads each part of the text a bounded
+number of times, since lines come from users, and are read where jobs are decided. Anything but plain commands is
+skipped word by word. Source: POSIX.1-2017, Shell Command Language, sections 2.2, 2.3 and 2.7.4.
 """
 
 from __future__ import annotations

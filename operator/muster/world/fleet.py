@@ -140,8 +140,8 @@ class Doubt:
 class Fleet:
     """All nodes, with their holders and what is used on them.
 
-    A node's holders are the uids of the jobs whose Gang has a member there or that have a pod there which is not
-    terminal, Terminating included. A foreign pod that holds accelerators counts as `pod/<namespace>/<name>`.
+    A node's holders are uids of jobs: of those with a member of their Gang there, or with a pod that is not terminal
+    (Terminating ones count). A foreign pod that holds accelerators counts as `pod/<namespace>/<name>`.
 
     Attributes:
         nodes: by name.

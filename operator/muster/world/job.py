@@ -167,9 +167,8 @@ class JobWorld:
         pod_ages: by uid, of pods that have not begun, or are on their way out; before the start of all.
         unfenced_ages: by uid, for how many seconds this process has seen each unfenced worker of the record with its
             present proof.
-        removed_seconds: by uid, for how many seconds the kubelet of an unfenced worker's node has been ready without a
-            gap in its heartbeats, while the API server had no such pod or had it as ended: the kubelet ends its
-            processes.
+        removed_seconds: by uid of an unfenced worker, for how many seconds its pod was gone or ended in the API server
+            while its node's kubelet was ready, without a gap in its heartbeats: the kubelet ends its processes.
         checkers: last reports of the checkers of the members' nodes, by node; before the start.
         standards: healthy figures, for the keys of these checkers.
         other: the job that spec.checkpoint.resumeFrom names, None where it names none.

@@ -40,7 +40,7 @@ _VALUE = rf"(?!\d{{1,9}}\b){_ANY_VALUE}"
 _SECRET_VARIABLE = re.compile(rf"(?i).*{_NAMES}|(?:\w+_)?(?:pass|pwd|key|auth|creds?)\Z")
 _NAMING_ARGUMENT = re.compile(rf"(?i)--?[\w.-]{{0,64}}(?:{_NAMES}|key)")
 _LOGIN_ARGUMENTS = frozenset({"-u", "--user", "--proxy-user"})
-"""Of curl and others: USER:PASSWORD follows. Python's own -u has the name of a file behind it."""
+"""Options of curl and others before USER:PASSWORD. Python's own -u has the name of a file behind it."""
 _SHAPES = (
     # Blocks of PEM, whatever they contain.
     (re.compile(r"-----BEGIN [A-Z0-9 ]{1,64}-----.*?(?:-----END [A-Z0-9 ]{1,64}-----|\Z)", re.DOTALL), GONE),
@@ -92,7 +92,7 @@ _SHAPES = (
 
 _END_OF_PEM = re.compile(r"-----END [A-Z0-9 ]{1,64}-----")
 _LINE_OF_PEM = re.compile(r"(?:\S{1,64}\s)?[ \t]{0,64}[A-Za-z0-9+/=]{1,76}\s*")
-"""The log's own time may stand before it."""
+"""The log's own timestamp may precede it."""
 
 
 def values_of(manifest: Any) -> Iterator[str]:

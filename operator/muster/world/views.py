@@ -152,7 +152,7 @@ READ_ANNOTATIONS = frozenset(
         "node.machine.sapcloud.io/trigger-deletion-by-mcm",
     }
 )
-"""The annotations of nodes that say something to Muster; others are not kept."""
+"""The annotations of nodes that Muster reads; others are not kept."""
 
 
 @dataclass(frozen=True, slots=True)

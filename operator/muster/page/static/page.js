@@ -357,7 +357,7 @@ function drawOne(key, body) {
   at("one").replaceChildren(...parts);
   at("one").hidden = false;
   if (had === "A") close.focus();
-  // Who opens a job by the keyboard goes on there, and not at the link far below.
+  // A reader that opens a job by the keyboard continues there, and not at the link far below.
   else if (had || opens) at("one-head").focus();
   opens = false;
 }
@@ -440,7 +440,7 @@ again("one", async () => {
     const body = await ask(`api/jobs/${key.split("/").map(encodeURIComponent).join("/")}`);
     return () => { if (key === shown) drawOne(key, body); };
   } catch (error) {
-    // It is gone, or no longer his: what was drawn of it goes, too.
+    // It is gone, or no longer visible to this user: remove what was drawn of it.
     if (key === shown && (error.status === 403 || error.status === 404)) { at("one").hidden = true; at("one").replaceChildren(); drawn = ""; }
     throw Object.assign(new Error(`${key}: ${error.message}`), { status: error.status });
   }
