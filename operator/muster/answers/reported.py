@@ -447,9 +447,9 @@ def _incident_costs(job: TrainingJob, goodput: Goodput, price: float | None) -> 
 
 
 def contradictions(job: TrainingJob, goodput: Goodput) -> Iterator[str]:
-    """Say where the program's printed speed and that of spec.throughput differ by more than a tenth.
+    """Yield the first of the program's printed speeds that differs from spec.throughput's by more than a tenth.
 
-    The first one is the cause of the others.
+    It is the cause of the differences that follow.
     """
     seen, gpus = goodput.progress, job.spec.nodes * job.spec.gpus_per_node
     if seen is None:

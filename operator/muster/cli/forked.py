@@ -210,7 +210,7 @@ def _within(directory: str) -> re.Pattern[str]:
 
 
 def _resume_words(checkpoint: dict[str, Any], old: str) -> Iterator[str]:
-    """Set the words that resume to the checkpoint's directory, which is the job's at first."""
+    """Replace the job's directory in the words that resume by a reference to the checkpoint's; yields what changed."""
     words = checkpoint.get("resumeArgument") or []
     for place, word in enumerate(words):
         if _naming(old).search(word):
