@@ -1,2 +1,2 @@
-"""The checker: one process on every node that runs the orders of a burn-in with torch warm, and remembers its
-passes."""
+"""The checker: one process on every node that keeps torch loaded, runs the orders of a burn-in, and remembers the
+node's passes."""

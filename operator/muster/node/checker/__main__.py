@@ -1,4 +1,5 @@
-"""`python3 -m muster.node.checker`: the checker of this node. Its settings come from the environment (settings.py)."""
+"""`python3 -m muster.node.checker`: runs the checker of this node. Its settings come from the environment
+(settings.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _CONFIGURATION_ERROR = 78  # EX_CONFIG
 
 
 def main() -> int:
-    """Run until SIGTERM."""
+    """Run until SIGTERM; return the exit status."""
     parser = argparse.ArgumentParser(prog="muster.node.checker", description="Run the burn-in's orders on this node.")
     parser.add_argument("--zygote", nargs=argparse.REMAINDER, default=COMMAND, help="another command for the zygote")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The process around the core: it owns the zygote, the two files and the loop that does what is due.
+"""Runs the process around the core: it owns the zygote, the two files and the loop that executes due actions.
 
 The loop must run in a thread that lives as long as the process: the kernel ends the zygote with the thread that started
 it.
@@ -25,21 +25,22 @@ from muster.protocol.checks import READY, STARTING, UNFIT
 from muster.serve import Metric
 
 _ALIVE_SECONDS = IDLE_SECONDS + 60.0
-"""Since the last turn of the loop: it turns once a minute at least, and closing a zygote takes seconds."""
+"""The longest healthy pause between two rounds of the loop: a round comes once a minute at least, and closing a zygote
+takes seconds."""
 _END_SECONDS = 1.5
 _READ_BYTES = 4096
 
 
 def clock() -> float:
-    """Seconds since the boot, those included in which the machine was suspended."""
+    """Return the seconds since the boot, including those in which the machine was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Checker:
-    """One checker.
+    """The checker of one node.
 
     Args:
-        command: of the zygote.
+        command: starts the zygote.
         log: writes one line about an event.
     """
 
@@ -70,7 +71,7 @@ class Checker:
         self._turned_at = now
 
     def run(self) -> None:
-        """Until `stop`; then the zygote is killed, and what it runs with it."""
+        """Run until `stop`; then the zygote is killed, with all that it runs."""
         self._talk.start()
         while not self._stopping:
             self._turned_at = clock()
@@ -86,7 +87,7 @@ class Checker:
                 now = clock()
                 pause = 0.0 if due else self._core.wake_at(now) - now
             self._wait(max(0.0, pause))
-        self._save()  # what was heard since the last turn
+        self._save()  # the changes since the last round
         self._log("stopping")
         # A process that hangs in the kernel must not keep this one from ending.
         hurry = threading.Timer(_END_SECONDS, os._exit, (0,))
@@ -95,21 +96,21 @@ class Checker:
         self._close()
 
     def stop(self) -> None:
-        """End soon. May be called by a signal handler."""
+        """End `run` soon. A signal handler may call it."""
         self._stopping = True
         self.wake()
 
     def wake(self) -> None:
-        """Let the loop turn."""
+        """Start the next round of the loop."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_tell, b".")
 
     def is_alive(self) -> bool:
-        """Whether the loop turns and somebody speaks."""
+        """Whether the loop runs, and a thread still talks to the coordinator."""
         return clock() - self._turned_at < _ALIVE_SECONDS and self._talk.is_alive()
 
     def metrics(self) -> List[Metric]:
-        """For Prometheus."""
+        """Return the metrics for Prometheus."""
         with self._changed:
             core, now = self._core, clock()
             state, heard = core.state, core.heard_seconds(now)
@@ -158,7 +159,7 @@ class Checker:
             self._prober = None
 
     def _wait(self, seconds: float) -> None:
-        """For an answer of the zygote, or whatever else wakes."""
+        """Wait for an answer of the zygote, or for `wake`, at most this long."""
         prober = self._prober
         descriptors = [self._wake_hear] if prober is None else [self._wake_hear, prober.fileno()]
         readable, _, _ = select.select(descriptors, [], [], seconds)
@@ -175,7 +176,7 @@ class Checker:
             while message is not None:
                 self._note_message(prober, message)
                 message = prober.receive(0) if self._prober is prober else None
-        except (ZygoteError, ValueError) as error:  # ValueError: a line that is no JSON
+        except (ZygoteError, ValueError) as error:  # ValueError: a line is not JSON
             if self._prober is prober:
                 self._has_ended(str(error))
 
@@ -198,7 +199,7 @@ class Checker:
     # --- the host
 
     def _save(self) -> None:
-        """A change that cannot be written waits for the next one."""
+        """Write changed files; a change that cannot be written waits for the next one."""
         with self._changed:
             passes, figures = self._core.passes, self._core.figures
         if passes is not self._saved_passes:

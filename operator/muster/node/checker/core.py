@@ -1,9 +1,9 @@
-"""What a checker does and says: a state machine that knows no thread, socket or clock.
+"""Decides what a checker does and reports: a state machine without threads, sockets or clocks.
 
-Whoever drives it tells it what has happened (a directive, an answer of the zygote, its end) and asks `actions` for what
-is due; `wake_at` is when that may change by itself. The directive is declared state: all orders of a burn-in, one run
-after the other; what has an answer keeps it as long as it is listed, what is not listed any more is given up at once.
-One probe at a time, and nobody's GPUs for an operator that is not heard any more.
+Its caller passes in each event (a directive, an answer of the zygote, its end) and gets the due actions from `actions`;
+`wake_at` is when these may change by themselves. The directive is declared state: all orders of a burn-in, which run
+one after the other. An answered order keeps its answer as long as it is listed; an order that is not listed any more is
+cancelled at once. One probe runs at a time. Without contact to the operator no probe holds GPUs.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from muster.protocol.checks import (
 )
 
 IMPORT_SECONDS = 180.0
-"""For torch; 4 to 8 CPU seconds, and the image may still be read from the disk."""
+"""The time for the import of torch: 4 to 8 CPU seconds, and the image may still be read from the disk."""
 ANSWER_SECONDS = 30.0
-"""Beyond a probe's deadline, and after it was cancelled: it has to die, and its GPUs have to be free."""
+"""The time for an answer after a probe's deadline or cancellation: the probe has to die, and its GPUs have to be
+free."""
 ALONE_SECONDS = 60.0
-"""Without a word from the coordinator: then whatever runs is cancelled."""
+"""After this long without contact to the coordinator the running order is cancelled."""
 IDLE_SECONDS = 60.0
-"""After that long somebody may have changed a GPU or a driver: the devices are looked at before anything else."""
+"""After this long a GPU or a driver may have been changed: the devices are inspected before anything else."""
 _TAKEN_BACK = "it was taken back"
 _ALONE = "no word from the coordinator for %g s" % ALONE_SECONDS
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
@@ -48,31 +49,31 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Start a zygote."""
+    """The action to start a zygote."""
 
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """Kill the zygote."""
+    """The action to kill the zygote."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
-    """Give the zygote an order."""
+    """The action to send an order to the zygote."""
 
     order: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cancel:
-    """Take the order of this id back."""
+    """The action to cancel the order with this id."""
 
     order_id: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Meet:
-    """Give the processes of the order of this id what those on other nodes have put."""
+    """The action to pass on what processes on other nodes have put, to the processes of the order with this id."""
 
     order_id: str
     puts: Tuple[Put, ...]
@@ -83,11 +84,11 @@ Action = Union[Start, End, Ask, Cancel, Meet]
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """What is known of the node from the start.
+    """The fixed facts about the node.
 
     Attributes:
-        address: where other checkers reach it.
-        directory: to try storage in; "" for none.
+        address: the address at which other checkers reach the node.
+        directory: where the storage probe writes; "" for none.
         ethernet: whether its InfiniBand devices are Ethernet ports.
     """
 
@@ -99,26 +100,26 @@ class Node:
 
 @dataclasses.dataclass
 class _Probe:
-    """What the zygote is doing."""
+    """The order that the zygote works on."""
 
     order: Dict[str, Any]
     overdue_at: float
     cancelled: bool = False
     puts: Dict[Tuple[int, str], Put] = dataclasses.field(default_factory=dict)
     met: Tuple[Put, ...] = ()
-    """What has come from other nodes."""
+    """What processes on other nodes have put."""
     handed: Tuple[Put, ...] = ()
-    """What of it the zygote has been given."""
+    """The part of it that was passed to the zygote."""
 
 
 class Core:
     """The state of a checker. All times are readings of one clock that never goes back.
 
     Attributes:
-        passes: of this boot.
-        figures: newest good ones, also from before.
-        news: grows with everything that the coordinator should hear at once.
-        answered: orders by how they ended, since the start.
+        passes: the node's passes in this boot.
+        figures: the newest good figures, also those from before this boot.
+        news: a counter that grows with everything to report to the coordinator at once.
+        answered: number of orders by outcome, since the start.
         starts: how often a zygote was started.
     """
 
@@ -143,17 +144,17 @@ class Core:
         self._facts: Optional[Facts] = None
         self._key: Optional[Mapping[str, Any]] = None  # None while no zygote is ready
         self._is_starting = False
-        self._zygote_at = now  # until when it has to be ready; else from when on the next may be started
-        self._failures = 0  # of zygotes, since one of them has answered
+        self._zygote_at = now  # the deadline of its start; without a zygote, the earliest time of the next start
+        self._failures = 0  # failed zygotes since the last one that answered
         self._problem = ""
-        self._look_at = now  # when the devices are to be looked at though nobody asks
+        self._look_at = now  # when the devices are inspected without an order
         self._looks_in_vain = 0
         self._used_at = now - IDLE_SECONDS
 
-    # --- what happens
+    # --- events
 
     def hear(self, told: CheckDirective, now: float) -> None:
-        """A directive has come; whatever it says."""
+        """Apply a directive; its content is not trusted."""
         self.hear_anything(now)
         if not told.known:
             return
@@ -161,7 +162,7 @@ class Core:
         self._take_grants(grants, now)
         listed = {order.id for order in orders}
         if not listed & self._candidates.keys() and listed - {order.id for order in self._orders}:
-            self._candidates = {}  # of another burn-in, which was not passed
+            self._candidates = {}  # of another burn-in, which this node has not passed
         self._orders = orders
         gone = self._answers.keys() - listed
         if gone:
@@ -179,11 +180,11 @@ class Core:
                 self._answer(environment_answer(order, why))
 
     def hear_anything(self, now: float) -> None:
-        """The coordinator is there."""
+        """Note that the coordinator is reachable."""
         self._heard_at = now
 
     def zygote_is_ready(self, key: Mapping[str, Any], now: float) -> None:
-        """torch is imported; `key` has its versions."""
+        """Note that torch is imported; `key` has its versions."""
         self._is_starting, self._key = False, key
         self._look_at, self._looks_in_vain = now, 0
         self._used_at = now - IDLE_SECONDS
@@ -192,10 +193,10 @@ class Core:
         self._log("torch is imported", **{name: str(value) for name, value in key.items()})
 
     def zygote_has_ended(self, why: str, now: float, *, late: bool = False) -> None:
-        """It did not come up, or it has died, by itself or by `End`.
+        """Note that the zygote did not start, or has ended, by itself or by `End`.
 
         Args:
-            late: it was ended because it had not answered in time.
+            late: whether it was killed because it had not answered in time.
         """
         was_ready, self._key, self._is_starting = self._key is not None, None, False
         pause = 0.0
@@ -215,9 +216,9 @@ class Core:
         self._publish()
 
     def probe_has_answered(self, answer: Mapping[str, Any], now: float) -> None:
-        """A line of the zygote; one that nobody waits for is of no interest."""
+        """Apply an answer of the zygote; an answer to no open order is ignored."""
         run, probe = self._run, self._probe
-        # What it cannot read it refuses without an id.
+        # The zygote refuses an unreadable order without an id.
         if run is None or probe is None or answer.get("id") not in (probe.order["id"], None):
             return
         self._probe, self._failures, self._used_at = None, 0, now
@@ -229,7 +230,7 @@ class Core:
             self._finish(run, now)
 
     def probe_has_put(self, message: Mapping[str, Any]) -> None:
-        """A process of the probe that runs wants others to know something; beyond the bounds nobody is told."""
+        """Apply a value that a process of the running probe publishes; values beyond the limits are dropped."""
         probe, put = self._probe, Put(**message["put"])
         if self._order is None or probe is None or message.get("id") != probe.order["id"]:
             return
@@ -238,10 +239,10 @@ class Core:
             probe.puts = known
             self._publish()
 
-    # --- what is to be done
+    # --- actions
 
     def actions(self, now: float) -> List[Action]:
-        """What is due now. Asking again gives nothing until something has happened or time has gone by."""
+        """Return the actions that are due now. A second call returns none until an event comes or time passes."""
         if self._order is not None and now - self._heard_at > ALONE_SECONDS:
             self._leave(_ALONE)
         due = self._of_zygote(now)
@@ -250,7 +251,7 @@ class Core:
         return due
 
     def wake_at(self, now: float) -> float:
-        """When to ask again though nothing has happened."""
+        """Return when to call `actions` again if no event comes before."""
         times = [now + IDLE_SECONDS]
         if self._key is None:
             times.append(self._zygote_at)
@@ -300,7 +301,7 @@ class Core:
         return [Cancel(str(probe.order["id"]))]
 
     def _begin(self, now: float) -> Optional[Run]:
-        """The first order without an answer; else a look, where one is due."""
+        """Begin the first order without an answer; else an inspection of the devices, where one is due."""
         assert self._key is not None
         alone = now - self._heard_at > ALONE_SECONDS
         order = None if alone else next((each for each in self._orders if each.id not in self._answers), None)
@@ -324,7 +325,7 @@ class Core:
         self._publish()
         if any(each.id == order.id for each in self._orders) and order.id not in self._answers:
             if run.leaving in (_TAKEN_BACK, _ALONE):
-                return  # and given again meanwhile, or still given when there is word again
+                return  # the order was given again meanwhile, or is still listed when contact is back
             answer = run.answer(now)
             self._answer(answer)
             if run.facts is not None:
@@ -337,7 +338,7 @@ class Core:
             self._run.leaving = why
             self._log("an order is cancelled", order=self._run.order.id if self._run.order else "", why=why)
 
-    # --- what is known
+    # --- knowledge
 
     def _note_inspection(self, run: Run, now: float) -> None:
         assert run.looked is not None
@@ -353,7 +354,7 @@ class Core:
             self._look_at, self._looks_in_vain = float("inf"), 0
         if self._facts != before and self._facts is not None:
             facts = self._facts
-            if before is not None:  # the answers are about another machine, but for those about the orders alone
+            if before is not None:  # the answers are about another machine, except those that refuse an order
                 refused = {order.id for order in self._orders if refusal(order)}
                 self._answers = {name: answer for name, answer in self._answers.items() if name in refused}
                 self._candidates.clear()
@@ -414,21 +415,21 @@ class Core:
     def _leaving(self) -> bool:
         return self._run is not None and self._run.leaving != ""
 
-    # --- what is told
+    # --- reports
 
     @property
     def state(self) -> str:
-        """As the report has it."""
+        """Return the state in the form of the report."""
         if self._problem:
             return UNFIT
         return READY if self._key is not None and self._facts is not None else STARTING
 
     def heard_seconds(self, now: float) -> float:
-        """Since the coordinator was heard."""
+        """Return the seconds since the last contact with the coordinator."""
         return max(0.0, now - self._heard_at)
 
     def report(self, now: float) -> CheckReport:
-        """All that there is to say, without what the connection adds."""
+        """Return the complete report, without the fields that the connection adds."""
         facts = self._facts
         puts = tuple(self._probe.puts.values()) if self._probe is not None else ()
         plain = CheckReport(
@@ -458,7 +459,7 @@ class Core:
 
 
 def _measured(order: CheckOrder, answer: CheckAnswer, facts: Facts, now: float) -> List[Measured]:
-    """The figures of an answer with which nothing is wrong."""
+    """Return the figures of an answer without faults."""
     rows: List[Tuple[str, str, Optional[float], str]] = []
     if answer.outcome != translate.RESULT or any(probe.wrong for probe in answer.probes):
         return []
@@ -484,7 +485,8 @@ def _measured(order: CheckOrder, answer: CheckAnswer, facts: Facts, now: float) 
 
 
 def _usable_orders(orders: Sequence[CheckOrder]) -> Tuple[CheckOrder, ...]:
-    """Those that can be answered: an answer names its order, and one that is no name would spoil the whole report."""
+    """Return the orders that can be answered: an answer names its order, and an invalid name would spoil the whole
+    report."""
     found: Dict[str, CheckOrder] = {}
     for order in orders:
         if _is_id(order.id) and _is_text(order.kind) and _is_text(order.peer) and _is_text(order.namespace):

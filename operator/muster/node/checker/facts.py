@@ -1,4 +1,4 @@
-"""What this node is, as its own Devices probe has seen it, and the digest that a pass is bound to. Pure."""
+"""Describes this node as its own Devices probe has seen it, and the digest that a pass is bound to. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CUDA, CPU = "cuda", "cpu"
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What figures and passes of this node belong to.
+    """The hardware and software that figures and passes of this node belong to.
 
     Attributes:
-        indexes: of the GPUs, as NVML counts; none on a CPU.
-        uuids: of the GPUs, in that order.
+        indexes: NVML's indexes of the GPUs; none on a CPU.
+        uuids: the UUIDs of the GPUs, in that order.
         model: the GPUs' product name, or all where they differ; the CPU's where there are none.
-        key: versions of torch, CUDA, NCCL and the probes, as the zygote tells them.
+        key: versions of torch, CUDA, NCCL and the probes, as the zygote reports them.
     """
 
     indexes: Tuple[int, ...]
@@ -33,30 +33,32 @@ class Facts:
 
     @property
     def device(self) -> str:
-        """What the probes run on."""
+        """Return the kind of device that the probes run on."""
         return CUDA if self.indexes else CPU
 
     @property
     def library(self) -> str:
-        """What the figures were made with, in one text."""
+        """Return the libraries that made the figures, in one text."""
         words = ["torch-%s" % self.key.get("torch")]
         words += ["%s-%s" % (name, self.key[name]) for name in ("cuda", "nccl") if self.indexes and self.key.get(name)]
         return "/".join(words if self.indexes else [*words, "gloo"])[:_MAX_CHARACTERS]
 
     @property
     def version(self) -> str:
-        """Of the probes."""
+        """Return the version of the probes."""
         return str(self.key.get("version") or "")[:_MAX_CHARACTERS]
 
     def identity(self, boot_id: str) -> str:
-        """Digest of what a pass is about: another boot, GPU, driver, library or probe is another node to it."""
+        """Return the digest of everything that a pass depends on: another boot, GPU, driver, library or probe changes
+        it."""
         what = [boot_id, self.version, self.key.get("torch"), self.key.get("cuda"), self.key.get("nccl")]
         what += [*self.uuids, self.driver] if self.indexes else [self.model, self.instructions]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
 def facts_of(answer: Mapping[str, Any], key: Mapping[str, Any]) -> Optional[Facts]:
-    """What a Devices probe has seen; None where it has seen nothing. It may have found fault and seen all the same."""
+    """Return what a Devices probe has seen; None where it has seen nothing. A probe with a fault may still have seen
+    the devices."""
     part: Dict[str, Any] = next(iter(answer.get("parts") or ()), {})
     gpus = part.get("figures", {}).get("gpus")
     if gpus is None:
@@ -74,9 +76,9 @@ def facts_of(answer: Mapping[str, Any], key: Mapping[str, Any]) -> Optional[Fact
 
 
 def unfitness(answer: Mapping[str, Any], facts: Optional[Facts]) -> str:
-    """Why nothing can be tested here after such a look; "" where something can.
+    """Return why no test can run here after this inspection; "" where one can.
 
-    GPUs in use by others get free again, and those that are missing are a finding of who expects them.
+    GPUs in use by other processes become free again, and missing GPUs are a finding of the operator.
     """
     if answer["outcome"] not in (outcome.DONE, outcome.IN_USE, outcome.MISSING):
         return str(answer.get("message") or answer["outcome"])
@@ -86,5 +88,5 @@ def unfitness(answer: Mapping[str, Any], facts: Optional[Facts]) -> str:
 
 
 def no_cuda(facts: Facts) -> str:
-    """The words where there are GPUs and a torch that cannot use them; else ""."""
+    """Return the message for a node with GPUs whose torch cannot use them; else ""."""
     return "the torch of this image has no CUDA" if facts.indexes and facts.key.get("cuda") is None else ""

@@ -1,4 +1,4 @@
-"""What a checker asks its host: the boot, and what its InfiniBand devices are."""
+"""Reads from the host its boot ID, and whether its InfiniBand devices are Ethernet ports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import glob
 
 
 def boot_id(path: str) -> str:
-    """Of this boot; "" where the file cannot be read."""
+    """Return the boot ID; "" where the file cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read().strip()
@@ -15,7 +15,7 @@ def boot_id(path: str) -> str:
 
 
 def infiniband_is_ethernet(sysfs: str) -> bool:
-    """Whether what NCCL calls IB is RoCE here: there are active ports, and all of them are Ethernet's."""
+    """Whether NCCL's transport IB is RoCE here: there are active ports, and all of them are Ethernet ports."""
     layers = []
     for port in glob.glob(sysfs + "/class/infiniband/*/ports/*"):
         try:

@@ -1,9 +1,8 @@
-"""When to speak to the coordinator, and what each of two lines does about trouble. Pure: times are handed in.
+"""Decides when to talk to the coordinator, and how each of two lines handles errors. Pure: times are passed in.
 
-One line polls: its answer is held until the directive changes, and its directives alone count, so that none is
-overtaken by an older one. The other speaks of news while the first one is being held, and of the beginning of a test
-where it has been silent for long: its connection is open then when the answer is there, for which a whole gang may
-wait.
+One line polls: the coordinator holds its answer until the directive changes. Only its directives count, so that no
+older one overtakes a newer one. The other line reports news while the first one is held. It also reports the beginning
+of a test after a long silence: its connection is then open for the answer, for which a whole gang may wait.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from muster.protocol.checks import CheckDirective
 
 POLL, TELL = "poll", "tell"
 
-_ANSWER_SECONDS = 5.0  # beyond the time that the answer may be held
-_LONGEST_HOLD_SECONDS = 20.0  # a checker gives up when it has heard nothing for a minute
+_ANSWER_SECONDS = 5.0  # added to the time for which the coordinator may hold the answer
+_LONGEST_HOLD_SECONDS = 20.0  # a checker cancels its order after a minute without contact
 _SHORTEST_PACE_SECONDS = 0.05
 _LONGEST_PACE_SECONDS = 20.0
-# To begin what the directive says, before the next poll tells. At random: a whole gang is told at the same moment, and
-# those who have not heard yet are not to wait behind the polls of those who have.
+# The pause before the next poll, in which the new directive begins. It is random: a whole gang gets its directive at
+# the same moment, and the polls of some members must not delay the answers to the others.
 _SETTLE_SECONDS = 0.05, 0.5
-_COLD_SECONDS = 60.0  # without a word: the coordinator closes connections that are idle for 75 s
+_COLD_SECONDS = 60.0  # without a request: the coordinator closes connections that are idle for 75 s
 _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 2.0
 _MAX_REDIRECTIONS = 2  # in a row without a pause
 _MAX_REASONS = 4  # that are logged until the next answer
@@ -31,7 +30,7 @@ _MAX_REASONS = 4  # that are logged until the next answer
 
 @dataclasses.dataclass(frozen=True)
 class Send:
-    """Send a report with these, and wait so long for the answer."""
+    """The instruction to send a report with these values, and to wait this long for the answer."""
 
     target: Target
     timeout_seconds: float
@@ -44,7 +43,7 @@ class Send:
 
 @dataclasses.dataclass(frozen=True)
 class Pause:
-    """Say nothing for so long, or until there is news; None: until there is news."""
+    """The instruction to send nothing for this long, or until there is news; None: until there is news."""
 
     seconds: Optional[float]
 
@@ -53,12 +52,12 @@ class Pause:
 class _Line:
     failures: int = 0
     redirections: int = 0
-    not_before: float = 0.0  # after trouble
-    carrying: int = 0  # the news of the report that is on its way
+    not_before: float = 0.0  # the earliest next request, after an error
+    carrying: int = 0  # the value of `news` in the report that is being sent
 
 
 class Lines:
-    """What is known of the way to the coordinator."""
+    """The state of both lines to the coordinator."""
 
     def __init__(self, log: Callable[..., None], chance: Callable[[], float]) -> None:
         self._log = log
@@ -75,7 +74,7 @@ class Lines:
         self._reasons: Set[str] = set()
 
     def next(self, name: str, news: int, now: float) -> Union[Send, Pause]:
-        """What this line is to do now; `news` counts what the coordinator should hear at once."""
+        """Return what this line does now; `news` counts what the coordinator should learn at once."""
         line = self._lines[name]
         if now < line.not_before:
             return Pause(line.not_before - now)
@@ -98,7 +97,7 @@ class Lines:
         return Send(self._leader, hold + _ANSWER_SECONDS, hold, self._seen, self._sequence, news, now)
 
     def answered(self, name: str, sent: Send, directive: CheckDirective, seen: str, now: float) -> bool:
-        """It was answered; whether the directive counts."""
+        """Note an answer; return whether its directive counts."""
         line = self._lines[name]
         line.failures = line.redirections = line.carrying = 0
         self._told = max(self._told, sent.news)
@@ -116,7 +115,7 @@ class Lines:
         return True
 
     def failed(self, name: str, sent: Send, why: str, now: float) -> None:
-        """There was no usable answer."""
+        """Note that there was no usable answer."""
         line = self._lines[name]
         line.failures += 1
         line.redirections = line.carrying = 0
@@ -130,7 +129,7 @@ class Lines:
             self._log("no answer from the coordinator; trying again", problem=why)
 
     def redirected(self, name: str, sent: Send, leader: Tuple[str, int], now: float) -> None:
-        """The one that was asked does not lead, and names the one that does."""
+        """Note that the requested replica does not lead, and has named the leader."""
         line = self._lines[name]
         line.redirections += 1
         if leader == sent.target or line.redirections > _MAX_REDIRECTIONS:

@@ -1,4 +1,5 @@
-"""The checker's log: one JSON object a line on stderr, one line per decision, as the operator's and the agents'."""
+"""Writes the checker's log: one JSON object a line on stderr, one line per decision, like the operator's and the
+agents'."""
 
 from __future__ import annotations
 

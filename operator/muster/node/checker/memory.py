@@ -1,4 +1,4 @@
-"""What a checker remembers beyond its own life: passes until the next boot, figures beyond it. Pure.
+"""Stores what a checker remembers beyond its own life: passes until the next boot, figures beyond it. Pure.
 
 Times are readings of one clock that counts suspended time and never jumps (CLOCK_BOOTTIME). In the file of figures they
 are wall-clock times, because that clock begins anew with each boot.
@@ -21,7 +21,7 @@ MAX_SPENT = 128
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """A grant that was seen: `granted_at` is when for the first time."""
+    """A grant of the coordinator; `granted_at` is when it was first seen."""
 
     granted: str
     profile: str
@@ -32,7 +32,7 @@ class Pass:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """A good figure of this node, with all that it may be compared by."""
+    """A good figure of this node, with everything by which it may be compared."""
 
     probe: str
     transport: str
@@ -50,7 +50,7 @@ class Passes:
     """The passes of this boot.
 
     Attributes:
-        spent: grants whose pass holds no more, but which may still be declared: they are not granted again.
+        spent: grants whose pass has expired, but which may still be declared: they are not granted again.
     """
 
     held: Tuple[Pass, ...] = ()
@@ -61,7 +61,7 @@ class Passes:
         return grant_id in self.spent or any(each.granted == grant_id for each in self.held)
 
     def of_identity(self, identity: str) -> Passes:
-        """Without those of another identity."""
+        """Return the passes without those of another identity."""
         dropped = [each.granted for each in self.held if each.identity != identity]
         if not dropped:
             return self
@@ -69,7 +69,7 @@ class Passes:
         return Passes(kept, tuple([*self.spent, *dropped][-MAX_SPENT:]))
 
     def with_grants(self, grants: Sequence[CheckGrant], identity: str, now: float) -> Passes:
-        """With those that are seen for the first time."""
+        """Return the passes with those grants added that are seen for the first time."""
         new = [Pass(grant.id, grant.profile, identity, now, grant.gpus) for grant in grants if not self.knows(grant.id)]
         if not new:
             return self
@@ -78,12 +78,12 @@ class Passes:
         return Passes(tuple(held[-MAX_PASSES:]), tuple([*self.spent, *too_many][-MAX_SPENT:]))
 
     def reports(self, now: float) -> Tuple[PassReport, ...]:
-        """As the coordinator is told."""
+        """Return the passes in the form of the report."""
         return tuple(_pass_report(each, now - each.granted_at) for each in self.held)
 
 
 def with_figures(known: Tuple[Measured, ...], new: Iterable[Measured]) -> Tuple[Measured, ...]:
-    """The newest figure of each probe and transport, the newest of them last."""
+    """Return the newest figure of each probe and transport, the newest one last."""
     by_key = {(each.probe, each.transport): each for each in known}
     for each in new:
         by_key.pop((each.probe, each.transport), None)
@@ -92,7 +92,7 @@ def with_figures(known: Tuple[Measured, ...], new: Iterable[Measured]) -> Tuple[
 
 
 def figure_reports(known: Iterable[Measured], facts: Facts, now: float) -> Tuple[FigureReport, ...]:
-    """Those that belong to the present model and libraries, as the coordinator is told."""
+    """Return the figures of the present model and libraries, in the form of the report."""
     return tuple(
         _report(each, now - each.measured_at)
         for each in known
@@ -113,12 +113,12 @@ def _age(seconds: float) -> float:
 
 
 def passes_to_json(passes: Passes) -> Dict[str, Any]:
-    """What the file of passes holds."""
+    """Return the content of the file of passes."""
     return {"passes": [dataclasses.asdict(each) for each in passes.held], "spent": list(passes.spent)}
 
 
 def passes_from_json(data: Any, now: float) -> Passes:
-    """What was kept; a time that has not come yet is of another boot.
+    """Read the file of passes; a time in the future is of another boot.
 
     Raises:
         ValueError: it is not what this program writes.
@@ -134,7 +134,7 @@ def passes_from_json(data: Any, now: float) -> Passes:
 
 
 def figures_to_json(figures: Iterable[Measured], now: float, wall: float) -> Dict[str, Any]:
-    """What the file of figures holds; `wall` is the wall clock's reading now, in seconds."""
+    """Return the content of the file of figures; `wall` is the wall clock's reading now, in seconds."""
     return {"figures": [_at(each, wall - (now - each.measured_at)) for each in figures]}
 
 
@@ -143,14 +143,14 @@ def _at(measured: Measured, seconds: float) -> Dict[str, Any]:
 
 
 def figures_from_json(data: Any, now: float, wall: float) -> Tuple[Measured, ...]:
-    """What was kept. A wall clock that was set back makes figures young, not unborn.
+    """Read the file of figures. After a wall clock was set back, a figure from the future counts as new.
 
     Raises:
         ValueError: it is not what this program writes.
     """
     try:
         found = [_checked(Measured(**each)) for each in data["figures"]]
-        for each in found:  # one that the coordinator would not take would cost it the whole report
+        for each in found:  # one invalid entry would make the coordinator refuse the whole report
             decode(FigureReport, encode(_report(each, 0.0)), "figure")
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError("no figures: %s" % error) from error
@@ -174,5 +174,5 @@ def _checked(item: Any) -> Any:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("no text: %r" % (value,))
-    value.encode()  # half of a surrogate pair is no text, and a UnicodeEncodeError is a ValueError
+    value.encode()  # half of a surrogate pair is not text, and a UnicodeEncodeError is a ValueError
     return value

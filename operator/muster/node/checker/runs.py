@@ -1,4 +1,4 @@
-"""One order under way: which probe comes next, and what the answers come to. Pure: times are handed in."""
+"""Runs one order: which probe comes next, and what result the answers give. Pure: times are passed in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = (NODE, PAIR, GANG)
 
 
 def refusal(order: CheckOrder) -> str:
-    """Why this checker cannot run an order at all; "" where it can."""
+    """Return why this checker cannot run an order at all; "" where it can."""
     if order.kind not in _KINDS:
         return "this checker does not know orders of the kind %.64s" % order.kind
     if order.profile not in PROFILES:
@@ -31,7 +31,7 @@ def refusal(order: CheckOrder) -> str:
 
 
 def environment_answer(order: CheckOrder, words: str, seconds: float = 0.0, given_back: bool = True) -> CheckAnswer:
-    """An answer that says nothing of the hardware."""
+    """Return an answer that says nothing about the hardware."""
     return _answer(order, translate.ENVIRONMENT, words, seconds, given_back)
 
 
@@ -49,15 +49,15 @@ def _answer(order: CheckOrder, how: str, words: str, seconds: float, given_back:
 
 
 class Run:
-    """A look at the devices, and after it the probes of an order where there is one.
+    """An inspection of the devices, and then the probes of an order where there is one.
 
     Attributes:
-        order: None for a look alone.
-        facts: what is known of this node; a look renews it.
-        looked: the answer of the look, once there is one.
+        order: None for an inspection alone.
+        facts: the known facts about this node; an inspection renews them.
+        looked: the answer of the inspection, once there is one.
         given_back: whether the GPUs were seen to be free after the last probe.
-        leaving: why it ends early; "" while it does not.
-        is_acknowledged: whether the coordinator has said that it hands on what this node's processes put.
+        leaving: why the run ends early; "" while it does not.
+        is_acknowledged: whether the coordinator has confirmed that it passes on what this node's processes put.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Run:
         self._planned = False
 
     def next(self, now: float) -> Optional[Dict[str, Any]]:
-        """The next probe for the zygote, without an id; None: there is none left."""
+        """Return the next probe for the zygote, without an id; None: there is none left."""
         if self.leaving:
             return None
         if not self._steps and not self._planned:
@@ -87,7 +87,7 @@ class Run:
         return self._ask(step, now)
 
     def note_answer(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """What a probe has answered."""
+        """Note the answer of a probe."""
         answer = {"probe": asked["probe"], "device": asked["device"], "outcome": outcome.REFUSED, "parts": [], **answer}
         if "given_back" in answer:
             self.given_back = answer["given_back"].get("free") is True
@@ -98,17 +98,17 @@ class Run:
         self._note_answer(answer)
 
     def abort(self, asked: Mapping[str, Any], name: str, words: str) -> None:
-        """The zygote has ended under a probe: that one has no result, and what was to follow is not run.
+        """Note that the zygote has ended during a probe: that probe has no result, and later ones do not run.
 
         Args:
-            name: the outcome of that probe.
+            name: name of the outcome of that probe.
         """
         self.given_back = asked["device"] == CPU
         self._planned, self._steps = True, []
         self._note_answer({"probe": asked["probe"], "device": "node", "outcome": name, "message": words, "parts": []})
 
     def answer(self, now: float) -> CheckAnswer:
-        """What the order has come to."""
+        """Return the result of the order."""
         assert self.order is not None
         return environment_answer(self.order, self.leaving, now - self._began, self.given_back)
 
@@ -128,9 +128,9 @@ class Run:
         return CPU if self.facts is None else self.facts.device
 
     def _not_owed(self) -> str:
-        """The words where an order asks for a test without GPUs of a node that has some; else "".
+        """Return a message where an order asks a node with GPUs for a test without GPUs; else "".
 
-        What their host can do says nothing of them: neither a pass nor a figure may be taken for theirs.
+        A test of the host's CPU says nothing about its GPUs: neither a pass nor a figure may count for them.
         """
         without = self.order is not None and self.order.gpus == 0
         return "without GPUs nothing is tested on a node that has some" if without and self._device() == CUDA else ""
@@ -158,7 +158,7 @@ class NodeRun(Run):
         self._ethernet = ethernet
         self._probes: List[ProbeReport] = []
         self._transport = ""
-        self._cut = False  # whether the probe under way has less time than its own deadline
+        self._cut = False  # whether the running probe has less time than its own deadline
 
     def _inspect(self) -> Step:
         return dataclasses.replace(_LOOK, parameters={"expected": self._expected})
@@ -196,7 +196,7 @@ class NodeRun(Run):
             self._transport = translate.transport_of(transports, self.facts.model, self._ethernet, across=False)
 
     def answer(self, now: float) -> CheckAnswer:
-        """All probes that were to run; `transport` is that of the all-reduce inside the node."""
+        """Return the results of all probes of the order; `transport` is that of the all-reduce inside the node."""
         assert self.order is not None
         how = translate.ENVIRONMENT if self.leaving else translate.overall(self._probes)
         bad = [probe for probe in self._probes if probe.wrong or probe.outcome != translate.RESULT]
@@ -236,13 +236,13 @@ class ReduceRun(Run):
             "master": self.order.master_address,
             "port": self.order.master_port,
             "sizes": [list(row) for row in sizes],
-            # The deadline is the bound, and tells by its phase whether they had met.
+            # The deadline is the limit, and the phase at that time shows whether the nodes had met.
             "wait_seconds": deadline,
         }
         return [Step("AllReduce", deadline, parameters)]
 
     def _why_not(self) -> str:
-        """Why there is nothing to reduce on."""
+        """Return why there is no device for the all-reduce; "" where there is one."""
         if self.facts is None:
             return translate.failure_text(self.looked) if self.looked else "the devices are not known"
         if self._device() == CPU or self._not_owed():
@@ -258,7 +258,7 @@ class ReduceRun(Run):
             self._problem = str(answer.get("message"))
 
     def answer(self, now: float) -> CheckAnswer:
-        """What both ends may tell."""
+        """Return the result in the form that both ends may report."""
         assert self.order is not None
         seconds = now - self._began
         if self.leaving or self._reduced is None:
@@ -282,7 +282,7 @@ def run_of(
     directory: str,
     ethernet: bool,
 ) -> Run:
-    """The run of an order that is not refused."""
+    """Return the run of an order that is not refused."""
     if order.kind == NODE:
         return NodeRun(order, facts, key, now, directory, ethernet)
     return ReduceRun(order, facts, key, now, looks, ethernet)

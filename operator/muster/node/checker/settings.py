@@ -1,4 +1,4 @@
-"""What the checker is told by its environment."""
+"""Reads the checker's settings from its environment."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from muster.protocol.channel import Endpoint, host_and_port
 
 
 class SettingsError(Exception):
-    """A variable is missing or cannot be used; says which, and what it should be."""
+    """A variable is missing or cannot be used; the message says which, and what it should be."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The checker's settings; beside each the variable that sets it."""
+    """The checker's settings; each has the variable that sets it."""
 
     endpoint: Endpoint
     """MUSTER_COORDINATOR: `https://host:port`, required; MUSTER_COORDINATOR_NAME: the name in its certificate, by
     default that host; MUSTER_TOKEN_FILE and MUSTER_CA_FILE: required, read again when they change."""
     address: str
-    """MUSTER_ADDRESS: where checkers of other nodes reach this one (the downward API's status.hostIP). Required."""
+    """MUSTER_ADDRESS: the address at which checkers of other nodes reach this one (the downward API's status.hostIP).
+    Required."""
     run_directory: str
-    """MUSTER_RUN: for what holds until the next boot; /run/muster-check by default."""
+    """MUSTER_RUN: for files that hold until the next boot; /run/muster-check by default."""
     lib_directory: str
-    """MUSTER_LIB: for what holds longer; /var/lib/muster-check by default."""
+    """MUSTER_LIB: for files that hold longer; /var/lib/muster-check by default."""
     storage_directory: str
-    """MUSTER_STORAGE: where the storage probe writes a file and removes it; none by default, and nothing is probed."""
+    """MUSTER_STORAGE: where the storage probe writes a file and removes it; by default no storage is probed."""
     sysfs: str
     """MUSTER_SYSFS: root of sysfs."""
     boot_id_file: str

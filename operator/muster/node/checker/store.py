@@ -1,6 +1,6 @@
-"""A small JSON file that survives its writer: replaced as a whole, and begun anew where it cannot be read.
+"""Keeps a small JSON file that survives its writer: it is replaced as a whole, and begun again where it cannot be read.
 
-A disk that is full must not stop a burn-in: what cannot be written is said once, and tried again with the next change.
+A full disk must not stop a burn-in: a failed write is logged once, and tried again with the next change.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _MAX_BYTES = 1024 * 1024
 
 
 class File:
-    """One file.
+    """One JSON file.
 
     Args:
-        log: told once of each kind of trouble.
+        log: called once for each kind of error.
     """
 
     def __init__(self, path: str, log: Callable[..., None]) -> None:
@@ -26,7 +26,7 @@ class File:
         self._problem = ""
 
     def load(self, read: Callable[[Any], Any], default: Any) -> Any:
-        """What `read` makes of its content; `default` where there is none, or nothing that can be read."""
+        """Return the content as `read` decodes it; `default` where there is none, or none that can be read."""
         try:
             with open(self._path, "rb") as file:
                 data = file.read(_MAX_BYTES)
@@ -38,7 +38,7 @@ class File:
             return default
 
     def save(self, data: Any) -> bool:
-        """Replace its content; whether that worked."""
+        """Replace the content; return whether that worked."""
         problem = self._write(json.dumps(data, separators=(",", ":")).encode())
         if problem is not None and problem != self._problem:
             self._log("a file cannot be written", path=self._path, problem=problem)

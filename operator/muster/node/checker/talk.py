@@ -1,4 +1,4 @@
-"""The two threads that talk with the coordinator: what to say the core knows, when the lines know."""
+"""Runs the two threads that talk to the coordinator: the core knows what to report, the lines know when."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from muster.protocol.messages import MAX_REPORT_BYTES, encode
 
 
 class Talk:
-    """Speaks for the core.
+    """Talks to the coordinator for the core.
 
     Args:
         changed: guards the core; notified when there is news.
-        clock: the core's.
-        wake: is called after the core has heard something.
+        clock: the clock of the core.
+        wake: called after the core has received something.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Talk:
             thread.start()
 
     def is_alive(self) -> bool:
-        """Whether there is still somebody who speaks."""
+        """Whether a thread still talks to the coordinator."""
         return all(thread.is_alive() for thread in self._threads)
 
     def _drive(self, name: str) -> None:
@@ -62,7 +62,7 @@ class Talk:
                     action = self._lines.next(name, self._core.news, time.monotonic())
                 report = report_for(self._core, action, self._clock())
                 if action.hold_seconds:
-                    self._changed.notify_all()  # what comes up from now on is the other line's
+                    self._changed.notify_all()  # later news belongs to the other line
             self._exchange(name, channel, action, report)
 
     def _exchange(self, name: str, channel: Channel[CheckDirective], sent: Send, report: CheckReport) -> None:
@@ -87,7 +87,7 @@ class Talk:
 
 
 def report_for(core: Core, sent: Send, now: float) -> CheckReport:
-    """What the core has to say, as the line sends it; `now` by the core's clock."""
+    """Return the core's report in the form that the line sends; `now` is by the core's clock."""
     return fitting(
         dataclasses.replace(
             core.report(now),
@@ -99,7 +99,8 @@ def report_for(core: Core, sent: Send, now: float) -> CheckReport:
 
 
 def fitting(report: CheckReport) -> CheckReport:
-    """A report that the coordinator takes: one that is too long loses its words, then its figures."""
+    """Return a report of a size that the coordinator accepts: one that is too long loses its messages, then its
+    figures."""
     if len(encode(report)) <= MAX_REPORT_BYTES:
         return report
     answers = tuple(

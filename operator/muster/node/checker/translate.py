@@ -1,4 +1,4 @@
-"""From what the zygote answers to what the coordinator is told: names of limits, the worst device's figure, words.
+"""Translates the zygote's answers into the coordinator's report: names of limits, the worst device's figure, messages.
 Pure.
 
 `how` is a muster.preflight.outcomes.How, which this Python may be too old to import; tests hold the two together.
@@ -27,16 +27,16 @@ LATE = "Late"
 ENVIRONMENT = "Environment"
 
 NVLINK, P2P, IB, ROCE, TCP = "NVLink", "P2P", "IB", "RoCE", "TCP"
-"""Transports, as floors and histories name them."""
+"""The transports, by the names in floors and histories."""
 ALL_REDUCE_NODE = "all-reduce-node"
 
-# What the reader of numbers takes for one (muster.protocol.messages).
+# What the parser of numbers accepts (muster.protocol.messages).
 _MOST = LONGEST_SECONDS
 # Loss shows in small messages; in long ones a healthy queue loses segments, too (probes/reduce.py).
 _SMALL_BYTES = 64 * 1024
-# One segment of a few is no share.
+# A share of a few segments means nothing.
 _LEAST_SEGMENTS = 1000
-# Whoever took the port that was free a moment ago: nobody's hardware.
+# Another process took the port that was free a moment ago: no hardware fault.
 _PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 
 
@@ -44,8 +44,8 @@ class Figure(NamedTuple):
     """One figure of a probe.
 
     Attributes:
-        of: finds it in what a device has told.
-        worst: of several devices.
+        of: extracts it from a device's answer.
+        worst: selects the worst value of several devices.
     """
 
     name: str
@@ -69,7 +69,7 @@ def _nothing(_: Mapping[str, Any]) -> Optional[float]:
 
 
 def _bus(figures: Mapping[str, Any]) -> Optional[float]:
-    """Of an all-reduce, at the size that tells most. One device alone moves nothing."""
+    """Return the bus bandwidth of an all-reduce, at the most telling size. A single device moves no data."""
     sizes = figures.get("sizes") or ()
     return telling(sizes, CPU if figures.get("backend") == "gloo" else CUDA) if figures.get("world", 0) > 1 else None
 
@@ -91,16 +91,15 @@ FIGURES: Dict[str, Tuple[Figure, ...]] = {
         Figure("storage-read", "GB/s", _at("read_gb_per_s")),
     ),
 }
-"""By probe: what limits and histories know it as. What fails is told under the first of its names."""
+"""By probe: its figures, by the names in limits and histories. A failure is reported under the first name."""
 
 
-# Inside one node nobody else is waited for: an all-reduce there that comes to no end within its time is late like any
-# other probe.
+# Inside one node no other node is waited for: an all-reduce there that exceeds its time is late like any other probe.
 _LATE = frozenset({outcome.NO_TIME, outcome.NO_RESULT, outcome.COULD_NOT_CONNECT})
 
 
 def result_of_probe(name: str) -> str:
-    """What the outcome of a node's own probe says: something about the node, that it was late, or nothing."""
+    """Return what the outcome of a node's own probe means: a finding about the node, too late, or nothing."""
     if name == outcome.HUNG:
         return NO_RESULT
     if name in _LATE:
@@ -109,11 +108,12 @@ def result_of_probe(name: str) -> str:
 
 
 def probe_reports(answer: Mapping[str, Any], taken: Collection[str] = ()) -> List[ProbeReport]:
-    """What a probe of a node order comes to.
+    """Return the reports on one probe of a node order.
 
     Args:
         answer: the zygote's.
-        taken: names that earlier probes of the order have: a second product, of another size, is not the first one.
+        taken: names that earlier probes of the order have: a second matrix product, of another size, is not the first
+            one.
     """
     figures = FIGURES.get(str(answer.get("probe")), (Figure(str(answer.get("probe")).lower(), "", _nothing),))
     name, seconds = answer["outcome"], _number(answer.get("seconds"))
@@ -147,7 +147,7 @@ def _free(name: str, parts: Sequence[Mapping[str, Any]], taken: Collection[str])
 
 
 def failure_text(answer: Mapping[str, Any]) -> str:
-    """What went wrong, device by device, the devices that the outcome is of first."""
+    """Return what went wrong, device by device, first the devices that decided the outcome."""
     parts = [part for part in answer.get("parts") or () if part.get("outcome") != outcome.DONE and part.get("message")]
     parts.sort(key=lambda part: part.get("outcome") != answer["outcome"])
     words = [_of_device(part, str(answer.get("device")), str(part["message"])) for part in parts]
@@ -157,7 +157,7 @@ def failure_text(answer: Mapping[str, Any]) -> str:
 def _figure_words(
     figure: Figure, by_device: "List[Tuple[float, Mapping[str, Any]]]", worst: Optional[float], device: str
 ) -> str:
-    """Whose figure it is, where there are several."""
+    """Return the name of the device with this figure, where there are several devices."""
     if device != CUDA or len(by_device) < 2 or worst is None:
         return ""
     part = next(part for value, part in by_device if value == worst)
@@ -173,8 +173,8 @@ def _of_device(part: Mapping[str, Any], device: str, message: str) -> str:
 
 
 def fingerprint_of(parts: Sequence[Mapping[str, Any]]) -> str:
-    """What the node's devices have all computed, behind what others need to have in common with them to owe the same
-    bits.
+    """Return the fingerprint that all of the node's devices computed, behind what other nodes must share to owe the
+    same bits.
 
     "" where there is none, or where the devices are of several kinds.
     """
@@ -190,10 +190,10 @@ def fingerprint_of(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Reduced(NamedTuple):
-    """What an all-reduce over several nodes comes to.
+    """The result of an all-reduce over several nodes.
 
     Attributes:
-        gbps: bus bandwidth in GB/s, of the slowest device here; with RESULT only.
+        gbps: bus bandwidth in GB/s of the slowest device here; only with RESULT.
         retransmits: segments sent again per 1,000; 0 where the transport counts none.
     """
 
@@ -218,7 +218,7 @@ _OF_NETWORK = {
 
 
 def reduced(answer: Mapping[str, Any], model: str, ethernet: bool) -> Reduced:
-    """What the all-reduce of a pair or a gang comes to.
+    """Return the result of the all-reduce of a pair or a gang.
 
     Args:
         answer: the zygote's.
@@ -239,7 +239,7 @@ def reduced(answer: Mapping[str, Any], model: str, ethernet: bool) -> Reduced:
 
 
 def telling(sizes: Sequence[Mapping[str, Any]], device: str) -> Optional[float]:
-    """The bus bandwidth in GB/s at the size that is judged; where that was not measured, at the largest."""
+    """Return the bus bandwidth in GB/s at the size that decides; where that was not measured, at the largest size."""
     if not sizes:
         return None
     largest = max(sizes, key=lambda size: float(size["bytes"]))
@@ -254,7 +254,7 @@ def _again(sizes: Sequence[Mapping[str, Any]]) -> float:
 
 
 def transport_of(transports: Collection[str], model: str, ethernet: bool, across: bool) -> str:
-    """What carried the sums: of several the slowest kind, because it decides.
+    """Return the transport of the sums: of several the slowest, because it decides.
 
     Args:
         transports: as NCCL names them ("NET/IB/GDRDMA", "P2P/CUMEM"), or "TCP".
@@ -288,8 +288,8 @@ def _network(name: str, ethernet: bool) -> str:
 
 
 def overall(probes: Sequence[ProbeReport]) -> str:
-    """What a node order is called as a whole: the hang, else what was found, else that it was late, else what kept it
-    from finding out."""
+    """Return the outcome of a whole node order: the hang, else what was found, else that it was late, else what
+    prevented the test."""
     hows = {probe.outcome for probe in probes}
     if NO_RESULT in hows:
         return NO_RESULT
@@ -301,7 +301,7 @@ def overall(probes: Sequence[ProbeReport]) -> str:
 
 
 def cut(words: str) -> str:
-    """The beginning of a text, as long as the coordinator takes it."""
+    """Return the beginning of a text, as long as the coordinator accepts it."""
     return words if len(words) <= MAX_WORDS_CHARS else words[: MAX_WORDS_CHARS - 3] + "..."
 
 
