@@ -258,7 +258,7 @@ class ReduceRun(Run):
             self._problem = str(answer.get("message"))
 
     def answer(self, now: float) -> CheckAnswer:
-        """Return the result in the form that both ends may report."""
+        """Return the result that this end of the all-reduce reports."""
         assert self.order is not None
         seconds = now - self._began
         if self.leaving or self._reduced is None:

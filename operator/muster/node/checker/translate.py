@@ -157,7 +157,7 @@ def failure_text(answer: Mapping[str, Any]) -> str:
 def _figure_words(
     figure: Figure, by_device: "List[Tuple[float, Mapping[str, Any]]]", worst: Optional[float], device: str
 ) -> str:
-    """Return the name of the device with this figure, where there are several devices."""
+    """Return a text with the device of the worst figure, that value and the best one; "" where there is one device."""
     if device != CUDA or len(by_device) < 2 or worst is None:
         return ""
     part = next(part for value, part in by_device if value == worst)

@@ -1,7 +1,7 @@
 """The probes of the burn-in: they run on the node, on its GPUs with CUDA and NCCL, else on its CPU with gloo.
 
 Standard library and torch only, Python >= 3.8, because they run on the Python beside which torch is installed. Only the
-zygote imports torch; every probe is handed it, so that its logic can be tried with a plain double.
+zygote imports torch; every probe gets it as an argument, so that its logic can be tested with a plain double.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _DIGEST_CHARACTERS = 12
 
 
 def version() -> str:
-    """Digest of the source of probes and profiles: figures of two versions are not compared."""
+    """Return a digest of the source of probes and profiles: figures of two versions are not compared."""
     folder = os.path.dirname(os.path.abspath(__file__))
     paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")]
     whole = hashlib.sha256()

@@ -1,4 +1,5 @@
-"""`python3 -m muster.node.checker.probes`: the node's part of a profile on this machine, as a table or as JSON."""
+"""`python3 -m muster.node.checker.probes`: runs the node's part of a profile on this machine, and prints a table or
+JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _HIDDEN = frozenset({"gpus", "fingerprints", "sizes", "where", "patterns"})
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """0: everything ran; 1: something is not right."""
+    """Run the probes. Return 0 when everything ran; 1 when there is a problem."""
     parser = argparse.ArgumentParser(prog="muster.node.checker.probes", description="Probe this machine.")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="Quick")
     parser.add_argument("--directory", help="try storage here, with a file that is removed again")
@@ -46,7 +47,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _tell(answer: Dict[str, Any]) -> None:
-    """A line for each device."""
+    """Print a line for each device."""
     for part in answer["parts"] or [answer]:
         name = "%s" % answer["probe"] + (" %d" % part["device"] if len(answer["parts"]) > 1 else "")
         shown = part.get("message") or _words(part.get("figures", {}))

@@ -1,8 +1,8 @@
-"""Silent corruption: the same sums again and again must give the same bits, here and on every device of the same kind.
+"""Finds silent corruption: the same sums must always give the same bits, here and on every device of the same kind.
 
 Results stay on the device; a fingerprint of 16 bytes leaves it. Faults depend on the data (the same product 200 times
-is one test), hence several types, sizes and seeds. That this finds all bad devices nobody claims: the effects of real
-ones differ by device and by operation (arXiv 2502.12340).
+is one test), hence several types, sizes and seeds. The test does not find every bad device: real faults differ by
+device and by operation (arXiv 2502.12340).
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from muster.node.checker.probes.outcome import DONE, WRONG, ProblemError
 from muster.node.checker.probes.worker import Worker
 
 ALIKE = ("model", "instructions", "multiprocessors", "driver", "threads")
-"""Devices of which these are equal owe the same bits; their libraries are the same, being in one image."""
+"""Devices with these values in common owe the same bits; their libraries are the same, because they are in one
+image."""
 _ERRORS_AT_95_PERCENT = 3.0
-"""The rule of three: none in T seconds says at 95 % that there are fewer than 3 / T a second."""
+"""The rule of three: no error in T seconds means, with 95 % confidence, fewer than 3 / T errors a second."""
 
 
 def bits(worker: Worker) -> Dict[str, Any]:
-    """Fingerprints for each type and size of `shapes` over `seeds` seeds, repeated for `seconds`, at least twice.
+    """Compute fingerprints for each type and size of `shapes` over `seeds` seeds, repeated for `seconds`, at least
+    twice.
 
-    `shapes`: [type, rows, inner, columns]. Equal fingerprints are due from the same model, library, instruction set and
-    version of the probes alone.
+    `shapes`: [type, rows, inner, columns]. Fingerprints must be equal only for the same model, library, instruction set
+        and version of the probes.
     """
     worker.open_device()
     worker.phase("bits")
     torch = worker.torch
-    # As torch.use_deterministic_algorithms, without what that imports from PyTorch 2.9 on: 4.4 s on a real H200.
+    # Like torch.use_deterministic_algorithms, without its imports from PyTorch 2.9 on: 4.4 s on a real H200.
     torch.set_deterministic_debug_mode("error")
     shapes, seeds = worker.order["shapes"], range(worker.order["seeds"])
     first: Dict[str, List[Tuple[int, ...]]] = {}
@@ -63,9 +65,10 @@ def bits(worker: Worker) -> Dict[str, Any]:
 
 
 def conclude(parts: List[Dict[str, Any]]) -> None:
-    """Compare the devices of the node: who differs from the majority is wrong; without one, who differs is not known.
+    """Compare the devices of the node: a device that differs from the majority is wrong; without a majority the wrong
+    one is unknown.
 
-    Writes into the parts. Devices of other models are compared with their like alone.
+    The results are written into the parts. Devices are compared only with devices of the same model.
     """
     for name in sorted({name for part in parts for name in part["figures"].get("fingerprints", {})}):
         by_model: Dict[str, List[Dict[str, Any]]] = {}
@@ -94,7 +97,8 @@ def _vote(name: str, alike: List[Dict[str, Any]]) -> None:
 
 
 def _fingerprint(worker: Worker, shape: "list[Any]", seed: int) -> Tuple[int, ...]:
-    """A product, then what training does with one: exponentials, sums and norms along rows."""
+    """Return the fingerprint of a product and of what training does with one: exponentials, sums and norms along
+    rows."""
     torch, (kind, rows, inner, columns) = worker.torch, shape
     dtype = getattr(torch, kind)
     generator = torch.Generator(device=worker.device).manual_seed(seed)
@@ -107,7 +111,8 @@ def _fingerprint(worker: Worker, shape: "list[Any]", seed: int) -> Tuple[int, ..
 
 
 def _sums(torch: Any, tensor: Any) -> Tuple[int, int]:
-    """Plain and weighted by position, of the bits as whole numbers: wraps around, and is the same in any order."""
+    """Return the sum of the bits as whole numbers, plain and weighted by position: it wraps around, and is the same in
+    any order."""
     kind = torch.int16 if tensor.element_size() == 2 else torch.int32
     words = tensor.contiguous().view(kind).flatten().to(torch.int64)
     weights = torch.arange(1, 2 * words.numel(), 2, dtype=torch.int64, device=words.device)

@@ -1,4 +1,4 @@
-"""Rates of short bursts: what disturbs a burst makes it slower, never faster, so that the best one tells most.
+"""Measures rates in short bursts: a disturbance makes a burst slower, never faster, so the best burst says most.
 
 Each burst is timed from outside, with one wait for the device at its end.
 """
@@ -15,9 +15,9 @@ _DIGITS = 6
 
 
 def rates(worker: Worker, step: Callable[[], Any], size: float) -> List[float]:
-    """How much a second, burst by burst, for the order's `seconds`; one step does `size`.
+    """Return the rate of each burst, per second, measured for the order's `seconds`; one step does `size`.
 
-    A burst is as many steps as `burst_seconds` need, found with the first ones, which also warm up.
+    A burst has as many steps as fill `burst_seconds`. The first steps determine that number, and also warm up.
     """
     step()
     worker.wait()
@@ -39,7 +39,7 @@ def rates(worker: Worker, step: Callable[[], Any], size: float) -> List[float]:
 
 
 def summary(found: List[float], unit: str, scale: float) -> Dict[str, Any]:
-    """Best and median, and of how many."""
+    """Return best, median and number of the bursts."""
     return {
         "best_%s" % unit: significant(max(found) / scale),
         "median_%s" % unit: significant(statistics.median(found) / scale),
@@ -48,5 +48,5 @@ def summary(found: List[float], unit: str, scale: float) -> Dict[str, Any]:
 
 
 def significant(number: float) -> float:
-    """Without digits that mean nothing."""
+    """Return the number rounded to its significant digits."""
     return float("%.*g" % (_DIGITS, number))

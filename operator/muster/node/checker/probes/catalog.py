@@ -1,4 +1,4 @@
-"""Every probe by its name."""
+"""Lists every probe by its name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Probe:
     """How a probe is run.
 
     Attributes:
-        needs: parameters that an order must have, beside those that all have.
-        on_devices: whether it runs on each device, or once for the node.
-        members: whether others take part, so that an end without a result is not this node's alone.
-        conclude: what to make of the devices' answers together.
+        needs: parameters that an order must have, beside the common ones.
+        on_devices: whether the probe runs on each device, or once for the node.
+        members: whether other nodes take part, so that this node alone need not be the cause of a missing result.
+        conclude: compares the answers of all devices.
     """
 
     run: Callable[[Worker], Dict[str, Any]]

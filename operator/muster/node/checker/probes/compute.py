@@ -1,4 +1,4 @@
-"""Probes of how fast a device computes and moves data, all devices of the node loaded at once."""
+"""Probes how fast a device computes and moves data, with all devices of the node loaded at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SEED = 7
 
 
 def gemm(worker: Worker) -> Dict[str, Any]:
-    """bf16 products of `size` x `size`: 2 size^3 operations each.
+    """Measure bf16 products of `size` x `size`: 2 size^3 operations each.
 
     From 8192 on the rate of an H200 varies by 3 %, at 4096 by 20 %.
     """
@@ -32,7 +32,8 @@ def gemm(worker: Worker) -> Dict[str, Any]:
 
 
 def bandwidth(worker: Worker) -> Dict[str, Any]:
-    """Copies of `bytes` inside the device's memory; each byte is read once and written once, and counts twice."""
+    """Measure copies of `bytes` inside the device's memory; each byte is read once and written once, and counts
+    twice."""
     worker.open_device()
     worker.phase("copy")
     torch, size_bytes = worker.torch, worker.order["bytes"]
@@ -44,9 +45,9 @@ def bandwidth(worker: Worker) -> Dict[str, Any]:
 
 
 def host_copies(worker: Worker) -> Dict[str, Any]:
-    """Copies of `bytes` from the host's memory (pinned on a GPU) to the device and back, and whether they came back.
+    """Measure copies of `bytes` from the host's memory (pinned on a GPU) to the device and back, and compare the data.
 
-    Little is pinned: after SIGKILL the driver needs 0.16 s per GiB to let it go.
+    Little memory is pinned: after SIGKILL the driver needs 0.16 s per GiB to free it.
     """
     worker.open_device()
     torch, size_bytes = worker.torch, worker.order["bytes"]

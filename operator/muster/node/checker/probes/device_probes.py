@@ -1,4 +1,4 @@
-"""Probes of which devices there are and whether they can be opened."""
+"""Probes which devices there are and whether they can be opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.node.checker.probes.worker import Worker
 
 
 def count_devices(worker: Worker) -> Dict[str, Any]:
-    """What the driver sees, against the order's `expected` (None: whatever there is). CUDA is not touched."""
+    """Compare the devices that the driver sees with the order's `expected` (None: any number). CUDA is not used."""
     worker.phase("driver")
     library = nvml.load()
     files = len(glob.glob("/dev/nvidia[0-9]*"))
@@ -47,5 +47,5 @@ def count_devices(worker: Worker) -> Dict[str, Any]:
 
 
 def open_context(worker: Worker) -> Dict[str, Any]:
-    """Seconds until the device takes work, all devices at once."""
+    """Measure the seconds until the device accepts work, all devices at once."""
     return {"context_seconds": significant(worker.open_device())}

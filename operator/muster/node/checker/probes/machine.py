@@ -1,4 +1,4 @@
-"""What the figures of this machine may be compared with: its model, instruction set and libraries."""
+"""Describes what the figures of this machine may be compared with: its model, instruction set and libraries."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Dict, Optional
 from muster.node.checker.probes import version
 
 _INSTRUCTIONS = ("amx_bf16", "amx_int8", "avx512_bf16", "avx512f", "avx2", "sve", "asimd")
-"""Of a CPU, those by which a library chooses another order of additions: each gives another, correct, last bit."""
+"""CPU features by which a library chooses another order of additions: each gives another, correct, last bit."""
 _LIMITS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "NVIDIA_TF32_OVERRIDE")
 
 
 def library(torch: Any) -> Dict[str, Any]:
-    """What torch was built with; touches no device."""
+    """Return the versions that torch was built with; no device is used."""
     cuda = torch.version.cuda
-    # nccl.version() asks the library alone.
+    # nccl.version() needs only the library.
     nccl = ".".join(map(str, torch.cuda.nccl.version())) if cuda and torch.distributed.is_nccl_available() else None
     return {"torch": str(torch.__version__), "cuda": cuda, "nccl": nccl, "version": version()}
 
 
 def mark(torch: Any, cuda_index: Optional[int]) -> Dict[str, Any]:
-    """Model and instruction set of a GPU whose context there is, or of the CPU."""
+    """Return model and instruction set of a GPU that has a context, or of the CPU."""
     if cuda_index is not None:
         properties = torch.cuda.get_device_properties(cuda_index)
         return {
@@ -36,12 +36,12 @@ def mark(torch: Any, cuda_index: Optional[int]) -> Dict[str, Any]:
     return {
         "model": _field(text, ("model name", "Model")) or platform.machine(),
         "instructions": " ".join([name for name in _INSTRUCTIONS if name in flags] + limits),
-        "threads": torch.get_num_threads(),  # by which a library may cut a sum into parts
+        "threads": torch.get_num_threads(),  # a library may split a sum by this number
     }
 
 
 def available_memory_bytes() -> int:
-    """Of the machine, without pushing anything out."""
+    """Return the memory of the machine that is available without evicting anything."""
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

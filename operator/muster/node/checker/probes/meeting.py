@@ -1,11 +1,11 @@
-"""Where the processes of an all-reduce between nodes find each other: through the coordinator, and not at an open port.
+"""Lets the processes of an all-reduce between nodes find each other: through the coordinator, and not at an open port.
 
-A process puts what gloo or NCCL wants the others to know, addresses and ids, in lines to its zygote. The checker tells
-it to the coordinator in its report, by TLS and with its own token; the coordinator hands it to the checkers that have
-the same order, and the zygote writes what has come into a file of the order's own folder, which its processes read.
+A process puts what gloo or NCCL publishes to the others, addresses and ids, in lines to its zygote. The checker sends
+it to the coordinator in its report, by TLS and with its own token. The coordinator passes it on to the checkers with
+the same order. Their zygotes write it into a file of the order's own folder, which their processes read.
 
-torch asks for a store with `set`, `get`, `wait`, `check` and `add`. A number that several add to is the sum of what
-each has added, so that nobody has to be asked for it.
+torch needs a store with `set`, `get`, `wait`, `check` and `add`. A number to which several processes add is the sum of
+what each has added, so no process has to own it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import zlib
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 HERE = "muster/here"
-"""What each process puts first, with its rank behind it."""
+"""Prefix of the key that each process puts first; its rank follows."""
 MAX_KEY_CHARACTERS = 128
 MAX_VALUE_CHARACTERS = 8 * 1024
-"""Of a value as it is sent. Addresses of gloo shrink to a tenth."""
+"""The limit of a value as it is sent. Addresses of gloo shrink to a tenth."""
 MAX_PUTS = 32
-"""Of one process, in one meeting."""
+"""The limit of puts of one process in one meeting."""
 MAX_VALUE_BYTES = 256 * 1024
-"""Of a value as it was put, and as it comes out again."""
+"""The limit of a value before it is packed, and after it is unpacked."""
 _POLL_SECONDS = 0.005
 
 Put = Dict[str, Any]
@@ -33,10 +33,10 @@ Put = Dict[str, Any]
 
 
 def packed(value: bytes) -> str:
-    """A value as it is sent.
+    """Return a value in the form in which it is sent.
 
     Raises:
-        RuntimeError: it is too large.
+        RuntimeError: the value is too large.
     """
     text = base64.b64encode(zlib.compress(value, 9)).decode("ascii") if len(value) <= MAX_VALUE_BYTES else ""
     if not text or len(text) > MAX_VALUE_CHARACTERS:
@@ -45,10 +45,10 @@ def packed(value: bytes) -> str:
 
 
 def unpacked(text: str) -> bytes:
-    """The value that was sent.
+    """Return the value from the form in which it was sent.
 
     Raises:
-        RuntimeError: it is none, or too large.
+        RuntimeError: the text is not a value, or it is too large.
     """
     try:
         reader = zlib.decompressobj()
@@ -61,7 +61,7 @@ def unpacked(text: str) -> bytes:
 
 
 def write(path: str, puts: Iterable[Mapping[str, Any]]) -> None:
-    """Replace the file of what all processes have put, whole."""
+    """Replace the file with what all processes have put, as a whole."""
     with open(path + ".new", "w", encoding="ascii") as file:
         json.dump(list(puts), file)
     os.replace(path + ".new", path)
@@ -71,10 +71,10 @@ class Meeting:
     """One process's view of a meeting.
 
     Args:
-        say: takes a line to the zygote.
-        path: of the file with what others have put; it may not be there yet.
-        rank: of this process, among all.
-        wait_seconds: for as long something is waited for that nobody has put.
+        say: sends a line to the zygote.
+        path: the file with what other processes have put; it may not exist yet.
+        rank: rank of this process among all.
+        wait_seconds: how long to wait for a key that no process has put.
     """
 
     def __init__(self, say: Callable[[Dict[str, Any]], None], path: str, rank: int, wait_seconds: float) -> None:
@@ -90,7 +90,7 @@ class Meeting:
         """Wait until all processes are here.
 
         Raises:
-            RuntimeError: some have not come in time.
+            RuntimeError: some processes have not come in time.
         """
         self.set("%s/%d" % (HERE, self._rank), b"")
         self.wait(["%s/%d" % (HERE, rank) for rank in range(world)], None)
@@ -100,17 +100,17 @@ class Meeting:
         self._put({"rank": self._rank, "key": key, "value": packed(value), "add": 0})
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a number; returns what all have added as far as it is known."""
+        """Add to a number; return the sum of what all processes have added, as far as it is known."""
         if amount or key not in self._own:
             mine = self._own.get(key, {"add": 0})["add"] + amount
             self._put({"rank": self._rank, "key": key, "value": "", "add": mine})
         return sum(put["add"] for put in self._of(key))
 
     def get(self, key: str) -> bytes:
-        """The value; waits for it.
+        """Return the value of a key; wait for it.
 
         Raises:
-            RuntimeError: nobody has put it in time.
+            RuntimeError: no process has put the key in time.
         """
         self.wait([key], None)
         found = list(self._of(key))
@@ -118,16 +118,16 @@ class Meeting:
         return unpacked(value) if value else str(sum(put["add"] for put in found)).encode("ascii")
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all of these have been put."""
+        """Whether all of these keys have been put."""
         self._read()
         known = self._own.keys() | {put["key"] for put in self._others}
         return all(key in known for key in keys)
 
     def wait(self, keys: Sequence[str], seconds: Optional[float]) -> None:
-        """Until all of these have been put.
+        """Wait until all of these keys have been put.
 
         Raises:
-            RuntimeError: they have not in time.
+            RuntimeError: some keys have not been put in time.
         """
         limit = self._wait_seconds if seconds is None else seconds
         until = time.monotonic() + limit
@@ -138,7 +138,7 @@ class Meeting:
             time.sleep(_POLL_SECONDS)
 
     def count(self) -> int:
-        """How many keys there are."""
+        """Return the number of keys."""
         self._read()
         return len(self._own.keys() | {put["key"] for put in self._others})
 
@@ -151,7 +151,7 @@ class Meeting:
             self._say({"put": put})
 
     def _of(self, key: str) -> List[Put]:
-        """What everybody has put there, by rank: of several values all processes take the same."""
+        """Return the puts of a key, by rank: of several values all processes take the same."""
         self._read()
         found = [put for put in self._others if put["key"] == key and put["rank"] != self._rank]
         found += [self._own[key]] if key in self._own else []
@@ -171,10 +171,10 @@ class Meeting:
 
 
 def store_of(torch: Any, meeting: Meeting) -> Any:
-    """A store of torch's over a meeting. Keep it for as long as the group lives: C++ calls it."""
+    """Return a torch store over a meeting. Keep it for as long as the group lives: C++ calls it."""
 
     class MeetingStore(torch.distributed.Store):  # type: ignore[misc]
-        """What torch asks."""
+        """A store with the methods that torch calls."""
 
         def set(self, key: str, value: Any) -> None:
             meeting.set(key, value.encode() if isinstance(value, str) else bytes(value))
@@ -201,6 +201,6 @@ def store_of(torch: Any, meeting: Meeting) -> Any:
             return self
 
         def set_timeout(self, _timeout: Any) -> None:
-            """The meeting's own bounds each wait."""
+            """Ignore the time-out: the meeting limits each wait itself."""
 
     return MeetingStore()

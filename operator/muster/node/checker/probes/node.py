@@ -1,4 +1,4 @@
-"""The node's part of a profile: which orders, one after the other, and what they come to together."""
+"""Runs the node's part of a profile: one order after the other, and their common result."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from muster.protocol.profiles import STORAGE, Profile, Step
 
 _DEVICES = Step("Devices", 10)
 _ANSWER_SECONDS = 30.0
-"""Beyond a probe's deadline: it has to die, and its GPUs have to be free."""
+"""The time for an answer after a probe's deadline: the probe has to die, and its GPUs have to be free."""
 
 
 @dataclasses.dataclass
 class Findings:
-    """What a node's probes said.
+    """The results of a node's probes.
 
     Attributes:
-        key: with what the figures may be compared.
-        answers: of every probe that was to run, in order.
-        problems: what is not right, in words.
+        key: what other figures must have in common to be compared.
+        answers: the answers of all probes that had to run, in order.
+        problems: the problems found, for people.
     """
 
     device: str
@@ -32,7 +32,7 @@ class Findings:
 
     @property
     def problems(self) -> List[str]:
-        """One line each."""
+        """Return the problems, one line each."""
         return [
             "%s: %s%s" % (answer["probe"], answer["outcome"], ": " + answer["message"] if answer["message"] else "")
             for answer in self.answers
@@ -41,7 +41,7 @@ class Findings:
 
 
 def order_of(step: Step, order_id: str, device: str, devices: List[int], **more: Any) -> Dict[str, Any]:
-    """The order for a step; `more` adds to its parameters or changes them."""
+    """Return the order for a step; `more` adds to its parameters or changes them."""
     order = {
         "id": order_id,
         "probe": step.probe,
@@ -53,7 +53,7 @@ def order_of(step: Step, order_id: str, device: str, devices: List[int], **more:
 
 
 def steps_of(profile: Profile, device: str, directory: Optional[str]) -> List[Step]:
-    """The node's steps after the devices have been counted."""
+    """Return the node's steps after the devices have been counted."""
     return [
         dataclasses.replace(step, parameters={**step.parameters, "directory": directory})
         if step.probe == STORAGE
@@ -70,14 +70,14 @@ def run(
     directory: Optional[str] = None,
     tell: Callable[[Dict[str, Any]], None] = lambda answer: None,
 ) -> Findings:
-    """Run it on this machine. On GPUs where the driver shows some, else on the CPU.
+    """Run the node's part of a profile on this machine: on GPUs where the driver shows some, else on the CPU.
 
     Args:
         prober: a ready zygote.
         profile: its node part is run.
         expected: how many GPUs there should be; None: whatever there is.
-        directory: where storage is tried; None: nowhere.
-        tell: called with each answer as it comes.
+        directory: where the storage probe writes; None: storage is not probed.
+        tell: called with each answer when it arrives.
 
     Raises:
         ZygoteError: the zygote has ended.
@@ -116,11 +116,11 @@ def run(
 
 
 def in_time(answer: Mapping[str, Any], profile: Profile, cut: bool) -> Dict[str, Any]:
-    """The answer of a probe, or that it had no time: to be ended at the profile's end, before its own deadline, proves
+    """Return the answer of a probe, or NoTime: an end at the profile's end, before the probe's own deadline, proves
     nothing.
 
     Args:
-        cut: whether it had less time than its own deadline.
+        cut: whether the probe had less time than its own deadline.
     """
     if not cut or answer["outcome"] != outcome.HUNG:
         return dict(answer)
@@ -150,7 +150,7 @@ def _not_run(step: Step, name: str, message: str) -> Dict[str, Any]:
 
 
 def _marks(answers: List[Dict[str, Any]], device: str) -> Dict[str, Any]:
-    """Model, instruction set and transports; of models that differ, all."""
+    """Return model, instruction set and transports; of different models all are named."""
     found: Dict[str, Any] = {}
     marks = [part["mark"] for answer in answers if answer["device"] == device for part in answer["parts"]]
     for name in ("model", "instructions"):

@@ -1,4 +1,4 @@
-"""The few questions to the NVIDIA driver that a probe has, by ctypes: torch's image need not hold pynvml.
+"""Makes a probe's few queries to the NVIDIA driver, by ctypes: torch's image need not hold pynvml.
 
 A call may hang, so these run in a forked child with a deadline. Layouts are those of nvml.h (CUDA 12 and 13).
 """
@@ -16,7 +16,7 @@ _NOT_SUPPORTED = 3
 _TEXT_BYTES = 96
 _MAX_PROCESSES = 64
 _IDLE_BYTES = 1024**3
-"""Used memory that a GPU may show without anybody's process: the driver counts what it keeps for itself separately."""
+"""Used memory that a GPU may show without any process: the driver counts its own memory separately."""
 _POLL_SECONDS = 0.02
 
 
@@ -48,8 +48,8 @@ class Gpu:
     """A GPU as the driver shows it.
 
     Attributes:
-        pids: of processes that compute or draw on it, by the host's numbers; a container may see none of them.
-        used_bytes: without what the driver keeps for itself.
+        pids: processes that compute or draw on the GPU, by the host's numbers; a container may see none of them.
+        used_bytes: used memory without the driver's own.
     """
 
     index: int
@@ -62,18 +62,18 @@ class Gpu:
 
     @property
     def used_by_others(self) -> bool:
-        """Whether somebody has it, while none of our processes does."""
+        """Whether a process uses the GPU while none of ours does."""
         return bool(self.pids) or self.used_bytes > _IDLE_BYTES
 
     @property
     def use(self) -> str:
-        """In words."""
+        """Return which processes use the GPU, and its used memory, as text."""
         who = "processes %s" % ", ".join(map(str, self.pids)) if self.pids else "a process that is not shown here"
         return "%s, %.1f GiB" % (who, self.used_bytes / 1024**3)
 
 
 def load() -> Optional[Any]:
-    """The library, initialised; None where there is no NVIDIA driver.
+    """Return the initialised library; None where there is no NVIDIA driver.
 
     Raises:
         DriverError: the driver does not answer as it should.
@@ -87,22 +87,22 @@ def load() -> Optional[Any]:
 
 
 def driver(library: Any) -> str:
-    """Its version."""
+    """Return the driver's version."""
     return _text(library, "nvmlSystemGetDriverVersion")
 
 
 def inspect_gpus(library: Any) -> List[Gpu]:
-    """Every GPU that the driver counts."""
+    """Return every GPU that the driver counts."""
     count = ctypes.c_uint()
     _call(library, "nvmlDeviceGetCount_v2", ctypes.byref(count))
     return [inspect_gpu(library, index) for index in range(count.value)]
 
 
 def inspect_gpu(library: Any, index: int) -> Gpu:
-    """One GPU.
+    """Return one GPU.
 
     Raises:
-        DriverError: it is lost, for one.
+        DriverError: the driver answers with an error, e.g. because the GPU is lost.
     """
     handle = ctypes.c_void_p()
     _call(library, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
@@ -120,7 +120,8 @@ def inspect_gpu(library: Any, index: int) -> Gpu:
 
 
 def wait_until_free(library: Any, indexes: List[int], seconds: float) -> Tuple[bool, float]:
-    """Wait until nobody has these GPUs, at most for so long; whether that was so, and how long it took.
+    """Wait until no process has these GPUs, at most for this long; return whether they are free, and the seconds it
+    took.
 
     After SIGKILL the driver takes its time: 0.1 to 0.2 s, and with pinned memory about 0.16 s per GiB (H200, 580).
     """

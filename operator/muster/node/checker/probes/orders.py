@@ -1,4 +1,4 @@
-"""Orders as they come, a line of JSON each, and what is refused: a zygote must outlive whatever it is told."""
+"""Parses orders, a line of JSON each, and refuses bad ones: a zygote must survive every input."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from muster.node.checker.probes.catalog import Probe
 
-MAX_LINE_BYTES = 1024 * 1024  # what the processes of a large gang have put
+MAX_LINE_BYTES = 1024 * 1024  # room for what the processes of a large gang put
 MAX_DEADLINE_SECONDS = 3600.0
 MAX_CREW = 64
 _MAX_ID_CHARACTERS = 128
-_MAX_ROWS = 64  # of a table in an order
+_MAX_ROWS = 64  # rows of a table in an order
 _MOST_BYTES = 2**40
-_MOST_ROWS = 2**17  # of a matrix
+_MOST_ROWS = 2**17  # rows of a matrix
 _TYPES = ("bfloat16", "float16", "float32", "float64")
 _WHOLE = {
     "size": (1, _MOST_ROWS),
@@ -32,13 +32,13 @@ _WHOLE = {
 }
 _MAY_BE_NONE = ("bytes", "expected")
 _MAX_ENVIRONMENT = 64
-# What steers the libraries that carry an all-reduce, and nothing that makes a process run other code.
+# Variables that steer the libraries of an all-reduce, and none that makes a process run other code.
 _VARIABLE = re.compile(r"(?:NCCL|GLOO|FI|UCX|TORCH_NCCL)_[A-Z0-9_]{1,64}")
 _FILES = re.compile(r"PLUGIN|_FILE$|_PATH$")
 
 
 class OrderError(ValueError):
-    """The order makes no sense; says why, and whose it was where that could be read."""
+    """The order makes no sense; the message says why. `order_id` is known where it could be read."""
 
     def __init__(self, message: str, order_id: Optional[str] = None) -> None:
         super().__init__(message)
@@ -50,9 +50,9 @@ class Order:
     """One probe to run.
 
     Attributes:
-        devices: indexes, as NVML counts; none on a CPU.
-        processes: how many run it on this node.
-        parameters: all of the order; the probe's own among them.
+        devices: NVML's indexes of the devices; none on a CPU.
+        processes: number of processes that run the probe on this node.
+        parameters: all parameters of the order, including the probe's own.
     """
 
     order_id: str
@@ -66,20 +66,20 @@ class Order:
 
     @property
     def cuda(self) -> bool:
-        """Whether it runs on GPUs."""
+        """Whether the probe runs on GPUs."""
         return self.device == "cuda"
 
 
 @dataclasses.dataclass(frozen=True)
 class Cancel:
-    """Give way at once; `order_id` None: whatever runs."""
+    """The request to cancel an order at once; `order_id` None: the running one."""
 
     order_id: Optional[str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Meet:
-    """What the processes of an order have put on other nodes; all of it, each time."""
+    """All that the processes of an order have put on other nodes so far; each message holds everything."""
 
     order_id: str
     puts: Tuple[Dict[str, Any], ...]
@@ -93,7 +93,7 @@ def parse(line: bytes, probes: Mapping[str, Probe]) -> "Order | Cancel | Meet":
     {"cancel": id or null}, or {"meet": id, "puts": [{"rank", "key", "value", "add"}]}.
 
     Raises:
-        OrderError: it makes no sense.
+        OrderError: the order makes no sense.
     """
     try:
         order = json.loads(line)
@@ -146,7 +146,7 @@ def _checked(order_id: str, order: Dict[str, Any], probes: Mapping[str, Probe]) 
 
 
 def _check(parameter: str, value: Any) -> None:
-    """What a probe would stumble over must not look like the node's fault."""
+    """Refuse a parameter on which a probe would fail: such a failure must not look like the node's fault."""
     if parameter.endswith("seconds"):
         if not _is_number(value) or not 0 <= value <= MAX_DEADLINE_SECONDS:
             raise ValueError("%s must be a number of seconds up to %g" % (parameter, MAX_DEADLINE_SECONDS))

@@ -1,4 +1,4 @@
-"""How a probe may end, each by a word of its own: what says something about the node, and what says nothing."""
+"""Names the possible outcomes of a probe: those that say something about the node, and those that do not."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ import re
 from typing import Any, Dict, Optional
 
 DONE = "Done"
-"""It has figures; whether they are good is not for the probe to say."""
+"""The probe has figures; it does not decide whether they are good."""
 
 WRONG = "Wrong"
-"""A result was not what it must be: bits that differ, memory that forgets, a file that reads back otherwise."""
+"""A result was wrong: bits that differ, memory that loses data, a file that reads back differently."""
 MISSING = "Missing"
-"""Fewer devices than expected."""
+"""There are fewer devices than expected."""
 HUNG = "Hung"
-"""No end before its deadline, or not even after it was killed."""
+"""The probe did not end before its deadline, or not even after it was killed."""
 CRASHED = "Crashed"
 """The process ended without an answer."""
 FAILED = "Failed"
 """The driver, the library or the file system answered with an error."""
 
 NO_RESULT = "NoResult"
-"""Connected, and then no result in time: of a pair either may be the cause."""
+"""The members connected, and then had no result in time: in a pair either node may be the cause."""
 COULD_NOT_CONNECT = "CouldNotConnect"
 """The members never met."""
 OTHER_ENDED = "OtherEnded"
-"""Another member went away: this one is its victim."""
+"""Another member ended: this one is its victim."""
 
 CANCELLED = "Cancelled"
-"""Whoever gave the order took it back, or there was nothing left to wait for."""
+"""The sender cancelled the order, or there was nothing left to wait for."""
 FLOODED = "Flooded"
-"""It printed without end and was ended for it."""
+"""The probe printed without end and was killed for it."""
 IN_USE = "InUse"
-"""A process that is not ours has the GPU."""
+"""A process of another user has the GPU."""
 MIG = "Mig"
-"""The GPU is cut into slices: it has no rate of its own."""
+"""The GPU is divided into MIG slices: it has no rate of its own."""
 UNFIT = "Unfit"
-"""What was asked cannot be run here: no such directory, not enough memory."""
+"""The order cannot run here: no such directory, not enough memory."""
 REFUSED = "Refused"
 """The order makes no sense."""
 NO_TIME = "NoTime"
-"""The profile's time was over before its turn."""
+"""The profile's time was over before the probe's start."""
 
 NEEDS = (WRONG, MISSING, HUNG, CRASHED, FAILED, NO_RESULT, COULD_NOT_CONNECT, OTHER_ENDED)
-"""The worst first: what the whole is called where its parts differ. The others follow in any order."""
+"""The worst first: the whole is named after its worst part. The others follow in any order."""
 ABOUT_THE_NODE = frozenset({WRONG, MISSING, HUNG, CRASHED, FAILED})
 
 _GONE = re.compile(
@@ -54,7 +54,7 @@ _LATE = re.compile(r"timed out|timeout|time out", re.IGNORECASE)
 
 
 class ProblemError(Exception):
-    """Ends a probe with an outcome, words for people and the figures that it has so far."""
+    """Ends a probe with an outcome, a message for people and the figures so far."""
 
     def __init__(self, outcome: str, message: str, figures: Optional[Dict[str, Any]] = None) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class ProblemError(Exception):
 
 
 def worst(outcomes: "list[str]") -> str:
-    """What the whole is called."""
+    """Return the worst of these outcomes."""
     for outcome in NEEDS:
         if outcome in outcomes:
             return outcome
@@ -71,7 +71,7 @@ def worst(outcomes: "list[str]") -> str:
 
 
 def of_network(text: str, connected: bool) -> str:
-    """Which outcome an error of gloo, NCCL or the store stands for, by its words.
+    """Return the outcome for an error of gloo, NCCL or the store, by its message.
 
     gloo says "Timed out waiting 2000ms for recv operation" and "Connection reset by peer" (gloo/transport/tcp); NCCL
     says "remote process exited or there was a network error" (ncclRemoteError).

@@ -1,6 +1,6 @@
-"""What a probe prints: read as it comes, its first and last words kept, the rest forgotten.
+"""Reads what a probe prints as it comes, keeps the first and last lines, and forgets the rest.
 
-NCCL tells in its own log alone over which transport it goes; so that is read here, where every line passes.
+Only NCCL's own log names its transport; so the transport is read here, where every line passes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from typing import Set
 
 FLOOD_BYTES = 64 * 1024 * 1024
-"""More than any probe has to say: a debug log of NCCL with eight ranks is a few hundred KiB."""
+"""More than any probe prints: a debug log of NCCL with eight ranks has a few hundred KiB."""
 _KEPT_BYTES = 2048
 _MAX_LINE_BYTES = 4096
 _MAX_TRANSPORTS = 16
@@ -17,12 +17,12 @@ _MAX_TRANSPORTS = 16
 # rank), "via NET/AWS Libfabric/3/GDRDMA", "via P2P/CUMEM/read", "via P2P/indirect/1[1]", "via SHM/direct/direct".
 _VIA = re.compile(rb"NCCL INFO .*\bvia ([A-Z][A-Z0-9]+)(?:/([A-Za-z_][A-Za-z0-9_ ]*))?([^\n]*)")
 _DIRECT = b"/GDRDMA"
-# "NCCL INFO Using network IB": said once, also where no channel needs it.
+# "NCCL INFO Using network IB": printed once, also where no channel needs it.
 _NETWORK = re.compile(rb"NCCL INFO Using network ([A-Za-z0-9_ ]+)")
 
 
 class Output:
-    """The bounded memory of one stream."""
+    """The bounded memory of one output stream."""
 
     def __init__(self) -> None:
         self.read_bytes = 0
@@ -33,7 +33,7 @@ class Output:
         self._line = b""
 
     def feed(self, data: bytes) -> None:
-        """What has just been read."""
+        """Add newly read data."""
         self.read_bytes += len(data)
         room = _KEPT_BYTES - len(self._first)
         self._first += data[:room]
@@ -51,7 +51,7 @@ class Output:
             return
         via, network = _VIA.search(line), _NETWORK.search(line)
         if via and len(self.transports) < _MAX_TRANSPORTS:
-            # Which card and whose is left out: it differs from channel to channel.
+            # The card and its owner are left out: they differ from channel to channel.
             words = [word.decode("ascii").strip() for word in via.group(1, 2) if word]
             self.transports.add("/".join(words + ["GDRDMA"] * (_DIRECT in via.group(3))))
         if network and len(self.networks) < _MAX_TRANSPORTS:
@@ -59,11 +59,11 @@ class Output:
 
     @property
     def flooded(self) -> bool:
-        """Whether it prints without end."""
+        """Whether the probe prints without end."""
         return self.read_bytes > FLOOD_BYTES
 
     @property
     def tail(self) -> str:
-        """Its last words, and its first ones where they are others."""
+        """Return the last lines, and the first ones where they are different."""
         between = b"\n[...]\n" if self.read_bytes > len(self._first) + len(self._last) else b""
         return (self._first + between + self._last).decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""The pattern test: free memory is filled, all of it, and only then compared, so that cells that share an address
+"""Tests memory with patterns: all free memory is filled, and only then compared, so that cells that share an address
 show."""
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from muster.node.checker.probes.worker import Worker
 
 _WORD_BYTES = 4
 _ALTERNATING = (0x55555555, -0x55555556)
-"""Each bit once set and once not, unlike its neighbours; the second is 0xAAAAAAAA as int32."""
+"""Each bit is set once and clear once, unlike its neighbours; the second is 0xAAAAAAAA as int32."""
 ADDRESSES = "addresses"
-"""Each word holds its own number: tells a word that was written to the wrong place."""
+"""Each word holds its own number: a word that was written to the wrong place shows."""
 _MAX_SHOWN = 8
 
 
 def pattern(worker: Worker) -> Dict[str, Any]:
     """Fill and compare memory with `patterns` (2: alternating bits; 3: addresses as well), `rounds` times.
 
-    At most `bytes` (None: no limit), and `reserve_bytes` stay free. In chunks of `chunk_bytes`: comparing needs more
-    beside them. The figure is the best of all rounds with alternating bits, so that profiles with more rounds and
-    patterns can be compared.
+    At most `bytes` are used (None: no limit), and `reserve_bytes` stay free. Memory is used in chunks of `chunk_bytes`;
+    the comparison needs more memory beside them. The figure is the best of all rounds with alternating bits, so that
+    profiles with more rounds and patterns can be compared.
     """
     worker.open_device()
     worker.phase("allocate")
@@ -48,7 +48,7 @@ def pattern(worker: Worker) -> Dict[str, Any]:
                 where.append(
                     {"pattern": _name(what), "byte": number * worker.order["chunk_bytes"] + first, "words": count}
                 )
-        if what != ADDRESSES:  # which are made anew each time
+        if what != ADDRESSES:  # which are made again each time
             fastest = min(fastest, time.monotonic() - began)
     figures = {
         "bytes": total_bytes,
@@ -85,7 +85,7 @@ def _name(what: Any) -> str:
 
 
 def _addresses(worker: Worker, chunk: Any, number: int) -> Any:
-    """The words of a chunk, numbered through all chunks; from 16 GiB on the numbers wrap around."""
+    """Return the words of a chunk, numbered through all chunks; from 16 GiB on the numbers wrap around."""
     torch = worker.torch
     first = (number * chunk.numel()) & 0xFFFFFFFF
     first -= (first & 0x80000000) << 1
@@ -100,8 +100,8 @@ def _write(worker: Worker, chunk: Any, number: int, what: Any) -> None:
 
 
 def _compare(worker: Worker, chunk: Any, number: int, what: Any) -> "tuple[int, int]":
-    """How many words differ, and at which byte of the chunk the first of them is."""
+    """Return how many words differ, and at which byte of the chunk the first of them is."""
     differs = worker.torch.ne(chunk, _addresses(worker, chunk, number) if what == ADDRESSES else what)
-    if not bool(differs.any()):  # to count them takes eight bytes a word
+    if not bool(differs.any()):  # the count takes eight bytes a word
         return 0, 0
     return int(differs.sum()), int(differs.to(worker.torch.uint8).argmax()) * _WORD_BYTES

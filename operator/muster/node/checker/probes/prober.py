@@ -1,7 +1,7 @@
-"""The owner's side of a zygote: start it, give orders, take answers, kill it.
+"""Drives a zygote from its owner: starts it, sends orders, receives answers, kills it.
 
-The zygote bounds its probes; what the owner bounds is the zygote: an import that never ends, or one that has died.
-Start it from a thread that lives as long as it shall: the kernel ends it with that thread.
+The zygote limits its probes; the owner limits the zygote: its import may never end, or it may die. Start it from a
+thread that lives as long as the zygote has to: the kernel ends it with that thread.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _MAX_LINE_BYTES = 8 * 1024 * 1024
 
 
 class ZygoteError(Exception):
-    """It cannot be used: it did not come up, or has ended."""
+    """The zygote cannot be used: it did not start, or has ended."""
 
 
 class Prober:
     """A running zygote.
 
     Attributes:
-        ready: what it said when torch was imported: `import_seconds`, `pid`, and `key` with the versions of torch,
+        ready: its message after the import of torch: `import_seconds`, `pid`, and `key` with the versions of torch,
             CUDA, NCCL and the probes; None before that.
     """
 
     def __init__(self, command: Sequence[str] = COMMAND, environment: Optional[Mapping[str, str]] = None) -> None:
-        """Start it; `environment` replaces this process's own.
+        """Start the zygote; `environment` replaces this process's own.
 
         Raises:
             OSError: the command cannot be started.
@@ -48,15 +48,16 @@ class Prober:
         self._messages: List[Dict[str, Any]] = []
 
     def fileno(self) -> int:
-        """What becomes readable when it has something to say."""
+        """Return the descriptor that becomes readable when the zygote has written something."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def wait_until_ready(self, seconds: float) -> Dict[str, Any]:
-        """Wait for torch to be imported, at most for so long.
+        """Wait until torch is imported, at most for this long.
 
         Raises:
-            ZygoteError: it was not, and why: no torch, a wrong architecture, or too slow; the zygote has been killed.
+            ZygoteError: the import failed; the message says why: no torch, a wrong architecture, or too slow. The
+                zygote has been killed.
         """
         message = self.receive(seconds)
         if message is None:
@@ -69,7 +70,7 @@ class Prober:
         return message
 
     def send(self, order: Mapping[str, Any]) -> None:
-        """Give an order, or take one back ({"cancel": id}).
+        """Send an order, or cancel one ({"cancel": id}).
 
         Raises:
             ZygoteError: it has ended.
@@ -81,11 +82,11 @@ class Prober:
             raise ZygoteError("the zygote has ended: %s" % self._end()) from error
 
     def cancel(self, order_id: Optional[str] = None) -> None:
-        """Give way at once; the answer comes when the devices are free."""
+        """Cancel an order at once; the answer comes when the devices are free. None: the running one."""
         self.send({"cancel": order_id})
 
     def receive(self, seconds: float) -> Optional[Dict[str, Any]]:
-        """The next answer, None if there is none within so many seconds.
+        """Return the next answer, None if there is none within this many seconds.
 
         Raises:
             ZygoteError: it has ended.
@@ -99,7 +100,7 @@ class Prober:
         return self._messages.pop(0)
 
     def close(self) -> None:
-        """Kill it; what it has forked goes with it."""
+        """Kill the zygote and all processes that it has forked."""
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""All-reduces inside a node, between two nodes, or over a whole gang: one probe, told apart by `nodes`.
+"""Measures all-reduces inside a node, between two nodes, or over a whole gang: one probe; `nodes` says which.
 
-Each node runs one process per device. Statistics as measured with gloo on busy machines: of a size the best of many
-small repeats separates a slow link best (its median needs a fault three times worse), and segments that TCP sends
-again tell a lossy one, which no time shows below 5 % loss.
+Each node runs one process per device. The statistics come from measurements with gloo on busy machines. The best of
+many small repeats shows a slow link best (the median needs a fault three times worse). TCP's retransmitted segments
+show a lossy link, which no time shows below 5 % loss.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ GROUP = "group"
 REDUCE = "all-reduce"
 LEAVE = "leave"
 CONNECTED = (GROUP, REDUCE, LEAVE)
-"""Phases in which the members had met: an end there is no failure to connect."""
+"""Phases in which the members had met: an end in one of them is not a failure to connect."""
 
 
 def all_reduce(worker: Worker) -> Dict[str, Any]:
-    """Rates of all-reduces by size.
+    """Measure rates of all-reduces by size.
 
-    `sizes`: [bytes, repeats]; `nodes` and `node_rank`; for more than one node `master`, an address of node rank 0, by
-        which the
-    interface is found, and `port`, at which two nodes connect to each other once (ways.py); `meeting` is the file
-    through which they find each other (meeting.py). `wait_seconds` bounds each wait of gloo (not the whole: data that
-    trickle in never end it); `rendezvous` is a file of this node's own where it is alone.
+    `sizes`: [bytes, repeats]. `nodes` and `node_rank`: number of nodes and rank of this one. With more than one node,
+    `master` is an address of node rank 0, which determines the interface; at `port` two nodes connect to each other
+    once (ways.py); through the file `meeting` the nodes find each other (meeting.py). With one node, `rendezvous` is a
+    file of its own instead. `wait_seconds` bounds each wait of gloo (not the whole: data that trickle in never end it).
     """
     order = worker.order
     phase = CONNECT
@@ -63,11 +62,11 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
         phase = GROUP
         group = worker.torch.distributed
         backend = "nccl" if worker.cuda else "gloo"
-        # NCCL's own watchdog would end the process at its time: the deadline from outside is the better witness.
+        # NCCL's own watchdog would kill the process at its time-out: the deadline from outside gives better evidence.
         limit = _LONG_SECONDS if worker.cuda else float(order["wait_seconds"])
         group.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=limit))
         unreached = ways.problem(store, 1 - order["node_rank"], order["port"]) if speaks else ""
-        # All of them learn of it: one that just went away would make the other its victim.
+        # All members learn of it: a member that just ended would make the others look like its victims.
         anybody = worker.torch.zeros(1, device=worker.device).add_(1.0 if unreached else 0.0)
         group.all_reduce(anybody)
         worker.wait()
@@ -79,11 +78,11 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
         rows = [] if unreached else order["sizes"]
         sizes = [_measure(worker, group, rank, world, size, repeats) for size, repeats in rows]
         worker.phase(LEAVE)
-        # Whoever is done first must not pull the connection away from under the others.
+        # The first member to finish must not close the connection of the others.
         with contextlib.suppress(RuntimeError):
             group.barrier()
             worker.wait()
-    except RuntimeError as error:  # every error of torch's communication is one
+    except RuntimeError as error:  # every error of torch's communication is a RuntimeError
         message = "%s: %s" % (phase, str(error)[:_MAX_MESSAGE_CHARACTERS])
         raise ProblemError(of_network(str(error), phase in CONNECTED), message) from error
     finally:
@@ -111,7 +110,7 @@ def _local_rank(worker: Worker) -> int:
 
 
 def _store(worker: Worker, rank: int, world: int) -> Tuple[Any, str]:
-    """Where the members find each other, and the interface that they use."""
+    """Return the store where the members meet, and the interface that they use."""
     order, distributed = worker.order, worker.torch.distributed
     if order["nodes"] == 1:
         interface = "lo"
@@ -128,7 +127,7 @@ def _store(worker: Worker, rank: int, world: int) -> Tuple[Any, str]:
 
 
 def _measure(worker: Worker, group: Any, rank: int, world: int, size_bytes: int, repeats: int) -> Dict[str, Any]:
-    """The same all-reduce again and again, each time from fresh data; the first and the last sum are looked at.
+    """Repeat one all-reduce, each time with fresh data; the first and the last sum are checked.
 
     The sums are of small whole numbers, exact in float32 up to millions of ranks.
     """
@@ -165,7 +164,8 @@ def _measure(worker: Worker, group: Any, rank: int, world: int, size_bytes: int,
 
 
 def segments() -> Tuple[int, int]:
-    """TCP segments that this network namespace has sent, and has sent again. Zeros where the kernel does not tell."""
+    """Return the TCP segments that this network namespace has sent, and has retransmitted. Zeros where the kernel has
+    no counters."""
     try:
         with open("/proc/net/snmp", encoding="ascii") as file:
             head, values = (line.split() for line in file if line.startswith("Tcp:"))
@@ -176,10 +176,11 @@ def segments() -> Tuple[int, int]:
 
 
 def interface_to(address: str, port: int) -> str:
-    """The network interface by which this machine reaches an address, its own included; "" where none has the address.
+    """Return the network interface by which this machine reaches an address, its own included; "" where none has the
+    address.
 
     Raises:
-        RuntimeError: there is no way.
+        RuntimeError: there is no route.
     """
     own = ways.address_to(address, port)
     for _, name in socket.if_nameindex():
@@ -190,7 +191,7 @@ def interface_to(address: str, port: int) -> str:
 
 def _addresses(interface: str) -> "list[str]":
     found = []
-    # It may have no address of this family.
+    # The interface may have no address of this family.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
         answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
         found.append(socket.inet_ntoa(answer[20:24]))

@@ -1,6 +1,6 @@
-"""Storage: a file is written, synced, read back from the disk, compared and removed.
+"""Probes storage: a file is written, synced, read back from the disk, compared and removed.
 
-It is named after the node, and an old one is removed first: a probe that was killed leaves one file at most.
+The file is named after the node, and an old one is removed first: a killed probe leaves one file at most.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _GIGA = 1e9
 
 
 def storage(worker: Worker) -> Dict[str, Any]:
-    """Rates of a file of `bytes` in `directory`.
+    """Measure rates of a file of `bytes` in `directory`.
 
-    Blocks differ, so that no file system stores them once. The page cache is asked to forget them before they are read;
+    Blocks differ, so that no file system stores them once. The page cache is asked to drop them before they are read;
     a network file system may still answer from a cache.
     """
     directory = worker.order["directory"]
@@ -91,7 +91,7 @@ def _write_whole(descriptor: int, data: bytearray) -> None:
 
 
 def _read_whole(descriptor: int, into: bytearray) -> None:
-    """Fill the buffer; where the file is too short, its end stays as it was, which no block is equal to."""
+    """Fill the buffer; where the file is too short, its end stays unchanged, and so is unequal to every block."""
     with memoryview(into) as view:
         done = 0
         while done < len(view):

@@ -1,10 +1,10 @@
-"""Whether each node of a pair reaches the other one.
+"""Tests whether each node of a pair reaches the other one.
 
-gloo and NCCL connect in one direction, as ranks have it. A node that takes no connections would pass with every node
-that it connects to itself, and with the others it would look like a bad link. So each node listens on the order's port,
-at the address by which it reaches the other, and connects to it, once; the kernel answers, and nothing is read. Both
-ends learn what came of it from the first sum (reduce.py). Where another process has the port of a node, nothing is
-tried there.
+gloo and NCCL connect in one direction, by the order of ranks. A node that accepts no connections would pass with every
+node to which it connects itself; with the others it would look like a bad link. So each node listens on the order's
+port, at the address by which it reaches the other, and connects to the other once. The kernel answers, and nothing is
+read. Both ends learn the result from the first sum (reduce.py). Where another process has the port of a node, that
+direction is not tested.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any, Optional
 _KEY = "muster/way/%d"
 _POLL_SECONDS = 0.05
 SAYS_SECONDS = 10.0
-"""So long a node waits for the other one's address, which it puts as soon as they have met."""
+"""How long a node waits for the other one's address, which is put as soon as they have met."""
 CONNECT_SECONDS = 5.0
-"""In that time the kernel tries three times."""
+"""The limit of one connection; the kernel tries three times within it."""
 
 
 def address_to(host: str, port: int) -> str:
-    """The address from which this machine reaches another, or itself.
+    """Return the address from which this machine reaches another, or itself.
 
     Raises:
-        RuntimeError: there is no way.
+        RuntimeError: there is no route.
     """
     try:
         family, _, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
@@ -38,7 +38,8 @@ def address_to(host: str, port: int) -> str:
 
 
 def listen(store: Any, node_rank: int, host: str, port: int) -> Optional[socket.socket]:
-    """Listen on the port and write the address into the store, for the other node of the pair; None: it cannot listen.
+    """Listen on the port and write the address into the store, for the other node of the pair. Return None where the
+    node cannot listen.
 
     Args:
         store: the torch store in which both nodes have met.
@@ -52,7 +53,7 @@ def listen(store: Any, node_rank: int, host: str, port: int) -> Optional[socket.
     try:
         found.bind((address, port))
         found.listen()
-    except OSError:  # another process has it, the other node's where both are one machine
+    except OSError:  # another process has the port: that of the other node where both are one machine
         found.close()
         store.set(key, "")
         return None
@@ -61,10 +62,10 @@ def listen(store: Any, node_rank: int, host: str, port: int) -> Optional[socket.
 
 
 def problem(store: Any, node_rank: int, port: int) -> str:
-    """Why the other node cannot be reached; "" where it can, or has not said where.
+    """Return why the other node cannot be reached; "" where it can, or has put no address.
 
     Args:
-        node_rank: of the other one.
+        node_rank: rank of the other node.
     """
     key = _KEY % node_rank
     until = time.monotonic() + SAYS_SECONDS

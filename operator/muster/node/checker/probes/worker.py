@@ -1,7 +1,7 @@
-"""One process of a probe: forked from the zygote, bound to one device, speaking to the zygote by two pipes.
+"""Runs one process of a probe: forked from the zygote, bound to one device, connected to the zygote by two pipes.
 
-It writes lines of JSON: {"phase": ...}, {"meet": ...} (then waits for a byte until all of its crew are there),
-{"mark": {...}} (what it is, for the key) and, last, {"outcome", "figures", "message"}.
+It writes lines of JSON: {"phase": ...}, {"meet": ...} (then waits for a byte until all of its crew are there), {"mark":
+{...}} (the device's description, for the key) and, last, {"outcome", "figures", "message"}.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NO_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
 
 
 class Worker:
-    """What a probe is given.
+    """What a probe gets: torch, its order and its device.
 
     Attributes:
-        torch: the module; never imported by a probe.
+        torch: the module; a probe never imports it.
         order: the order's parameters.
-        index: of the device, as NVML and CUDA count them by bus; on a CPU that of the process.
-        crew: how many processes run this probe on this node.
+        index: index of the device, as NVML and CUDA count by bus; on a CPU that of the process.
+        crew: number of processes that run this probe on this node.
     """
 
     def __init__(self, torch: Any, order: Dict[str, Any], index: int, crew: int, tell: int, hear: int) -> None:
@@ -47,17 +47,17 @@ class Worker:
 
     @property
     def device(self) -> str:
-        """As torch names it."""
+        """Return torch's name of the device."""
         return "cuda:%d" % self.index if self.cuda else "cpu"
 
     def send_line(self, message: Dict[str, Any]) -> None:
-        """One line to the zygote."""
+        """Send one line to the zygote."""
         data = (json.dumps(message, separators=(",", ":")) + "\n").encode()
         while data:
             data = data[os.write(self._tell, data) :]
 
     def phase(self, name: str) -> None:
-        """What begins now: if it hangs, this is where."""
+        """Report the phase that begins now: a hang is then known by its phase."""
         self.send_line({"phase": name})
 
     def meet(self, name: str) -> None:
@@ -67,12 +67,12 @@ class Worker:
             raise ProblemError(FAILED, "the zygote has gone")
 
     def wait(self) -> None:
-        """Until the device has done what it was given."""
+        """Wait until the device has finished its work."""
         if self.cuda:
             self.torch.cuda.synchronize()
 
     def open_device(self) -> float:
-        """Make the device ready; seconds that its context took."""
+        """Make the device ready; return the seconds that its context took."""
         self.phase("context")
         began = time.monotonic()
         if self.cuda:
@@ -97,19 +97,20 @@ def run(worker: Worker, probe: Callable[[Worker], Dict[str, Any]], check_device:
         answer = {"outcome": problem.outcome, "figures": problem.figures, "message": str(problem)}
     except Exception as error:  # noqa: BLE001 # whatever the library answers is the finding
         traceback.print_exc()
-        # More was asked than there is, or somebody else took it meanwhile.
+        # The order needs more memory than there is, or another process took it meanwhile.
         name = UNFIT if _NO_MEMORY.search(str(error)) else FAILED
         answer = {"outcome": name, "figures": {}, "message": "%s: %s" % (type(error).__name__, error)}
     if "message" in answer:
         answer["message"] = answer["message"][:_MAX_MESSAGE_CHARACTERS]
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # the process ends without Python's own tidying, or the C library's
+        stream.flush()  # the process ends without the cleanup of Python or the C library
     ctypes.CDLL(None).fflush(None)
     worker.send_line(answer)
 
 
 def _refuse_what_is_not_ours_alone(worker: Worker) -> None:
-    """Before CUDA is touched. Whoever has the GPU must not be disturbed, and would make it look slow."""
+    """End the probe before CUDA is used where another process has the GPU: it must not be disturbed, and would make the
+    GPU look slow."""
     library = nvml.load()
     if library is None:
         return
@@ -122,7 +123,8 @@ def _refuse_what_is_not_ours_alone(worker: Worker) -> None:
 
 
 def settle_in(parent: int, group: Optional[int], keep: "set[int]", known: "set[int]", out: int) -> None:
-    """First of all in the forked child: a group of its own, no descriptor of the zygote's, and no life without it."""
+    """Prepare the forked child: a process group of its own, no descriptor of the zygote's, and an end together with the
+    zygote."""
     os.setpgid(0, group or 0)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

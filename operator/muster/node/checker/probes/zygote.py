@@ -1,14 +1,14 @@
 """Imports torch once and forks a crew of processes per probe, one for each device: `python -m
 muster.node.checker.probes.zygote`.
 
-Orders come as lines of JSON on stdin, answers go out as lines of JSON on stdout; it ends when stdin does, and with it
-whatever it has forked. Importing takes 4 to 8 CPU seconds, forking 0.03 s. It never touches CUDA itself: a process that
-has a context cannot be forked into ones that want their own.
+Orders come as lines of JSON on stdin, answers go out as lines of JSON on stdout. The zygote ends when stdin ends,
+together with all processes that it has forked. The import takes 4 to 8 CPU seconds, a fork 0.03 s. The zygote never
+uses CUDA itself: a process with a context cannot be forked into ones that need their own.
 
-Nothing here waits for a probe: one thread polls pipes, enforces deadlines from outside (the time limit of gloo bounds a
-wait, not a test: data that trickle in never end it; an endless kernel ends by SIGKILL alone) and kills whole groups,
-since a forgotten descendant keeps the GPU's memory. An order is answered once its crew is gone and its GPUs are free
-again.
+Nothing here waits for a probe: one thread polls pipes and enforces deadlines from outside. The time limit of gloo
+bounds a wait, not a test: data that trickle in never end it. An endless kernel ends only by SIGKILL. Whole process
+groups are killed, since a forgotten descendant keeps the GPU's memory. An order is answered once its crew is gone and
+its GPUs are free again.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ MAX_CREWS = 4
 _READ_BYTES = 64 * 1024
 _POLL_SECONDS = 0.02
 _STOOD_STILL_SECONDS = 1.0
-"""Between two looks; the machine was frozen or starved, and the probes with it."""
+"""A longer gap between two rounds means that the machine was frozen or starved, and the probes with it."""
 _DEATH_SECONDS = 5.0
-"""After SIGKILL; a process that outlives this hangs inside the kernel."""
+"""The time to end after SIGKILL; a process that outlives this hangs inside the kernel."""
 _FORSAKEN_SECONDS = 1.0
 _FREE_SECONDS = 15.0
-"""For GPUs to be free again, 5.2 s with 32 GiB of pinned memory."""
+"""The limit for GPUs to become free again; with 32 GiB of pinned memory that takes 5.2 s."""
 _FREE_DEADLINE_SECONDS = _FREE_SECONDS + 5.0
 _PR_SET_PDEATHSIG = 1
-# Before torch is imported. The workspace makes cuBLAS repeat its sums in the same order; one thread for a process
-# leaves the others theirs; NVML and CUDA count by bus alike.
+# These are set before torch is imported. The workspace makes cuBLAS repeat its sums in the same order. One thread per
+# process leaves cores to the others. NVML and CUDA both count by bus.
 _ENVIRONMENT = {
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -57,14 +57,14 @@ _ENVIRONMENT = {
 
 
 class Clock:
-    """Monotonic seconds without those in which this process stood still: nothing is told to hang for them."""
+    """Monotonic seconds without those in which this process stood still: they make no probe count as hung."""
 
     def __init__(self) -> None:
         self._seen = time.monotonic()
         self._lost = 0.0
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Return the seconds since an arbitrary moment."""
         now = time.monotonic()
         if now > self._seen + _STOOD_STILL_SECONDS:
             self._lost += now - self._seen
@@ -86,17 +86,17 @@ class Forked:
         self.meeting: Optional[str] = None
         self.mark: Dict[str, Any] = {}
         self.puts: List[Dict[str, Any]] = []
-        """What it wants the processes of other nodes to know, since it was last asked."""
+        """What the process has put for other nodes since the last read."""
         self.answer: Optional[Dict[str, Any]] = None
         self.answered_at: Optional[float] = None
         self.status: Optional[int] = None
-        """Minus the signal or the exit code, once it has ended."""
+        """Minus the signal or the exit code, once the process has ended."""
         self.descriptors: Tuple[int, ...] = (hear, tell, listen)
-        """None once they are closed."""
+        """The zygote's ends of the pipes; empty once they are closed."""
         self._said = b""
 
     def read(self, now: float) -> bool:
-        """What it has said and printed; whether there was anything."""
+        """Read what the process has sent and printed; return whether there was anything."""
         said, printed = _read(self.hear), _read(self.listen)
         if printed:
             self.output.feed(printed)
@@ -125,13 +125,13 @@ class Forked:
             self.answer, self.answered_at = message, now
 
     def release(self) -> None:
-        """All of the crew are there."""
+        """Let the process go on: all of the crew are there."""
         self.meeting = None
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             os.write(self.tell, b".")
 
     def close(self) -> None:
-        """Once it has ended, or cannot be ended."""
+        """Close the pipes, once the process has ended or cannot be ended."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = ()
@@ -143,10 +143,10 @@ class Crew:
 
     Attributes:
         group: their process group, the first one's pid.
-        forsaken_at: since when one of them has failed that the others need.
-        why: as what the unfinished ones end: they were killed.
+        forsaken_at: since when a process has failed that the others need.
+        why: the outcome of unfinished processes that were killed.
         watcher: the process that waits until the GPUs are free.
-        unwatched: why there is none, although there should be.
+        unwatched: why there is no watcher, although there should be one.
     """
 
     order: orders.Order
@@ -168,12 +168,12 @@ class Crew:
 
     @property
     def meeting(self) -> str:
-        """The file from which its processes read what all have put."""
+        """Return the file from which the processes read what all have put."""
         return os.path.join(self.folder, "meeting")
 
 
 class Zygote:
-    """The loop."""
+    """The loop that runs one order at a time."""
 
     def __init__(self, torch: Any, orders_in: int, answers_out: int) -> None:
         self._torch = torch
@@ -185,7 +185,7 @@ class Zygote:
         self._dying: List[int] = []
 
     def serve(self) -> None:
-        """Until stdin ends."""
+        """Run until stdin ends."""
         os.set_blocking(self._in, False)
         try:
             while self._hear_orders():
@@ -210,7 +210,7 @@ class Zygote:
             for member in crew.members:
                 if member.status is None and member.descriptors:
                     descriptors += [member.hear, member.listen]
-        # Ends of processes make no noise of their own where a descendant still holds the pipes.
+        # The end of a process closes no pipe while a descendant still holds it.
         select.select(descriptors, [], [], _POLL_SECONDS if self._crews or self._dying else None)
 
     def _all_crews(self) -> List[Crew]:
@@ -282,15 +282,15 @@ class Zygote:
                 parameters["meeting"] = crew.meeting
             for index in order.devices or range(order.processes):
                 self._fork(crew, index, parameters, work)
-        except OSError as error:  # no room for a file, no more processes
+        except OSError as error:  # no room for a file, or no more processes
             self._abandon(crew)
             self._refuse(order.order_id, "it cannot be started here: %s" % error, outcome.UNFIT)
             return
         self._crews[order.order_id] = crew
 
     def _pass_on(self, crew: Crew) -> None:
-        """What processes have put: to each other on this node, and to whoever gave the order for those on other
-        nodes."""
+        """Pass on what processes have put: to each other on this node, and to the sender of the order for those on
+        other nodes."""
         new = [put for member in crew.members for put in member.puts]
         if not new or crew.parts is not None:
             return
@@ -302,7 +302,7 @@ class Zygote:
         meeting.write(crew.meeting, [*crew.puts.values(), *crew.others])
 
     def _abandon(self, crew: Crew) -> None:
-        """End those that were forked before one could not be; none has done anything yet."""
+        """Kill the processes that were forked before a fork failed; none of them has done anything yet."""
         _kill(crew.group)
         for member in crew.members:
             self._dying.append(member.pid)
@@ -311,7 +311,7 @@ class Zygote:
             shutil.rmtree(crew.folder, ignore_errors=True)
 
     def _watch(self, crew: Crew, devices: List[int]) -> Crew:
-        """Wait until these GPUs are free. NVML may hang as well: another child asks it."""
+        """Start a child that waits until these GPUs are free: NVML may hang there, too."""
         now = self._clock.now()
         watcher = Crew(crew.order, crew.probe, now, now + _FREE_DEADLINE_SECONDS)
 
@@ -338,10 +338,10 @@ class Zygote:
                 settle_in(parent, crew.group, {child_tell, child_hear}, known, child_out)
                 work(Worker(self._torch, parameters, index, max(1, crew.order.processes), child_tell, child_hear))
                 os._exit(0)
-            finally:  # whatever it was, it must not get into the zygote's loop
+            finally:  # no exception may get into the zygote's loop
                 os._exit(70)
         crew.group = crew.group or pid
-        with contextlib.suppress(OSError):  # the child has done it, and has ended
+        with contextlib.suppress(OSError):  # the child has already done it, and has ended
             os.setpgid(pid, crew.group)
         for descriptor in (child_tell, child_hear, child_out):
             os.close(descriptor)
@@ -350,14 +350,14 @@ class Zygote:
         crew.members.append(Forked(index, pid, hear, tell, listen))
 
     def _end(self, crew: Crew, why: str) -> None:
-        """Kill what is left; the first reason counts."""
+        """Kill the remaining processes; the first reason counts."""
         if crew.why is None and crew.parts is None:
             crew.why = why
             crew.killed_at = self._clock.now()
             _kill(crew.group)
 
     def _tend(self, crew: Crew) -> Optional[Dict[str, Any]]:
-        """Look after a crew; the answer once there is one."""
+        """Check a crew; return the answer once there is one."""
         if crew.parts is None:
             if not self._has_ended(crew):
                 return None
@@ -365,7 +365,7 @@ class Zygote:
             crew.ended_at = self._clock.now()
             if crew.folder:
                 shutil.rmtree(crew.folder, ignore_errors=True)
-            # Those that others have were not touched, and are not waited for.
+            # GPUs in use by other processes were not used, and are not waited for.
             touched = [part["device"] for part in crew.parts if part["outcome"] not in (outcome.IN_USE, outcome.MIG)]
             if crew.order.cuda and crew.probe.on_devices and touched:
                 try:
@@ -377,19 +377,19 @@ class Zygote:
         return self._answer(crew, crew.parts)
 
     def _has_ended(self, crew: Crew) -> bool:
-        """Whether all of it is gone, reaped and closed."""
+        """Whether all of the crew has ended, is reaped and closed."""
         now = self._clock.now()
         for member in crew.members:
             if member.status is None:
                 member.read(now)
                 member.status = _ended(member.pid)
                 if member.status is not None:
-                    while member.read(now):  # its last words
+                    while member.read(now):  # its last output
                         if member.output.flooded:
                             break
         living = [member for member in crew.members if member.status is None]
         if crew.probe.members and any(_has_failed(member) for member in crew.members):
-            # The others would wait for it until the deadline; what they have to say themselves they say soon.
+            # The others would wait for it until the deadline; results of their own come soon.
             crew.forsaken_at = crew.forsaken_at or now
         if any(member.output.flooded for member in living):
             self._end(crew, outcome.FLOODED)
@@ -397,7 +397,7 @@ class Zygote:
             self._end(crew, outcome.HUNG)
         elif crew.forsaken_at and now > crew.forsaken_at + _FORSAKEN_SECONDS:
             self._end(crew, outcome.CANCELLED)
-        if crew.why is None:  # those that are killed die one after the other: nobody is released meanwhile
+        if crew.why is None:  # killed processes end one after the other: none is released meanwhile
             self._let_meet(living)
         if living and not (crew.why is not None and now > crew.killed_at + _DEATH_SECONDS):
             return False
@@ -421,7 +421,7 @@ class Zygote:
     # --- answers
 
     def _part(self, crew: Crew, member: Forked) -> Dict[str, Any]:
-        """What one process comes to."""
+        """Return the result of one process."""
         part: Dict[str, Any] = {"device": member.index, "mark": member.mark}
         where = " on %s" % ("GPU %d" % member.index if crew.order.cuda else "CPU") if crew.probe.on_devices else ""
         if member.answer is not None and member.status is not None:
@@ -458,7 +458,8 @@ class Zygote:
     def _crashed(self, crew: Crew, member: Forked, where: str) -> Tuple[str, str]:
         status = member.status or 0
         if status == -signal.SIGKILL:
-            # Not by us: the kernel takes memory back so, and no fault of a device ends a process that way.
+            # The zygote did not kill it: the kernel reclaims memory so, and no fault of a device ends a process that
+            # way.
             return outcome.UNFIT, "killed by somebody else in %s%s, most often the kernel for want of memory" % (
                 member.phase,
                 where,
@@ -500,7 +501,7 @@ class Zygote:
 
 
 def _transports(crew: Crew) -> List[str]:
-    """What carried the sums, as NCCL names it ("NET/IB/GDRDMA", "P2P/CUMEM"); gloo has TCP alone."""
+    """Return the transports of the sums, by NCCL's names ("NET/IB/GDRDMA", "P2P/CUMEM"); gloo has only TCP."""
     if not crew.order.cuda:
         return ["TCP"]
     found: Set[str] = set()
@@ -508,13 +509,13 @@ def _transports(crew: Crew) -> List[str]:
     for member in crew.members:
         found |= member.output.transports
         networks |= member.output.networks
-    # Said even where no channel needs it.
+    # Printed even where no channel needs it.
     across = {"NET/%s" % name for name in networks} if crew.order.parameters["nodes"] > 1 else set()
     return sorted(found or across)
 
 
 def _read(descriptor: int) -> Optional[bytes]:
-    """What is there, b"" at its end, None: nothing yet."""
+    """Return the available data, b"" at the end of the stream, None: nothing yet."""
     try:
         return os.read(descriptor, _READ_BYTES)
     except BlockingIOError:
@@ -528,7 +529,8 @@ def _kill(group: int) -> None:
 
 
 def _ended(pid: int) -> Optional[int]:
-    """Minus the signal, or the exit code, of a child that has ended; it stays to be reaped, and its group with it."""
+    """Return minus the signal, or the exit code, of a child that has ended; it stays unreaped, and its group with
+    it."""
     found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     if found is None:
         return None
@@ -551,16 +553,16 @@ def _signal_name(number: int) -> str:
 
 
 def main() -> None:
-    """Import torch, say so, serve."""
+    """Import torch, report that it is ready, serve."""
     began = time.monotonic()
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
-    # Whatever a library prints must not get among the answers.
+    # The output of a library must not get between the answers.
     answers = os.dup(1)
     os.dup2(2, 1)
-    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # it would make CUDA count otherwise than NVML
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # it would make CUDA count differently from NVML
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
