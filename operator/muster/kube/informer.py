@@ -413,7 +413,7 @@ def worker_pods(
 
     Args:
         offered: the resources that nodes offer.
-        nodes: who reads nodes, if anybody.
+        nodes: the informer of nodes, if there is one.
     """
     return Pods(
         client,
@@ -444,7 +444,7 @@ def occupant_pods(
 
     Args:
         offered: the resources that nodes offer.
-        nodes: who reads nodes, if anybody.
+        nodes: the informer of nodes, if there is one.
     """
     return Pods(
         client,

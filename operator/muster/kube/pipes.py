@@ -1,8 +1,8 @@
 """Sends writes by the thousand: HTTP/1.1 over kept connections, written by hand.
 
-A gang of a thousand workers is two thousand writes at once, and then a client library's own time is most of what the
-operator adds to a start (docs/decisions/0010). This does one thing: send a body, read the answer. Everything else goes
-through `kubernetes.aio`.
+A gang of a thousand workers means two thousand writes at once. A client library's own time would then be most of what
+the operator adds to a start (docs/decisions/0010). This module does one thing: send a body, read the answer. Everything
+else goes through `kubernetes.aio`.
 """
 
 import asyncio

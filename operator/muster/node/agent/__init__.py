@@ -1,1 +1,1 @@
-"""The node agent: looks at GPUs, kernel log, InfiniBand and disks, and tells what stands against the node."""
+"""The node agent: it monitors GPUs, kernel log, InfiniBand and disks, and reports the evidence against the node."""

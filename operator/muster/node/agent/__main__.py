@@ -41,7 +41,7 @@ def main() -> int:
             node=settings.node_addresses,
         ).port
     except OSError as error:
-        # An agent that is being replaced may still hold the port. Looking matters more than being looked at.
+        # An agent that is being replaced may still hold the port. Monitoring matters more than the probes' answers.
         log("no port for /healthz, /readyz and /metrics", address=settings.listen, problem=str(error))
     else:
         log("serving /healthz, /readyz and /metrics", port=port)

@@ -1,8 +1,8 @@
 """Reads each of several devices, so that one that never answers delays no other.
 
 The sysfs of a network card whose firmware is dead can take a minute to be read, or for ever, and no thread can be
-ended. A thread that does not come back is therefore left with the device that holds it, another goes on with the rest,
-and that device is not read again until the first has come back.
+ended. A thread that does not return is therefore left with its device, and another thread reads the rest. That device
+is not read again until the first thread has returned.
 """
 
 import threading

@@ -26,7 +26,7 @@ class Earlier:
 
     Attributes:
         another_boot: whether an agent has written in another boot than this one.
-        stood: something stood against the node in another boot than this one: evidence, whoever wrote it, or what the
+        stood: whether evidence stood against the node in another boot than this one: from any writer, or what the
             operator has on record, e.g. of a line of the log that is too old to be evidence.
         of_this_boot: the earlier agent's evidence of this boot.
         of_the_boot_before: the evidence of the same machine in another boot, unless a human has released the node

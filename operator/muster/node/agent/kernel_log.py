@@ -1,7 +1,7 @@
 """Reads the kernel log as it grows: /dev/kmsg, a pipe, or a file that another program writes (test nodes, syslog).
 
-All work is bounded. Parts of a file that grows faster than it is read are skipped, the length of a line is limited, and
-a repeated line is found in a cache instead of parsed.
+All work is bounded. Of a file that grows faster than it is read, parts are skipped. The length of a line is limited,
+and a repeated line is found in a cache instead of parsed.
 """
 
 import errno

@@ -1,8 +1,8 @@
 """Parses lines of the kernel log: pure functions over text. `kernel_lines` is the table of what counts.
 
-A line counts only if the kernel wrote it. Records of /dev/kmsg say who wrote them (what user space puts there never has
-facility 0), and in plain text a pattern must stand at the very beginning of the message. A process that prints
-"NVRM: Xid" to some log is no evidence.
+A line counts only if the kernel wrote it. Records of /dev/kmsg name their writer: those of user space never have
+facility 0. In plain text a pattern must match at the very beginning of the message. A process that prints "NVRM: Xid"
+to some log is no evidence.
 
 Some lines of the kernel's own begin with the name of a process, which is that process's to choose (prctl(PR_SET_NAME),
 15 bytes). A process that calls itself `EDAC MC0: 1 UE ` and crashes would make the kernel print that. A line that

@@ -1,7 +1,7 @@
 """Stores what a checker remembers beyond its own life: passes until the next boot, figures beyond it. Pure.
 
 Times are readings of one clock that counts suspended time and never jumps (CLOCK_BOOTTIME). In the file of figures they
-are wall-clock times, because that clock begins anew with each boot.
+are wall-clock times, because that clock starts again with each boot.
 """
 
 from __future__ import annotations
