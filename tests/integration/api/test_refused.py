@@ -560,7 +560,7 @@ POLICIES: dict[str, Case] = {
     "a source that Muster does not know": Case(
         "spec.health.sources[].name",
         {"spec.health.sources": [{"name": "EKS"}]},
-        ("spec.health.sources[0].name", f'{SUPPORTED}"agent", "aks"'),
+        ("spec.health.sources[0].name", f'{SUPPORTED}"ack", "agent", "aks"'),
     ),
     "a source that is switched in words": Case(
         "spec.health.sources[].enabled",
@@ -1141,6 +1141,7 @@ FULL_STATUS: dict[str, Any] = {
         "lostAtEndSeconds": 30,
         "progressUnknown": True,
         "openPhase": {"bucket": "compute", "since": TIME, "gpus": 8},
+        "suspensionTime": TIME,
         "firstCheckpointSeconds": 9,
         "stepMilliseconds": 2000,
         "stepStride": 10,

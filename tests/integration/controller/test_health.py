@@ -16,7 +16,7 @@ from muster.kube import decode, paths
 from muster.kube.errors import Invalid
 from muster.world.names import gang_name
 from stage.hand import patiently
-from stage.health import agent_says, are_tainted, evidence, health, is_in_state, set_conditions, tainted
+from stage.health import agent_says, are_tainted, evidence, has_score, health, is_in_state, set_conditions, tainted
 from stage.scene import Scene
 
 NODES = {"health": {"enforcement": "Nodes"}}
@@ -205,6 +205,7 @@ async def test_a_machine_that_comes_back_under_another_name_brings_its_account_a
         await scene.operators.start()
         await agent_says(scene, "n-0", evidence("Xid", 79), machine="board-1")
         await scene.eventually("it is out", functools.partial(are_tainted, scene, "n-0"))
+        await scene.eventually("it is charged", functools.partial(has_score, scene, "n-0", "0.99"))
         await scene.hand.remove_node("n-0")
         await scene.hand.add_node("m-0")
         await scene.hand.add_node("n-0")
@@ -212,8 +213,9 @@ async def test_a_machine_that_comes_back_under_another_name_brings_its_account_a
         await agent_says(scene, "n-0", boot="boot-9", machine="board-2")
         await scene.eventually("the machine is out again", functools.partial(are_tainted, scene, "m-0"))
         await scene.eventually("the name is not", functools.partial(is_in_state, scene, "n-0", "Healthy"))
+        await scene.eventually("it is charged anew", functools.partial(has_score, scene, "m-0", "1.99"))
         moved, other = await health(scene, "m-0"), await health(scene, "n-0")
-        assert Decimal("1.99") < Decimal(moved["offences"]["score"]) <= 2
+        assert Decimal(moved["offences"]["score"]) <= 2
         assert Decimal(other["offences"].get("score", "0")) == 0
         assert other["incidents"][0]["clearedBy"] == "another machine has the name now"
 

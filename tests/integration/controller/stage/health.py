@@ -2,6 +2,7 @@
 
 import contextlib
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from muster.api.base import API_VERSION, rfc3339
@@ -47,6 +48,11 @@ async def health(scene: Scene, node: str) -> dict[str, Any]:
 
 async def is_in_state(scene: Scene, node: str, state: str | None) -> bool:
     return (await health(scene, node)).get("state") == state
+
+
+async def has_score(scene: Scene, node: str, least: str) -> bool:
+    """Whether the account of offences in the node's record has this score or more: it is written after the taint."""
+    return Decimal((await health(scene, node)).get("offences", {}).get("score", "0")) >= Decimal(least)
 
 
 async def tainted(scene: Scene) -> list[str]:
