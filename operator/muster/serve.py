@@ -126,6 +126,7 @@ def open_metrics(render: Callable[[], bytes]) -> Endpoint:
     return lambda _: (200, rendered())
 
 
+@functools.lru_cache(maxsize=1024)  # a flood asks for the same ones
 def plain_address(host: str) -> str:
     """Return an address as text that can be compared: an IPv4 address that a dual-stack socket shows as IPv6 becomes
     IPv4."""
