@@ -14,6 +14,7 @@ import pytest
 from tests.gpu.test_burn_in import used_bytes
 from tests.unit.launcher.conftest import Launch, Launcher, ScriptedCoordinator, wait_until
 
+from muster.node.launcher.reclaim import descendants
 from muster.protocol.messages import EXIT, EXITED, Report
 
 TRAINER = Path(__file__).with_name("trainer.py")
@@ -51,16 +52,10 @@ class Job:
         """Of the rank: the launcher's child that runs the program."""
 
         def find() -> int | None:
-            for entry in Path("/proc").iterdir():
-                if entry.name.isdigit():
-                    try:
-                        parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                        command = (entry / "cmdline").read_bytes()
-                    except OSError:
-                        continue
-                    if parent == self.launcher.process.pid and str(TRAINER).encode() in command:
-                        return int(entry.name)
-            return None
+            launcher = self.launcher.process.pid
+            children = (each.pid for each in descendants(launcher) if each.parent == launcher)
+            trainer = str(TRAINER).encode()
+            return next((pid for pid in children if trainer in Path(f"/proc/{pid}/cmdline").read_bytes()), None)
 
         found: int = wait_until(find, "the rank runs")
         return found

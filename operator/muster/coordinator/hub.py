@@ -175,7 +175,7 @@ class Hub:
         silent = Counter(self._entries[uid].caller.namespace for uid, _ in late)
         return Silence.seen_from(namespace, silent, self._present_in)
 
-    def expected(self) -> Mapping[str, int]:
+    def expected_by_namespace(self) -> Mapping[str, int]:
         """The number of launchers that were heard and are expected to report, by namespace."""
         return self._present_in
 

@@ -83,24 +83,28 @@ class RefusedWorkers:
             {uid: each for uid, each in by_uid.items() if now - each.last < FORGOTTEN_SECONDS}
             for by_uid in (self._proven, self._unproven)
         )
-        refused = [each for each in self._proven.values() if each.last - each.first >= REFUSED_SECONDS]
-        scope = _scope_of(Counter(each.worker.namespace for each in refused), expected)
-        unproven = [each for each in self._unproven.values() if each.last - each.first >= REFUSED_SECONDS]
-        counts = dict.fromkeys(Scope, 0)
-        counts[scope], counts[Scope.UNPROVEN] = len(refused), len(unproven)
-        for each_scope, number in counts.items():
-            _refused.labels(each_scope.value).set(number)
-        if (refused or unproven) and now - self._logged_at >= LOG_SECONDS:
+        proven = _refused_for_long(self._proven)
+        scope = _scope_of(Counter(each.worker.namespace for each in proven), expected)
+        by_scope = {scope: proven, Scope.UNPROVEN: _refused_for_long(self._unproven)}
+        counts = {each: len(by_scope.get(each, ())) for each in Scope}
+        for each, number in counts.items():
+            _refused.labels(each.value).set(number)
+        logged = next((each for each, refused in by_scope.items() if refused), None)
+        if logged is not None and now - self._logged_at >= LOG_SECONDS:
             self._logged_at = now
-            first = (refused or unproven)[0]
+            first = by_scope[logged][0]
             log.warning(
                 "tokens of workers are refused",
-                workers=len(refused or unproven),
-                scope=(scope if refused else Scope.UNPROVEN).value,
+                workers=counts[logged],
+                scope=logged.value,
                 pod=f"{first.worker.namespace}/{first.worker.pod_name}",
                 problem=first.problem,
             )
         return counts
+
+
+def _refused_for_long(by_uid: Mapping[str, _Refusals]) -> list[_Refusals]:
+    return [each for each in by_uid.values() if each.last - each.first >= REFUSED_SECONDS]
 
 
 def _scope_of(refused: Mapping[str, int], expected: Mapping[str, int]) -> Scope:

@@ -471,7 +471,7 @@ class CoordinatorServer:
             now = loop.time()
             crowds.check_burst(self._opened, self._opened - len(self.connections), now)
             self._make_room(now)
-            self._refused.count(now, self._hub.expected())
+            self._refused.count(now, self._hub.expected_by_namespace())
             for connection in list(self.connections):
                 connection.expire(now)
             self._rests = {pod_uid: until for pod_uid, until in self._rests.items() if until > now}

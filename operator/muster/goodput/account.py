@@ -429,7 +429,7 @@ def open_bucket(world: JobWorld, record: GangSpec, goodput: Goodput) -> Bucket:
 def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> dict[str, int]:
     """Split time without nodes into queue and suspension, by the job's condition: the record has no end of a
     suspension."""
-    told = next((condition for condition in world.job.status.conditions if condition.type == SUSPENDED), None)
+    told = suspended_condition(world)
     from_begin = record is not None and record.reason == SUSPENDED
     same = _since(world, account, told, elapsed) if told is not None else elapsed
     stopped, doubtful = 0, 0
@@ -450,6 +450,11 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, e
         stopped = elapsed
     queued = elapsed - stopped - doubtful
     return added({}, {Bucket.SUSPENDED: stopped, Bucket.UNKNOWN: doubtful, _queue(account): queued})
+
+
+def suspended_condition(world: JobWorld) -> Condition | None:
+    """Return the condition Suspended of the job as it is stored; None: it was not written yet."""
+    return next((condition for condition in world.job.status.conditions if condition.type == SUSPENDED), None)
 
 
 def _since(world: JobWorld, account: Account, condition: Condition, elapsed: int) -> int:

@@ -9,7 +9,6 @@ from muster.api.gang import GangIncident, GangSpec
 from muster.api.goodput import LONGEST_MILLISECONDS, Bucket, Goodput, OpenPhase
 from muster.api.trainingjob import ConditionStatus
 from muster.goodput.account import (
-    SUSPENDED,
     account_now,
     account_offset,
     ahead_seconds,
@@ -17,6 +16,7 @@ from muster.goodput.account import (
     held_gpus,
     open_bucket,
     resumed,
+    suspended_condition,
 )
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures
@@ -75,13 +75,14 @@ def goodput_of_status(
 def _suspension_time(world: JobWorld, found: Goodput, before: Goodput | None, *, suspended: bool) -> datetime | None:
     """Return the last transition of the condition Suspended, as it is about to be written, by the clock of the
     figures."""
-    if before is None or before.creation_time != found.creation_time:
-        known = next((each for each in world.job.status.conditions if each.type == SUSPENDED), None)
+    kept = before if before is not None and before.creation_time == found.creation_time else None
+    if kept is None:
+        known = suspended_condition(world)
         was = known is not None and known.status is ConditionStatus.TRUE
     else:  # written together with the condition
-        was = before.open_phase is not None and before.open_phase.bucket is Bucket.SUSPENDED
+        was = kept.open_phase is not None and kept.open_phase.bucket is Bucket.SUSPENDED
     if was == suspended:
-        return before.suspension_time if before is not None and before.creation_time == found.creation_time else None
+        return kept.suspension_time if kept is not None else None
     account = world.gang.spec.account if world.gang else None
     return world.now if account is None else account_now(world, account)
 
