@@ -43,7 +43,7 @@ def test_a_cordon_is_kept_beside_what_operator_and_agent_have_written(user: Any,
         assert (ours["operation"], list(ours["fieldsV1"]), list(ours["fieldsV1"]["f:spec"])) == (
             "Apply",
             ["f:spec"],
-            ["f:human"],
+            ["f:override"],
         )
     assert stored(hand, known)["status"]["reason"] == "EccCorrected"
 

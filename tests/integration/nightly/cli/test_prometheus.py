@@ -45,7 +45,7 @@ def scraped() -> str:
     nodes = [(f'muster_job_node{{namespace="ns",job_name="llama",node="{node}"}}', held) for node in "abc"]
     lines = []
     for series in (counters, agents, gauges, nodes):
-        lines.append(f"# TYPE # TYPE {series[0][0].partition('{')[0]} unknown")
+        lines.append(f"# TYPE {series[0][0].partition('{')[0]} unknown")
         lines += [
             f"{name} {value} {int(BEGIN.timestamp()) + at * EVERY}"
             for name, values in series
