@@ -271,10 +271,13 @@ QUIET: dict[str, Series] = {
         (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "0+60x300 0+60x600"),
     ),
 }
-HOURS = ROOT / "tests/data/alerts/hours.json"
+DAY = ROOT / "tests/data/alerts/day.json"
 TYPO, FAILED = ("MusterJobStalled", "warning", "typo"), ("MusterJobFailed", "warning", "broken")
 NO_LEADER, REPLICA = ("MusterNoLeader", "critical", ""), ("MusterReplicaMissing", "warning", "")
-# Minute -> the alerts that fire then, each with its severity and job. The faults stand in the file.
+UNSAVED, SLOW = ("MusterNoNewCheckpoint", "warning", "pretrain"), ("MusterStraggler", "warning", "pretrain")
+DOWN = tuple(("MusterJobNotTraining", "warning", job) for job in ("hourly", "pretrain"))
+WASTED = tuple(("MusterJobEttrLow", "warning", job) for job in ("hourly", "pretrain"))
+# Minute of the day -> the alerts that fire then, each with its severity and job. The faults stand in the file.
 TROUBLE: dict[int, tuple[tuple[str, str, str], ...]] = {
     9: (),
     20: (TYPO,),
@@ -287,6 +290,23 @@ TROUBLE: dict[int, tuple[tuple[str, str, str], ...]] = {
     155: (TYPO,),
     167: (NO_LEADER,),
     178: (TYPO,),
+    210: (),
+    250: (),  # a rank that hung is killed, and the gang resumes
+    290: (),  # a node that is drained is left
+    390: (UNSAVED,),
+    460: (),
+    520: (("MusterJobFailed", "warning", "flaky"),),
+    570: (),
+    660: (SLOW,),
+    740: (),
+    830: (),  # a job waits for its turn
+    900: DOWN,
+    1000: WASTED,
+    1020: (*WASTED, ("MusterFleetPolicyUnreadable", "warning", "")),
+    1045: WASTED,
+    1280: WASTED[:1],
+    1300: (),  # a GPU has fallen off the bus twice
+    1435: (),
 }
 QUIET_AT = (5, 60, 300, 305, 330, 400, 600)
 
@@ -425,11 +445,11 @@ def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[s
     rules_pass(promtool, without_energy(rules), tmp_path, *cases)
 
 
-def test_in_hours_with_faults_each_trouble_has_its_alert_and_nothing_else_has_one(
+def test_in_a_day_with_faults_each_trouble_has_its_alert_and_nothing_else_has_one(
     promtool: str, rules: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Three hours of the shipped operator in simulated time, recorded once by `python -m simulate.hours`."""
-    recorded = json.loads(HOURS.read_text())
+    """A day of the shipped operator in simulated time, recorded once by `python -m simulate.day`."""
+    recorded = json.loads(DAY.read_text())
     expected = [firing_of(minute, *alerts) for minute, alerts in TROUBLE.items()]
     rules_pass(promtool, without_energy(rules), tmp_path, a_case(recorded["series"].items(), expected))
 

@@ -1,9 +1,8 @@
-"""`python -m simulate.hours FILE`: three hours of a small fleet with faults, as Prometheus would have scraped it, for
-the test of the alerts.
+"""`python -m simulate.day FILE`: a day of a small fleet with faults, as Prometheus would have scraped it.
 
-The operator that ships runs in simulated time; what it shows Prometheus is noted each minute, in the notation of
-`promtool test rules`. The faults and the minute of each stand in FAULTS. The same sources make the same file; a later
-version of the operator need not make the same, so the file is recorded once and kept.
+It is for the test of the alerts. The operator that ships runs in simulated time; what it shows Prometheus is noted each
+minute, in the notation of `promtool test rules`. The faults and the minute of each stand in FAULTS. The same sources
+make the same file; a later version of the operator need not make the same, so the file is recorded once and kept.
 """
 
 import json
@@ -11,19 +10,25 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import REGISTRY
 
+from muster.api.base import API_VERSION
 from muster.controller import jobfigures
+from simulate import faults
+from simulate.apiserver import Where
+from simulate.fault import Fault
 from simulate.hashes import fix_hashes
 from simulate.life import Life
+from simulate.surroundings import key_of
 from simulate.training import Script
 
 SEED = 7
 NODES = 6
-MINUTES = 3 * 60
+MINUTES = 24 * 60
 MINUTE = 60.0
-# What the rules ask for, of what the leader shows.
+# What the rules ask for, of what the leader shows. The agents are no Pods here, so nothing says whether they are Ready.
 SHOWN = (
     "muster_breaker_open",
     "muster_checkpoint_concern",
@@ -34,9 +39,13 @@ SHOWN = (
     "muster_job_time_seconds",
     "muster_job_unsaved_seconds",
     "muster_job_waiting_since_timestamp_seconds",
+    "muster_launchers",
     "muster_node_offence_score",
+    "muster_reconcile_failures_total",
+    "muster_workers_refused",
 )
 ENDLESS = 10**9
+NO_PATTERN = {"stepPattern": "step (unclosed"}
 
 
 def users(life: Life) -> None:
@@ -48,28 +57,30 @@ def users(life: Life) -> None:
     life.submit("plain", 1, Script(total_steps=ENDLESS, step_seconds=20.0), launch={"mode": "Plain"}, checkpoint={})
 
 
-def _typo(life: Life) -> None:
-    life.submit("typo", 1, progress={"stepPattern": "step (unclosed"})
+def _fault(kind: str, minutes: float = 0.0, **of: Any) -> Callable[[Life], None]:
+    """A fault of the simulator, and its end after so many minutes."""
+
+    def does(life: Life) -> None:
+        undo = faults.begin(life, Fault(life.agenda.now, kind, seconds=minutes * MINUTE, **of))
+        if undo is not None and minutes:
+            life.agenda.after(minutes * MINUTE, undo)
+
+    return does
 
 
-def _broken(life: Life) -> None:
-    life.submit("broken", 1, Script(total_steps=ENDLESS, crashes_after=3), recovery={"maxRestarts": 2})
+def _submit(name: str, nodes: int, script: Script | None = None, **spec: Any) -> Callable[[Life], None]:
+    def does(life: Life) -> None:
+        life.submit(name, nodes, script, **spec)
+
+    return does
 
 
-def _dies(life: Life) -> None:
-    node = _node_of(life, "pretrain")
-    life.machines[node].cut_power()
-    life.agenda.after(20 * MINUTE, life.machines[node].boot_up)
+def _delete(name: str) -> Callable[[Life], None]:
+    def does(life: Life) -> None:
+        namespace, short = key_of(name)
+        life.server.delete(Where("trainingjobs", namespace, short, ""), {"propagationPolicy": "Background"})
 
-
-def _api(life: Life) -> None:
-    life.api_is_up = False
-    life.agenda.after(10 * MINUTE, lambda: setattr(life, "api_is_up", True))
-
-
-def _leader(life: Life) -> None:
-    if life.leader is not None:
-        life.kill_replica(life.leader)
+    return does
 
 
 def _standby(life: Life) -> None:
@@ -89,23 +100,56 @@ def _both(life: Life) -> None:
     life.agenda.after(10 * MINUTE, life.start_replica)
 
 
+def _slow(life: Life) -> None:
+    """A node slows its gang by half for two hours."""
+    script = life.trainer_of("pretrain").script
+    script.step_seconds *= 1.5
+    life.agenda.after(120 * MINUTE, lambda: setattr(script, "step_seconds", script.step_seconds / 1.5))
+
+
+def _policy(life: Life) -> None:
+    """An administrator applies a FleetPolicy with a field that is none, past an API server without its schema."""
+    where = Where("fleetpolicies", "", "default", "")
+    body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}}
+    life.server.create(where, {**body, "spec": {"queueing": "strict"}})
+    life.agenda.after(30 * MINUTE, lambda: life.server.delete(where, None))
+
+
+# At each minute what is done, and does it.
 FAULTS: dict[int, tuple[str, Callable[[Life], None]]] = {
-    10: ("a tenant submits a job with a step pattern that is none", _typo),
-    25: ("the node of a worker loses its power for 20 minutes", _dies),
-    60: ("the API server is away for ten minutes", _api),
-    80: ("a tenant submits a job whose program fails after three steps", _broken),
-    95: ("the leader is killed and starts anew", _leader),
+    10: ("a tenant submits a job with a step pattern that is none", _submit("typo", 1, progress=NO_PATTERN)),
+    25: ("the node of a worker loses its power for 20 minutes", _fault("PowerCut", 20, job="pretrain")),
+    60: ("the API server is away for ten minutes", _fault("ApiAway", 10)),
+    80: (
+        "a tenant submits a job whose program fails after three steps, with two restarts",
+        _submit("broken", 1, Script(total_steps=ENDLESS, crashes_after=3), recovery={"maxRestarts": 2}),
+    ),
+    95: ("the leader is killed and starts anew", _fault("LeaderKilled")),
     110: ("a replica is gone for 40 minutes", _standby),
     160: ("both replicas are gone for ten minutes", _both),
+    200: ("the tenant deletes the job with the step pattern", _delete("typo")),
+    240: ("a rank hangs", _fault("RankHangs", job="pretrain")),
+    270: ("a node is drained", _fault("Drain", 30, job="hourly")),
+    300: ("the checkpoint directory is full for 150 minutes", _fault("StorageFull", 150, job="pretrain")),
+    500: (
+        "a tenant submits a job whose program fails after three steps, with many restarts",
+        _submit("flaky", 1, Script(total_steps=ENDLESS, crashes_after=3), recovery={"maxRestarts": 1000}),
+    ),
+    580: ("the tenant deletes it", _delete("flaky")),
+    600: ("a node slows its gang by half for two hours", _slow),
+    780: ("a tenant submits a job that has to wait for two nodes", _submit("wide", 4, Script(total_steps=ENDLESS))),
+    840: ("the tenant deletes it", _delete("wide")),
+    860: ("five of six nodes lose their power for 90 minutes", _fault("PowerCut", 90, count=5)),
+    1010: ("a FleetPolicy cannot be read for 30 minutes", _policy),
+    1100: ("a user suspends a job for an hour", _fault("Suspended", 60, job="pretrain")),
+    1200: ("a GPU falls off the bus of a node, which is rebooted", _fault("NodeSick", 20, job="pretrain", amount=79)),
+    1290: ("it does so again", _fault("NodeSick", 20, job="pretrain", amount=79)),
+    1380: ("a pod of a healthy job is deleted", _fault("PodDeleted", job="hourly")),
 }
 
 
-def _node_of(life: Life, name: str) -> str:
-    return str(life.job(name)["status"]["nodes"][0])
-
-
 def recorded() -> dict[str, object]:
-    """The hours: faults by minute, and a value of each series for each minute, None where it was not there."""
+    """The day: faults by minute, and a value of each series for each minute, None where it was not there."""
     life = Life(SEED, nodes=NODES)
     life.is_large = True  # else launchers would say every second that nothing is new
     users(life)
@@ -168,5 +212,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    fix_hashes("simulate.hours")
+    fix_hashes("simulate.day")
     main()
