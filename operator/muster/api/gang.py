@@ -28,7 +28,7 @@ from muster.api.base import (
     rule,
     shortened_to,
 )
-from muster.api.goodput import LONGEST_MILLISECONDS, MAX_NODE_GPUS, Account
+from muster.api.goodput import LONGEST_MILLISECONDS, MAX_NODE_GPUS, MAX_STEP, Account
 from muster.api.preflight import Profile
 from muster.protocol.messages import LONGEST_FENCE_SECONDS, MAX_FENCE_FILE_CHARS
 
@@ -190,7 +190,7 @@ class Member(CompactModel):
 class Resume(ApiModel):
     """Resume identifies a checkpoint from which ranks can resume."""
 
-    step: int = Field(ge=0, description="step is the training step at which the checkpoint was saved.")
+    step: int = Field(ge=0, le=MAX_STEP, description="step is the training step at which the checkpoint was saved.")
     path: str = Field(
         max_length=1024,
         description=(
@@ -217,6 +217,7 @@ class Branch(ApiModel):
     step: int = Field(
         -1,
         ge=-1,
+        le=MAX_STEP,
         description=(
             "step is where the branch begins: the step of the requested checkpoint, or the last step that is not "
             "suspect. -1 means that no checkpoint from before counts."
@@ -386,6 +387,7 @@ class Evacuation(ApiModel):
     )
     after_step: int | None = Field(
         None,
+        le=MAX_STEP,
         description=(
             "afterStep is the step beyond which a complete checkpoint ends the wait. If it is absent, any complete "
             "checkpoint does."
@@ -446,6 +448,7 @@ class GangIncident(ApiModel):
     )
     step: int | None = Field(
         None,
+        le=MAX_STEP,
         description=(
             "step is the newest training step that was known to be finished when the failure happened. If it is "
             "absent, no step is known."
@@ -453,6 +456,7 @@ class GangIncident(ApiModel):
     )
     resumed_step: int | None = Field(
         None,
+        le=MAX_STEP,
         description=(
             "resumedStep is the step from which the next attempt resumed. 0 means from scratch. If it is absent, no "
             "ranks have started since."
@@ -460,6 +464,7 @@ class GangIncident(ApiModel):
     )
     checkpoint_step: int | None = Field(
         None,
+        le=MAX_STEP,
         description=(
             "checkpointStep is the step of the newest complete checkpoint that was known when the failure happened. If "
             "it is absent, none was known."
@@ -512,6 +517,7 @@ class GangIncident(ApiModel):
     lost_steps: int | None = Field(
         None,
         ge=0,
+        le=MAX_STEP,
         description=(
             "lostSteps is how many steps had to be made again. The operator sets it when a later "
             "spec.checkpoint.resumeFrom lowers step, checkpointStep and resumedStep. If it is absent, the number is "
@@ -679,6 +685,7 @@ class CorruptionStatus(ApiModel):
     )
     resumed_step: int | None = Field(
         None,
+        le=MAX_STEP,
         description=(
             "resumedStep is the step from which the training resumed afterwards. 0 means from scratch. If it is "
             "absent, the training has not resumed yet."
@@ -725,6 +732,7 @@ class Corruption(CorruptionStatus):
     )
     suspect_beyond_step: int = Field(
         ge=-1,
+        le=MAX_STEP,
         description=(
             "suspectBeyondStep is the step beyond which checkpoints are suspect if they existed when the wrong results "
             "were found. -1 means that all of them are."

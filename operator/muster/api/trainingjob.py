@@ -10,7 +10,7 @@ from pydantic.config import JsonDict
 
 from muster.api.base import ApiModel, LevelCount, NodeName, ObjectMeta, Time, checks, rule, shortened_to
 from muster.api.gang import CorruptionStatus
-from muster.api.goodput import LONGEST_MILLISECONDS, Goodput
+from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Goodput
 from muster.api.preflight import Preflight
 from muster.api.throughput import Throughput
 from muster.protocol.messages import MAX_NUMBER
@@ -642,7 +642,7 @@ class CheckpointSave(ApiModel):
     Times in seconds are rounded; a field that is absent is not known.
     """
 
-    step: int = Field(ge=0, le=MAX_NUMBER, description="step is the training step that the checkpoint holds.")
+    step: int = Field(ge=0, le=MAX_STEP, description="step is the training step that the checkpoint holds.")
     time: Time | None = Field(
         None, description="time is when the last file of the checkpoint was written, by the clock of its file system."
     )
@@ -717,7 +717,9 @@ def _known_of(concerns: object) -> object:
 class CheckpointStatus(ApiModel):
     """CheckpointStatus is the newest complete checkpoint that Muster has seen, and how saving goes."""
 
-    step: int = Field(ge=0, description="step is the training step that the newest complete checkpoint holds.")
+    step: int = Field(
+        ge=0, le=MAX_STEP, description="step is the training step that the newest complete checkpoint holds."
+    )
     path: str = Field(
         max_length=1024, description="path is where the checkpoint is: a path in the worker container, or a URL."
     )
@@ -771,6 +773,8 @@ class Incident(ApiModel):
     )
     lost_steps: int | None = Field(
         None,
+        ge=0,
+        le=MAX_STEP,
         description="lostSteps is how many finished steps had to be made again after the incident. If the job failed "
         "by it, they are those that no complete checkpoint holds. Absent: not known, "
         "or not yet.",
@@ -930,6 +934,7 @@ class TrainingJobStatus(ApiModel):
     step: int | None = Field(
         None,
         ge=0,
+        le=MAX_STEP,
         description="step is the newest finished training step. Before the first step of an attempt, it is the step "
         "that the attempt resumed from. Absent: no step is known.",
     )

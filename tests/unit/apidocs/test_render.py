@@ -116,6 +116,25 @@ PARTS = [
 ]
 
 
+def integers(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The integer fields of a structural schema, at any depth."""
+    for name, part in schema.get("properties", {}).items():
+        if part.get("type") == "integer":
+            yield name, part
+        yield from integers(part)
+        yield from integers(part.get("items", {}))
+
+
+@pytest.mark.parametrize("resource", render.RESOURCES, ids=lambda resource: resource.model.__name__)
+def test_no_record_holds_a_step_that_another_one_cannot(resource: Any) -> None:
+    steps = {
+        part.get("maximum")
+        for name, part in integers(render.object_schema(resource))
+        if name.lower().endswith(("step", "steps")) and name != "tokensPerStep"
+    }
+    assert steps <= {2**53 - 1}
+
+
 @pytest.mark.parametrize("model", PARTS, ids=lambda model: model.__name__)
 def test_each_field_is_described_in_sentences_of_25_words_at_most(model: type[ApiModel]) -> None:
     schema = structural(model)
