@@ -61,6 +61,11 @@ _UNCORRECTED = r"Uncorrect(?:ed|able)"
 _MCE = r"mce: \[Hardware Error\]: CPU \d+: Machine Check(?: Exception)?: [0-9a-f]+ "
 # drivers/firmware/efi/cper.c (cper_estatus_print_section): each of these lines is a record of its own.
 _GHES = r"\{\d+\}\[Hardware Error\]: {1,6}"
+# Before it stand the event's first lines, which tell no fault yet.
+_GHES_HEAD = (
+    rf"{_GHES}(?:Hardware error from|It has been corrected|event severity: (?:recoverable|info)\b)[^\n]{{0,160}}"
+)
+_GHES_BEFORE = rf"(?:{_GHES_HEAD}\n){{0,3}}"
 _GHES_UNCORRECTED = rf"{_GHES}Error \d+, type: (?:recoverable|fatal)"
 _XFS = rf"XFS \({_DISK}\): "
 _BTRFS = rf"\(device {_DISK}(?::?\s?state \w{{1,8}})?\)"
@@ -178,12 +183,15 @@ _NETWORK = (
         "mlx5_core",
         r"mlx5_core (?P<device>[0-9a-fA-F:.]{5,32}?):?(?: \S{1,32}:)? (?!(?:AER: )?PCIe Bus Error)[^\n]*?"
         r"(?:health poll failed|handling bad device here|health recovery (?:failed|flow aborted)|health "
-        r"compromised|unrecoverable|firmware internal error"
+        r"compromised|starting health recovery flow|Health issue observed, [^\n]{1,64}severity\([0-4]\)"
+        r"|synd 0x(?!0:)[0-9a-f]{1,4}: |unrecoverable|firmware internal error"
         r"|(?<!-)\b[Ff]atal\b|timeout\. Will cause a leak of a command resource|cmd.{0,40}timeout|PCI slot is "
         r"unavailable"
         r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|ACCESS_REG.{0,40}failed(?!, "
         r"status bad operation)|TX timeout (?:detected|on queue: )"
-        r"|Error cqe on cqn|mlx5_(?:load|init)_one failed with error code|Firmware over \d+ MS in \S+ ?\S* state, "
+        r"|RX timeout on channel: "
+        r"|E(?:rror cqe on cqn|RR CQE on )|mlx5_(?:load|init)_one failed with error code"
+        r"|Firmware over \d+ MS in \S+ ?\S* state, "
         r"aborting)",
     ),
     _row("netdev-watchdog", kinds.NIC_ERROR, "NETDEV WATCHDOG",
@@ -204,12 +212,23 @@ _NETWORK = (
          rf"efa (?P<device>{_PCI})(?: \S{{1,32}})?: (?:The device didn't send any completion for admin cmd"
          r"|The device sent a completion but the driver didn't receive a\w* MSI-X interrupt for admin cmd"
          r"|Wait for completion \(polling\) timeout)"),
-    _row("irdma", kinds.NIC_ERROR, ("HMC Error", "critical PE Error", "PE Push Error"),
+    _row("irdma", kinds.NIC_ERROR, ("HMC Error", "critical PE Error", "PE Push Error", "ECC Error, PF reset"),
          rf"(?:ice|irdma|i40e) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:HMC Error|critical PE Error, GLPE_CRITERR|PE "
-         r"Push Error)"),
-    _row("ice", kinds.NIC_ERROR, ("tx_timeout recovery unsuccessful", "Rebuild failed, unload and reload"),
-         rf"ice (?P<device>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout recovery unsuccessful|Rebuild failed, unload and "
-         r"reload driver)"),
+         r"Push Error|ECC Error, PF reset requested)"),
+    _row("ice", kinds.NIC_ERROR,
+         ("tx_timeout", "Rebuild failed, unload and reload", " disable timeout"),
+         rf"(?:ice|i40e|iavf) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout(?: recovery unsuccessful|: VSI_"
+         r"\w{3,4}: \d)|Rebuild failed, unload and reload driver|VSI seid \d+ [TR]x ring \d+ disable timeout)"),
+    _row("intel-hang", kinds.NIC_ERROR, " Unit Hang",
+         rf"(?:e1000e?|igb|igc|ixgbe|ixgbevf|fm10k) (?P<device>{_PCI})(?: \S{{1,32}})?: Detected (?:Tx|Hardware) Unit "
+         r"Hang"),
+    # Cards of clouds whose firmware does not answer a command, or has stopped.
+    _row("cloud-nic", kinds.NIC_ERROR,
+         ("HWC: Request timed out", "AQ commands timed out", "FW Down: Stopping LIFs", " timeout after "),
+         rf"(?:mana (?P<device>{_PCI})(?: \S{{1,32}})?: HWC: Request timed out"
+         rf"|gve (?P<device2>{_PCI})(?: \S{{1,32}})?: AQ commands timed out"
+         rf"|ionic (?P<device3>{_PCI})(?: \S{{1,32}})?: (?:FW Down: Stopping LIFs|DEVCMD \S{{1,64}} \(\d+\) "
+         r"timeout after ))"),
 )  # fmt: skip
 
 # block/blk-core.c prints its own word for each status. Linux 5.4 to 5.15 put the function's name before it, older ones
@@ -242,7 +261,8 @@ _BLOCK_DEVICES = (
     ),
     # Another driver's interrupt came late ("completion polled"): nothing failed.
     _row("nvme", kinds.DISK_ERROR, "nvme",
-         r"nvme (?P<device>nvme\d+): (?:I/O [^\n]{0,120}?timeout(?!, completion polled)|controller is down|Device "
+         r"nvme (?P<device>nvme\d+): (?:I/O [^\n]{0,120}?timeout(?!, completion polled|, aborting req_op:(?:DISCARD"
+         r"|WRITE_ZEROES))|controller is down|Device "
          r"not ready"
          r"|Disabling device after|Removing after|IO queues (?:lost|not created)|Abort status.{0,16}0x[1-9]"
          r"|resetting controller due to persistent internal error|failure state error detected, request disconnect)"),
@@ -254,6 +274,16 @@ _BLOCK_DEVICES = (
     _row("md", kinds.DISK_ERROR, ("Disk failure on", "unrecoverable I/O", "read error not correctable"),
          rf"md/\S{{1,32}} ?(?:Disk failure on {_DISK}|(?P<device2>[\w.-]{{1,64}}): unrecoverable I/O (?:read )?error"
          r"|read error not correctable \(sector \d+ on (?P<device3>[\w.-]{1,64})\))"),
+    # The controller between the processor and its disks has stopped.
+    _row("hba", kinds.DISK_ERROR,
+         ("FW in FAULT state", ": fault_state(0x", "SAS host is non-operational", "ontroller lockup detected"),
+         rf"megaraid_sas (?P<device>{_PCI}): (?:Found )?FW in FAULT state"
+         r"|(?P<device2>mpt[23]sas_cm\d+): (?:fault_state\(0x[0-9a-f]+\)!|SAS host is non-operational)"
+         rf"|hpsa (?P<device3>{_PCI}): Controller lockup detected: 0x"),
+    _row("dm-verity", kinds.DISK_ERROR, " is corrupted",
+         r"device-mapper: verity: (?P<device>\d+:\d+): (?:meta)?data block \d+ is corrupted"),
+    _row("bcache", kinds.DISK_ERROR, "io_errors() ",
+         rf"bcache: bch_count_(?:backing_)?io_errors\(\) {_DISK}: IO error on "),
     _row("writeback", kinds.DISK_ERROR, "writeback error on ",
          rf"(?:XFS \({_DISK}\)|(?P<device2>[\w.-]{{1,64}})): writeback error on "
          r"(?:inode \d+, offset \d+, )?sector \d+"),
@@ -273,7 +303,8 @@ _FILE_SYSTEMS = (
          ("Remounting filesystem read-only", "Aborting journal on device"),
          rf"(?:EXT[234]|F2FS)-fs \({_DISK}\): Remounting filesystem read-only"
          r"|Aborting journal on device (?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.\s*$"),
-    _row("ext4-error", kinds.DISK_ERROR, "EXT4-fs", rf"EXT4-fs error \(device {_DISK}\)"),
+    _row("ext4-error", kinds.DISK_ERROR, "EXT4-fs",
+         rf"EXT4-fs error \(device {_DISK}\)(?! in \w{{1,64}}:\d+: Out of memory)"),
     _row("ext4-write", kinds.DISK_ERROR, "EXT4-fs",
          rf"EXT4-fs warning \(device {_DISK}\): ext4_end_bio:\d+: I/O error (?!(?:3|-28) )-?\d+ writing to inode"
          r"|EXT4-fs \((?P<device2>[\w.-]{1,64})\): (?:previous )?(?:I/O error while writing superblock|I/O error to "
@@ -290,7 +321,9 @@ _FILE_SYSTEMS = (
     _row("btrfs-error", kinds.DISK_ERROR, "BTRFS",
          rf"BTRFS:? \w{{1,8}} {_BTRFS}:? (?:in \S{{1,64}}:\d+: errno=-(?!28\b|30\b)\d+|csum failed root |error "
          r"writing primary super block"
-         r"|checksum verify failed on )"
+         r"|checksum (?:verify failed on |error at logical )|i/o error at logical |unable to fixup \(regular\) error "
+         r"|lost page write due to IO error on |bad tree block (?:start|level)|parent transid verify failed on "
+         r"|corrupt (?:leaf|node): |tree (?:first key|level) mismatch detected)"
          r"|BTRFS error \(device (?P<device2>[\w.-]{1,64})(?::? state \w{1,8})?\): bdev \S+ errs: wr "),
     # All I/O of the pool waits from then on, until an administrator clears it (zpool clear).
     _row("zfs", kinds.DISK_ERROR, ("has encountered an uncorrectable I/O failure", "; suspending pool"),
@@ -303,6 +336,12 @@ _FILE_SYSTEMS = (
     _row("nfs", kinds.NETWORK_DISK_ERROR, ("not responding", "failed on NFSv4 server"),
          r"(?:nfs|lockd|NFS): server (?P<device>\S{1,120}) not responding, (?:still trying|timed out)"
          r"|NFS: state manager(?:: [\w ]{1,48})? failed on NFSv4 server (?P<device2>\S{1,120}) with error \d"),
+    # fs/smb/client/connect.c; /dev/kmsg writes a backslash as \\x5c.
+    _row("cifs", kinds.NETWORK_DISK_ERROR, " has not responded in ",
+         r"CIFS:? VFS: (?:Server |(?:\\(?:x5c)?){2})(?P<device>\S{1,120}) has not responded in \d+ seconds"),
+    # fs/ceph/mds_client.c, since Linux 6.8 with the cluster and the client before it.
+    _row("ceph", kinds.NETWORK_DISK_ERROR, "ceph: ",
+         r"ceph: (?:\[[0-9a-f-]{36} \d+\]: )?(?P<device>mds\d+) (?:hung\b|rejected session|reconnect denied)"),
     _row("lustre", kinds.NETWORK_DISK_ERROR, ("was lost; in progress operations", "This client was evicted by"),
          r"Lustre(?:Error)?: (?:[\d:-]{1,24}: )?(?:\S{1,120}: Connection to (?P<device>\S{1,64}) \(at \S{1,64}\) was "
          r"lost; in progress operations"
@@ -314,10 +353,12 @@ _HOST = (
          rf"{_MCE}(?P<device>Bank \d+): [2367abef][0-9a-f]{{14,15}}\b"),
     _row("mce-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
          rf"{_MCE}Bank \d+: [014589cd][0-9a-f]{{14,15}}\b|mce: \[Hardware Error\]: Machine check events logged"),
-    _row("memory-failure", kinds.HOST_UNCORRECTED, ("Memory failure: 0x", "Uncorrected hardware memory error"),
+    _row("memory-failure", kinds.HOST_UNCORRECTED,
+         ("Memory failure: 0x", "Uncorrected hardware memory error", "MCE: Killing "),
          r"Memory failure: 0x[0-9a-f]+: (?:recovery action for |(?:Sending SIGBUS to|Killing) [^\n]{1,40} due to "
          r"hardware memory corruption)"
-         r"|mce: Uncorrected hardware memory error"),
+         r"|mce: Uncorrected hardware memory error|MCE: Killing [^\n]{1,40} due to hardware memory corruption "
+         r"fault at "),
     _row("amd-uncorrected", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
          r"\[Hardware Error\]: (?:Uncorrected, software (?:restartable|containable) error|System Fatal "
          r"error|Deferred error, no action"
@@ -325,22 +366,25 @@ _HOST = (
     _row("amd-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
          r"\[Hardware Error\]: (?:Corrected error, no action required|CPU:\d+ \([0-9a-f:]+\) "
          r"MC\d+_STATUS\[(?:Over|-)\|CE\|)"),
-    _row("edac-uncorrected", kinds.HOST_UNCORRECTED, "EDAC MC", r"EDAC (?P<device>MC\d+): \d+ UE [^\n]{0,200}? ?on \S"),
-    _row("edac-corrected", kinds.HOST_CORRECTED, "EDAC MC", r"EDAC (?P<device>MC\d+): \d+ CE [^\n]{0,200}? ?on \S"),
+    # Memory controllers, and caches of processors (drivers/edac/edac_device.c).
+    _row("edac-uncorrected", kinds.HOST_UNCORRECTED, ("EDAC MC", "EDAC DEVICE"),
+         r"EDAC (?:(?P<device>MC\d+): \d+ UE [^\n]{0,200}? ?on \S|(?P<device2>DEVICE\d+): UE: \S)"),
+    _row("edac-corrected", kinds.HOST_CORRECTED, ("EDAC MC", "EDAC DEVICE"),
+         r"EDAC (?:(?P<device>MC\d+): \d+ CE [^\n]{0,200}? ?on \S|(?P<device2>DEVICE\d+): CE: \S)"),
     # A line without the number in braces is a record of the last boot, kept by the firmware (drivers/acpi/apei/bert.c).
     _row("ghes-fatal", kinds.HOST_UNCORRECTED, "[Hardware Error]: ",
-         r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
+         _GHES_BEFORE + r"\{\d+\}\[Hardware Error\]: ? ?event severity: fatal"),
     _row("ghes-corrected", kinds.HOST_CORRECTED, "[Hardware Error]: ",
-         r"\{\d+\}\[Hardware Error\]: ? ?event severity: corrected"),
+         _GHES_BEFORE + r"\{\d+\}\[Hardware Error\]: ? ?event severity: corrected"),
     # The system survives a recoverable error, but it was not corrected. A PCIe error has a line of its own device.
     _lines(
         "ghes-uncorrected",
         kinds.HOST_UNCORRECTED,
         ("[Hardware Error]: ",),
-        rf"{_GHES_UNCORRECTED}(?:\n{_GHES}fru_\w{{2,4}}: [^\n]{{0,160}}){{0,2}}"
+        rf"{_GHES_BEFORE}{_GHES_UNCORRECTED}(?:\n{_GHES}fru_\w{{2,4}}: [^\n]{{0,160}}){{0,2}}"
         rf"\n{_GHES}section_type: (?:memory|general processor|ARM processor|IA32/X64 processor) error",
-        _GHES_UNCORRECTED,
-        rf"{_GHES}(?:fru_id|fru_text|section_type): ",
+        rf"{_GHES_BEFORE}(?:{_GHES_UNCORRECTED}|{_GHES_HEAD}$)",
+        rf"{_GHES}(?:It has been corrected|event severity: |Error \d+, type: |(?:fru_id|fru_text|section_type): )",
     ),
     _row("arm64-serror", kinds.HOST_UNCORRECTED, "SError Interrupt on CPU",
          r"SError Interrupt on CPU\d+, code 0x[0-9a-f]+"),
