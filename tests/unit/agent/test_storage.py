@@ -335,3 +335,63 @@ def test_what_follows_from_a_full_pool_is_no_fault_of_the_disk(node: Any, run: A
         (kinds.NETWORK_DISK_ERROR, "253:4"),
         (kinds.NETWORK_DISK_ERROR, "dm-7"),
     }
+
+
+FAILING = "device-mapper: multipath: 253:3: Failing path 8:16."
+
+
+def a_map_without_paths(sysfs: Path) -> None:
+    """Whose paths have all gone, with a volume of LVM on it."""
+    (sysfs / "devices/virtual/block/dm-4/slaves/dm-3").mkdir(parents=True)
+    (sysfs / "dev/block").mkdir(parents=True)
+    (sysfs / "devices/virtual/block/dm-3").mkdir(parents=True)
+    for name in ("dm-3", "dm-4"):
+        link(sysfs, name, sysfs / "devices/virtual/block" / name)
+    (sysfs / "dev/block/253:3").symlink_to(sysfs / "devices/virtual/block/dm-3")
+
+
+def test_an_agent_that_starts_after_the_paths_of_a_map_have_vanished_knows_them_from_the_log(
+    node: Any, run: Any
+) -> None:
+    a_map_without_paths(node.folder / "sys")
+    lines = (HOST, ATTACHED, FAILING, *(LINE.replace("sdb", name) for name in ("dm-3", "dm-4", "sdb")))
+    for number, line in enumerate(lines):
+        node.log(f"3,{number},{number + 12}000000,-;{line}")
+    agent = run(thresholds={"disk.expires": 1e9})
+    agent.wait_until_looking()
+    agent.wait_for_log(len(lines))
+    assert {(item["kind"], item["subject"]) for item in agent.evidence} == {
+        (kinds.NETWORK_DISK_ERROR, name) for name in ("dm-3", "dm-4", "sdb")
+    }
+
+
+@pytest.mark.parametrize(
+    ("attached", "path", "shared"),
+    [
+        ("sdb", "8:16", True),
+        ("sdb", "8:32", False),
+        ("sdq", "65:0", True),
+        ("sdaa", "65:160", True),
+        ("sdzz", "135:144", False),
+        ("sdiv", "135:240", True),
+        ("sdb", "259:1", False),
+    ],
+)
+def test_a_path_is_known_by_its_number(tmp_path: Path, attached: str, path: str, shared: bool) -> None:
+    a_map_without_paths(tmp_path)
+    disks = Disks(tmp_path)
+    disks.inspect()
+    disks.note_host("6", "iSCSI Initiator over TCP/IP")
+    disks.note_attached(attached, host="6")
+    disks.note_failed_path("253:3", path=path)
+    disks.note_failed_path("253:9", path=path)
+    assert {name: disks.is_shared(name) for name in ("dm-3", "dm-4")} == dict.fromkeys(("dm-3", "dm-4"), shared)
+
+
+def test_a_map_that_still_names_its_vanished_path(tmp_path: Path) -> None:
+    (tmp_path / "devices/virtual/block/dm-3/slaves/sdb").mkdir(parents=True)
+    link(tmp_path, "dm-3", tmp_path / "devices/virtual/block/dm-3")
+    disks = Disks(tmp_path)
+    disks.note_host("6", "iSCSI Initiator over TCP/IP")
+    disks.note_attached("sdb", host="6")
+    assert disks.is_shared("dm-3")

@@ -12,12 +12,13 @@ from tests.unit.health.builders import NOW, evidence
 from tests.unit.reports.corpus import Case, by_report, cases
 
 from muster.health.kinds import sign_of
-from muster.node.agent.kernel_lines import KERNEL_LINES, KernelLine
+from muster.node.agent.kernel_lines import DISK_PATHS, KERNEL_LINES, KernelLine
 from muster.node.agent.log_lines import Joiner, LogFact, is_worth_a_look, parse, recovery_taken_back, split
 
 CASES = cases("kernel")
 REPORTS = by_report(CASES)
 NOTHING = "nothing"
+NO_EVIDENCE = {row.kind for row in DISK_PATHS}
 
 Way = Callable[[list[str]], list[str]]
 
@@ -65,7 +66,7 @@ def read(lines: list[str]) -> Iterator[LogFact]:
     for line in lines:
         parts = split(line) if is_worth_a_look(line) else None
         fact = parse(joiner.joined(parts[0])) if parts is not None else None
-        if fact is not None:
+        if fact is not None and fact.kind not in NO_EVIDENCE:
             yield fact
 
 

@@ -24,7 +24,7 @@ from muster.node.agent.held import Held
 from muster.node.agent.infiniband import InfiniBand
 from muster.node.agent.inspections import LOG, NVML, PORTS, Looks
 from muster.node.agent.interfaces import NodeNetwork
-from muster.node.agent.kernel_lines import SCSI_DISK, SCSI_HOST
+from muster.node.agent.kernel_lines import FAILED_PATH, SCSI_DISK, SCSI_HOST
 from muster.node.agent.kernel_log import KernelLog, LogEntry
 from muster.node.agent.ledger import Ledger
 from muster.node.agent.log import log
@@ -436,6 +436,9 @@ class Agent:
             self._disks.note_attached(fact.device, host=fact.value)
             return
         if fact.kind in _OF_DISKS and self._disks.is_shared(fact.device):
+        if fact.kind == FAILED_PATH:
+            self._disks.note_failed_path(fact.device, path=fact.value)
+            return
             fact = replace(fact, kind=kinds.NETWORK_DISK_ERROR)
         elif fact.kind == kinds.NETWORK_DISK_ERROR:
             self._disks.note_full(fact.device)

@@ -439,10 +439,14 @@ KERNEL_LINES: tuple[KernelLine, ...] = (
 SCSI_HOST = "ScsiHost"
 SCSI_DISK = "ScsiDisk"
 # drivers/scsi/hosts.c (scsi_add_host_with_dma) prints the name of the host's driver, drivers/scsi/sd.c (sd_probe) the
-# disk, whose address begins with the number of its host.
+# disk, whose address begins with the number of its host. drivers/md/dm-mpath.c (fail_path) names a map and one of its
+# paths by their numbers.
 DISK_PATHS = (
     _row("scsi-host", SCSI_HOST, "scsi host", r"scsi host(?P<device>\d{1,7}): (?P<value>[^\n]{1,80})"),
     _row("scsi-disk", SCSI_DISK, "] Attached SCSI ",
          rf"sd (?P<value>\d{{1,7}}):[\d:]{{5,32}}: \[{_DISK}\] Attached SCSI (?:removable )?disk$"),
 )  # fmt: skip
 """Lines that are no evidence: they name the way to a disk, which sysfs forgets once the disk has vanished."""
+FAILED_PATH = "FailedPath"
+    _row("failed-path", FAILED_PATH, "Failing path ",
+         r"device-mapper: multipath: (?P<device>\d{1,4}:\d{1,7}): Failing path (?P<value>\d{1,4}:\d{1,7})\.?$"),

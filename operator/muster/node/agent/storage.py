@@ -6,7 +6,7 @@ lines under its own name. A pool of LVM is known by its UUID, another pool once 
 
 A disk behind an unavailable network vanishes from sysfs, and its log lines go on: its kind is remembered until another
 disk has its name. An agent that starts later reads it from the kernel log, which names the driver of an iSCSI disk's
-host.
+host, and the paths of a multipath map as they fail: the map in sysfs names only those that are left.
 
 Read from sysfs, by what the kernel documents: the path of an iSCSI disk goes through its session, that of a Fibre
 Channel disk through the remote port, an NVMe controller names its transport, and the virtual disks of clouds their
@@ -41,6 +41,8 @@ _SUBSYSTEM = re.compile(r"/nvme-subsystem/[^/]+/[^/]+/")
 """The place of a namespace that several controllers reach, by nvme-core's own multipath; their names are beside it."""
 _ISCSI_DRIVER = re.compile(r"iSCSI Initiator over (?:TCP/IP|iSER)$")
 """How drivers/scsi/iscsi_tcp.c and drivers/infiniband/ulp/iser/iscsi_iser.c call their hosts."""
+_SCSI_MAJORS = (8, *range(65, 72), *range(128, 136))
+"""Each has sixteen disks of sixteen numbers (include/linux/major.h)."""
 _SCSI_PART = re.compile(r"(sd[a-z]{1,8})\d{1,4}")
 _MAX_DEPTH = 4
 _MAX_DISKS = 4096
@@ -97,12 +99,10 @@ class Disks:
         """
         if _NUMBER.fullmatch(number) is None:
             return
-        try:
-            pool = (self._sysfs / "dev/block" / number).resolve(strict=True).name
-        except (OSError, RuntimeError):
-            return
-        self._shared.add(pool)
-        self._own.clear()
+        pool = self._named(number)
+        if pool:
+            self._shared.add(pool)
+            self._own.clear()
 
     def note_host(self, number: str, driver: str) -> None:
         """Take from the kernel log that the SCSI host of this number is this driver's: numbers are used again."""
@@ -117,6 +117,24 @@ class Disks:
             self._iscsi_disks.discard(device)
         elif len(self._iscsi_disks) < _MAX_DISKS:
             self._iscsi_disks.add(device)
+
+    def note_failed_path(self, number: str, path: str) -> None:
+        """Take from the kernel log that a path of the multipath map of this number has failed.
+
+        The map is behind a network if the path is. Both are given by major and minor number: the path may be gone.
+        """
+        if (disk := _scsi_disk(path)) in self._iscsi_disks or disk in self._shared:
+            found = self._named(number)
+            if found:
+                self._shared.add(found)
+                self._own.clear()
+
+    def _named(self, number: str) -> str:
+        """Return the name of the device of this number; "": there is none."""
+        try:
+            return (self._sysfs / "dev/block" / number).resolve(strict=True).name
+        except (OSError, RuntimeError):
+            return ""
 
     def is_shared(self, device: str) -> bool:
         """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stacked device is
@@ -154,7 +172,10 @@ class Disks:
             return True
         if _text(place / "dm/uuid").endswith(_THIN_POOL):
             return True
-        return depth > 0 and any(part in self._shared or self._reads_shared(part, depth - 1) for part in parts[:16])
+        return depth > 0 and any(
+            part in self._shared or _disk(part) in self._iscsi_disks or self._reads_shared(part, depth - 1)
+            for part in parts[:16]
+        )
 
     def _place(self, device: str) -> tuple[Path | None, list[str]]:
         """Return the device's place in sysfs (None: it has none), and the devices of which it is made."""
@@ -182,6 +203,19 @@ def _disk(device: str) -> str:
     """Return the SCSI disk of a partition; for anything else, the device."""
     part = _SCSI_PART.fullmatch(device)
     return part[1] if part is not None else device
+
+
+def _scsi_disk(number: str) -> str:
+    """Return the SCSI disk of a major and minor number, as drivers/scsi/sd.c (sd_major, sd_format_disk_name) gives
+    them; "": the number is of no such disk."""
+    major, minor = (int(part) for part in number.split(":"))
+    if major not in _SCSI_MAJORS:
+        return ""
+    index, letters = _SCSI_MAJORS.index(major) * 16 + minor // 16, ""
+    while index >= 0:
+        index, letter = divmod(index, 26)
+        index, letters = index - 1, chr(ord("a") + letter) + letters
+    return f"sd{letters}"
 
 
 def _names(folder: Path, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
