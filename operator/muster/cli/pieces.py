@@ -19,6 +19,7 @@ MAX_CASES = 64
 MAX_LINES = 200
 OF_THE_LOG = frozenset(
     [
+        "AmdGpuError",
         "ClockSource",
         "DiskError",
         "DriverFatal",

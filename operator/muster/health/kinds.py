@@ -118,6 +118,16 @@ KINDS: Mapping[str, Kind] = {
         Clears.BOOT,
         event=True,
     ),
+    "AmdGpuError": Kind(
+        "the driver of an AMD GPU says that it is lost, cannot be started or reset, or has memory errors that could "
+        "not be corrected",
+        FATAL,
+        REBOOT,
+        "ROCm's node-scraper",
+        Clears.BOOT,
+        event=True,
+        then=REPLACE,
+    ),
     "FabricState": Kind("the GPU has not joined the NVLink fabric: CUDA cannot start", FATAL, INSPECT, "EKS, gpud"),
     "FabricManager": Kind("fabric manager does not run; no new program can use NVLink", DEGRADED, INSPECT, "gpud, EKS"),
     "PcieWidth": Kind("a PCIe link is narrower than it should be", DEGRADED, INSPECT, "DCGM"),

@@ -47,6 +47,7 @@ def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:
         ("PersistenceMode", "Info", "None"),
         ("DriverFatal", "Fatal", "Reboot"),
         ("NvLinkDiscovery", "Degraded", "Reboot"),
+        ("AmdGpuError", "Fatal", "Reboot"),
         ("HostThermal", "Warning", "Inspect"),
     ],
 )

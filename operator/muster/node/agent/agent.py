@@ -53,6 +53,7 @@ _OF_DISKS = (kinds.DISK_ERROR, kinds.READ_ONLY_FILESYSTEM)
 _EXPIRES = {
     kinds.XID: "xid.expires",
     kinds.DRIVER_FATAL: "xid.expires",
+    kinds.AMD_GPU: "xid.expires",
     kinds.NVLINK_DISCOVERY: "xid.expires",
     kinds.SXID: "sxid.expires",
     kinds.DISK_ERROR: "disk.expires",
@@ -435,10 +436,10 @@ class Agent:
         if fact.kind == SCSI_DISK:
             self._disks.note_attached(fact.device, host=fact.value)
             return
-        if fact.kind in _OF_DISKS and self._disks.is_shared(fact.device):
         if fact.kind == FAILED_PATH:
             self._disks.note_failed_path(fact.device, path=fact.value)
             return
+        if fact.kind in _OF_DISKS and self._disks.is_shared(fact.device):
             fact = replace(fact, kind=kinds.NETWORK_DISK_ERROR)
         elif fact.kind == kinds.NETWORK_DISK_ERROR:
             self._disks.note_full(fact.device)

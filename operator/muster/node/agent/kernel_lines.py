@@ -44,13 +44,13 @@ _GPU = rf"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(?P<gpu>{_PCI}?):?"
 # Drivers of 2026 put their own number of the GPU before the name of their function.
 _GPU_NUMBER = r"NVRM: (?:GPU\d{1,3} )?"
 _DISK = r"(?P<device>[\w.-]{1,64})"
-_GPU_DRIVER = "nvidia"
+_GPU_DRIVERS = ("nvidia", "amdgpu", "habanalabs")
 _NETWORK_DRIVERS = ("mlx5_core", "efa", "bnxt_en", "ice", "irdma", "ionic", "gve", "mana", "hfi1")
-DRIVERS_OF_JOBS = frozenset({_GPU_DRIVER, *_NETWORK_DRIVERS})
+DRIVERS_OF_JOBS = frozenset({*_GPU_DRIVERS, *_NETWORK_DRIVERS})
 """Drivers of the PCIe devices that jobs use."""
 CONTAINED = "contained"
 """Value of an error of a bridge after which the devices below it cannot be reached."""
-_NETWORK_DRIVER = "|".join(_NETWORK_DRIVERS)
+_GPU_DRIVER, _NETWORK_DRIVER = "|".join(_GPU_DRIVERS), "|".join(_NETWORK_DRIVERS)
 # Since Linux 6.8 "Uncorrectable" and "Correctable"; some kernels put "AER: " before it (drivers/pci/pcie/aer.c).
 _AER = r"(?:AER: )?PCIe Bus Error: severity="
 # Where the firmware has read the error first (pci_print_aer), this line comes only for uncorrected errors.
@@ -150,13 +150,34 @@ _NVIDIA = (
     ),
 )
 
+# drivers/gpu/drm/amd/amdgpu. A job that hangs, a page fault and a reset that succeeds are a program's doing.
+_AMDGPU = rf"amdgpu (?P<gpu>{_PCI}): (?:amdgpu: )?"
+_AMD = (
+    _row(
+        "amdgpu",
+        kinds.AMD_GPU,
+        "amdgpu ",
+        rf"{_AMDGPU}(?:device lost from bus!|Fatal error during GPU init|GPU reset end with ret = -\d"
+        r"|GPU reset\(\d+\) failed)",
+    ),
+    # Of all that have come since the driver was loaded; the counts of a query are those of events.
+    _row(
+        "amdgpu-memory",
+        kinds.AMD_GPU,
+        ("uncorrectable hardware error",),
+        rf"{_AMDGPU}(?:\{{\d+\}})? ?(?:uncorrectable hardware error ?\(ERREVENT_ATHUB_INTERRUPT\) detected"
+        r"|(?:socket: \d+,? (?:die: \d+,? )?)?[1-9]\d{0,8} (?:new )?uncorrectable hardware errors detected in \w+ "
+        r"block)",
+    ),
+)
+
 _PCIE = (
     _row("aer-gpu-fatal", kinds.AER_FATAL, _AER_WORDS,
-         rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): {_AER}{_UNCORRECTED} \(Fatal\)"),
+         rf"(?:{_GPU_DRIVER}) (?P<gpu>{_PCI}): {_AER}{_UNCORRECTED} \(Fatal\)"),
     _row("aer-gpu", kinds.AER_UNCORRECTED, (*_AER_WORDS, "aer_uncor_severity"),
-         rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): (?:{_AER}{_UNCORRECTED}|{_AER_OF_FIRMWARE})"),
+         rf"(?:{_GPU_DRIVER}) (?P<gpu>{_PCI}): (?:{_AER}{_UNCORRECTED}|{_AER_OF_FIRMWARE})"),
     _row("aer-gpu-corrected", kinds.AER_CORRECTED, _AER_WORDS,
-         rf"{_GPU_DRIVER} (?P<gpu>{_PCI}): {_AER}Correct(?:ed|able)\b"),
+         rf"(?:{_GPU_DRIVER}) (?P<gpu>{_PCI}): {_AER}Correct(?:ed|able)\b"),
     _row("aer-nic-fatal", kinds.AER_FATAL, _AER_WORDS,
          rf"(?:{_NETWORK_DRIVER}) (?P<device>{_PCI}): {_AER}{_UNCORRECTED} \(Fatal\)"),
     _row("aer-nic", kinds.AER_UNCORRECTED, (*_AER_WORDS, "aer_uncor_severity"),
@@ -432,12 +453,13 @@ _KERNEL = (
 )  # fmt: skip
 
 KERNEL_LINES: tuple[KernelLine, ...] = (
-    *_NVIDIA, *_PCIE, *_NETWORK, *_BLOCK_DEVICES, *_FILE_SYSTEMS, *_HOST, *_KERNEL,
+    *_NVIDIA, *_AMD, *_PCIE, *_NETWORK, *_BLOCK_DEVICES, *_FILE_SYSTEMS, *_HOST, *_KERNEL,
 )  # fmt: skip
 """All rows: the first that matches counts."""
 
 SCSI_HOST = "ScsiHost"
 SCSI_DISK = "ScsiDisk"
+FAILED_PATH = "FailedPath"
 # drivers/scsi/hosts.c (scsi_add_host_with_dma) prints the name of the host's driver, drivers/scsi/sd.c (sd_probe) the
 # disk, whose address begins with the number of its host. drivers/md/dm-mpath.c (fail_path) names a map and one of its
 # paths by their numbers.
@@ -445,8 +467,7 @@ DISK_PATHS = (
     _row("scsi-host", SCSI_HOST, "scsi host", r"scsi host(?P<device>\d{1,7}): (?P<value>[^\n]{1,80})"),
     _row("scsi-disk", SCSI_DISK, "] Attached SCSI ",
          rf"sd (?P<value>\d{{1,7}}):[\d:]{{5,32}}: \[{_DISK}\] Attached SCSI (?:removable )?disk$"),
-)  # fmt: skip
-"""Lines that are no evidence: they name the way to a disk, which sysfs forgets once the disk has vanished."""
-FAILED_PATH = "FailedPath"
     _row("failed-path", FAILED_PATH, "Failing path ",
          r"device-mapper: multipath: (?P<device>\d{1,4}:\d{1,7}): Failing path (?P<value>\d{1,4}:\d{1,7})\.?$"),
+)  # fmt: skip
+"""Lines that are no evidence: they name the way to a disk, which sysfs forgets once the disk has vanished."""

@@ -30,6 +30,7 @@ INFOROM = "InfoRom"
 NVLINK_DOWN = "NvLinkDown"
 NVLINK_ERRORS = "NvLinkErrors"
 NVLINK_DISCOVERY = "NvLinkDiscovery"
+AMD_GPU = "AmdGpuError"
 FABRIC_STATE = "FabricState"
 FABRIC_MANAGER = "FabricManager"
 PCIE_WIDTH = "PcieWidth"
@@ -70,6 +71,7 @@ STRONGEST_FIRST = (
     GPU_UNREACHABLE,
     GPU_INIT,
     DRIVER_FATAL,
+    AMD_GPU,
     GPU_COUNT,
     RECOVERY_ACTION,
     RESET_REQUIRED,
