@@ -236,6 +236,7 @@ class SourceName(StrEnum):
     AGENT = "agent"
     AKS = "aks"
     AKS_NTH = "aks-nth"
+    AMD_GPU_OPERATOR = "amd-gpu-operator"
     AUTOPILOT = "autopilot"
     AWS_NTH = "aws-nth"
     BURN_IN = "burn-in"

@@ -449,6 +449,14 @@ ROWS: tuple[Row, ...] = (
         note="from cordon-required to uncordon-required; upgrade-required waits for its turn",
     ),
     _planned(
+        "gpu-operator/mig-reboot",
+        _S.GPU_OPERATOR,
+        Label(r"nvidia\.com/mig\.config\.state", "rebooting"),
+        reason="MigReboot",
+        removal=Notice(final=True),
+        note="its MIG manager boots the machine for another partition of its GPUs",
+    ),
+    _planned(
         "karpenter/disrupted",
         _S.KARPENTER,
         TaintMark(r"karpenter\.sh/disrupted"),
@@ -571,10 +579,18 @@ ROWS: tuple[Row, ...] = (
     _planned(
         "gke/maintenance",
         _S.GKE,
-        Label(r"cloud\.google\.com/active-node-maintenance", "ONGOING"),
+        Label(r"cloud\.google\.com/active-node-maintenance", "ONGOING|passthrough"),
         reason="MaintenanceOngoing",
         removal=Notice(final=True),
-        note="GKE stops what runs there",
+        note="GKE stops what runs there; passthrough is what machines with GPUs have",
+    ),
+    _planned(
+        "gke/bare-metal-maintenance",
+        _S.GKE,
+        TaintMark(r"baremetal\.cluster\.gke\.io/maintenance"),
+        reason="MaintenanceMode",
+        removal=Notice(),
+        note="of Google Distributed Cloud, which evicts the pods and gives up after 20 min",
     ),
     _planned(
         "gke/perform-maintenance",
@@ -609,6 +625,25 @@ ROWS: tuple[Row, ...] = (
         reason="FaultReported",
         repairs=True,
         note="somebody has reported the host; GKE evicts and repairs",
+    ),
+    Row(
+        "amd-gpu-operator/condition",
+        _S.AMD_GPU_OPERATOR,
+        Condition("AMDGPUUnhealthy"),
+        DEGRADED,
+        INSPECT,
+        reason="AMDGPUUnhealthy",
+        note="of the node-problem-detector that asks AMD's metrics exporter; its reason is a text for people",
+    ),
+    Row(
+        "amd-gpu-operator/remediation",
+        _S.AMD_GPU_OPERATOR,
+        TaintMark("amd-gpu-unhealthy"),
+        DEGRADED,
+        NONE,
+        reason="AmdGpuRemediation",
+        repairs=True,
+        note="it drains the pods with GPUs, boots the machine and tests it; where that fails the taint stays",
     ),
     Row("nebius/gpu", _S.NEBIUS, Condition("NebiusGPUError"), DEGRADED, REPLACE),
     Row("nebius/disk", _S.NEBIUS, Condition("NebiusBootDiskIOError"), DEGRADED, REPLACE),
@@ -705,8 +740,8 @@ ROWS: tuple[Row, ...] = (
         "npd/services",
         _S.NPD,
         Condition(
-            "Frequent((Kubelet|Containerd|Docker)Restart|UnregisterNetDevice)|ContainerRuntimeUnhealthy|KubeletUnhealthy"
-            "|NTPProblem"
+            "Frequent((Kubelet|Containerd|Docker|Gcfsd|GcfsSnapshotter)Restart|UnregisterNetDevice)"
+            "|(ContainerRuntime|Kubelet|Gcfsd|GcfsSnapshotter)Unhealthy|GcfsSnapshotterMissingLayer|NTPProblem"
         ),
         WARNING,
         INSPECT,

@@ -342,6 +342,21 @@ CASES: dict[str, Case] = {
         [with_(labels={"cloud.google.com/fault-behavior": ""})],
         repaired_by="gke",
     ),
+    "amd-gpu-operator/condition": Case(
+        with_(condition("AMDGPUUnhealthy", "True", "Temperature Threshold Exceeded")),
+        "AMDGPUUnhealthy",
+        "Degraded",
+        "Inspect",
+        [with_(condition("AMDGPUUnhealthy", "False", "NoProblem"))],
+    ),
+    "amd-gpu-operator/remediation": Case(
+        with_(taint=("amd-gpu-unhealthy", "AMDGPUUnhealthy", "NoSchedule")),
+        "AmdGpuRemediation",
+        "Degraded",
+        "None",
+        [with_(taint=("amd-gpu-unhealthy-tests", "true", "NoSchedule"))],
+        repaired_by="amd-gpu-operator",
+    ),
     "nebius/gpu": Case(
         with_(condition("NebiusGPUError", "True", "GpuXidErrors")),
         "GpuXidErrors",
