@@ -440,6 +440,15 @@ ROWS: tuple[Row, ...] = (
         removal=Notice(final=True),
         note="Gardener's machine-controller-manager",
     ),
+    Row(
+        "gardener/network",
+        _S.GARDENER,
+        Condition("(Cluster|Host)NetworkProblem"),
+        WARNING,
+        INSPECT,
+        minimum_age_seconds=60,
+        note="of Gardener's network-problem-detector; the other end may be the reason",
+    ),
     _planned(
         "gpu-operator/driver-upgrade",
         _S.GPU_OPERATOR,

@@ -342,6 +342,13 @@ CASES: dict[str, Case] = {
         [with_(labels={"cloud.google.com/fault-behavior": ""})],
         repaired_by="gke",
     ),
+    "gardener/network": Case(
+        with_(condition("ClusterNetworkProblem", "True", "FailedNetworkChecks")),
+        "FailedNetworkChecks",
+        "Warning",
+        "Inspect",
+        [with_(condition("HostNetworkProblem", "False", "NoNetworkProblems"))],
+    ),
     "amd-gpu-operator/condition": Case(
         with_(condition("AMDGPUUnhealthy", "True", "Temperature Threshold Exceeded")),
         "AMDGPUUnhealthy",

@@ -224,7 +224,8 @@ _NETWORK = (
     _row("bnxt", kinds.NIC_ERROR, "bnxt_en",
          rf"bnxt_en (?P<device>{_PCI})(?: [^:\n]{{1,48}})?: (?:TX timeout detected, starting reset task|Fatal "
          r"firmware reset event"
-         r"|Firmware fatal reset event|Error \(timeout: \d+\) msg )"),
+         r"|Firmware fatal reset event|Error \(timeout: \d+\) msg |Abandoning msg \{|Resp cmpl intr err msg: "
+         r"|cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timedout )"),
     _row("ena", kinds.NIC_ERROR, "ena ",
          rf"ena (?P<device>{_PCI})(?: \S{{1,32}})?: (?:Keep alive watchdog timeout|The number of lost tx completions "
          r"is above"
@@ -240,9 +241,15 @@ _NETWORK = (
          ("tx_timeout", "Rebuild failed, unload and reload", " disable timeout"),
          rf"(?:ice|i40e|iavf) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:tx_timeout(?: recovery unsuccessful|: VSI_"
          r"\w{3,4}: \d)|Rebuild failed, unload and reload driver|VSI seid \d+ [TR]x ring \d+ disable timeout)"),
-    _row("intel-hang", kinds.NIC_ERROR, " Unit Hang",
-         rf"(?:e1000e?|igb|igc|ixgbe|ixgbevf|fm10k) (?P<device>{_PCI})(?: \S{{1,32}})?: Detected (?:Tx|Hardware) Unit "
-         r"Hang"),
+    # A card that has hung or gone, by the lines that each maker's drivers have for it.
+    _row("ethernet", kinds.NIC_ERROR,
+         (" Unit Hang", ": Hardware Error", "PCIe link lost", "Adapter removed", "transmit timed out, resetting",
+          "_stop_block timed out", "mlx4_core", "Firmware reports adapter error"),
+         rf"(?:e1000e?|igb|igc|ixgbe|ixgbevf|fm10k) (?P<device>{_PCI})(?: \S{{1,32}})?: (?:Detected (?:Tx|Hardware) "
+         r"Unit Hang|Hardware Error$|PCIe link lost|Adapter removed)"
+         rf"|tg3 (?P<device2>{_PCI})(?: \S{{1,32}})?: (?:transmit timed out, resetting|tg3_stop_block timed out)"
+         rf"|mlx4_core (?P<device3>{_PCI}): (?:command 0x[0-9a-f]+ timed out|Internal error detected)"
+         rf"|cxgb4 (?P<device4>{_PCI}): Firmware reports adapter error"),
     # Cards of clouds whose firmware does not answer a command, or has stopped.
     _row("cloud-nic", kinds.NIC_ERROR,
          ("HWC: Request timed out", "AQ commands timed out", "FW Down: Stopping LIFs", " timeout after "),
@@ -284,7 +291,7 @@ _BLOCK_DEVICES = (
     _row("nvme", kinds.DISK_ERROR, "nvme",
          r"nvme (?P<device>nvme\d+): (?:I/O [^\n]{0,120}?timeout(?!, completion polled|, aborting req_op:(?:DISCARD"
          r"|WRITE_ZEROES))|controller is down|Device "
-         r"not ready"
+         r"not ready|Fw activation timeout, reset controller"
          r"|Disabling device after|Removing after|IO queues (?:lost|not created)|Abort status.{0,16}0x[1-9]"
          r"|resetting controller due to persistent internal error|failure state error detected, request disconnect)"),
     _row("nvme-media", kinds.DISK_ERROR, "nvme",
@@ -295,10 +302,12 @@ _BLOCK_DEVICES = (
     _row("md", kinds.DISK_ERROR, ("Disk failure on", "unrecoverable I/O", "read error not correctable"),
          rf"md/\S{{1,32}} ?(?:Disk failure on {_DISK}|(?P<device2>[\w.-]{{1,64}}): unrecoverable I/O (?:read )?error"
          r"|read error not correctable \(sector \d+ on (?P<device3>[\w.-]{1,64})\))"),
-    # The controller between the processor and its disks has stopped.
+    # The controller between the processor and its disks has stopped, or tells of a disk (megasas_decode_evt).
     _row("hba", kinds.DISK_ERROR,
-         ("FW in FAULT state", ": fault_state(0x", "SAS host is non-operational", "ontroller lockup detected"),
-         rf"megaraid_sas (?P<device>{_PCI}): (?:Found )?FW in FAULT state"
+         ("FW in FAULT state", "/CRIT) - ", "/FATAL) - ", "/DEAD) - ", ": fault_state(0x",
+          "SAS host is non-operational", "ontroller lockup detected"),
+         rf"megaraid_sas (?P<device>{_PCI}): (?:(?:Found )?FW in FAULT state|\d+ \([^)\n]{{1,40}}/0x[0-9a-f]{{4}}/"
+         r"(?:CRIT|FATAL|DEAD)\) - )"
          r"|(?P<device2>mpt[23]sas_cm\d+): (?:fault_state\(0x[0-9a-f]+\)!|SAS host is non-operational)"
          rf"|hpsa (?P<device3>{_PCI}): Controller lockup detected: 0x"),
     _row("dm-verity", kinds.DISK_ERROR, " is corrupted",
