@@ -403,3 +403,30 @@ def test_the_rest_of_an_earlier_boot_is_not_taken_over(node: Any, run: Any) -> N
     second = run(stored=first.status)
     second.wait_until_looking()
     assert second.evidence == []
+
+
+AMD_LINES = (
+    "amdgpu 0000:83:00.0: amdgpu: device lost from bus!",
+    "amdgpu 0000:84:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block",
+)
+
+
+def test_a_gpu_of_amd_is_known_by_the_log(node: Any, run: Any) -> None:
+    agent = run(driver=None)
+    agent.wait(lambda: "no driver" in agent.status["agent"].get("problem", ""))
+    for line in AMD_LINES:
+        node.log(line)
+    agent.wait_for_log(len(AMD_LINES))
+    assert {(item["kind"], item["subject"]) for item in agent.evidence} == {
+        (kinds.AMD_GPU, "0000:83:00"),
+        (kinds.AMD_GPU, "0000:84:00"),
+    }
+
+
+def test_a_processor_s_own_gpu_beside_those_of_nvidia_says_nothing(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    for line in AMD_LINES:
+        node.log(line)
+    agent.wait_for_log(len(AMD_LINES))
+    assert agent.evidence == []

@@ -455,6 +455,8 @@ class Agent:
                 self._gpus.note_kernel_line(fact.kind, address, fact.message)
             self._looking_at_once = True
             return
+        if fact.kind == kinds.AMD_GPU and (self._gpus.seen or gpus_of_the_driver(self._settings.proc)):
+            return  # beside GPUs of NVIDIA it is that of the processor
         if fact.kind == kinds.AER_ELSEWHERE and fact.value in TAKEN_AWAY and self._bridges.is_above(fact.device):
             fact = replace(fact, kind=kinds.AER_FATAL)
         if fact.kind == kinds.CLOCK_SOURCE:

@@ -306,7 +306,7 @@ _BLOCK_DEVICES = (
     _row("hba", kinds.DISK_ERROR,
          ("FW in FAULT state", "/CRIT) - ", "/FATAL) - ", "/DEAD) - ", ": fault_state(0x",
           "SAS host is non-operational", "ontroller lockup detected"),
-         rf"megaraid_sas (?P<device>{_PCI}): (?:(?:Found )?FW in FAULT state|\d+ \([^)\n]{{1,40}}/0x[0-9a-f]{{4}}/"
+         rf"megaraid_sas (?P<device>{_PCI}): (?:(?:Found )?FW in FAULT state|\d+ \([^)\n]{{1,40}}/0x00[02][0-3]/"
          r"(?:CRIT|FATAL|DEAD)\) - )"
          r"|(?P<device2>mpt[23]sas_cm\d+): (?:fault_state\(0x[0-9a-f]+\)!|SAS host is non-operational)"
          rf"|hpsa (?P<device3>{_PCI}): Controller lockup detected: 0x"),
