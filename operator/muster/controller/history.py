@@ -7,7 +7,8 @@ Instead what is needed is held where it outlives the job (docs/decisions/0032):
   (ttlSecondsAfterFinished) only when its account is kept;
 - of a job that is deleted, what every replica, the standby too, has seen of it when it went;
 - for the case that no replica was there to see it: the note of all jobs that have begun, a ConfigMap that is written
-  now and then. Whoever is in the note, but neither in the cluster nor in the history, went unseen.
+  soon after a job has begun, and every few minutes. A job that is in the note, but neither in the cluster nor in the
+  history, went unseen (docs/decisions/00XX-account).
 
 Names are the jobs' uids, so a second writer finds that it is done. No watch: the history is listed when this process
 begins to lead, and again after hours.
@@ -53,8 +54,10 @@ NOTE_KEY = "jobs"
 MAX_NOTE_BYTES = 700_000
 """Compressed; base64 makes a third more of it, and a ConfigMap has at most 1 MiB."""
 MAX_READ_BYTES = 64 * 1024 * 1024
-FIRST_NOTE_SECONDS = 60.0
 NOTE_SECONDS = 300.0
+BEGUN_NOTE_SECONDS = 30.0
+"""So long after a job gets its first nodes, or a leader begins, the note is written: an account is known from its
+start."""
 TURN_SECONDS = 10.0
 GATHER_SECONDS = 0.2
 CALLS = 20
@@ -144,7 +147,8 @@ class HistoryKeeper:
         self._waiting: dict[str, _Waiting] = {}  # by uid, the oldest first
         self._known: dict[str, Kept] = {}  # what is kept, by name
         self._listed = False
-        self._listed_at = self._noted_at = float("-inf")
+        self._listed_at = float("-inf")
+        self._note_due = float("inf")
         self._too_old: dict[str, float] = {}  # since when that is seen
         self._said: dict[str, float] = {}  # reason -> when people were told
         self._stirred = asyncio.Event()
@@ -154,10 +158,14 @@ class HistoryKeeper:
 
     # Noticing.
 
-    def _job_changed(self, _old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
+    def _job_changed(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
         # A standby finds those that have ended when it begins to lead: they are still there, or it has seen them go.
-        if self._leads and isinstance(new, TrainingJob) and new.status.completion is not None:
+        if not self._leads or not isinstance(new, TrainingJob):
+            return
+        if new.status.completion is not None:
             self._ended(new)
+        elif new.status.goodput is not None and not (isinstance(old, TrainingJob) and old.status.goodput is not None):
+            self._note_due = min(self._note_due, self._clock() + BEGUN_NOTE_SECONDS)
 
     def _ended(self, job: TrainingJob) -> None:
         if job.metadata.uid not in self._known and job.metadata.uid not in self._waiting:
@@ -268,7 +276,7 @@ class HistoryKeeper:
                 self._ended(job)
             elif job.metadata.deletion_timestamp is not None:
                 self._keep_vanished(job)
-        self._noted_at = begun + FIRST_NOTE_SECONDS - NOTE_SECONDS
+        self._note_due = min(self._note_due, begun + BEGUN_NOTE_SECONDS)
         while True:
             try:
                 await self._work_once()
@@ -340,7 +348,7 @@ class HistoryKeeper:
             except ApiError as error:
                 self._failed(each, error)
         await self._forget(calls)
-        if self._clock() - self._noted_at >= NOTE_SECONDS:
+        if self._clock() >= self._note_due:
             await self._note()
         if self._clock() - self._listed_at >= LIST_SECONDS:
             await self._list()
@@ -479,7 +487,7 @@ class HistoryKeeper:
 
     async def _note(self) -> None:
         """Write the note of all jobs that could go unseen, with their figures so far."""
-        self._noted_at = self._clock()
+        self._note_due = self._clock() + NOTE_SECONDS
         if not self._cluster.policy().history.max_jobs:
             return
         listed: list[dict[str, Any]] = []

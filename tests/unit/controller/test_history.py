@@ -420,6 +420,65 @@ async def test_who_was_noted_and_is_nowhere_went_unseen(new: Any, server: Server
     assert (spec.state, sum(spec.seconds.values())) == (Ending.UNKNOWN, 3600)
 
 
+async def begins_and_goes(new: Any, server: Server, job: Any, *, dies_at: int = -1) -> bool:
+    """Two jobs begin while an operator leads, and one of them ends; the other one goes while no operator runs.
+
+    Args:
+        dies_at: as in `Server`, of the calls from the begin of the jobs on.
+
+    Returns:
+        whether the two had been noted when the first operator ended.
+    """
+    first = new(server)
+    await first.turns(7)  # without any job, so that its note has none
+    before = server.note
+    server.dies_at = dies_at + 2 * server.calls if dies_at >= 0 else -1
+    waiting = [job(number, ended=False) for number in (0, 1)]
+    without = waiting[0].status.model_copy(update={"goodput": None})
+    first.sees(*(each.model_copy(update={"status": without}) for each in waiting))
+    version = {"resource_version": "6"}
+    first.sees(*(each.model_copy(update={"metadata": each.metadata.model_copy(update=version)}) for each in waiting))
+    with contextlib.suppress(Died):
+        await first.turns(5)
+        first.sees(job(0).model_copy(update={"metadata": job(0).metadata.model_copy(update={"resource_version": "7"})}))
+        await first.turns(1)
+    noted = server.note is not before
+    server.dies_at = -1
+    for _ in range(2):
+        later = new(server)
+        later.sees(job(0))
+        await later.turns(1)
+    return noted
+
+
+@pytest.mark.parametrize("point", [-1, *range(2, 12)])
+async def test_a_job_is_noted_soon_after_its_start_and_leaves_an_account_wherever_the_operator_dies(
+    new: Any, server: Server, job: Any, point: int
+) -> None:
+    noted = await begins_and_goes(new, server, job, dies_at=point)
+    assert len(server.posts) == len(set(server.posts))
+    assert server.spec(UIDS[0]).state is Ending.SUCCEEDED
+    assert noted == (UIDS[1] in server.records)
+    assert noted or point in (2, 4, 6), "the calls before the note is there: two lists, and the note itself"
+    if noted:
+        spec = server.spec(UIDS[1])
+        assert (spec.state, spec.reason) == (Ending.UNKNOWN, "")
+        assert (spec.creation_time, spec.end_time) == (NOW - timedelta(hours=2), NOW - timedelta(hours=1))
+
+
+async def test_jobs_that_begin_together_are_one_note(new: Any, server: Server, job: Any) -> None:
+    process = new(server)
+    await process.turns(7)
+    before = server.calls
+    for number in range(20):
+        process.sees(job(number, ended=False))
+        if number % 5 == 0:
+            process.scene.clock.advance(5)
+    await process.turns(8)
+    assert server.calls - before <= 2 * (1 + 1) + 1, "the lists of the two begins, and one note"
+    assert len(unpacked(json.dumps(server.note).encode())) == 20
+
+
 async def test_a_write_that_fails_holds_no_other_and_is_given_up_in_the_end(
     new: Any, server: Server, job: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
