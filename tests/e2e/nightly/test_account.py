@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.e2e.trainer_log import Reference, reckon
 
 from monitoring.live import Prometheus
 from muster.cli.kubeconfig import find
@@ -21,9 +22,22 @@ from testbed.bed import PAGE_NAMESPACE, ROOT, Bed
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
-TRAINER = ["--steps=400", "--step-seconds=0.1", "--checkpoint-every=10", "--hold-at=390"]
+LAST_STEP = "last-step"
+TRAINER = [
+    "--steps=1000000",
+    "--step-seconds=0.1",
+    "--checkpoint-every=40",
+    "--keep=20",
+    f"--last-step-file={LAST_STEP}",
+]
 # Reports carry ages in place of times: on a machine with much else to do, that is so exact.
 SECONDS = 2.0
+# Launchers date a line when they read it. So the first and the newest step of each attempt may be off by this together.
+ATTEMPT_SECONDS = 1.0
+# Each bucket is in whole seconds; of the productive ones this job has compute alone.
+WHOLE_SECONDS = 1.0
+BROKEN_OFF_STEPS = 2  # the step that a failure breaks off is lost, too: at most the time of two
+PRODUCTIVE = ("compute", "inputWait", "communication")
 Submit = Callable[..., Job]
 
 
@@ -84,15 +98,21 @@ def test_known_faults_are_told_as_they_were_and_alike_everywhere(
     bed: Bed, submit: Submit, page: Callable[[str], Any], tmp_path: Path
 ) -> None:
     with figures.watched(bed, tmp_path) as prometheus:
+        before = time.time()
         job = submit("accounted", trainer=TRAINER, progress={"stepTimeoutSeconds": 6})
+        created = (before + time.time()) / 2
         faults = [
-            suffered(job, 1, 25, "R0", lambda: job.signal_rank(1)),
-            suffered(job, 2, 45, "R0b", lambda: delete_pod(job, 2)),
-            suffered(job, 3, 65, "R0", lambda: job.signal_rank(0, signal.SIGSTOP)),
+            suffered(job, 1, 60, "R0", lambda: job.signal_rank(1)),
+            suffered(job, 2, 100, "R0b", lambda: delete_pod(job, 2)),
+            suffered(job, 3, 140, "R0", lambda: job.signal_rank(0, signal.SIGSTOP)),
         ]
         lost = [lost_steps(job, fault.attempt) for fault in faults]
         assert all(each > 0 for each in lost)
         wait_until("Prometheus to have the last of it", lambda: counted(prometheus, job) == (3, sum(lost)), 90)
+        job.wait_step(job.step() + 300)
+        running = wait_until("all to be of one moment", lambda: at_one_moment(bed, page, prometheus, job), 180)
+    at_the_moment = reckon(job.lines(), created, moment(running["time"]))
+    (job.folder / LAST_STEP).write_text(str(job.step()))
     assert job.completion()["result"] == "Succeeded"
     status = job.status()
 
@@ -100,13 +120,20 @@ def test_known_faults_are_told_as_they_were_and_alike_everywhere(
     differences = []
     for fault, steps, incident in zip(faults, lost, status["incidents"], strict=True):
         first = [line["wall"] for line in job.events("step", fault.attempt + 1)]
-        differences.append((told(incident, "faultTime") - fault.made, told(incident, "resumedTime") - min(first)))
+        differences.append((moment(incident["faultTime"]) - fault.made, moment(incident["resumedTime"]) - min(first)))
         assert (incident["attempt"], incident["level"], incident["lostSteps"]) == (fault.attempt, fault.level, steps)
-    keep(differences)
+    report = json.loads(asked(bed, "report", f"{job.namespace}/{job.name}", "--output", "json"))
+    at_the_end = reckon(job.lines(), created)
+    off = {"running": differ(running, at_the_moment), "ended": differ(report, at_the_end)}
+    keep(differences, off)
     assert all(abs(each) <= SECONDS for pair in differences for each in pair), differences
+    assert {
+        when: {name: each for name, each in found.items() if abs(each[0]) > each[1]} for when, found in off.items()
+    } == {"running": {}, "ended": {}}
+    assert running["lostSteps"] == at_the_moment.lost_steps == sum(lost) == at_the_end.lost_steps
+    assert report["steps"] == at_the_end.steps == job.step()
 
     # Wherever one looks.
-    report = json.loads(asked(bed, "report", f"{job.namespace}/{job.name}", "--output", "json"))
     assert report["wallSeconds"] == sum(each["seconds"] for each in report["buckets"])
     assert report["lostSteps"] == sum(lost) == status["goodput"]["lostSteps"]
     shown = wait_until("the page to have the end", lambda: ended(page(f"/api/jobs/{job.namespace}/{job.name}")), 30)
@@ -120,8 +147,50 @@ def test_known_faults_are_told_as_they_were_and_alike_everywhere(
     assert kept[5] == "3"
 
 
-def told(incident: dict[str, Any], moment: str) -> float:
-    return datetime.fromisoformat(incident[moment]).timestamp()
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def spent(report: dict[str, Any], *buckets: str) -> float:
+    return sum(each["seconds"] for each in report["buckets"] if each["bucket"] in buckets)
+
+
+def differ(report: dict[str, Any], log: Reference) -> dict[str, tuple[float, float]]:
+    """By how much each figure of a report differs from the trainers' log, and by how much it may."""
+    edges, finishing = log.attempts * ATTEMPT_SECONDS, spent(report, "finishing")
+    productive = edges + log.uncertain + WHOLE_SECONDS
+    wall = SECONDS + WHOLE_SECONDS
+    broken_off = (log.attempts - 1) * BROKEN_OFF_STEPS * log.median
+    return {
+        "productive": (spent(report, *PRODUCTIVE) - log.productive, productive),
+        "productive and saves": (
+            spent(report, *PRODUCTIVE, "checkpointStall") - log.productive - log.stalled,
+            edges + 2 * WHOLE_SECONDS,
+        ),
+        "lostWork": (spent(report, "lostWork") - log.lost, edges + broken_off + WHOLE_SECONDS),
+        "wall": (report["wallSeconds"] - finishing - log.wall, wall),
+        "ettr": (report["ettr"] - log.ettr(finishing), (productive + wall) / log.wall),
+    }
+
+
+def at_one_moment(bed: Bed, page: Callable[[str], Any], prometheus: Prometheus, job: Job) -> dict[str, Any] | None:
+    """The report of a job that runs, once Prometheus, command line and page have the same published figures."""
+    of_job = f'{{namespace="{job.namespace}",job_name="{job.name}"}}'
+    scraped = {
+        row["metric"]["bucket"]: float(row["value"][1])
+        for row in prometheus.now(f"max by (bucket) (muster_job_time_seconds{of_job})")
+    }
+    report: dict[str, Any] = json.loads(asked(bed, "report", f"{job.namespace}/{job.name}", "--output", "json"))
+    shown = page(f"/api/jobs/{job.namespace}/{job.name}")["report"]
+    ettr = prometheus.now(f"max(muster_job_ettr_ratio{of_job})")
+    if not {sum(scraped.values())} == {report["wallSeconds"]} == {shown["wallSeconds"]} or not ettr:
+        return None
+    if float(ettr[0]["value"][1]) != report["ettr"]:  # the next figures were scraped meanwhile
+        return None
+    assert scraped == {each["bucket"]: each["seconds"] for each in report["buckets"]}
+    for name in ("buckets", "lostSteps", "steps", "ettr", "gpuHours", "unsavedSeconds"):
+        assert shown.get(name) == report.get(name), name
+    return report
 
 
 def counted(prometheus: Prometheus, job: Job) -> tuple[float, float]:
@@ -142,9 +211,15 @@ def ended(shown: dict[str, Any]) -> dict[str, Any] | None:
     return shown if shown["job"]["state"] == "Succeeded" else None
 
 
-def keep(differences: list[tuple[float, float]]) -> None:
+def keep(differences: list[tuple[float, float]], off: dict[str, dict[str, tuple[float, float]]]) -> None:
     """What was measured, for whoever publishes it."""
     folder = ROOT / "build" / "e2e"
     folder.mkdir(parents=True, exist_ok=True)
-    seconds = [{"fault": round(fault, 3), "resumed": round(resumed, 3)} for fault, resumed in differences]
-    (folder / "account.json").write_text(json.dumps(seconds, indent=2) + "\n")
+    measured = {
+        "incidents": [{"fault": round(fault, 3), "resumed": round(resumed, 3)} for fault, resumed in differences],
+        **{
+            when: {name: {"off": round(each, 3), "within": round(most, 3)} for name, (each, most) in found.items()}
+            for when, found in off.items()
+        },
+    }
+    (folder / "account.json").write_text(json.dumps(measured, indent=2) + "\n")

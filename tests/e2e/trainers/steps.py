@@ -299,6 +299,7 @@ def train(arguments, rank, world_size, attempt, log):
         while attempt < arguments.hold_until_attempt and step == arguments.hold_at:
             time.sleep(0.1)
         step += 1
+        began = time.time()
         time.sleep(arguments.step_seconds)
         if rank == arguments.fault_rank % world_size:
             fault(arguments, step, log)
@@ -311,7 +312,7 @@ def train(arguments, rank, world_size, attempt, log):
             and may_fault(arguments, "corrupt")
         ):
             weights = updated(weights, "a bit that flipped")
-        log("step", step=step, weights=weights)
+        log("step", step=step, weights=weights, began=began)
         if progress:
             with pathlib.Path(progress).open("a") as stream:
                 stream.write(json.dumps({"step": step}) + "\n")
@@ -328,7 +329,8 @@ def train(arguments, rank, world_size, attempt, log):
 def last_step(arguments):
     """What somebody has written into the file for it, --steps until then."""
     try:
-        return int(pathlib.Path(arguments.last_step_file).read_text()) if arguments.last_step_file else arguments.steps
+        told = arguments.last_step_file and pathlib.Path(arguments.run_dir, arguments.last_step_file).read_text()
+        return int(told) if told else arguments.steps
     except FileNotFoundError:
         return arguments.steps
 
@@ -366,7 +368,9 @@ def parse():
     parser.add_argument(
         "--asynchronous-seconds", type=float, default=0, help="a save takes so long, in another process; 0: no time"
     )
-    parser.add_argument("--last-step-file", default="", help="where the number of the last step will be written")
+    parser.add_argument(
+        "--last-step-file", default="", help="in the run directory, where the number of the last step will be written"
+    )
     arguments = parser.parse_args()
     if (
         not arguments.run_dir
