@@ -8,6 +8,8 @@ from muster.answers.reported import JobReport
 from muster.answers.scaling import ScalingSize
 from muster.answers.words import count, duration, hours, moment
 from muster.api.fleethours import GpuState
+from muster.api.goodput import Bucket
+from muster.goodput.figures import LEAST_UNKNOWN_SHARE
 from muster.goodput.prices import DIFFERENT_PRICES
 
 THOUSAND = 1000
@@ -35,6 +37,9 @@ def remarks(it: FleetReport) -> list[str]:
             "spec.checkpoint.directory and has not succeeded, nor how long steps took of which one line was "
             "printed, and no pace"
         )
+    unknown = sum(each.share for each in it.buckets if each.bucket == Bucket.UNKNOWN)
+    if unknown >= LEAST_UNKNOWN_SHARE:
+        found.append(f"{unknown:.1%} of the GPU-hours are unknown, so goodput and ETTR are at least what is said here")
     if it.unpriced:
         found.append(
             f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in "

@@ -14,6 +14,7 @@ from muster.answers.words import count, duration, folded
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting
+from muster.goodput.figures import ettr_at_most
 from muster.goodput.opened import TRAINS, figures_as_of
 from muster.world.views import ContainerView, PodView
 
@@ -62,6 +63,9 @@ class JobStatusView(ApiModel):
     steps_per_second: float | None = Field(None, description="By the median step; left out while no steps are made.")
     ettr: float | None = Field(None, description="Share of the time in steps that count.")
     ettr_after_queue: float | None = None
+    ettr_at_most: float | None = Field(
+        None, description="ettr if all unknown time were in steps that count; absent: hardly any time is unknown."
+    )
     unsaved_seconds: int | None = Field(None, description="Time in steps that no complete checkpoint holds yet.")
     progress_unknown: bool = Field(
         False,
@@ -125,6 +129,7 @@ def job_status(
         steps_per_second=step_rate(job, now),
         ettr=_share(goodput.ettr_permille if goodput else None),
         ettr_after_queue=_share(goodput.ettr_after_queue_permille if goodput else None),
+        ettr_at_most=ettr_at_most(goodput) if goodput else None,
         unsaved_seconds=goodput.unsaved_seconds if goodput else None,
         progress_unknown=goodput is not None and goodput.progress_unknown,
         untimed_steps=goodput is not None and has_untimed_steps(job, goodput),

@@ -1,13 +1,15 @@
 """Format the figures of one job's report as text, for the command line and for the page."""
 
+from muster.answers.explanation import ENDED
 from muster.answers.fleetwords import NO_PRICE, between_failures, money, small_money
-from muster.answers.reported import JobReport, Yield
+from muster.answers.reported import Cost, JobReport, Yield
 from muster.answers.words import duration
 from muster.goodput.efficiency import LEAST_SECONDS
 
 JOULES_PER_KWH = 3_600_000
 ALL_OF_IT = 0.995
 NOT_KNOWN_TO_BE_KEPT = "unknown until the job succeeds: without spec.checkpoint.directory nobody knows what is kept"
+NEVER_KNOWN_TO_BE_KEPT = "unknown: the job had no spec.checkpoint.directory, so nobody knows what it has kept"
 NO_WORTH_OF_A_STEP = "unknown: the job does not say what a step is worth (spec.throughput.tokensPerStep)"
 UNTIMED = "unknown: no step has been timed yet; that takes two reported steps in one attempt, or a printed pace"
 
@@ -18,20 +20,20 @@ def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
     Args:
         with_cost: False leaves out what the job has cost, for a reader without the right to prices.
     """
-    first, back = it.first_checkpoint_seconds, it.recovery_seconds
+    back = it.recovery_seconds
     named = [
         *_progress(it),
         *between_failures("Time between failures", it),
         ("Back to training in", duration(back) if back is not None else ""),
         ("Steps lost", str(it.lost_steps)),
         ("A step takes", step_text(it)),
-        ("First checkpoint after", duration(first) if first is not None else "none seen yet"),
+        ("First checkpoint after", _first_checkpoint(it)),
         (
             "Steps wait for data",
             _percent(it.input_wait) if it.input_wait is not None else "unknown: the program does not report it",
         ),
         *_as_printed(it),
-        *_yield_rows(it.made),
+        *_yield_rows(it.made, ended=it.state in ENDED),
         *(_cost(it) if with_cost else []),
         *_energy(it),
     ]
@@ -41,9 +43,9 @@ def figures(it: JobReport, *, with_cost: bool = True) -> list[tuple[str, str]]:
 def _progress(it: JobReport) -> list[tuple[str, str]]:
     """Return the share of the time that became progress, and what of it could still be lost."""
     if it.progress_unknown:
-        return [("ETTR", UNTIMED if it.untimed_steps else NOT_KNOWN_TO_BE_KEPT)]
+        return [("ETTR", why_no_ettr(it.state, untimed_steps=it.untimed_steps))]
     found: list[tuple[str, str]] = [
-        ("ETTR", _percent(it.ettr)),
+        ("ETTR", ettr_text(it.ettr, it.ettr_at_most)),
         ("  without the first queue", _percent(it.ettr_after_queue)),
     ]
     if it.unsaved_seconds:
@@ -51,6 +53,30 @@ def _progress(it: JobReport) -> list[tuple[str, str]]:
     if it.lost_at_end_seconds:
         found.append(("  not saved at the end", duration(it.lost_at_end_seconds)))
     return found
+
+
+def why_no_ettr(state: str, *, untimed_steps: bool) -> str:
+    """Say why there is no ETTR of a job whose progress is unknown."""
+    if untimed_steps:
+        return UNTIMED
+    return NEVER_KNOWN_TO_BE_KEPT if state in ENDED else NOT_KNOWN_TO_BE_KEPT
+
+
+def ettr_text(ettr: float | None, at_most: float | None) -> str:
+    """Format the ETTR, with its upper bound where some of the time is unknown."""
+    return (
+        _percent(ettr)
+        if at_most is None
+        else f"{_percent(ettr)} at least; at most {_percent(at_most)}, by what is unknown"
+    )
+
+
+def _first_checkpoint(it: JobReport) -> str:
+    if it.first_checkpoint_seconds is not None:
+        return duration(it.first_checkpoint_seconds)
+    if it.first_checkpoint_unknown:
+        return f"unknown: {it.first_checkpoint_unknown}"
+    return "none was seen until its end" if it.state in ENDED else "none seen yet"
 
 
 def step_text(it: JobReport) -> str:
@@ -77,11 +103,11 @@ def _as_printed(it: JobReport) -> list[tuple[str, str]]:
     return found
 
 
-def _yield_rows(it: Yield | None) -> list[tuple[str, str]]:
+def _yield_rows(it: Yield | None, *, ended: bool) -> list[tuple[str, str]]:
     """Return the efficiency, where the job has the tokens of a step."""
     if it is None:
         return [("Tokens per second, MFU", NO_WORTH_OF_A_STEP)]
-    unknown = "unknown" if it.tokens_per_second is None else "unknown until the job succeeds"
+    unknown = "unknown" if it.tokens_per_second is None or ended else "unknown until the job succeeds"
     tokens = unknown if it.tokens is None else f"{it.tokens:,}"
     found: list[tuple[str, str]] = [("Tokens", tokens)]
     if it.tokens_per_second is not None:
@@ -114,7 +140,7 @@ def _cost(report: JobReport) -> list[tuple[str, str]]:
     million, checkpoint = it.per_million_tokens, it.per_checkpoint
     found: list[tuple[str, str]] = [
         ("Cost", money(it.total, it.currency)),
-        ("  no steps that count", money(it.not_productive, it.currency)),
+        ("  no steps that count", _not_productive(report, it)),
     ]
     found += [
         (
@@ -131,6 +157,12 @@ def _cost(report: JobReport) -> list[tuple[str, str]]:
     if it.per_save is not None:
         found.append(("  a save", small_money(it.per_save, it.currency)))
     return found
+
+
+def _not_productive(report: JobReport, it: Cost) -> str:
+    if it.not_productive is None:
+        return "unknown: nobody knows which steps count"
+    return money(it.not_productive, it.currency) + (" at most" if report.ettr_at_most is not None else "")
 
 
 def _energy(report: JobReport) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from muster.api.trainingjob import Incident, TrainingJob
 from muster.goodput.efficiency import Efficiency, cost_per_checkpoint, cost_per_million, job_efficiency, speed
 from muster.goodput.energy import MeteredEnergy, energy, energy_of_nodes, why_no_energy
 from muster.goodput.failure_rate import HOUR, NONE_SEEN, exposed_seconds, in_steps, time_between
-from muster.goodput.figures import gpus_while_running
+from muster.goodput.figures import LEAST_UNKNOWN_SHARE, ettr_at_most, gpus_while_running
 from muster.goodput.history import level_amounts, lost_before_the_end
 from muster.goodput.opened import clock_lead_seconds, figures_until
 from muster.goodput.prices import NO_PRICES, Prices
@@ -44,6 +44,7 @@ DIFFERS = 0.1
 NO_COUNTERS = (
     "no launcher has read the drivers' counters; kubectl muster report JOB --prometheus URL takes those of the nodes"
 )
+NO_DIRECTORY = "without spec.checkpoint.directory nobody sees checkpoints"
 NO_SAMPLES = (
     "Prometheus has no sample of the power of this job's nodes: the rules of manifests/components/monitoring have to "
     "be loaded, and Muster and the DCGM exporter (or Muster's agent) scraped, while the job runs"
@@ -99,7 +100,10 @@ class Cost(ApiModel):
     currency: str = ""
     per_gpu_hour: float
     total: float = Field(description="Of all GPU-hours.")
-    not_productive: float = Field(description="Of those that were no steps that count.")
+    not_productive: float | None = Field(
+        None,
+        description=("Of those that were no steps that count, or unknown; absent: nobody knows what the job has kept."),
+    )
     per_million_tokens: float | None = None
     per_checkpoint: float | None = Field(
         None,
@@ -172,6 +176,9 @@ class JobReport(ApiModel):
     buckets: list[Share] = Field(description="Largest first; their sum is the wall clock.")
     ettr: float | None = None
     ettr_after_queue: float | None = None
+    ettr_at_most: float | None = Field(
+        None, description="ettr if all unknown time were in steps that count; absent: hardly any time is unknown."
+    )
     unsaved_seconds: int | None = Field(
         None, description="In ettr, of a job that has not ended: steps that no complete checkpoint holds yet."
     )
@@ -199,6 +206,9 @@ class JobReport(ApiModel):
     recovery_seconds: float | None = Field(None, description="Mean, from a failure to the first step after it.")
     lost_steps: int
     first_checkpoint_seconds: int | None = None
+    first_checkpoint_unknown: str = Field(
+        "", description="Why firstCheckpointSeconds is not known; empty: it is, or there was no complete checkpoint."
+    )
     input_wait: float | None = Field(
         None,
         description="Share of the time in steps that count that they waited for data; absent: nobody has told of any.",
@@ -263,6 +273,7 @@ def report(
     ]
     exposed, broken = exposed_seconds(goodput.seconds), in_steps(goodput.failures, goodput.failed_starts)
     recovery = _recovery_seconds(job.status.incidents, goodput)
+    has_directory = job.spec.checkpoint.directory is not None
     made = JobReport(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
@@ -277,6 +288,7 @@ def report(
         ettr_after_queue=None
         if goodput.ettr_after_queue_permille is None
         else goodput.ettr_after_queue_permille / 1000,
+        ettr_at_most=ettr_at_most(goodput),
         unsaved_seconds=goodput.unsaved_seconds,
         lost_at_end_seconds=goodput.lost_at_end_seconds,
         progress_unknown=goodput.progress_unknown,
@@ -286,6 +298,7 @@ def report(
         recovery_seconds=recovery,
         lost_steps=goodput.lost_steps,
         first_checkpoint_seconds=goodput.first_checkpoint_seconds,
+        first_checkpoint_unknown="" if goodput.first_checkpoint_seconds is not None or has_directory else NO_DIRECTORY,
         input_wait=_input_wait(goodput),
         steps=goodput.steps,
         step_seconds=_thousandth(goodput.step_milliseconds),
@@ -399,7 +412,7 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
         currency=prices.currency,
         per_gpu_hour=price,
         total=total,
-        not_productive=(held - productive) / HOUR * price,
+        not_productive=None if goodput.progress_unknown else (held - productive) / HOUR * price,
         per_million_tokens=cost_per_million(total, tokens),
         per_checkpoint=cost_per_checkpoint(total, goodput.steps, goodput.checkpoint_steps),
         per_save=None if stall is None else stall / 1000 * gpus / HOUR * price,
@@ -560,7 +573,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
             f"steps wait for their data for {shares[Bucket.INPUT_WAIT]:.0%} of the time: more loaders, or faster "
             "storage"
         )
-    if shares.get(Bucket.UNKNOWN, 0.0) >= WORTH_A_WORD:
+    if shares.get(Bucket.UNKNOWN, 0.0) >= LEAST_UNKNOWN_SHARE:
         yield (
             f"{shares[Bucket.UNKNOWN]:.1%} of the time is unknown, so ETTR is at least what is said here: "
             "docs/goodput.md says why"

@@ -11,7 +11,7 @@ from rich.text import Text
 from muster.answers.explanation import ENDED, JobEvent
 from muster.answers.health import verdict
 from muster.answers.jobstatus import JobStatusView, WorkerRow, job_status
-from muster.answers.jobwords import NOT_KNOWN_TO_BE_KEPT, UNTIMED
+from muster.answers.jobwords import ettr_text, why_no_ettr
 from muster.api.trainingjob import Waiting
 from muster.cli import burnin, show
 from muster.cli.jobs import REPAIRS, events_of, job_of
@@ -170,9 +170,9 @@ def _facts(it: JobStatusView, now: datetime) -> list[tuple[str, object]]:
     if it.ettr is not None:
         after = f" ({it.ettr_after_queue:.1%} without the first queue)" if it.ettr_after_queue is not None else ""
         unsaved = f", {show.duration(it.unsaved_seconds)} of it not saved yet" if it.unsaved_seconds else ""
-        rows.append(("ETTR", f"{it.ettr:.1%}{after}{unsaved}"))
+        rows.append(("ETTR", f"{ettr_text(it.ettr, it.ettr_at_most)}{after}{unsaved}"))
     elif it.progress_unknown:
-        rows.append(("ETTR", UNTIMED if it.untimed_steps else NOT_KNOWN_TO_BE_KEPT))
+        rows.append(("ETTR", why_no_ettr(it.state, untimed_steps=it.untimed_steps)))
     saved = it.checkpoint
     if saved is not None:
         behind = f", {show.count(saved.steps_since, 'step')} behind" if saved.steps_since else ""

@@ -13,6 +13,8 @@ from muster.goodput.segments import cut_after
 
 NOTHING_SAVED = -1
 """Stands for no checkpoint: it is below every step."""
+LEAST_UNKNOWN_SHARE = 0.01
+"""A smaller share of unknown time is not reported beside the figures that it limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,18 @@ def progress_share(accounts: Iterable[tuple[Mapping[str, int], bool]]) -> float 
             whole += sum(amounts.values())
             part += sum(amounts.get(bucket, 0) for bucket in PRODUCTIVE)
     return part / whole if whole else None
+
+
+def ettr_at_most(goodput: Goodput) -> float | None:
+    """Return the ETTR if all unknown time were in steps that count.
+
+    None where no ETTR is published, or too little time is unknown for a difference.
+    """
+    unknown = goodput.amount(Bucket.UNKNOWN)
+    wanted = goodput.wall_seconds - goodput.amount(Bucket.SUSPENDED)
+    if goodput.ettr_permille is None or unknown < LEAST_UNKNOWN_SHARE * wanted or not unknown:
+        return None
+    return (goodput.amount(*PRODUCTIVE) + unknown) / wanted
 
 
 def figures(account: Account, seen: AttemptProgress | None, before: Goodput | None, kept: KeptWork) -> Goodput:

@@ -194,6 +194,14 @@ def test_figures_are_what_the_words_say() -> None:
     assert (nothing.goodput, nothing.ettr, nothing.mttf_hours, nothing.gpu_hours) == (None, None, None, 0)
 
 
+def test_unknown_gpu_hours_are_told_beside_the_figures_that_they_limit() -> None:
+    amounts = {"compute": 80_000, "unknown": 20_000}
+    it = fleet_report(lives(a_spec(seconds=amounts, gpu_seconds=amounts, causes=[], blamed_nodes=[])), NOW)
+    said = "20.0% of the GPU-hours are unknown, so goodput and ETTR are at least what is said here"
+    assert said in remarks(it)
+    assert not any("are unknown" in each for each in remarks(fleet_report(lives(a_spec()), NOW)))
+
+
 def a_job(uid: str, *, ended: bool = False, state: str = "Running", compute: int = 3600) -> dict[str, Any]:
     end = {"result": "Succeeded", "reason": "Completed", "time": "2026-03-01T01:00:00Z", "attempt": 1}
     return {

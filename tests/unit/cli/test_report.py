@@ -514,6 +514,52 @@ def test_the_answers_to_the_questions_are_those_of_the_example(printed: Callable
             assert " ".join(words.split()) in shown, words
 
 
+def facts(body: dict[str, Any], printed: Callable[..., str], price: float | None = 2.0) -> dict[str, str]:
+    """What is printed of a job, by name."""
+    job = TrainingJob.model_validate(body)
+    assert job.status.goodput is not None
+    made = report(job, job.status.goodput, Prices(price))
+    lines = printed(lambda console: render(console, made), width=150).splitlines()
+    return {name: answer.strip() for name, _, answer in (line.strip().partition("  ") for line in lines) if answer}
+
+
+def test_where_time_is_unknown_ettr_and_its_cost_have_bounds(printed: Callable[..., str]) -> None:
+    """Of 80 hours that were not suspended 30 are unknown, as of a job in mode Plain all are."""
+    seconds = {"compute": 40 * HOUR, "unknown": 30 * HOUR, "queued": 10 * HOUR, "suspended": 20 * HOUR}
+    held = {name: 16 * seconds[name] for name in ("compute", "unknown")}
+    found = facts(a_job(seconds=seconds, gpuSeconds=held, ettrPermille=500), printed)
+    assert found["ETTR"] == "50.0% at least; at most 87.5%, by what is unknown"
+    assert found["no steps that count"] == "960.00 at most"
+    plain = {"unknown": 100 * HOUR}
+    found = facts(a_job(seconds=plain, gpuSeconds={"unknown": 1600 * HOUR}, ettrPermille=0), printed)
+    assert found["ETTR"] == "0.0% at least; at most 100.0%, by what is unknown"
+    little = {"compute": 99 * HOUR + 1800, "unknown": 1800}
+    assert facts(a_job(seconds=little, gpuSeconds={}, ettrPermille=995), printed)["ETTR"] == "99.5%"
+
+
+def test_without_a_directory_nothing_is_said_of_checkpoints_and_of_what_is_kept(printed: Callable[..., str]) -> None:
+    nothing = {"firstCheckpointSeconds": None, "checkpointSteps": None, "ettrPermille": None, "progressUnknown": True}
+    body = a_job(**nothing, steps=10)
+    body["spec"]["throughput"] = {"tokensPerStep": 5}
+    found = facts(body, printed)
+    assert found["First checkpoint after"] == "unknown: without spec.checkpoint.directory nobody sees checkpoints"
+    assert found["no steps that count"] == "unknown: nobody knows which steps count"
+    assert found["ETTR"].startswith("unknown until the job succeeds")
+    assert found["Tokens"] == "unknown until the job succeeds"
+    body["status"]["state"] = "Failed"
+    found = facts(body, printed)
+    assert found["ETTR"] == "unknown: the job had no spec.checkpoint.directory, so nobody knows what it has kept"
+    assert found["Tokens"] == "unknown", "it will not succeed any more"
+
+
+def test_a_job_that_has_ended_waits_for_no_checkpoint(printed: Callable[..., str]) -> None:
+    body = a_job(firstCheckpointSeconds=None, checkpointSteps=None)
+    body["spec"]["checkpoint"] = {"directory": "/checkpoints"}
+    assert facts(body, printed)["First checkpoint after"] == "none seen yet"
+    body["status"]["state"] = "Failed"
+    assert facts(body, printed)["First checkpoint after"] == "none was seen until its end"
+
+
 def test_what_one_job_cannot_answer_is_unknown_with_its_reason(printed: Callable[..., str]) -> None:
     def told(throughput: dict[str, int], price: float | None = None, **goodput: Any) -> dict[str, str]:
         body = a_job(**goodput)

@@ -503,7 +503,6 @@ def _worth(history: History, answer: Figures) -> None:
     held = Fraction(sum(answer.gpu_milliseconds.values()))
     productive = _sum_of(answer.gpu_milliseconds, PRODUCTIVE)
     answer.cost = held / 3_600_000 * worth.price
-    answer.cost_of_no_progress = (held - productive) / 3_600_000 * worth.price
     tokens = answer.steps * worth.tokens_per_step
     time = _sum_of(answer.milliseconds, PRODUCTIVE)
     if time >= LEAST_MILLISECONDS_FOR_RATE:
@@ -512,6 +511,7 @@ def _worth(history: History, answer: Figures) -> None:
             answer.mfu = tokens * worth.flops_per_token / (productive / 1000 * worth.peak_flops)
     if answer.ettr is None:
         return
+    answer.cost_of_no_progress = (held - productive) / 3_600_000 * worth.price
     answer.tokens = tokens
     if tokens:
         answer.cost_of_million_tokens = answer.cost / tokens * 10**6
