@@ -3,8 +3,9 @@
 Any machine on the network may connect, so unauthenticated clients must cost next to nothing and delay no other client.
 A connection waits as a bare socket until it is served. Addresses are served in rotation, at a fixed rate. The node's
 own address, from which the kubelet's probes come, waits in a separate lane, and so do addresses that have sent a valid
-token. A library's server gives a thread or a task, a TLS session and up to megabytes of headers to every client that
-connects.
+token. The kernel sorts connections by their source before they are accepted. Those of these addresses are accepted at
+once; those of all others take a small share of a core. A library's server gives a thread or a task, a TLS session and
+up to megabytes of headers to every client that connects.
 
 The operator, the page, the agent and the checker use it. The checker's Python may be 3.8.
 """
@@ -12,19 +13,22 @@ The operator, the page, the agent and the checker use it. The checker's Python m
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import http
 import ipaddress
+import random
 import resource
 import selectors
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
 from collections import Counter, OrderedDict, deque
 from pathlib import Path
-from typing import Callable, Deque, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Deque, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 Metric = Tuple[str, str, str, Iterable[Tuple[Dict[str, str], float]]]
 """Name, type and help of a metric, and its values by label."""
@@ -65,7 +69,12 @@ _MAX_ANSWERED = 16  # connections that are answered at a time: each has a thread
 _MAX_WAITING = 256  # connections that wait: far below the usual 1,024 open files
 _MAX_WAITING_OF_ADDRESS = 64
 _MAX_READERS = 64  # remembered addresses that have sent a valid token, the latest ones
-_BACKLOG = 1024
+_ACCEPTING_SHARE = 0.03  # of a core, for connections of addresses that are not preferred
+_ACCEPTING_BURST_SECONDS = 0.06  # of a core at once, after a quiet time: some thousand connections
+_GROUPS = 8  # of addresses that are not preferred: a flood from one fills the backlog of one group
+_ACCEPTED_AT_ONCE = 16  # of one group, before the other groups have their turn
+_BACKLOG = 128  # of each group
+_RECEIVE_BUFFER_BYTES = 16 * 1024  # the kernel's memory for what clients send before it is read is the pod's
 _GATHERING_SECONDS = 0.05  # connections that arrive within this time are accepted together
 _NO_SOCKET_SECONDS = 0.1  # pause when there is no file descriptor left
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -94,6 +103,35 @@ def probe(problem: Callable[[], str]) -> Endpoint:
         return (503 if found else 200), f"{found or 'ok'}\n".encode()
 
     return endpoint
+
+
+class CpuShare:
+    """What something may take of a core: a share of it, and so much at once after a quiet time.
+
+    Args:
+        share: of one core.
+        burst_seconds: of one core.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, share: float, burst_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._share = share
+        self._burst = burst_seconds / share
+        self._clock = clock
+        self._paid_at = float("-inf")  # when the share will have grown to all that was taken
+
+    @property
+    def owes_nothing(self) -> bool:
+        """Whether all of the burst may be taken."""
+        return self._paid_at <= self._clock()
+
+    def charge(self, seconds: float) -> None:
+        """Count seconds of the core that were taken."""
+        self._paid_at = max(self._paid_at, self._clock()) + seconds / self._share
+
+    def pause_seconds(self) -> float:
+        """Return for how long nothing more may be taken."""
+        return max(self._paid_at - self._clock() - self._burst, 0.0)
 
 
 def at_most_once_a_second(
@@ -265,26 +303,52 @@ class Server:
         self._guard = threading.Lock()  # of what is answered, and of the readers
         self._readers: OrderedDict[str, None] = OrderedDict()
         self._closed = False
-        self._listener = _listen(address)
-        self.port = int(self._listener.getsockname()[1])
+        self._accepting = CpuShare(_ACCEPTING_SHARE, _ACCEPTING_BURST_SECONDS)
+        self._listeners = _listen(address)  # the first one is that of preferred addresses
+        try:
+            self._prefer()
+        except OSError:  # this kernel cannot: one socket takes all connections at once
+            for listener in self._listeners[1:]:
+                listener.close()
+            del self._listeners[1:]
+        self.port = int(self._listeners[0].getsockname()[1])
         threading.Thread(target=self._run, name="http", daemon=True).start()
 
     def close(self) -> None:
         """Stop listening. Requests that are being answered still get their answer."""
         self._closed = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # this wakes the thread
+        for listener in self._listeners:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # this wakes the thread
+
+    def _prefer(self) -> None:
+        """Have the kernel sort connections, with the node's and the readers' addresses as preferred ones.
+
+        Raises:
+            OSError: the kernel cannot.
+        """
+        with self._guard:
+            _sort_by_source(self._listeners[0], [*self._node, *self._readers])
 
     def _run(self) -> None:
-        with self._listener, selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ)
+        with contextlib.ExitStack() as stack:
+            for listener in self._listeners:
+                stack.enter_context(listener)
+            everybody, preferred = (stack.enter_context(selectors.DefaultSelector()) for _ in range(2))
+            preferred.register(self._listeners[0], selectors.EVENT_READ)
+            for listener in self._listeners:
+                everybody.register(listener, selectors.EVENT_READ)
             while not self._closed:
                 pause = self._let_in(time.monotonic())
                 if self._anybody_waits():  # a flood then wakes this thread once a round, and not for each connection
                     time.sleep(min(pause or 0.0, _GATHERING_SECONDS))
-                    self._accept()
-                elif selector.select(pause):
-                    self._accept()
+                    pause = 0.0
+                rest = self._accepting.pause_seconds()
+                if rest > 0:
+                    ready = preferred.select(rest if pause is None else min(pause, rest))
+                else:
+                    ready = everybody.select(pause)
+                self._accept([key.fileobj for key, _ in ready])  # type: ignore[misc]
         for lane in self._lanes:
             while lane.waiting:
                 lane.waiting.take()[1].close()
@@ -292,19 +356,31 @@ class Server:
     def _anybody_waits(self) -> bool:
         return any(lane.waiting for lane in self._lanes)
 
-    def _accept(self) -> None:
-        for _ in range(_BACKLOG):
+    def _accept(self, ready: List[socket.socket]) -> None:
+        """Accept all preferred connections, and those of other addresses group by group while they may take CPU."""
+        if self._listeners[0] in ready:
+            ready.remove(self._listeners[0])
+            self._accept_from(self._listeners[0], 1024)
+        while ready and self._accepting.pause_seconds() <= 0:
+            begun = time.thread_time()
+            ready = [listener for listener in ready if self._accept_from(listener, _ACCEPTED_AT_ONCE)]
+            self._accepting.charge(time.thread_time() - begun)
+
+    def _accept_from(self, listener: socket.socket, most: int) -> bool:
+        """Accept connections. Return whether there may be more."""
+        for _ in range(most):
             try:
-                connection, address = self._listener.accept()
+                connection, address = listener.accept()
             except BlockingIOError:
-                return
+                return False
             except OSError:  # the client has gone, or no file descriptor is left
                 time.sleep(_NO_SOCKET_SECONDS if not self._closed else 0.0)
-                return
+                return False
             client = client_network(address[0])
             extra = self._lane_of(address[0], client).waiting.add(client, connection)
             if extra is not None:
                 extra.close()
+        return True
 
     def _lane_of(self, host: str, client: str) -> _Lane:
         if plain_address(host) in self._node:
@@ -393,15 +469,20 @@ class Server:
         """Note that this client has sent a valid token: from now on it does not wait behind clients that have sent
         none."""
         with self._guard:
+            is_new = client not in self._readers
             self._readers[client] = None
             self._readers.move_to_end(client)
             if len(self._readers) > _MAX_READERS:
                 self._readers.popitem(last=False)
+        if is_new and len(self._listeners) > 1:
+            with contextlib.suppress(OSError):  # the port was closed
+                self._prefer()
 
 
-def _listen(address: Tuple[str, int]) -> socket.socket:
-    """Return a socket that listens on the host's address; "" means all addresses, of both kinds where the host has
-    both.
+def _listen(address: Tuple[str, int]) -> List[socket.socket]:
+    """Return sockets that listen on the host's address: one for preferred addresses, and one for each group of others.
+
+    "" means all addresses, of both kinds where the host has both.
 
     Raises:
         OSError: the port is in use, or the host has no such address.
@@ -411,9 +492,90 @@ def _listen(address: Tuple[str, int]) -> socket.socket:
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     # Whatever the node's default for new sockets is, "::" serves both kinds where there are both.
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    made = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
-    made.setblocking(False)
+    if port:  # the sockets below would share it with those of another server of this user
+        socket.create_server((host, port), family=family, dualstack_ipv6=both).close()
+    made: List[socket.socket] = []
+    try:
+        for _ in range(1 + _GROUPS):
+            made.append(
+                socket.create_server(
+                    (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both, reuse_port=True
+                )
+            )
+            port = int(made[0].getsockname()[1])
+            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+            made[-1].setblocking(False)
+    except OSError:
+        for each in made:
+            each.close()
+        raise
     return made
+
+
+# Linux names it so; Python does not.
+_SO_ATTACH_REUSEPORT_CBPF = 51
+# The kernel's classic filters: instructions of 16 bits, two jumps of 8 bits, and a number.
+_LOAD_WORD, _LOAD_BYTE, _SHIFT_RIGHT, _MULTIPLY, _ADD, _XOR_X = 0x20, 0x30, 0x74, 0x24, 0x04, 0xAC
+_COPY_TO_X, _JUMP_EQUAL, _JUMP, _RETURN, _RETURN_A = 0x07, 0x15, 0x05, 0x06, 0x16
+_NETWORK_HEADER = -0x100000  # offsets from here on are those of the IP header
+_SOURCE_IPV4, _SOURCE_IPV6 = 12, 8
+_HASH_MULTIPLIER = random.SystemRandom().getrandbits(32) | 1  # nobody knows which addresses share a group
+
+_Instruction = Tuple[int, int, int, int]  # code, jump if true, jump if false, number
+
+
+def _sort_by_source(listener: socket.socket, preferred: Iterable[str]) -> None:
+    """Have the kernel give connections of these addresses to the first socket of a port, and others by their group.
+
+    Args:
+        listener: any of the sockets.
+        preferred: addresses, or networks as `client_network` returns them.
+
+    Raises:
+        OSError: the kernel cannot.
+    """
+    networks = [ipaddress.ip_network(each) for each in preferred]
+    ipv4 = _match([each for each in networks if each.version == 4], _SOURCE_IPV4)
+    ipv4 += [(_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV4), *_group()]
+    ipv6 = _match([each for each in networks if each.version == 6], _SOURCE_IPV6)
+    ipv6 += [
+        (_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV6),
+        (_COPY_TO_X, 0, 0, 0),
+        (_LOAD_WORD, 0, 0, _NETWORK_HEADER + _SOURCE_IPV6 + 4),
+        (_XOR_X, 0, 0, 0),
+        *_group(),
+    ]
+    program = [
+        (_LOAD_BYTE, 0, 0, _NETWORK_HEADER),
+        (_SHIFT_RIGHT, 0, 0, 4),
+        (_JUMP_EQUAL, 0, 1, 6),
+        (_JUMP, 0, 0, len(ipv4)),
+        *ipv4,
+        *ipv6,
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each[:3], each[3] % 2**32) for each in program))
+    listener.setsockopt(
+        socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF, struct.pack("HL", len(program), ctypes.addressof(code))
+    )
+
+
+def _match(networks: Iterable[Union[ipaddress.IPv4Network, ipaddress.IPv6Network]], offset: int) -> List[_Instruction]:
+    """Return instructions that give connections of these networks, of whole words, to the first socket."""
+    made: List[_Instruction] = []
+    for network in networks:
+        words = struct.unpack(f"!{network.prefixlen // 32}I", network.network_address.packed[: network.prefixlen // 8])
+        for number, word in enumerate(words):
+            left = 2 * (len(words) - number - 1) + 1  # instructions until the next network
+            made.append((_LOAD_WORD, 0, 0, _NETWORK_HEADER + offset + 4 * number))
+            made.append((_JUMP_EQUAL, 0, left, word))
+        made.append((_RETURN, 0, 0, 0))
+    return made
+
+
+def _group() -> List[_Instruction]:
+    """Return instructions that give a connection to the socket of its group, by the word that was loaded."""
+    bits = 32 - _GROUPS.bit_length() + 1
+    return [(_MULTIPLY, 0, 0, _HASH_MULTIPLIER), (_SHIFT_RIGHT, 0, 0, bits), (_ADD, 0, 0, 1), (_RETURN_A, 0, 0, 0)]
 
 
 def _read_head(connection: socket.socket, most_bytes: int) -> bytes:

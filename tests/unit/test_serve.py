@@ -2,7 +2,9 @@
 to it."""
 
 import contextlib
+import errno
 import itertools
+import select
 import socket
 import ssl
 import sys
@@ -289,6 +291,148 @@ def test_a_connection_that_is_slow_to_notice_that_it_was_cut_off_is_cut_off_once
         assert len(server._other_lane.answered) == serve._MAX_ANSWERED
 
 
+class TestAccepting:
+    """Connections of addresses that are not preferred take a share of a core before anything is read."""
+
+    @pytest.fixture
+    def sockets(self) -> Iterator[list[socket.socket]]:
+        made = serve._listen(("", 0))
+        yield made
+        for each in made:
+            each.close()
+
+    def accepted(self, sockets: list[socket.socket], client: str) -> int:
+        """Which socket the kernel gives a connection from this address to."""
+        address = ("::1" if ":" in client else "127.0.0.1", sockets[0].getsockname()[1])
+        with socket.create_connection(address, timeout=60, source_address=(client, 0)):
+            ready, _, _ = select.select(sockets, [], [], 60)
+            for each in ready:
+                each.accept()[0].close()
+            (one,) = ready
+            return sockets.index(one)
+
+    @pytest.mark.parametrize("client", ["127.0.0.1", "127.0.0.2", "::1"])
+    @pytest.mark.parametrize("others", [[], ["10.0.0.1", "2001:db8::1"], ["::2", "0:0:0:1::/64"]])
+    def test_the_kernel_sorts_preferred_addresses_out(
+        self, sockets: list[socket.socket], client: str, others: list[str]
+    ) -> None:
+        serve._sort_by_source(sockets[0], others)
+        group = self.accepted(sockets, client)
+        assert group > 0
+        assert self.accepted(sockets, client) == group
+        serve._sort_by_source(sockets[0], [*others, client])
+        assert self.accepted(sockets, client) == 0
+
+    def test_an_ipv6_network_is_preferred_as_a_whole(self, sockets: list[socket.socket]) -> None:
+        serve._sort_by_source(sockets[0], ["2001:db8::/64", "::/64"])
+        assert self.accepted(sockets, "::1") == 0
+        assert self.accepted(sockets, "127.0.0.1") > 0
+
+    def test_addresses_are_spread_over_the_groups(self, sockets: list[socket.socket]) -> None:
+        serve._sort_by_source(sockets[0], [])
+        groups = {self.accepted(sockets, f"127.0.0.{number}") for number in range(1, 255)}
+        assert groups == set(range(1, 1 + serve._GROUPS))
+
+    def test_others_take_their_share_of_a_core(self, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each connection of a flood costs a fortieth of what may be taken at once."""
+        clock, cpu = Clock(), Clock()
+        server = start()
+        listener: Any = Flood(cpu, serve._ACCEPTING_BURST_SECONDS / 40)
+        monkeypatch.setattr(time, "thread_time", cpu)
+        server._accepting = serve.CpuShare(serve._ACCEPTING_SHARE, serve._ACCEPTING_BURST_SECONDS, clock)
+        for _ in range(1000):
+            server._accept([listener])
+            clock.advance(0.1)
+        spent = listener.accepted * serve._ACCEPTING_BURST_SECONDS / 40
+        allowed = 100.0 * serve._ACCEPTING_SHARE + serve._ACCEPTING_BURST_SECONDS
+        once = serve._ACCEPTED_AT_ONCE * serve._ACCEPTING_BURST_SECONDS / 40
+        assert allowed - once <= spent <= allowed + once
+
+    def test_a_flood_leaves_the_connections_of_other_groups_their_turn(self, start: Any) -> None:
+        server, cpu = start(), Clock()
+        flood: Any = Flood(cpu, 0.0)
+        other: Any = Flood(cpu, 0.0, most=1)
+        server._accepting = self
+        self.rounds = 3
+        server._accept([flood, other])
+        assert other.accepted == 1
+
+    rounds = 0
+
+    def pause_seconds(self) -> float:
+        """A share that lasts for a few rounds."""
+        self.rounds -= 1
+        return 0.0 if self.rounds >= 0 else 1.0
+
+    def charge(self, _: float) -> None:
+        """Count nothing."""
+
+    @pytest.mark.parametrize("path", ["/healthz", "/metrics"])
+    def test_the_probe_is_answered_while_others_have_used_up_their_share(self, start: Any, path: str) -> None:
+        server = start({path: probe(str)}, node=frozenset({KUBELET}))
+        server._accepting.charge(1000.0)
+        with connected(server, TENANT) as other:
+            other.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            for _ in range(5):
+                assert get(server, path) == (200, "ok\n")
+            assert not server._other_lane.waiting
+            assert not server._other_lane.answered
+
+    def test_where_the_kernel_cannot_sort_everybody_is_answered(
+        self, start: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def cannot(*_: Any) -> None:
+            raise OSError(errno.ENOPROTOOPT, "no such option")
+
+        monkeypatch.setattr(serve, "_sort_by_source", cannot)
+        server = start(node=frozenset({KUBELET}))
+        server._accepting.charge(1000.0)
+        for number in range(20):
+            assert ask(server, host=f"127.0.0.{number + 1}").startswith("HTTP/1.1 200 ")
+
+    def test_no_port_is_shared_with_another_server(self, start: Any) -> None:
+        with pytest.raises(OSError, match="in use"):
+            Server(("127.0.0.1", start().port), {})
+
+    def test_what_a_client_sends_to_a_socket_that_waits_takes_little_of_the_kernels_memory(
+        self, sockets: list[socket.socket]
+    ) -> None:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            client.connect(("127.0.0.1", sockets[0].getsockname()[1]))
+            client.settimeout(1.0)  # nothing more is taken
+            sent = 0
+            with contextlib.suppress(TimeoutError):
+                while sent < 1024 * 1024:
+                    sent += client.send(b"x" * 4096)
+        assert sent < 64 * 1024
+
+
+class Flood:
+    """A listening socket with connections that each cost so much to accept."""
+
+    def __init__(self, cpu: Clock, cost: float, most: int = sys.maxsize) -> None:
+        self.accepted = 0
+        self._cpu, self._cost, self._most = cpu, cost, most
+
+    def accept(self) -> tuple[Any, Any]:
+        if self.accepted >= self._most:
+            raise BlockingIOError
+        self._cpu.advance(self._cost)
+        self.accepted += 1
+        return Closed(), ("10.0.0.1", 1)
+
+
+class Closed:
+    """A connection that its client has closed."""
+
+    def settimeout(self, _: float) -> None:
+        raise OSError
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class TestNode:
     """The node's own address, from which the kubelet's probes come, when many others take all turns that they can
     get."""
@@ -462,6 +606,15 @@ class TestTls:
             for token in ("good", "bad", "good"):
                 want = 200 if token == "good" else 401
                 assert self.shown(server, authority, "it", f"Authorization: Bearer {token}\r\n")[0] == want
+
+    def test_an_address_whose_token_was_good_needs_no_share_of_the_others(self, start: Any, authority: Any) -> None:
+        """The others have taken all that they may for an hour."""
+        endpoint = {"/healthz": lambda authorization: (200 if authorization == "Bearer good" else 401, b"")}
+        server = start(endpoint, self.context(authority, "it"))
+        assert self.shown(server, authority, "it", "Authorization: Bearer good\r\n")[0] == 200
+        server._accepting.charge(1000.0)
+        for _ in range(3):
+            assert self.shown(server, authority, "it", "Authorization: Bearer good\r\n")[0] == 200
 
     @pytest.mark.parametrize(("headers", "is_known"), [("", False), ("Authorization: Bearer good\r\n", True)])
     def test_who_shows_no_good_token_waits_with_the_others(
