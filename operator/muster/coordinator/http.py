@@ -154,6 +154,11 @@ class Connection(asyncio.Protocol):
         return plain_address(peer[0]) if peer else ""
 
     @property
+    def transport(self) -> asyncio.BaseTransport | None:
+        """The connection below HTTP; None before its handshake and once it is closed."""
+        return self._transport
+
+    @property
     def receiving(self) -> bool:
         """Whether the body of a request is coming in on this connection."""
         return self._state is _READING and self._head is not None

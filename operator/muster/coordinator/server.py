@@ -23,11 +23,12 @@ from prometheus_client import Counter, Gauge
 
 from muster.coordinator import endpoints
 from muster.coordinator.auth import AuthError, Caller, claimed
-from muster.coordinator.connection_limiter import HANDSHAKES_PER_SECOND, ConnectionLimiter, listener
+from muster.coordinator.connection_limiter import ConnectionLimiter, listener
 from muster.coordinator.endpoints import ReportEndpoint
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
 from muster.coordinator.memory import BurstDetector
+from muster.coordinator.metered_tls import TlsMeter
 from muster.coordinator.refused import RefusedWorkers
 from muster.coordinator.tasks import Tasks
 from muster.protocol import messages
@@ -157,6 +158,8 @@ class CoordinatorServer:
         self._listener: socket.socket | None = None
         self._tasks = Tasks()
         self._tls = server_context()
+        self._meter = TlsMeter(cpu_clock=cpu_clock)
+        self._meter.watch(self._tls)
 
     async def start(self, host: str, port: int, certificate_pem: bytes, key_pem: bytes) -> int:
         """Listen with this certificate; returns the port, which the system chooses for port 0."""
@@ -253,7 +256,9 @@ class CoordinatorServer:
             return
         self._refused.accept(caller.pod_uid)
         if connection in self._strangers:
-            self._end_unauthenticated(connection, is_known=self._may_connect(caller.pod_uid))
+            is_known = self._may_connect(caller.pod_uid)
+            self._meter.note_authenticated(connection.transport, is_free=is_known)
+            self._end_unauthenticated(connection, is_known=is_known)
             self._own(connection, caller.pod_uid)
         loop = asyncio.get_running_loop()
         rest = self._rests.get(caller.pod_uid, 0.0) - loop.time()
@@ -289,6 +294,7 @@ class CoordinatorServer:
         if answer is not None:
             _send(connection, answer)
         cost = self._cpu_clock() - begun + len(body) * TAKING_IN_SECONDS_PER_BYTE
+        cost += self._meter.take_seconds(connection.transport)  # a body may come in records of one byte
         self._rests[caller.pod_uid] = asyncio.get_running_loop().time() + cost / SHARE_OF_POD
 
     def lost(self, connection: Connection) -> None:
@@ -354,7 +360,7 @@ class CoordinatorServer:
         return True
 
     def _handshakes_per_second(self) -> float:
-        return HANDSHAKES_PER_SECOND if self._unready() is None else UNREADY_HANDSHAKES_PER_SECOND
+        return self._meter.handshakes_per_second() if self._unready() is None else UNREADY_HANDSHAKES_PER_SECOND
 
     def _own(self, connection: Connection, pod_uid: str) -> None:
         """Note that a connection belongs to this pod, by its first good token. Of too many the pod's oldest one is
