@@ -89,6 +89,11 @@ class Remembered(Generic[T]):
     def __len__(self) -> int:
         return len(self._answers)
 
+    def last(self, question: Hashable) -> T | None:
+        """Return the answer that is kept, however old it is; None where there is none."""
+        _, task = self._answers.get(question, (0.0, None))
+        return task.result() if task is not None and task.done() and not _failed(task) else None
+
     def move(self, question: Hashable, to: "Remembered[T]") -> None:
         """Move an answer to another cache; the moment at which it expires stays the same."""
         if question in self._answers:
@@ -169,6 +174,11 @@ class Access:
         """Whether the cluster accepted this token when it was last asked about it. Such a request does not wait behind
         requests with unknown tokens."""
         return _digest(token) in self._users
+
+    def last_user(self, token: str) -> User | None:
+        """The user of this token when the cluster was last asked about it; None where it was not accepted, or never
+        asked about. This says who pays for a request, and allows nothing."""
+        return self._users.last(_digest(token))
 
     async def user_of_token(self, token: str) -> User:
         """Return the user to which this token belongs.

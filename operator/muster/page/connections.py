@@ -1,6 +1,7 @@
-"""Limit connections to the page: their number by address and user, and their time without a good token.
+"""Limit connections to the page: their number by address and user, and their time and requests without a good token.
 
-aiohttp's own server bounds neither: it keeps a client that connects and sends nothing for ever, with its TLS session.
+aiohttp's own server bounds none of them: it keeps a client that connects and sends nothing for ever, with its TLS
+session, and one that reads no answers with the answers.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from muster.coordinator.connection_limiter import ConnectionLimiter, Limits, listener
+from muster.coordinator.metered_tls import TlsMeter
 from muster.coordinator.tasks import Tasks
 
 LIMITS = Limits(strangers=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128)
@@ -25,6 +27,8 @@ MAX_CONNECTIONS = 320  # of all users together; beyond it the user with the most
 SERVICE_ACCOUNT = "system:serviceaccount:"
 UNAUTHENTICATED_SECONDS = 20.0  # from the handshake; a browser reconnects silently
 HURRIED_SECONDS = 5.0  # the same while all places are taken and an address without one waits
+UNAUTHENTICATED_REQUESTS = 4  # of one connection: the page's three files and one more; a browser reconnects silently
+UNREAD_SECONDS = 60.0  # after which a client that reads no answers is cut off
 SLOW_SECONDS = 1.0  # after which a connection makes room for addresses without one
 HANDSHAKE_SECONDS = 10.0
 SWEEP_SECONDS = 1.0
@@ -43,6 +47,7 @@ def share_of(user: str) -> str:
 class _Unauthenticated:
     host: str
     since: float  # by the loop's clock
+    requests: int = 0
 
 
 class Connections:
@@ -56,7 +61,10 @@ class Connections:
     def __init__(self, protocol: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None) -> None:
         self._protocol = protocol
         self._context = context
-        self._door = ConnectionLimiter(self._enter, LIMITS)
+        self._meter = TlsMeter()
+        if context is not None:
+            self._meter.watch(context)
+        self._door = ConnectionLimiter(self._enter, LIMITS, self._meter.handshakes_per_second)
         self._unauthenticated: dict[_Connection, _Unauthenticated] = {}  # the oldest first
         self._by_user: dict[str, list[_Connection]] = {}  # authenticated ones, by `share_of`; the oldest first
         self._authenticated = 0
@@ -82,12 +90,38 @@ class Connections:
                 for transport in list(self._by_transport):
                     _abort(transport)
 
-    def authenticated(self, transport: asyncio.BaseTransport | None, user: str) -> None:
-        """Note that a good token of this user has come over this connection."""
+    def user_of(self, transport: asyncio.BaseTransport | None) -> str:
+        """Return the name, by `share_of`, of the user of the first good token of a connection; "": it had none."""
+        connection = self._by_transport.get(transport) if transport is not None else None
+        return connection.user if connection is not None else ""
+
+    def may_go_on(self, transport: asyncio.BaseTransport | None, *, is_refused: bool) -> bool:
+        """Count a request, and return whether the connection may have another one.
+
+        A connection without a good token has few, and none after a token that is refused: each handshake is counted,
+        requests are not.
+        """
+        connection = self._by_transport.get(transport) if transport is not None else None
+        found = self._unauthenticated.get(connection) if connection is not None else None
+        if found is None:
+            return True
+        found.requests += 1
+        return not is_refused and found.requests < UNAUTHENTICATED_REQUESTS
+
+    def authenticated(self, transport: asyncio.BaseTransport | None, user: str, *, is_free: bool) -> bool:
+        """Note that a good token of this user has come over this connection.
+
+        Args:
+            is_free: whether the handshake does not count against the budget.
+
+        Returns:
+            Whether it is the connection's first good token.
+        """
         connection = self._by_transport.get(transport) if transport is not None else None
         if connection is None or connection not in self._unauthenticated:
-            return
-        self._no_longer_unauthenticated(connection, is_known=True)
+            return False
+        self._meter.note_authenticated(transport, is_free=is_free)
+        self._no_longer_unauthenticated(connection, is_known=is_free)
         connection.user = share_of(user)
         of_user = self._by_user.setdefault(connection.user, [])
         of_user.append(connection)
@@ -96,6 +130,7 @@ class Connections:
             self._give_up(of_user[0])
         elif self._authenticated > MAX_CONNECTIONS:
             self._give_up(max(self._by_user.values(), key=len)[0])
+        return True
 
     def made(self, connection: "_Connection", transport: asyncio.BaseTransport) -> None:
         """Note that the handshake of a connection is done."""
@@ -145,6 +180,9 @@ class Connections:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = asyncio.get_running_loop().time()
+            for connection in list(self._by_transport.values()):
+                if now - connection.unread_since > UNREAD_SECONDS:
+                    connection.abort()
             for connection, found in list(self._unauthenticated.items()):
                 age = now - found.since
                 if age < SLOW_SECONDS:
@@ -165,6 +203,7 @@ class _Connection(asyncio.Protocol):
         self.transport: asyncio.BaseTransport | None = None
         self.handshake: asyncio.Task[None] | None = None
         self.user = ""
+        self.unread_since = float("inf")  # since when its client has left an answer unread, by the loop's clock
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport, self._http = transport, self._make_protocol()
@@ -184,10 +223,12 @@ class _Connection(asyncio.Protocol):
         return self._http.eof_received() if self._http is not None else None
 
     def pause_writing(self) -> None:
+        self.unread_since = asyncio.get_running_loop().time()
         if self._http is not None:
             self._http.pause_writing()
 
     def resume_writing(self) -> None:
+        self.unread_since = float("inf")
         if self._http is not None:
             self._http.resume_writing()
 

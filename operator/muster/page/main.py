@@ -18,7 +18,7 @@ from muster.kube.access import Access
 from muster.kube.client import Client
 from muster.page.connections import Connections
 from muster.page.seen import Seen
-from muster.page.server import KEEPALIVE_SECONDS, MAX_HEADER_BYTES, Page
+from muster.page.server import KEEPALIVE_SECONDS, LINGERING_SECONDS, MAX_HEADER_BYTES, Page
 from muster.page.settings import Settings
 from muster.serve import Server, open_as_many_files_as_allowed
 
@@ -107,6 +107,7 @@ async def serving_page(page: Page, host: str, port: int, context: ssl.SSLContext
         access_log=None,
         keepalive_timeout=KEEPALIVE_SECONDS,
         max_field_size=MAX_HEADER_BYTES,
+        lingering_time=LINGERING_SECONDS,
         shutdown_timeout=CLOSING_SECONDS,
     )
     # aiohttp would log ten lines for each request that is no HTTP: every client of the port could fill the node's disk.
@@ -116,7 +117,7 @@ async def serving_page(page: Page, host: str, port: int, context: ssl.SSLContext
     try:
         assert runner.server is not None
         connections = Connections(runner.server, context)
-        page.authenticated = connections.authenticated
+        page.connections = connections
         async with connections.serving(host, port) as bound:
             yield bound
     finally:

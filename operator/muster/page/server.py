@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from prometheus_client import generate_latest
 
 from muster.answers import jobwords
@@ -28,12 +29,13 @@ from muster.goodput.prices import NO_PRICES
 from muster.kube.access import Access, RefusedError, Right, User
 from muster.kube.errors import ApiError
 from muster.page import figures
-from muster.page.connections import share_of
+from muster.page.connections import Connections, share_of
 from muster.page.fleet import heat_map
 from muster.page.goodput import PERIODS, Hours, Lives, Reports
 from muster.page.life import life
 from muster.page.rights import HEALTHS, HISTORY, NODES, jobs_in, namespaces_of
 from muster.page.seen import Seen
+from muster.page.shares import Metered, Shares
 from muster.serve import Endpoint, open_metrics
 
 MADE_SECONDS = 1.0  # maximum age of an answer: many readers cost little more than one
@@ -42,9 +44,15 @@ MAX_AT_ONCE = 64  # requests that wait for the API server
 MAX_STRANGERS = 32  # of those with a new token: the others have the rest
 MAX_OF_ONE = 16  # of one user, which may ask about a thousand namespaces
 STRANGERS = ""  # no user's name
+UNKNOWN = "without a token that was known"
 MAX_HEADER_BYTES = 16 * 1024  # a token has one or two thousand
 MAX_NAME_CHARACTERS = 253  # Kubernetes' own limit: requested names are kept for a while
 KEEPALIVE_SECONDS = 30.0
+LINGERING_SECONDS = 0.0  # no request of the page has a body: a client's endless one is not read after the answer
+# What a request costs beside its handler, which is measured, and what compressing its answer costs.
+REQUEST_SECONDS, COMPRESSING_SECONDS_PER_BYTE = 0.0004, 2e-8
+HANDSHAKE_SECONDS = 0.0014
+UNKNOWN_COSTS = 5.0  # times as much is charged for a request without a token that was known: they have 2 % of the core
 
 FILES = {
     "/": ("index.html", "text/html"),
@@ -95,7 +103,8 @@ class Page:
         now: the time of day.
 
     Attributes:
-        authenticated: called with a connection and the user whose good token has come over it.
+        connections: those over which requests come; None where no limits of connections hold.
+        shares: what users take of the core.
     """
 
     def __init__(
@@ -113,11 +122,12 @@ class Page:
         self._made = Made(clock)
         self._reports = Reports(lives, hours, seen.prices, now, clock)
         self._inside: Counter[str] = Counter()  # requests by user, and unauthenticated ones together
-        self.authenticated: Callable[[asyncio.BaseTransport | None, str], None] = lambda _transport, _user: None
+        self.shares = Shares()
+        self.connections: Connections | None = None
 
     def application(self) -> web.Application:
         """Return the page's own application."""
-        made = web.Application(middlewares=[figures.measured, _guarded], client_max_size=1024)
+        made = web.Application(middlewares=[figures.measured, self._guarded()], client_max_size=1024)
         folder = resources.files("muster.page") / "static"
         for path, (file, kind) in FILES.items():
             made.router.add_get(path, _static((folder / file).read_text("utf-8"), kind))
@@ -140,9 +150,10 @@ class Page:
         async def handle(request: web.Request) -> web.StreamResponse:
             token = self._access.token(request.headers.get("Authorization", ""))
             # A known token is checked fast, and its sender is counted by user name.
-            with self._room(STRANGERS, MAX_STRANGERS) if not self._access.was_known(token) else nullcontext():
+            was_known = self._access.was_known(token)
+            with self._room(STRANGERS, MAX_STRANGERS) if not was_known else nullcontext():
                 user = await self._access.user_of_token(token)
-            self.authenticated(request.transport, user.name)
+            self._note_authenticated(request, user, was_known=was_known)
             if not self._seen.synced:
                 raise RefusedError(503, "the cluster is being read: try again")
             with self._room(share_of(user.name), MAX_OF_ONE):
@@ -154,6 +165,57 @@ class Page:
             return response
 
         return handle
+
+    def _note_authenticated(self, request: web.Request, user: User, *, was_known: bool) -> None:
+        """Note that a good token of this user has come.
+
+        Its handshake counts against the budget if its token is new, because anyone may make many tokens for one
+        service account, or if the user has taken more than its share of the core.
+        """
+        share = share_of(user.name)
+        is_free = was_known and self.shares.has_turn(share)
+        if self.connections is not None and self.connections.authenticated(
+            request.transport, user.name, is_free=is_free
+        ):
+            self.shares.charge(share, HANDSHAKE_SECONDS)
+
+    def _payer(self, request: web.Request) -> Hashable:
+        """Return whose share of the core a request takes; None: nobody's.
+
+        A request without a token that was known takes a share that other such requests on connections of the same
+        user take, so that no reader behind the same gateway waits for it. Connections without a good token have few
+        requests and need no share.
+        """
+        try:
+            user = self._access.last_user(self._access.token(request.headers.get("Authorization", "")))
+        except RefusedError:
+            user = None
+        if user is not None:
+            return share_of(user.name)
+        of_connection = self.connections.user_of(request.transport) if self.connections is not None else ""
+        return (of_connection, UNKNOWN) if of_connection else None
+
+    def _guarded(self) -> Middleware:
+        """Return what limits each request, adds the headers to every answer, and keeps internal text out of errors."""
+
+        @web.middleware
+        async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+            payer = self._payer(request)
+            if not await self.shares.wait_for_turn(payer, lambda: request.transport is not None):
+                return web.Response(status=503)  # nobody reads it: the client has gone
+            answering = Metered(_answered(request, handler))
+            response = await answering
+            if payer is not None:
+                size = response.content_length or 0
+                cost = REQUEST_SECONDS + answering.seconds + size * COMPRESSING_SECONDS_PER_BYTE
+                self.shares.charge(payer, cost if isinstance(payer, str) else UNKNOWN_COSTS * cost)
+            if self.connections is not None and not self.connections.may_go_on(
+                request.transport, is_refused=response.status == 401
+            ):
+                response.force_close()
+            return response
+
+        return guarded
 
     @contextmanager
     def _room(self, who: str, most: int) -> Iterator[None]:
@@ -266,9 +328,8 @@ def _static(text: str, kind: str) -> Handler:
     return handle
 
 
-@web.middleware
-async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Add the headers to every answer, and keep internal text out of errors."""
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Have the request answered, with the headers of every answer and without internal text in errors."""
     response: web.StreamResponse
     try:
         response = await handler(request)

@@ -149,6 +149,7 @@ class Fleet:
 
     def __init__(self) -> None:
         self.clock = Clock()
+        self.sleeps: list[float] = []
         self.reviews = Reviews()
         nobody: Any = None
         self.seen = Seen(nobody, self.clock)
@@ -160,6 +161,11 @@ class Fleet:
         self.page = Page(self.seen, Access(reviews, self.clock), self._read, self._hours, self.clock, lambda: NOW)
         for each in self.seen._all:
             each.synced.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Note that a request waits, and let the time pass."""
+        self.sleeps.append(seconds)
+        self.clock.advance(seconds)
 
     async def _read(self, _now: datetime, since: datetime | None) -> tuple[list[Life], list[str]]:
         self.reads.append(since)

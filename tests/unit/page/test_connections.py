@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import StreamReader
 from tests.unit.page.conftest import Fleet
 
 from muster import serve
 from muster.coordinator import connection_limiter
 from muster.coordinator.connection_limiter import Limits
 from muster.page import connections
+from muster.page.shares import Shares
 
 CROWD, READER = "127.0.0.9", "127.0.0.1"
 LIMIT_SECONDS = 120.0
@@ -143,6 +145,97 @@ async def test_a_readers_connection_takes_nothing_from_the_budget_for_handshakes
         reader = await connect()
         assert await reader.status("/api/jobs", "admin-token") == 200
         reader.close()
+
+
+async def test_new_tokens_of_a_user_take_from_the_budget_for_handshakes_though_they_are_good(
+    fleet: Fleet, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant makes as many tokens as it likes. A reader who is known connects all the same."""
+    monkeypatch.setattr(connection_limiter, "HANDSHAKES_PER_SECOND", 1e-9)
+    reader = await connect()
+    assert await reader.status("/api/jobs", "admin-token") == 200
+    for number in range(FEW.handshakes - 2):  # one is the reader's, and one is left
+        token = fleet.reviews.tenant(f"system:serviceaccount:team-g:sa-{number}", "team-g")
+        client = await connect(CROWD)
+        assert await client.status("/api/jobs", token) == 200
+        client.close()
+    for _ in range(3):
+        again = await connect()
+        assert await again.status("/api/jobs", "admin-token") == 200
+        again.close()
+    late = await connect(CROWD)
+    assert await late.status("/api/jobs", fleet.reviews.tenant("late", "team-g")) == 200
+    assert fleet.page.connections is not None
+    assert fleet.page.connections._door._budget < 1
+
+
+async def test_a_user_that_took_more_than_its_share_has_no_handshakes_for_free(
+    fleet: Fleet, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_limiter, "HANDSHAKES_PER_SECOND", 1e-9)
+    fleet.page.shares = Shares(fleet.clock, fleet.sleep)
+    assert await (await connect()).status("/api/jobs", "admin-token") == 200
+    assert fleet.page.connections is not None
+    before = fleet.page.connections._door._budget
+    assert await (await connect()).status("/api/jobs", "admin-token") == 200
+    assert fleet.page.connections._door._budget == pytest.approx(before)
+    fleet.page.shares.charge("admin", 1000.0)
+    monkeypatch.setattr(Shares, "wait_for_turn", go_on)
+    assert await (await connect()).status("/api/jobs", "admin-token") == 200
+    assert fleet.page.connections._door._budget == pytest.approx(before - 1)
+
+
+async def go_on(*_: object) -> bool:
+    """Let a request that has to wait go on at once."""
+    return True
+
+
+async def test_a_connection_without_a_good_token_has_few_requests(connect: Connect) -> None:
+    client = await connect(CROWD)
+    answers = [await client.status("/page.css") for _ in range(connections.UNAUTHENTICATED_REQUESTS + 1)]
+    assert answers == [200] * connections.UNAUTHENTICATED_REQUESTS + [0]
+
+
+async def test_a_connection_has_no_request_after_a_token_that_is_refused(connect: Connect) -> None:
+    client = await connect(CROWD)
+    assert await client.status("/api/jobs", "no-token") == 401
+    assert await client.closed()
+
+
+async def test_a_readers_connection_stays_open_whatever_comes_over_it(connect: Connect) -> None:
+    """A gateway sends requests of many over one connection."""
+    gateway = await connect()
+    assert await gateway.status("/api/jobs", "admin-token") == 200
+    for _ in range(2 * connections.UNAUTHENTICATED_REQUESTS):
+        assert await gateway.status("/page.css") == 200
+        assert await gateway.status("/api/jobs", "no-token") == 401
+    assert await gateway.status("/api/jobs", "admin-token") == 200
+
+
+async def test_a_client_that_reads_no_answers_is_cut_off(
+    fleet: Fleet, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.0)
+    client, other = await connect(), await connect()
+    for each in (client, other):
+        assert await each.status("/api/jobs", "admin-token") == 200
+    assert fleet.page.connections is not None
+    unread, read = fleet.page.connections._by_transport.values()
+    for each_ in (unread, read):
+        each_.pause_writing()  # what it has not read fills the buffers
+    read.resume_writing()
+    assert await client.closed()
+    assert await other.status("/api/jobs", "admin-token") == 200
+
+
+async def test_no_body_is_read_after_the_answer(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(StreamReader, "readany", read.append)
+    client = await connect(CROWD)
+    client._writer.write(b"GET /page.css HTTP/1.1\r\nHost: it\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+    assert b" 200 " in await client._reader.readline()
+    assert await client.closed()
+    assert read == []
 
 
 async def test_a_user_has_so_many_connections_and_the_oldest_makes_room(
