@@ -3,7 +3,7 @@ them.
 
 A refused token proves nothing, so a worker counts only while none of its requests is accepted. Claims of a worker's pod
 have to hold that pod's uid, which nobody guesses, and count for the fleet only from an address of that pod. A tenant
-has its own pods send what it likes, so one namespace alone does not count for the fleet while others are served.
+has its own pods send what it likes, so one namespace alone never counts for the fleet, only for its own people.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 class Scope(Enum):
     """What the refusals of workers speak against."""
 
-    FLEET = "Fleet"  # the cluster's tokens, keys or clocks: most workers of several namespaces, or of the only one
+    FLEET = "Fleet"  # the cluster's tokens, keys or clocks: most workers of several namespaces
     NAMESPACE = "Namespace"  # a few workers, or one namespace's
     UNPROVEN = "Unproven"  # nothing: they came from an address that is none of the worker's
 
@@ -36,6 +36,11 @@ _refused = Gauge(
     "muster_workers_refused",
     "Workers that asked for 30 s with tokens that are not accepted, and with no other one.",
     ["scope"],
+)
+_refused_of_namespace = Gauge(
+    "muster_namespace_workers_refused",
+    "Workers of the namespace that asked for 30 s from their own addresses with tokens that are not accepted.",
+    ["namespace"],
 )
 
 
@@ -84,7 +89,11 @@ class RefusedWorkers:
             for by_uid in (self._proven, self._unproven)
         )
         proven = _refused_for_long(self._proven)
-        scope = _scope_of(Counter(each.worker.namespace for each in proven), expected)
+        by_namespace = Counter(each.worker.namespace for each in proven)
+        scope = _scope_of(by_namespace, expected)
+        _refused_of_namespace.clear()
+        for namespace, number in by_namespace.items():
+            _refused_of_namespace.labels(namespace).set(number)
         by_scope = {scope: proven, Scope.UNPROVEN: _refused_for_long(self._unproven)}
         counts = {each: len(by_scope.get(each, ())) for each in Scope}
         for each, number in counts.items():
@@ -118,5 +127,4 @@ def _scope_of(refused: Mapping[str, int], expected: Mapping[str, int]) -> Scope:
     first = max(refused, key=refused.__getitem__, default=None)
     others_refused = sum(number for namespace, number in refused.items() if namespace != first)
     others_expected = sum(number for namespace, number in expected.items() if namespace != first)
-    is_alone = first is not None and not others_refused and not others_expected
-    return Scope.FLEET if is_alone or others_refused > MAJORITY * others_expected else Scope.NAMESPACE
+    return Scope.FLEET if others_refused > MAJORITY * others_expected else Scope.NAMESPACE

@@ -6,6 +6,7 @@ import jwt
 import pytest
 from tests.unit.clock import Clock
 
+from muster.coordinator import refused
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.http import Head
 from muster.coordinator.hub import Hub
@@ -24,8 +25,8 @@ def refuse_for(workers: RefusedWorkers, clock: Clock, seconds: float) -> None:
         clock.advance(1.0)
 
 
-def of_fleet(workers: RefusedWorkers, clock: Clock) -> int:
-    return workers.count(clock(), {})[Scope.FLEET]
+def of_namespace(workers: RefusedWorkers, clock: Clock) -> int:
+    return workers.count(clock(), {})[Scope.NAMESPACE]
 
 
 def refused_workers(clock: Clock, *, is_proven: bool = True, **by_namespace: int) -> RefusedWorkers:
@@ -47,9 +48,9 @@ def counts(fleet: int = 0, namespace: int = 0, unproven: int = 0) -> dict[Scope,
 def test_a_worker_counts_once_it_was_refused_for_so_long(clock: Clock) -> None:
     workers = RefusedWorkers()
     refuse_for(workers, clock, REFUSED_SECONDS - 1)
-    assert of_fleet(workers, clock) == 0
+    assert of_namespace(workers, clock) == 0
     refuse_for(workers, clock, 2)
-    assert of_fleet(workers, clock) == 1
+    assert of_namespace(workers, clock) == 1
 
 
 def test_a_worker_that_is_accepted_meanwhile_does_not_count(clock: Clock) -> None:
@@ -59,21 +60,22 @@ def test_a_worker_that_is_accepted_meanwhile_does_not_count(clock: Clock) -> Non
         refuse_for(workers, clock, 10)
         workers.accept(WORKER.pod_uid)
         refuse_for(workers, clock, 10)
-        assert of_fleet(workers, clock) == 0
+        assert of_namespace(workers, clock) == 0
 
 
 def test_a_worker_that_asks_no_more_is_forgotten(clock: Clock) -> None:
     workers = RefusedWorkers()
     refuse_for(workers, clock, REFUSED_SECONDS + 1)
-    assert of_fleet(workers, clock) == 1
+    assert of_namespace(workers, clock) == 1
     clock.advance(FORGOTTEN_SECONDS)
-    assert of_fleet(workers, clock) == 0
+    assert of_namespace(workers, clock) == 0
 
 
 def test_other_pods_that_know_every_workers_uid_raise_no_alert(clock: Clock) -> None:
     """They send bad tokens with the claims of each worker, from their own addresses."""
     workers = refused_workers(clock, is_proven=False, one=40, two=40)
     assert workers.count(clock(), {"one": 5, "two": 5}) == counts(unproven=80)
+    assert of_namespaces() == {}
 
 
 def test_another_pod_does_not_make_a_workers_own_refusals_last(clock: Clock) -> None:
@@ -85,11 +87,21 @@ def test_another_pod_does_not_make_a_workers_own_refusals_last(clock: Clock) -> 
     assert workers.count(clock(), {}) == counts(unproven=1)
 
 
-@pytest.mark.parametrize("others", [{"honest": 2}, {"honest": 20, "third": 20}])
-def test_one_namespace_raises_no_alert_while_others_are_served(clock: Clock, others: dict[str, int]) -> None:
-    """It has most workers of the fleet, and has all of them send bad tokens."""
+@pytest.mark.parametrize("others", [{}, {"hostile": 60}, {"honest": 2}, {"honest": 20, "third": 20}])
+def test_one_namespace_pages_nobody_but_its_own_people(clock: Clock, others: dict[str, int]) -> None:
+    """It has most workers of the fleet, or all of them, and has all of them send bad tokens."""
     workers = refused_workers(clock, hostile=60)
     assert workers.count(clock(), others) == counts(namespace=60)
+    assert of_namespaces() == {"hostile": 60.0}
+    clock.advance(FORGOTTEN_SECONDS)
+    assert workers.count(clock(), others) == counts()
+    assert of_namespaces() == {}
+
+
+def of_namespaces() -> dict[str, float]:
+    """What is published of each namespace."""
+    (published,) = refused._refused_of_namespace.collect()
+    return {sample.labels["namespace"]: sample.value for sample in published.samples}
 
 
 def test_one_namespace_and_a_few_workers_of_another_raise_no_alert(clock: Clock) -> None:
@@ -98,19 +110,17 @@ def test_one_namespace_and_a_few_workers_of_another_raise_no_alert(clock: Clock)
 
 
 @pytest.mark.parametrize(
-    ("refused", "expected"),
+    ("by_namespace", "expected"),
     [
         ({"large": 90, "small": 10}, {"large": 90, "small": 10}),  # the API server's keys were changed
         ({"large": 90, "small": 10}, {}),  # and their pods have been replaced since
-        ({"only": 50}, {"only": 50}),
-        ({"only": 50}, {}),
     ],
 )
 def test_workers_of_all_namespaces_count_for_the_fleet(
-    clock: Clock, refused: dict[str, int], expected: dict[str, int]
+    clock: Clock, by_namespace: dict[str, int], expected: dict[str, int]
 ) -> None:
-    workers = refused_workers(clock, **refused)
-    assert workers.count(clock(), expected) == counts(fleet=sum(refused.values()))
+    workers = refused_workers(clock, **by_namespace)
+    assert workers.count(clock(), expected) == counts(fleet=sum(by_namespace.values()))
 
 
 class Verifier:
