@@ -28,7 +28,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from pathlib import Path
-from typing import Callable, Deque, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Deque, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 Metric = Tuple[str, str, str, Iterable[Tuple[Dict[str, str], float]]]
 """Name, type and help of a metric, and its values by label."""
@@ -303,6 +303,8 @@ class Server:
         self._guard = threading.Lock()  # of what is answered, and of the readers
         self._readers: OrderedDict[str, None] = OrderedDict()
         self._closed = False
+        self._quiet: Set[socket.socket] = set()  # connections whose turn it is and that have sent nothing yet
+        self._speaking = selectors.EpollSelector()  # of these: which of them send something now
         self._accepting = CpuShare(_ACCEPTING_SHARE, _ACCEPTING_BURST_SECONDS)
         self._listeners = _listen(address)  # the first one is that of preferred addresses
         try:
@@ -335,20 +337,28 @@ class Server:
             for listener in self._listeners:
                 stack.enter_context(listener)
             everybody, preferred = (stack.enter_context(selectors.DefaultSelector()) for _ in range(2))
-            preferred.register(self._listeners[0], selectors.EVENT_READ)
-            for listener in self._listeners:
-                everybody.register(listener, selectors.EVENT_READ)
+            speaking = stack.enter_context(self._speaking)
+            for selector, listeners in ((everybody, self._listeners), (preferred, self._listeners[:1])):
+                selector.register(speaking.fileno(), selectors.EVENT_READ)
+                for listener in listeners:
+                    selector.register(listener, selectors.EVENT_READ)
             while not self._closed:
                 pause = self._let_in(time.monotonic())
                 if self._anybody_waits():  # a flood then wakes this thread once a round, and not for each connection
-                    time.sleep(min(pause or 0.0, _GATHERING_SECONDS))
+                    self._speaking.select(min(pause or 0.0, _GATHERING_SECONDS))
                     pause = 0.0
                 rest = self._accepting.pause_seconds()
                 if rest > 0:
                     ready = preferred.select(rest if pause is None else min(pause, rest))
                 else:
                     ready = everybody.select(pause)
-                self._accept([key.fileobj for key, _ in ready])  # type: ignore[misc]
+                for key, _ in self._speaking.select(0):
+                    connection, client = key.data
+                    self._note_not_quiet(connection)
+                    self._answer_in_thread(connection, client)
+                self._accept([key.fileobj for key, _ in ready if isinstance(key.fileobj, socket.socket)])
+            for connection in list(self._quiet):
+                self._end(connection)
         for lane in self._lanes:
             while lane.waiting:
                 lane.waiting.take()[1].close()
@@ -392,9 +402,9 @@ class Server:
         """Answer the connections that are due. Return the seconds until the next one is due; None: none waits."""
         with self._guard:
             answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
-        late = [each for each, since in answered if now - since > self._limits.connection_seconds]
-        for connection in late:
-            _cut_off(connection)
+        for connection, since in answered:
+            if now > self._deadline(connection, since):
+                self._end(connection)
         pause = self._limits.pause_seconds
         for lane in self._lanes:
             lane.next = max(lane.next, now - _BURST * pause)
@@ -404,12 +414,32 @@ class Server:
         if self._anybody_waits():
             return max(min(lane.next for lane in self._lanes if lane.waiting) - now, 0.0)
         with self._guard:
-            oldest = min((since for lane in self._lanes for since, _ in lane.answered.values()), default=None)
-        return None if oldest is None else max(oldest + self._limits.connection_seconds - now, 0.1)
+            answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
+        first = min((self._deadline(connection, since) for connection, since in answered), default=None)
+        return None if first is None else max(first - now, 0.1)
+
+    def _deadline(self, connection: socket.socket, since: float) -> float:
+        is_quiet = connection in self._quiet
+        return since + (self._limits.silence_seconds if is_quiet else self._limits.connection_seconds)
+
+    def _end(self, connection: socket.socket) -> None:
+        """Close a connection, or have the thread that answers it do so."""
+        if connection in self._quiet:
+            self._note_not_quiet(connection)
+            self._done(connection)
+        else:
+            _cut_off(connection)
+
+    def _note_not_quiet(self, connection: socket.socket) -> None:
+        self._quiet.remove(connection)
+        self._speaking.unregister(connection)
 
     def _start(self, lane: _Lane, now: float, client: str, connection: socket.socket) -> None:
-        """Answer a connection from a thread. When its lane has too many, one of them is cut off."""
+        """Answer a connection from a thread, once it has sent something. When its lane has too many, one is cut off."""
+        speaks = lane is not self._other_lane or _speaks(connection)
         try:
+            if speaks is None:
+                raise OSError("the client has gone")
             connection.settimeout(self._limits.silence_seconds)
             if self.tls is not None:
                 connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
@@ -423,7 +453,14 @@ class Server:
             if crowded is not None:
                 del lane.answered[crowded]
         if crowded is not None:
-            _cut_off(crowded)
+            self._end(crowded)
+        if speaks:
+            self._answer_in_thread(connection, client)
+        else:
+            self._quiet.add(connection)
+            self._speaking.register(connection, selectors.EVENT_READ, (connection, client))
+
+    def _answer_in_thread(self, connection: socket.socket, client: str) -> None:
         try:
             threading.Thread(target=self._answer, args=(connection, client), name="http request", daemon=True).start()
         except RuntimeError:  # the machine has no thread left
@@ -595,6 +632,17 @@ def _head(status: int, body: bytes) -> bytes:
         f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\nContent-Type: {_CONTENT_TYPE}\r\n"
         f"Content-Length: {len(body)}\r\n{login}Connection: close\r\n\r\n"
     ).encode()
+
+
+def _speaks(connection: socket.socket) -> Optional[bool]:
+    """Whether the client has sent something; None: it has gone."""
+    try:
+        connection.setblocking(False)
+        return bool(connection.recv(1, socket.MSG_PEEK)) or None
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
 
 
 def _cut_off(connection: socket.socket) -> None:

@@ -224,6 +224,36 @@ def test_clients_that_never_end_their_request_keep_nobody_waiting(start: Any) ->
             time.sleep(0.01)  # some are ending
 
 
+def test_connections_that_say_nothing_have_no_thread(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    begin = Server._answer_in_thread
+
+    def note(server: Server, connection: socket.socket, client: str) -> None:
+        threads.append(client)
+        begin(server, connection, client)
+
+    monkeypatch.setattr(Server, "_answer_in_thread", note)
+    server = start()
+    with contextlib.ExitStack() as stack:
+        quiet = [stack.enter_context(connected(server, TENANT)) for _ in range(serve._MAX_ANSWERED + 4)]
+        for client in quiet[:4]:
+            assert client.recv(1) == b"", "too many: the oldest make room"
+        assert threads == []
+        quiet[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert quiet[-1].recv(12) == b"HTTP/1.1 200"
+        assert threads == [TENANT]
+
+
+def test_clients_that_have_gone_when_their_turn_comes_have_no_thread(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, mine, theirs = start(), *socket.socketpair()
+    monkeypatch.setattr(Server, "_answer_in_thread", lambda *_: pytest.fail("nobody reads the answer"))
+    mine.close()
+    server._start(server._other_lane, time.monotonic(), TENANT, theirs)
+    assert theirs.fileno() < 0
+
+
 def test_a_flood_from_one_address_leaves_the_others_their_turn(start: Any) -> None:
     server = start()
     with contextlib.ExitStack() as stack:
@@ -282,7 +312,7 @@ def test_a_connection_that_is_slow_to_notice_that_it_was_cut_off_is_cut_off_once
     server = start()
     with contextlib.ExitStack() as stack:
         for _ in range(30):
-            stack.enter_context(connected(server, TENANT))
+            stack.enter_context(connected(server, TENANT)).sendall(b"G")
         deadline = time.monotonic() + 60
         while len(cut) < 30 - serve._MAX_ANSWERED:
             assert time.monotonic() < deadline
@@ -426,7 +456,7 @@ class Flood:
 class Closed:
     """A connection that its client has closed."""
 
-    def settimeout(self, _: float) -> None:
+    def setblocking(self, _: bool) -> None:
         raise OSError
 
     def close(self) -> None:
