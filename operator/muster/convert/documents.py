@@ -19,10 +19,16 @@ VERSIONS = {
 }
 # Gangs that cannot be converted, by the group of their API: printed as they are, they would start in another system.
 _OTHERS = {
-    **dict.fromkeys(("MPIJob", "JAXJob", "TFJob", "PaddleJob", "XGBoostJob"), "kubeflow.org"),
-    "Job": "batch.volcano.sh",
-    "RayJob": "ray.io",
-    "AppWrapper": "workload.codeflare.dev",
+    "batch.volcano.sh": {"Job"},
+    "elastic.iml.github.io": {"ElasticJob"},
+    "flux-framework.org": {"MiniCluster"},
+    "grove.io": {"PodCliqueSet"},
+    "kubeflow.org": {"MPIJob", "JAXJob", "TFJob", "PaddleJob", "XGBoostJob"},
+    "leaderworkerset.x-k8s.io": {"LeaderWorkerSet"},
+    "ray.io": {"RayCluster", "RayJob"},
+    "sagemaker.amazonaws.com": {"HyperPodPyTorchJob"},
+    "training.kubedl.io": {"MPIJob", "TFJob", "XGBoostJob", "ElasticDLJob"},
+    "workload.codeflare.dev": {"AppWrapper"},
 }
 _CLUSTER_RUNTIME, _RUNTIME = "ClusterTrainingRuntime", "TrainingRuntime"
 
@@ -59,14 +65,23 @@ def convert_objects(objects: Sequence[Any]) -> list[Result | None]:
 def _other(it: Any) -> Result | None:
     """Return what becomes of an object of another kind: None, so that it stays, or a refusal if it is another system's
     gang."""
-    group = _OTHERS.get(kind_of(it))
-    if group is None or str(it.get("apiVersion")).partition("/")[0] != group:
+    kind = kind_of(it)
+    api = str(it.get("apiVersion")) if isinstance(it, dict) else ""
+    if kind not in _OTHERS.get(api.partition("/")[0], ()) and not _is_indexed_gang(it):
         return None
     return Result(
-        refused=f"{kind_of(it)} of {it['apiVersion']} cannot be converted: {', '.join(VERSIONS)} can. Write a "
+        refused=f"{kind} of {api} cannot be converted: {', '.join(VERSIONS)} can. Write a "
         "TrainingJob whose command is what runs on each node (torchrun train.py, or python3 train.py and "
         "spec.launch.processesPerNode), docs/trainer-contract.md"
     )
+
+
+def _is_indexed_gang(it: Any) -> bool:
+    """Whether an object is a Job of several pods that know their index: other Jobs prepare data, or have no order."""
+    if kind_of(it) != "Job" or it.get("apiVersion") != "batch/v1" or not isinstance(it.get("spec"), dict):
+        return False
+    pods = it["spec"].get("parallelism")
+    return it["spec"].get("completionMode") == "Indexed" and isinstance(pods, int) and pods > 1
 
 
 def kind_of(it: Any) -> str:

@@ -1,8 +1,8 @@
 """tests/data/reports/manifests: jobs as people write them, and what `convert` and the API make of them.
 
 `input` is a file as kubectl reads it. Of a job of another system `right` is `becomes`, fields of the spec that
-`convert` makes of it, or `refused`, words of the refusal. Of a TrainingJob it is `accepted`, or `refused` with words of
-the API server, which integration tests ask.
+`convert` makes of it, `refused`, words of the refusal, or `passed`, where it is printed as it was written. Of a
+TrainingJob it is `accepted`, or `refused` with words of the API server, which integration tests ask.
 """
 
 from typing import Any
@@ -14,6 +14,7 @@ from tests.unit.convert.schema import faults, schema
 from tests.unit.reports.corpus import Case, cases
 
 from muster.api.trainingjob import TrainingJob
+from muster.convert.documents import convert_objects
 from muster.protocol.contract import IDENTITY
 
 CASES = cases("manifests")
@@ -41,6 +42,12 @@ def test_what_is_no_gang_is_refused_with_a_remedy(case: Case) -> None:
     assert found.job is None
     assert case.right["refused"] in found.refused
     assert "\n" not in found.refused
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.right == "passed"], ids=str)
+def test_what_is_no_gang_of_another_system_stays_as_it_is(case: Case) -> None:
+    found = list(yaml.safe_load_all(case.given))
+    assert convert_objects(found) == [None] * len(found)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.right == "accepted"], ids=str)
