@@ -41,6 +41,7 @@ _KILLED = re.compile(
     rf"|exits with return code = -{_NUMBER}"  # DeepSpeed
     rf"|EXIT STRING: (?:Killed|Terminated) \(signal|KILLED BY SIGNAL: {_NUMBER}"  # Hydra
     r"|^slurmstepd: error: \*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT"
+    rf"|\*\*\* {_NAME} \(@0x[0-9a-f]+\) received by PID \d+"  # glog, as Paddle has it
     r"|\bSIGTERMException\b"  # Lightning
 )
 # NCCL on InfiniBand; newer versions put the status's name before its number.
@@ -57,7 +58,12 @@ _LOST_PEER = re.compile(
     r"|Watchdog caught collective operation timeout|Some NCCL operations have failed or timed out"
     r"|NCCL communicator was aborted|dump signal due to a collective timeout"
     r"|ProcessGroupNCCL::(?:WorkNCCL::checkTimeout|checkForNCCLErrors)"  # frames, where they fill the last lines
-    r"|\b(?:NCCL WARN|socket(?:Poll|Start)Connect)\b.*(?:[Cc]onnection (?:timed out|refused|reset)|No route to host)"
+    r"|\b(?:(?:NCCL|CCOM) WARN|socket(?:Poll|Start)Connect)\b.*(?:[Cc]onnection (?:timed out|refused|reset)|No route "
+    r"to host)"
+    # The same library on AWS Neuron
+    r"|\bCCOM WARN Timeout waiting for (?:incoming connection|RX|TX)\b"
+    # DeepEP
+    r"|DeepEP error: (?:\w+ )?timeout\b|DeepEP(?: \w+)? timeout (?:check failed: |for \w)"
     # NCCL and others on EFA
     r"|(?:\bNET/OFI|\blibfabric:).*\b(?:Unresponsive re(?:mote|ceiver)|Unreachable remote|Bad queue pair \(QP\) number"
     r"|Destination resource not ready|Connection was reset by remote peer|because the peer closed)"
@@ -67,11 +73,14 @@ _LOST_PEER = re.compile(
     r"|DistStoreError: (?:Timed out|wait timeout) after|failed to pass monitoredBarrier|timed out in monitoredBarrier"
     r"|in store based barrier on rank|Rendezvous(?:Closed|Connection|GracefulExit|Timeout)Error"
     r"|failed to send a keep-alive heartbeat to the rendezvous|ValueError: host not found: |originated at tensorpipe/"
+    r"|may indicate a possible application crash on rank \d"
     # JAX, XLA, TensorFlow
     r"|JAX distributed service detected fatal errors|indicates that (?:another|the remote) task (?:died|has failed)"
     r"|The tasks have crashed|Barrier (?:timed out|failed)|heartbeat timeout|connect with a different incarnation"
-    r"|\b(?:UNAVAILABLE|DEADLINE_EXCEEDED): |RPC failed with status = \"Unavailable: |threads to join the "
-    r"rendezvous, but not all"
+    r"|\b(?:UNAVAILABLE|DEADLINE_EXCEEDED): |\b(?:RPC failed with status = \"|StartAbort |Aborting Ring\w{1,16} with )"
+    r"(?:Unavailable|Deadline Exceeded): |errors_impl\.UnavailableError: (?:Collective ops is aborted by: )?(?:failed "
+    r"to connect|Socket closed|OS Error|Endpoint read failed|Connection reset)"
+    r"|threads to join the rendezvous, but not all|Failed to connect to client mesh master: "
     # UCX, MPI, Horovod
     r"|UCX +(?:ERROR|DIAG) .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out"
     r"|Remote (?:operation error|QP) on |Remote side aborted on |reached maximum number of connection retries"
@@ -88,9 +97,16 @@ _LOST_PEER = re.compile(
     r"has been shut down"
     # HCCL, of Ascend's processors
     r"|\bEI000[26]: .*\b(?:Notify register times out|Getting socket times out)|\bhccl fftsplus task timeout occurred"
+    # MindSpore, Paddle
+    r"|The node: \S{1,64} is timed out\. It may exit with exception|\bTime out nodes are \[.?[^\]]"
+    r"|the latest update of worker \d{1,6} is \d{1,9} secs ago"
+    # LightGBM
+    r"|\bSocket (?:recv|send) error, (?:(?:Connection|Broken|No route|Software caused) .{1,60}\(code: \d+\)|code: "
+    r"(?:32|10[34]|11[013])\b)"
     # Ray
-    r"|because its (?:worker process|node|owner) has died|A worker died or was killed|[Tt]he worker died "
-    r"unexpectedly while"
+    r"|ray\.exceptions\.(?:NodeDied|ActorUnavailable|OwnerDied)Error\b|marked dead because the detector has missed "
+    r"too many heartbeats|because its (?:worker process|node|owner) has died|A worker died or was killed"
+    r"|[Tt]he worker died unexpectedly while"
     r"|The object's owner has exited|All copies of \w{1,128} have been lost due to node failure"
 )
 # Of its own network card, and so before what it says of a peer.
@@ -159,7 +175,7 @@ _BROKEN_MEMORY = re.compile(
 )
 # They say that something has failed, and what it was stands before or behind them.
 _AROUND = re.compile(
-    r"(?:\S+\.)?(?:ChildFailedError|DistBackendError|CalledProcessError|ProcessRaisedException)\b"
+    r"(?:\S+\.)?(?:ChildFailedError|DistBackendError|CalledProcessError|ProcessRaisedException|ProcessExitedException)\b"
     r"|ncclSystemError|ncclInternalError|.*\bnccl\w+ failed: (?:unhandled system|internal) error"
 )
 _AND_THEN = re.compile(
