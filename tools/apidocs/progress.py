@@ -13,7 +13,7 @@ the lines below, by `spec.progress.preset`:
 - a name: by that one alone;
 - `Off`: not at all.
 
-A line counts in whichever rank prints it, with colours, with `[rank0]:`, `[default0]:`, `[0]:` or `0:` before it, and behind what a
+A line counts in whichever rank prints it, with colours, with `[rank0]:`, `[default0]:`, `[0]:`, `0:` or Ray's prefix before it, and behind what a
 logger puts before it; of a bar that is drawn again and again every drawing. Steps are those of the whole training, so that
 they go on after a resume. Evaluations, sanity checks, downloads and data sets that are mapped do not count.
 

@@ -94,8 +94,9 @@ class Preset(NamedTuple):
 _VALUE = r"(?P<value>nan|-?inf|-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\b"
 _NUMBER = r"\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _BAR_PACE = r", *(?:(?P<rate>%s)(?:it|ba)/s|(?P<seconds>%s)s/(?:it|ba))" % (_NUMBER, _NUMBER)  # tqdm's
-# Before a line whose beginning counts: `[rank0]:`, `[default0]:` of torchrun, `[0]:`, `0:` of srun.
-_RANK = r"^\s*(?:\[[A-Za-z_]*\d+\]: ?|\d+: ){0,2}"
+# Before a line whose beginning counts: `[rank0]:`, `[default0]:` of torchrun, `[0]:`, `0:` of srun, and
+# `(RayTrainWorker pid=2285, ip=10.0.0.1)` of Ray.
+_RANK = r"^\s*(?:\[[A-Za-z_]*\d+\]: ?|\d+: |\([A-Za-z_]\w{0,63} pid=\d+(?:, ip=[\d.]{1,15})?\) ){0,2}"
 # Of Megatron's timers: that of one rank, or of all ranks the least and the most.
 _SPREAD = r" \.*: (?:\((?P<least>%s), (?P<most>%s)\)|(?P<value>%s))\s*$" % (_NUMBER, _NUMBER, _NUMBER)
 _MEGATRON_TIMERS = "Megatron-LM, core 0.20.0, megatron/core/timers.py (log), "
@@ -214,8 +215,8 @@ PRESETS: Tuple[Preset, ...] = (
         needs="printed every `--log-interval` (100) steps, by the last rank",
         loss=r" lm loss: +" + _VALUE,
         pace=r" elapsed time per iteration \(ms\): (?P<milliseconds>%s)" % _NUMBER,
-        tflops=r" throughput per GPU \(TFLOP/s/GPU\): +%s| GPU utilization: +(?P<of_bridge>%s) ?MODEL_TFLOP/s/GPU"
-        % (_VALUE, _NUMBER),
+        tflops=r" throughput per GPU \(TFLOP/s/GPU\): +%s| TFLOPs: +(?P<of_deepspeed>%s) \|"
+        r"| GPU utilization: +(?P<of_bridge>%s) ?MODEL_TFLOP/s/GPU" % (_VALUE, _NUMBER, _NUMBER),
         figures_beside=(
             Line(
                 "MODEL_TFLOP/s/GPU",
