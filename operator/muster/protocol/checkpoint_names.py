@@ -54,6 +54,12 @@ def named_step(name: str) -> Optional[int]:
     return _short(_called_step(name))
 
 
+def dated(name: str) -> bool:
+    """Return whether all numbers in a name are those of a date and time: it is that of a run, and has no step."""
+    without = _DATE.sub("", name)
+    return without != name and not any(char.isdigit() for char in without)
+
+
 def _called_step(name: str) -> List[str]:
     return _STEP.findall(name)[:1] or _BATCH.findall(name)[:1]
 

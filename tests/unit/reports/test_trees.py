@@ -16,7 +16,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.checkpoint.recordings import Written, finder_of
 from tests.unit.reports.corpus import Case, cases
-from tests.unit.reports.trees import Deep, broken, place, written
+from tests.unit.reports.trees import Deep, begun, broken, place, written
 
 from muster.node.checkpoint.find import Finder, Found, ScanOptions
 
@@ -59,6 +59,14 @@ def test_each_tree_is_read_right(case: Case) -> None:
 def test_no_tree_is_complete_with_a_file_less_or_shorter(case: Case) -> None:
     complete = case.right["complete"]
     for what, files in broken(written(case.given), complete, case.besides.get("dispensable", "")):
+        _, found = looked(files)
+        assert place(complete) not in [one.path for one in found.checkpoints], what
+
+
+@pytest.mark.parametrize("case", COMPLETE, ids=str)
+def test_no_save_is_complete_before_all_that_it_needs_is_there(case: Case) -> None:
+    complete = case.right["complete"]
+    for what, files in begun(written(case.given), complete, case.besides.get("dispensable", "")):
         _, found = looked(files)
         assert place(complete) not in [one.path for one in found.checkpoints], what
 

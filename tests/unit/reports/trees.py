@@ -112,6 +112,19 @@ def broken(files: Written, path: str, dispensable: str) -> Iterator[tuple[str, W
             yield f"{name} is cut short", [(one, content[:-1] if one == name else data) for one, data in files]
 
 
+def begun(files: Written, path: str, dispensable: str) -> Iterator[tuple[str, Written]]:
+    """The same as far as a save had come that was stopped before a file that it needs, and where that was.
+
+    Args:
+        path: of the checkpoint.
+        dispensable: as above.
+    """
+    for number, (name, _) in enumerate(files):
+        is_inside = name == path or name.startswith(path + "/")
+        if is_inside and _NEEDED.match(name) and not (dispensable and re.search(dispensable, name)):
+            yield f"stopped before {name}", files[:number]
+
+
 def place(path: str) -> str:
     """A path as it is told, by where it lies in a tree."""
     return f"{ROOT}/{path}" if path else ROOT

@@ -11,7 +11,6 @@ import dataclasses
 import itertools
 import math
 import os
-import re
 import time
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -20,6 +19,15 @@ from muster.node.checkpoint.formats.base import NO_OPTIMIZER, WEIGHTS_ONLY, Form
 from muster.node.checkpoint.formats.table import FORMATS
 from muster.node.checkpoint.listing import THIS_MACHINE, Children, Files, Listing, Status, StorageError, no_sign
 from muster.node.checkpoint.pointers import POINTERS, Pointer, Problem, pointer_problem
+from muster.node.checkpoint.unrecognized import (
+    MOST_INSIDE,
+    highest_stray,
+    holds_weights,
+    is_called_so,
+    is_stray,
+    is_stray_below,
+    may_lead_to_checkpoints,
+)
 from muster.node.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.protocol.checkpoint_names import absolute, joined, order_candidates, readable, step_in_name
 from muster.protocol.checkpoints import MAX_LISTED, MAX_STAMPS, Branch, Checkpoint, Stamp, newest_first
@@ -59,36 +67,20 @@ _UNRECOGNIZED = (
     "name in spec.checkpoint.pattern what it writes (state-{step}.pt, run_{step}/DONE), or let it write "
     "muster-checkpoint.json last"
 )
+_STEPLESS_FILE = (
+    "%s is of no format that Muster knows, and its name has no step: it does not count. If it is a checkpoint, let the "
+    "program put the step into its name, and name it in spec.checkpoint.pattern (state-{step}.pt), or let it write "
+    "muster-checkpoint.json last"
+)
 _UNRECOGNIZED_SECONDS = 600.0  # as long as NoCheckpointSeen takes
 _STEPLESS = (
     "%s is a checkpoint (%s), and nothing tells its step: it does not count. Save to a directory with the step in "
     "its name, or let the program write muster-checkpoint.json last"
 )
 _MAX_UNRECOGNIZED = 8  # directories of which none is known
-# Endings of the files that programs keep weights in.
-_WEIGHT_FILES = (
-    ".pt",
-    ".pth",
-    ".bin",
-    ".ckpt",
-    ".safetensors",
-    ".distcp",
-    ".h5",
-    ".keras",
-    ".msgpack",
-    ".pdparams",
-    ".npz",
-    ".pkl",
-    ".index",
-    ".zarr",
-    ".tar",
-)
-_ONE_OF_SEVERAL = re.compile(r"\d-of-\d")  # files of weights alone
-# What is a checkpoint itself by its name has parts in it that are called so, too, and may be under way.
-_CALLED_SO = re.compile(r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|step|iter|epoch|ep|ba)s?[=_.-]?\d", re.IGNORECASE)
 _DEEPER_AGAIN_SECONDS = 600.0  # they may be large
-_MAX_DEEPER = 8  # directories that are looked into, and checkpoints in each
-_DEEPER_LEVELS = 2  # of directories: programs save to PROJECT/RUN/, too
+_DEEPER_LEVELS = 3  # of directories: programs save to PROJECT/RUN/, Lightning to lightning_logs/version_0/checkpoints/
+_MAX_DEEPER, _MAX_DEEPER_IN_STORE = 64, 24  # directories that are listed for it
 _MAX_PROBLEM_CHARS = 1000
 _ABOUT_UNRECOGNIZED = "what is of no format"
 _UNREADABLE = "a file cannot be read now: "
@@ -358,7 +350,8 @@ class Finder:
         text = next(filter(None, map(self._incomplete_message, newer)), "") or (
             pointed.words if pointed is not None else ""
         )
-        deeper = self._nested_checkpoints_message(thorough) if not complete and not torn else ""
+        is_bare = not complete and not torn and all(step_in_name(name) is None for name in self._strays)
+        deeper = self._nested_checkpoints_message(thorough) if is_bare else ""
         about, after = text or deeper, DOUBT_SECONDS
         if not about and unrecognized:  # the newest of them is another one after each save
             about, after = _ABOUT_UNRECOGNIZED, _UNRECOGNIZED_SECONDS
@@ -383,8 +376,11 @@ class Finder:
             return _UNRECOGNIZED % (readable(found[0]), behind)
         if complete or torn:
             return ""
-        stray = max(self._strays, key=lambda name: (step_in_name(name) or 0, name), default="")
-        return _UNRECOGNIZED % (readable(os.path.join(self._directory, stray)), "") if stray else self._stepless
+        stray = highest_stray(self._strays)
+        if not stray or (step_in_name(stray) is None and self._stepless):
+            return self._stepless
+        path = readable(os.path.join(self._directory, stray))
+        return _STEPLESS_FILE % path if step_in_name(stray) is None else _UNRECOGNIZED % (path, "")
 
     def _has_weights(self, path: str) -> bool:
         """Whether a directory, or one in it, has files of weights. A "no" is checked again after a while."""
@@ -393,18 +389,9 @@ class Finder:
             return known[0]
         if len(self._with_weights) >= MAX_STEPPED:
             self._with_weights.clear()
-        has = self._holds_weights(path, 1 if self._files.is_store else 2)
+        has = holds_weights(self._files, path, self._sign)
         self._with_weights[path] = has, self._now() + _DEEPER_AGAIN_SECONDS
         return has
-
-    def _holds_weights(self, path: str, depth: int) -> bool:
-        try:
-            inner = self._files.children(path, lambda name: name.endswith(_WEIGHT_FILES), self._sign)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return False
-        if inner.files or not depth:
-            return bool(inner.files)
-        return any(self._holds_weights(os.path.join(path, name), depth - 1) for name in inner.directories[:_MAX_DEEPER])
 
     def _nested_checkpoints_message(self, thorough: bool) -> str:
         """The message about checkpoints further below the directory, where no scan looks; "" = there are none.
@@ -414,30 +401,41 @@ class Finder:
         if self._now() < self._deeper_until and not thorough:
             return self._deeper_seen
         self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
-        names = [name for name in order_candidates(self._names.directories) if not _CALLED_SO.match(name)]
-        paths = list(self._stepped_below(self._directory, names, _DEEPER_LEVELS))
-        seen = next(filter(None, map(self._recognize, paths)), None)
-        if seen is not None:
-            self._deeper_seen = _DEEPER % (self._directory, seen.checkpoint.path, seen.format.name)
-        else:
-            named = (path for path in paths if _CALLED_SO.match(os.path.basename(path)))
-            unknown = next(filter(self._has_weights, named), "")
-            self._deeper_seen = _DEEPER_UNRECOGNIZED % (self._directory, readable(unknown)) if unknown else ""
+        unknown = ""
+        for directory, inner in self._below(may_lead_to_checkpoints(self._names.directories)):
+            stepped = [name for name in order_candidates(inner.directories) if step_in_name(name) is not None]
+            paths = [os.path.join(directory, name) for name in stepped[:MOST_INSIDE]]
+            known = ((seen.checkpoint.path, seen.format) for seen in map(self._recognize, paths) if seen is not None)
+            strays = list(filter(is_stray_below, inner.files))
+            single = (
+                (os.path.join(directory, name), kind) for name in strays for kind in self._singles if kind.claims(name)
+            )
+            seen = next(itertools.chain(known, single), None)
+            if seen is not None:
+                self._deeper_seen = _DEEPER % (self._directory, readable(seen[0]), seen[1].name)
+                return self._deeper_seen
+            named = (path for path in paths if is_called_so(os.path.basename(path)))
+            unknown = unknown or next(filter(self._has_weights, named), "")
+            unknown = unknown or (os.path.join(directory, highest_stray(strays)) if strays else "")
+        self._deeper_seen = _DEEPER_UNRECOGNIZED % (self._directory, readable(unknown)) if unknown else ""
         return self._deeper_seen
 
-    def _stepped_below(self, directory: str, names: Sequence[str], levels: int) -> Iterator[str]:
-        """The paths of directories with a step in their names, below the named ones of a directory, the highest of each
-        first."""
-        for name in names[:_MAX_DEEPER]:
-            path = os.path.join(directory, name)
+    def _below(self, names: Sequence[str]) -> Iterator[Tuple[str, Children]]:
+        """The directories below the named ones of the directory, the nearest first, with what is in each."""
+        most = _MAX_DEEPER_IN_STORE if self._files.is_store else _MAX_DEEPER
+        waiting = [(os.path.join(self._directory, name), 1) for name in names]
+        for path, level in waiting:
+            most -= 1
+            if most < 0:
+                return
             try:
-                inner = self._files.children(path, lambda _: False, self._sign)
+                inner = self._files.children(path, self._is_single_or_like_one, self._sign)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue
-            stepped = [name for name in order_candidates(inner.directories) if step_in_name(name) is not None]
-            yield from (os.path.join(path, name) for name in stepped[:_MAX_DEEPER])
-            if levels > 1 and not stepped:
-                yield from self._stepped_below(path, sorted(inner.directories), levels - 1)
+            yield path, inner
+            if level < _DEEPER_LEVELS:
+                below = may_lead_to_checkpoints(inner.directories)
+                waiting += [(os.path.join(path, name), level + 1) for name in below]
 
     def _incomplete_message(self, torn: Checkpoint) -> str:
         problem = self._verdict_of(torn)
@@ -542,14 +540,12 @@ class Finder:
         """
         if self._is_single(name):
             return True
-        if (
-            name.endswith(_WEIGHT_FILES)
-            and len(self._strays) < MAX_STEPPED
-            and step_in_name(name) is not None
-            and not _ONE_OF_SEVERAL.search(name)
-        ):
+        if len(self._strays) < MAX_STEPPED and is_stray(name):
             self._strays.add(name)
         return False
+
+    def _is_single_or_like_one(self, name: str) -> bool:
+        return self._is_single(name) or is_stray_below(name)
 
     def _children(self, how: ScanOptions) -> Children:
         """The names in the directory. A light look uses those read before for a while, the longer it takes to read
