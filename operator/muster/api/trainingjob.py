@@ -392,6 +392,7 @@ class ProgressPreset(StrEnum):
     COMPOSER = "Composer"
     MAX_TEXT = "MaxText"
     NEMO = "NeMo"
+    PADDLE_NLP = "PaddleNLP"
 
 
 class Progress(ApiModel):

@@ -382,6 +382,25 @@ PRESETS: Tuple[Preset, ...] = (
         pace=r" train_step_timing in s: (?P<seconds>%s)" % _NUMBER,
         tflops=r" (?:TFLOPS_per_GPU|tflops_per_sec_per_gpu): +" + _VALUE,
     ),
+    Preset(
+        "PaddleNLP",
+        (
+            Line(
+                "global_step: ",
+                # Its bar (`TrainProcess:`) may stand before it on the same line.
+                r"(?<!_)\bloss: \S{1,40}, learning_rate: \S{1,40}, global_step: (?P<step>\d+), "
+                r"(?:interval|current|max)_",
+                "[2026-08-22 10:00:00,123] [    INFO] - loss: 2.31, learning_rate: 2.99e-05, global_step: 300, "
+                "interval_runtime: 8.12, interval_samples_per_second: 315.27, interval_steps_per_second: 1.2315, "
+                "epoch: 0.0265",
+                "PaddleNLP 3.0, paddlenlp/trainer/trainer.py (_maybe_log_save_evaluate), trainer_callback.py",
+            ),
+        ),
+        needs="printed every `logging_steps` steps, at level `info`",
+        loss=r"(?<!_)\bloss: " + _VALUE,
+        tokens=r" interval_tokens_per_second_per_device: " + _VALUE,
+        pace=r" interval_steps_per_second: (?P<rate>%s)" % _NUMBER,
+    ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}
 

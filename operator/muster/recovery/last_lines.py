@@ -32,7 +32,7 @@ _NUMBER, _NAME = r"(?:1|2|9|15)\b", r"SIG(?:HUP|INT|KILL|TERM)\b"
 _KILLED = re.compile(
     rf"Signal {_NUMBER} \({_NAME}\) received by PID"  # torchrun, its root cause
     rf"|exitcode\s*: -{_NUMBER}"
-    rf"|\bgot signal: {_NUMBER}"  # torchrun itself
+    rf"|\bgot signal: {_NUMBER}|\bReceived (?:{_NUMBER}|Signals\.{_NAME}) death signal"  # torchrun itself
     rf"|died with <Signals\.{_NAME}"  # Python's subprocess
     rf"|terminated with signal {_NAME}"  # torch.multiprocessing
     r"|is killed by signal: (?:Hangup|Interrupt|Killed|Terminated)\b"  # torch's DataLoader
@@ -91,6 +91,7 @@ _LOST_PEER = re.compile(
     r"(?:(?:Transport|Receive-no-ready|transport|RNR) retry count(?:er)? exceeded"
     r"|Remote QP on |[Rr]emote operation error|Remote side aborted|Endpoint timeout"
     r"|UD endpoint 0x[0-9a-f]+ to .{1,120}: unhandled timeout error)"
+    r"|\bOFI poll failed \(.*(?:PTLTE_NOT_FOUND|UNDELIVERABLE|[Cc]onnection (?:reset|refused|timed out)|not connected)"
     r"|MPI_ERR_PROC_FAILED|Communication error with rank \d|retry count between two MPI processes has been exceeded"
     r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
     r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod "

@@ -80,7 +80,9 @@ def test_no_preset_reads_the_lines_of_another_one(preset: str) -> None:
             assert steps(Reader(preset), lines_of(name)) == []
 
 
-@pytest.mark.parametrize("prefix", ["[rank0]:", "[default0]:", "[0]:", "[worker3]: ", "3: ", "  "])
+@pytest.mark.parametrize(
+    "prefix", ["[rank0]:", "[default0]:", "[0]:", "[worker3]: ", "3: ", "  ", "(RayTrainWorker pid=2285, ip=10.0.0.1) "]
+)
 @pytest.mark.parametrize(
     "name", ["hugging_face", "ms_swift", "torchtune", "lightning", "composer", "composer_console", "torchtitan", "nemo"]
 )
