@@ -8,7 +8,7 @@ Instead what is needed is held where it outlives the job (docs/decisions/0032):
 - of a job that is deleted, what every replica, the standby too, has seen of it when it went;
 - for the case that no replica was there to see it: the note of all jobs that have begun, a ConfigMap that is written
   soon after a job has begun, and every few minutes. A job that is in the note, but neither in the cluster nor in the
-  history, went unseen (docs/decisions/00XX-account).
+  history, went unseen (docs/decisions/0060-account-known-from-its-start.md).
 
 Names are the jobs' uids, so a second writer finds that it is done. No watch: the history is listed when this process
 begins to lead, and again after hours.
