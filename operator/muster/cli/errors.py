@@ -19,8 +19,8 @@ def error_text(error: errors.ApiError, context: str) -> CliError:
     where = f" of context {context}" if context else ""
     if isinstance(error, errors.Unreachable):
         return CliError(
-            f"no answer from the API server{where} ({_cause(error)}): is the cluster up and reachable from here? "
-            "kubectl config get-contexts lists others for --context"
+            f"no answer from the API server{where} ({one_line(error.cause or error.message)}): is the cluster up and "
+            "reachable from here? kubectl config get-contexts lists others for --context"
         )
     if isinstance(error, errors.Unauthorized):
         return CliError(f"the API server{where} does not accept your credentials: log in again, or check --kubeconfig")
@@ -36,16 +36,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _cause(error: errors.Unreachable) -> str:
-    """Return the address and the failure, without the request that the message begins with."""
-    return one_line(error.message.partition("the API server at ")[2] or error.message)
-
-
 def _who_may(error: errors.Forbidden) -> str:
     """Name the role that has the right. Only the fleet's role has the right to lists of the whole cluster."""
     details = error.details
     own = details.get("group") == "muster.dev" and details.get("kind") != "fleetpolicies"
-    if own and "at the cluster scope" not in error.message:
+    if own and not error.is_cluster_wide:
         return (
             f"ask for ClusterRole {VIEW_ROLE} in this namespace (the cluster's roles view, edit and admin have it), "
             "or give another one with -n"

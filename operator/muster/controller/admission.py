@@ -55,7 +55,7 @@ class AdmissionCheck:
         try:
             await self._client.post(path, body, {"dryRun": "All"})
         except (Forbidden, Invalid) as refused:
-            if policy in refused.message:
+            if refused.policy == policy:
                 _missing.labels(policy).set(0)
                 self._said.discard(policy)
             else:

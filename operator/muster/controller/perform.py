@@ -33,6 +33,7 @@ from muster.kube.errors import (
     Forbidden,
     Invalid,
     NotFound,
+    Refusal,
     WebhookFailed,
 )
 from muster.lifecycle.pending import (
@@ -509,11 +510,11 @@ def refusal(error: ApiError) -> tuple[str, str]:
             f"{text}, and Muster checks each template in a dry run before it reserves nodes. The check is tried again. "
             "Set sideEffects of that webhook to None or NoneOnDryRun.",
         )
-    if "is forbidden: exceeded quota" in text or "is forbidden: status unknown for quota" in text:
+    if error.refusal in (Refusal.QUOTA_EXCEEDED, Refusal.QUOTA_UNKNOWN):
         return "QuotaExceeded", f"{text}. It is tried again; raise the quota or lower what the job asks for."
-    if "is forbidden: violates PodSecurity" in text:
+    if error.refusal is Refusal.POD_SECURITY:
         return "PodSecurityViolation", f"{text}. Fix spec.template, delete the job and create it again."
-    if "because it is being terminated" in text:
+    if error.refusal is Refusal.NAMESPACE_TERMINATING:
         return "NamespaceTerminating", text
     if isinstance(error, Invalid):
         return "TemplateInvalid", f"spec.template: {text}. {AGAIN}"

@@ -451,8 +451,10 @@ class Client:
 
     def _unreachable(self, verb: str, path: str, error: BaseException) -> Unreachable:
         _requests_of(verb, paths.resource_of(path), "0").inc()
-        what = str(error) or type(error).__name__
-        return Unreachable(0, "Unreachable", f"no answer to {verb} {path} from the API server at {self._host}: {what}")
+        cause = f"{self._host}: {str(error) or type(error).__name__}"
+        unreachable = Unreachable(0, "Unreachable", f"no answer to {verb} {path} from the API server at {cause}")
+        unreachable.cause = cause
+        return unreachable
 
 
 async def _read_bounded(response: aiohttp.ClientResponse, path: str, most_bytes: int) -> bytes:

@@ -1,9 +1,13 @@
-"""Defines the errors between Muster and the API server as types: callers decide by type, people read the message."""
+"""Defines the errors between Muster and the API server as types: callers decide by type, people read the message.
+
+What only a message says is read here and nowhere else, and becomes a type or a property.
+"""
 
 # ruff: noqa: N818 - these are the API server's own words
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -12,6 +16,15 @@ import msgspec
 class LeadershipLost(Exception):
     """This process may no longer write: its lease has expired or is about to. The process has to exit; another replica
     takes over."""
+
+
+class Refusal(StrEnum):
+    """Which check of the API server's own refused an object, by what its message holds then."""
+
+    QUOTA_EXCEEDED = "is forbidden: exceeded quota"
+    QUOTA_UNKNOWN = "is forbidden: status unknown for quota"
+    POD_SECURITY = "is forbidden: violates PodSecurity"
+    NAMESPACE_TERMINATING = "because it is being terminated"
 
 
 class ApiError(Exception):
@@ -40,6 +53,17 @@ class ApiError(Exception):
         self.details: Mapping[str, Any] = details or {}
         self.retry_after_seconds = retry_after_seconds
 
+    @property
+    def refusal(self) -> Refusal | None:
+        """Which check of the API server's own refused the object; None: another one, or none."""
+        return next((refusal for refusal in Refusal if refusal in self.message), None)
+
+    @property
+    def policy(self) -> str:
+        """Name of the ValidatingAdmissionPolicy that refused the request; "" if none did."""
+        found = _ADMISSION.match(self.message)
+        return (found["policy"] if found else None) or ""
+
 
 class NotFound(ApiError):
     """The object (or its kind) does not exist."""
@@ -59,6 +83,11 @@ class Unauthorized(ApiError):
 
 class Forbidden(ApiError):
     """RBAC, a quota, an admission plugin or a terminating namespace refused the request; the message says which."""
+
+    @property
+    def is_cluster_wide(self) -> bool:
+        """Whether the right that lacks is one for all namespaces."""
+        return "at the cluster scope" in self.message
 
 
 class Denied(Forbidden):
@@ -92,7 +121,13 @@ class DryRunUnsupported(ApiError):
 
 
 class Unreachable(ApiError):
-    """The API server did not answer, or not in time; for a write the outcome is unknown."""
+    """The API server did not answer, or not in time; for a write the outcome is unknown.
+
+    Attributes:
+        cause: the server's address and what failed, without the request; "" if not known.
+    """
+
+    cause = ""
 
 
 class PageTooLarge(ApiError):
@@ -116,7 +151,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 _ADMISSION = re.compile(
     r"""(?:[\w.]+\ "[^"]*"\ is\ forbidden:\ )?
     (?:admission\ webhook\ "[^"]*"\ denied\ the\ request(?:$|[:\ ])
-      |ValidatingAdmissionPolicy\ '[^']*'(?:\ with\ binding\ '[^']*')?\ denied\ request:)""",
+      |ValidatingAdmissionPolicy\ '(?P<policy>[^']*)'(?:\ with\ binding\ '[^']*')?\ denied\ request:)""",
     re.VERBOSE,
 )
 # webhook/errors/statuserror.go too, with code 400; servers before 1.16 put it into an internal error.

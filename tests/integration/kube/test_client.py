@@ -12,7 +12,6 @@ from muster.kube import paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import (
     AlreadyExists,
-    ApiError,
     Conflict,
     Invalid,
     LeadershipLost,
@@ -198,7 +197,10 @@ async def test_nobody_listens(tmp_path: Path, api_server: Any) -> None:
     api_server.write_kubeconfig("admin", path, "https://127.0.0.1:9")
     lonely = await Client.connect(str(path))
     try:
-        with pytest.raises(ApiError, match=r"no answer to GET /version from the API server at https://127\.0\.0\.1:9"):
+        with pytest.raises(
+            Unreachable, match=r"no answer to GET /version from the API server at https://127\.0\.0\.1:9"
+        ) as refused:
             await lonely.get("/version", deadline_seconds=1.0)
+        assert refused.value.cause.startswith("https://127.0.0.1:9: ")
     finally:
         await lonely.close()

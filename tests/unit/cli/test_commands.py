@@ -45,6 +45,12 @@ def forbidden(kind: str, group: str, where: str) -> Forbidden:
     return Forbidden(403, "Forbidden", message, {"kind": kind, "group": group})
 
 
+def unreachable(cause: str) -> Unreachable:
+    error = Unreachable(0, "Unreachable", f"no answer to GET /x from the API server at {cause}")
+    error.cause = cause
+    return error
+
+
 def with_job(api: Any, name: str = "llama", namespace: str = "team-a") -> None:
     api.put(path_of(name, namespace), a_job(name, namespace))
     api.lists(f"/api/v1/namespaces/{namespace}/events")
@@ -226,7 +232,7 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
     ("error", "says"),
     [
         (
-            Unreachable(0, "Unreachable", "no answer to GET /x from the API server at https://h:1: refused"),
+            unreachable("https://h:1: refused"),
             "no answer from the API server of context prod (https://h:1: refused): is the cluster up and reachable "
             "from here? kubectl config get-contexts lists others for --context",
         ),

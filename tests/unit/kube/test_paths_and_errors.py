@@ -65,6 +65,42 @@ def test_error_types(status: int, reason: str, kind: type[errors.ApiError]) -> N
     assert (error.reason, error.message, error.details["causes"]) == (reason, "why", [{"field": "spec.nodes"}])
 
 
+@pytest.mark.parametrize(
+    ("message", "refusal"),
+    [
+        ('pods "x" is forbidden: exceeded quota: few, requested: pods=1', errors.Refusal.QUOTA_EXCEEDED),
+        ('pods "x" is forbidden: status unknown for quota: few', errors.Refusal.QUOTA_UNKNOWN),
+        ('pods "x" is forbidden: violates PodSecurity "restricted:latest"', errors.Refusal.POD_SECURITY),
+        (
+            'pods "x" is forbidden: unable to create new content in namespace n because it is being terminated',
+            errors.Refusal.NAMESPACE_TERMINATING,
+        ),
+        ('pods is forbidden: User "bob" cannot create resource "pods" in API group ""', None),
+    ],
+)
+def test_the_check_that_refused_is_a_value(message: str, refusal: errors.Refusal | None) -> None:
+    assert errors.ApiError(403, "Forbidden", message).refusal is refusal
+
+
+@pytest.mark.parametrize(
+    ("message", "policy"),
+    [
+        ("ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no", "a"),
+        ("gangs.muster.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'a' denied request: no", "a"),
+        ('admission webhook "a" denied the request: no', ""),
+        ("no right, as ValidatingAdmissionPolicy 'a' denied request: says", ""),
+    ],
+)
+def test_the_policy_that_refused_is_a_name(message: str, policy: str) -> None:
+    assert errors.ApiError(422, "Invalid", message).policy == policy
+
+
+@pytest.mark.parametrize(("where", "is_wide"), [("at the cluster scope", True), ('in the namespace "a"', False)])
+def test_a_right_for_all_namespaces_is_told_apart(where: str, is_wide: bool) -> None:
+    message = f'gangs is forbidden: User "bob" cannot list resource "gangs" in API group "muster.dev" {where}'
+    assert errors.Forbidden(403, "Forbidden", message).is_cluster_wide is is_wide
+
+
 @pytest.mark.parametrize(("major", "minor"), [("1", "33"), ("1", "36+"), ("2", "0")])
 def test_new_enough_server(major: str, minor: str) -> None:
     assert require("v1", major, minor) == "v1"
