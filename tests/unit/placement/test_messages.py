@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.lifecycle.builders import a_fleet, a_node
-from tests.unit.placement.test_solve import ask, tree
+from tests.unit.placement.test_space import ask, tree
 
 from muster.placement.eligibility import IN_USE, Requirements
 from muster.placement.names import promised_refusal, reserved_refusal

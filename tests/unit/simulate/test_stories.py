@@ -28,7 +28,7 @@ def told_once() -> dict[str, Story]:
 KEPT = told_once()
 # The longest of them are left to nightly/: with the defect put back this unit test of the gate fails as well.
 SHOWN_BY = {
-    "age-alone": "queueing/test_plan.py::test_reservation",
+    "age-alone": "queueing/test_queue.py::test_reservation",
     "by-phase": "recovery/test_waits.py::test_does_not_hide_a_death",
     "culprit-again": "lifecycle/test_scenarios.py::test_a_pod_that_does_not_terminate_costs_the_node",
     "drain-for-ever": "lifecycle/test_scenarios.py::test_without_another_node_the_job_stops_in_time_saved_and_waits",
@@ -38,7 +38,7 @@ SHOWN_BY = {
         "test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed"
     ),
     "marker-is-enough": "lifecycle/test_resume.py::test_what_all_judges_find_torn_is_gone_though_others_see_its_marker",
-    "nothing-reserved": "queueing/test_plan.py::test_reservation",
+    "nothing-reserved": "queueing/test_queue.py::test_reservation",
     "torn-ones-hide": "lifecycle/test_resume.py::test_a_listing_that_is_full_of_torn_ones_hides_nothing",
     "unheard-for-ever": "recovery/test_waits.py::test_costs_its_pod_two_minutes_after_its_container_began",
 }
