@@ -33,3 +33,16 @@ def test_every_module_says_why_it_exists() -> None:
     assert modules
     silent = [path for path in modules if not (ROOT / path).read_text().lstrip().startswith('"""')]
     assert silent == []
+
+
+def test_the_tests_that_the_gate_leaves_out_can_be_collected() -> None:
+    """A renamed function or parameter shows here, not a day later in `make test-all`."""
+    folders = [f"tests/{level}/nightly" for level in ("unit", "integration", "e2e")]
+    collected = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-qq", *folders],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert collected.returncode == 0, collected.stdout[-4000:]

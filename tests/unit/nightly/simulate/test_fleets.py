@@ -178,7 +178,7 @@ def test_a_defect_is_found(
 
 
 @pytest.mark.parametrize(
-    ("minimumPercent", "size", "certain", "nodes"),
+    ("percent", "size", "certain", "nodes"),
     [(10, 100, True, 10), (10, 100, False, 8), (10, 5, True, 2), (10, 5, False, 1), (30, 100, False, 24)],
 )
 def test_the_promise_as_it_is_documented(percent: int, size: int, certain: bool, nodes: int) -> None:
