@@ -20,7 +20,9 @@ UNAUTHENTICATED_SHARE = 0.03  # of a core; the budget for handshakes is half of 
 # before the first token is good and returns what its own took.
 BURST_SECONDS = 1.0
 MAX_SECONDS = 0.008  # of a core for one connection: ten times what its handshake takes
-OVERDRAWN = 0.1  # of the usual handshakes while the share is used up: a launcher waits for less than half a second
+EXHAUSTED_FACTOR = (
+    0.1  # of the usual handshakes while the share is used up: a launcher waits for less than half a second
+)
 
 
 class TlsMeter:
@@ -47,7 +49,7 @@ class TlsMeter:
 
     def handshakes_per_second(self) -> float:
         """How many handshakes without a good token there may be in a second, as things are."""
-        return connection_limiter.HANDSHAKES_PER_SECOND * (OVERDRAWN if self._share.pause_seconds() > 0 else 1.0)
+        return connection_limiter.HANDSHAKES_PER_SECOND * (EXHAUSTED_FACTOR if self._share.pause_seconds() > 0 else 1.0)
 
     def note_authenticated(self, transport: asyncio.BaseTransport | None, *, is_free: bool) -> None:
         """Note that a connection's token is good, so that TLS computes for it what it needs.
@@ -62,7 +64,7 @@ class TlsMeter:
                 self._share.charge(-counted.seconds)
             counted.seconds = 0.0
 
-    def take_seconds(self, transport: asyncio.BaseTransport | None) -> float:
+    def collect_seconds(self, transport: asyncio.BaseTransport | None) -> float:
         """Return what a connection with a good token has taken since the last call."""
         counted = _counted(transport)
         if counted is None:

@@ -294,7 +294,7 @@ class CoordinatorServer:
         if answer is not None:
             _send(connection, answer)
         cost = self._cpu_clock() - begun + len(body) * TAKING_IN_SECONDS_PER_BYTE
-        cost += self._meter.take_seconds(connection.transport)  # a body may come in records of one byte
+        cost += self._meter.collect_seconds(connection.transport)  # a body may come in records of one byte
         self._rests[caller.pod_uid] = asyncio.get_running_loop().time() + cost / SHARE_OF_POD
 
     def lost(self, connection: Connection) -> None:

@@ -95,7 +95,7 @@ class Connections:
         connection = self._by_transport.get(transport) if transport is not None else None
         return connection.user if connection is not None else ""
 
-    def may_go_on(self, transport: asyncio.BaseTransport | None, *, is_refused: bool) -> bool:
+    def may_continue(self, transport: asyncio.BaseTransport | None, *, is_refused: bool) -> bool:
         """Count a request, and return whether the connection may have another one.
 
         A connection without a good token has few, and none after a token that is refused: each handshake is counted,

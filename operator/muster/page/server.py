@@ -173,7 +173,7 @@ class Page:
         service account, or if the user has taken more than its share of the core.
         """
         share = share_of(user.name)
-        is_free = was_known and self.shares.has_turn(share)
+        is_free = was_known and self.shares.has_share(share)
         if self.connections is not None and self.connections.authenticated(
             request.transport, user.name, is_free=is_free
         ):
@@ -201,7 +201,7 @@ class Page:
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
             payer = self._payer(request)
-            if not await self.shares.wait_for_turn(payer, lambda: request.transport is not None):
+            if not await self.shares.wait_for_share(payer, lambda: request.transport is not None):
                 return web.Response(status=503)  # nobody reads it: the client has gone
             answering = Metered(_answered(request, handler))
             response = await answering
@@ -209,7 +209,7 @@ class Page:
                 size = response.content_length or 0
                 cost = REQUEST_SECONDS + answering.seconds + size * COMPRESSING_SECONDS_PER_BYTE
                 self.shares.charge(payer, cost if isinstance(payer, str) else UNKNOWN_COSTS * cost)
-            if self.connections is not None and not self.connections.may_go_on(
+            if self.connections is not None and not self.connections.may_continue(
                 request.transport, is_refused=response.status == 401
             ):
                 response.force_close()

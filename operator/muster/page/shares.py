@@ -35,7 +35,7 @@ class Shares:
         self._sleep = sleep
         self._shares: dict[Hashable, CpuShare] = {}  # of users that have taken something lately
 
-    async def wait_for_turn(self, user: Hashable, is_wanted: Callable[[], bool] = lambda: True) -> bool:
+    async def wait_for_share(self, user: Hashable, is_wanted: Callable[[], bool] = lambda: True) -> bool:
         """Wait while the user has taken more than its share. False: its request is not wanted any more."""
         while (pause := self._pause_seconds(user)) > 0:
             await self._sleep(pause)
@@ -43,7 +43,7 @@ class Shares:
                 return False
         return True
 
-    def has_turn(self, user: Hashable) -> bool:
+    def has_share(self, user: Hashable) -> bool:
         """Whether a request of this user would not wait now."""
         return self._pause_seconds(user) <= 0
 

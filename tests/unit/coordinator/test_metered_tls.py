@@ -45,13 +45,13 @@ class Client:
             self.send(piece, self.server.do_handshake)
             self._from_server.write(self._out.read())
 
-    def send(self, piece: int, take: Any) -> None:
+    def send(self, piece: int, read: Any) -> None:
         """Hand the server what the client has written, so many bytes at a time."""
         data = self._to_server.read()
         for start in range(0, len(data), piece):
             self._in.write(data[start : start + piece])
             with contextlib.suppress(ssl.SSLWantReadError):
-                take()
+                read()
 
 
 class Transport:
@@ -105,8 +105,8 @@ def test_records_of_a_byte_are_read_of_clients_with_a_good_token_only(meter: Tls
         else:
             client.send(65536, lambda: [launcher.server.read(16) for _ in range(100)])
     transport: Any = Transport(launcher)
-    assert meter.take_seconds(transport) == pytest.approx(100 * STEP_SECONDS)
-    assert meter.take_seconds(transport) == 0.0
+    assert meter.collect_seconds(transport) == pytest.approx(100 * STEP_SECONDS)
+    assert meter.collect_seconds(transport) == 0.0
 
 
 def test_fewer_handshakes_are_let_in_while_all_of_them_have_taken_too_much(
@@ -118,7 +118,7 @@ def test_fewer_handshakes_are_let_in_while_all_of_them_have_taken_too_much(
         Client(context).shake_hands()
         handshakes += 1
         assert handshakes < 10_000
-    assert meter.handshakes_per_second() == usual * metered_tls.OVERDRAWN
+    assert meter.handshakes_per_second() == usual * metered_tls.EXHAUSTED_FACTOR
     clock.advance(metered_tls.BURST_SECONDS / metered_tls.UNAUTHENTICATED_SHARE)
     assert meter.handshakes_per_second() == usual
 

@@ -180,12 +180,12 @@ async def test_a_user_that_took_more_than_its_share_has_no_handshakes_for_free(
     assert await (await connect()).status("/api/jobs", "admin-token") == 200
     assert fleet.page.connections._door._budget == pytest.approx(before)
     fleet.page.shares.charge("admin", 1000.0)
-    monkeypatch.setattr(Shares, "wait_for_turn", go_on)
+    monkeypatch.setattr(Shares, "wait_for_share", continue_at_once)
     assert await (await connect()).status("/api/jobs", "admin-token") == 200
     assert fleet.page.connections._door._budget == pytest.approx(before - 1)
 
 
-async def go_on(*_: object) -> bool:
+async def continue_at_once(*_: object) -> bool:
     """Let a request that has to wait go on at once."""
     return True
 

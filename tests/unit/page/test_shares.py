@@ -27,7 +27,7 @@ class Requests:
         """Return for how long these requests waited."""
         before = self.slept
         for _ in range(times):
-            assert await self.shares.wait_for_turn(user)
+            assert await self.shares.wait_for_share(user)
             self.clock.advance(cost)
             self.shares.charge(user, cost)
         return self.slept - before
@@ -60,7 +60,7 @@ async def test_a_user_has_all_its_burst_again_after_a_quiet_time() -> None:
 async def test_a_request_whose_client_has_gone_waits_no_longer() -> None:
     requests = Requests()
     requests.shares.charge("greedy", 100.0)
-    assert not await requests.shares.wait_for_turn("greedy", lambda: False)
+    assert not await requests.shares.wait_for_share("greedy", lambda: False)
 
 
 def test_users_that_owe_nothing_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
