@@ -16,9 +16,10 @@ from muster.coordinator import connection_limiter
 from muster.serve import CpuShare
 
 UNAUTHENTICATED_SHARE = 0.03  # of a core; the budget for handshakes is half of it, on a core of today
-# At once, after a quiet time: all unauthenticated connections that there may be have their handshakes, on a slow core,
-# before the first token is good and returns what its own took.
-BURST_SECONDS = 1.0
+# At once, after a quiet time: so many unauthenticated connections as there may be have their handshakes, before the
+# first good token gives back what its own took.
+BURST_SECONDS = 0.3
+READ_SECONDS = 0.00004  # that asyncio takes around each read of TLS, which has 2 KiB at most
 MAX_SECONDS = 0.008  # of a core for one connection: ten times what its handshake takes
 EXHAUSTED_FACTOR = (
     0.1  # of the usual handshakes while the share is used up: a launcher waits for less than half a second
@@ -101,9 +102,10 @@ class _MeteredTls(ssl.SSLObject):
 
     def _end(self, begun: float) -> None:
         seconds = self.meter.cpu_clock() - begun
-        self.seconds += seconds
         if not self.is_authenticated:
+            seconds += READ_SECONDS
             self.meter.charge(seconds)
+        self.seconds += seconds
 
 
 def _counted(transport: asyncio.BaseTransport | None) -> _MeteredTls | None:
