@@ -30,7 +30,15 @@ class Store(Counting):
 
 @pytest.mark.parametrize(
     "name",
-    ["ckpt_500.pt", "checkpoint-12.pth.tar", "model_phase10.torch", "state-500.npz", "ckpt.pt", "last.pth"],
+    [
+        "ckpt_500.pt",
+        "checkpoint-12.pth.tar",
+        "model_phase10.torch",
+        "state-500.npz",
+        "ckpt.pt",
+        "last.pth",
+        "x_epoch_3.th",
+    ],
 )
 def test_a_file_may_be_a_checkpoint_by_its_name(name: str) -> None:
     assert is_stray(name)

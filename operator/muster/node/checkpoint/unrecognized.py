@@ -29,8 +29,14 @@ _WEIGHTS = (
     ".zarr",
     ".pt.tar",
     ".pth.tar",
+    ".th",  # AllenNLP
+    ".params",  # MXNet
+    ".eqx",  # Equinox
+    ".mdlus",  # PhysicsNeMo
+    ".caffemodel",
+    ".solverstate",
 )
-_ANYTHING = (".bin", ".h5", ".npz", ".pkl", ".index", ".tar", ".zip")
+_ANYTHING = (".bin", ".h5", ".hdf5", ".npz", ".pkl", ".index", ".tar", ".zip")
 _WEIGHT_FILES = _WEIGHTS + _ANYTHING
 _OF_TRAINING = re.compile(r"checkpoint|ckpt|model|weight|state|step|iter|epoch|param|optim", re.IGNORECASE)
 # In a directory of their own for each array: zarr, OCDBT.
@@ -114,6 +120,9 @@ def _step(name: str) -> int:
 
 
 def _is_weights(name: str) -> bool:
+    """Whether a file in a directory that is called after a step holds weights; what is zipped may be samples."""
+    if name.endswith(".zip"):
+        return _OF_TRAINING.search(name) is not None
     return name.endswith(_WEIGHT_FILES) or name in _OF_TENSOR_STORES
 
 
