@@ -26,7 +26,8 @@ from muster.protocol.contract import IDENTITY
 from muster.protocol.messages import MAX_REPORT_BYTES, RUN, RUNNING, Directive, Peer, decode_report, encode
 
 SOURCE = Path(__file__).parents[3] / "operator" / "muster"
-FILES = [path for room in ("launcher", "protocol", "checkpoint") for path in sorted((SOURCE / room).glob("*.py"))]
+ROOMS = ("node/launcher", "protocol", "node/checkpoint", "node/checkpoint/formats")
+FILES = [path for room in ROOMS for path in sorted((SOURCE / room).glob("*.py"))]
 SETTINGS = {"MUSTER_COORDINATOR": "https://[fd00::1]:8443", "MUSTER_TOKEN_FILE": "/t", "MUSTER_CA_FILE": "/c"}
 RUN_1 = Directive(RUN, attempt=1, node_rank=1, node_count=2, master_address="10.0.0.1", master_port=29401)
 
