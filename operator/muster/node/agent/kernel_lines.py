@@ -305,11 +305,12 @@ _BLOCK_DEVICES = (
     # The controller between the processor and its disks has stopped, or tells of a disk (megasas_decode_evt).
     _row("hba", kinds.DISK_ERROR,
          ("FW in FAULT state", "/CRIT) - ", "/FATAL) - ", "/DEAD) - ", ": fault_state(0x",
-          "SAS host is non-operational", "ontroller lockup detected"),
+          "SAS host is non-operational", "ontroller lockup detected", "controller is offline: "),
          rf"megaraid_sas (?P<device>{_PCI}): (?:(?:Found )?FW in FAULT state|\d+ \([^)\n]{{1,40}}/0x00[02][0-3]/"
          r"(?:CRIT|FATAL|DEAD)\) - )"
          r"|(?P<device2>mpt[23]sas_cm\d+): (?:fault_state\(0x[0-9a-f]+\)!|SAS host is non-operational)"
-         rf"|hpsa (?P<device3>{_PCI}): Controller lockup detected: 0x"),
+         rf"|hpsa (?P<device3>{_PCI}): Controller lockup detected: 0x"
+         rf"|smartpqi (?P<device4>{_PCI}): controller is offline: "),
     _row("dm-verity", kinds.DISK_ERROR, " is corrupted",
          r"device-mapper: verity: (?P<device>\d+:\d+): (?:meta)?data block \d+ is corrupted"),
     _row("bcache", kinds.DISK_ERROR, "io_errors() ",
