@@ -8,9 +8,12 @@ from tests.e2e.trainer_log import reckon
 RANKS = 3
 
 
-def attempt(number: int, begin: float, steps: range, saves: tuple[int, ...] = (), step: float = 1.0) -> Any:
+def attempt(
+    number: int, begin: float, steps: range, saves: tuple[int, ...] = (), step: float = 1.0
+) -> list[dict[str, Any]]:
     """Lines of an attempt: each rank is 0.25 s later than the one before it; a save takes 4 s."""
-    lines, now = [], begin
+    lines: list[dict[str, Any]] = []
+    now = begin
     for each in steps:
         lines += [
             {
