@@ -35,7 +35,10 @@ NEXT_BY_STATE: Mapping[str, Sequence[str]] = {
         "is the operator running? kubectl -n muster-system get pods -l app.kubernetes.io/name=muster",
         f"what does it say? {OPERATOR_LOGS}",
     ),
-    "Failed": ("what the workers printed: {logs}", "when it is mended, delete the job and create it again{resuming}"),
+    "Failed": (
+        "what the workers printed: {logs}",
+        "when the cause is repaired, delete the job and create it again{resuming}",
+    ),
     "Suspended": ('let it go on: {inside} patch tj {job} --type=merge -p \'{{"spec":{{"suspend":false}}}}\'',),
 }
 

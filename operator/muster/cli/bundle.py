@@ -134,7 +134,9 @@ def command(
     if target.exists():
         raise typer.BadParameter(f"{target} exists: choose another name, or remove it", param_hint="--file")
     if not target.absolute().parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {target.absolute().parent}", param_hint="--file")
+        raise typer.BadParameter(
+            f"there is no folder {target.absolute().parent}: make it, or choose another place", param_hint="--file"
+        )
     run(options, lambda session: find(session, name, target, now), render)
 
 

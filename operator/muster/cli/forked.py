@@ -116,7 +116,7 @@ def _may_be_forked(job: TrainingJob, from_step: int | None) -> str:
     name, checkpoint, seen = job.metadata.name, job.spec.checkpoint, job.status.checkpoint
     if job.spec.launch.mode is LaunchMode.PLAIN or checkpoint.directory is None:
         raise CliError(
-            f"job {name} has no spec.checkpoint.directory, so nobody knows of its checkpoints: make the new job by "
+            f"job {name} has no spec.checkpoint.directory, so that its checkpoints are not known: make the new job by "
             "hand, and set spec.checkpoint.resumeFrom to the path of one"
         )
     if seen is None:
@@ -179,7 +179,9 @@ def _worker(manifest: Mapping[str, Any], job: TrainingJob) -> dict[str, Any]:
     containers = manifest["spec"]["template"]["spec"]["containers"]
     found = next((each for each in containers if trains and each.get("name") == trains.get("name")), None)
     if found is None:
-        raise CliError(f"job {job.metadata.name} has no container {job.spec.launch.worker_container!r}: mend it first")
+        raise CliError(
+            f"job {job.metadata.name} has no container {job.spec.launch.worker_container!r}: correct it first"
+        )
     return found  # type: ignore[no-any-return]
 
 

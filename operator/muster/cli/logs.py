@@ -89,16 +89,16 @@ def command(
     Where a pod is gone, its log is gone: the command says so, and prints what the job's record has.
     """
     if failed and rank is not None:
-        raise typer.BadParameter("--failed says which worker it is: give one of them", param_hint="--rank")
+        raise typer.BadParameter("--failed already names the worker: give one of the two", param_hint="--rank")
     name, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
     if follows:
         if failed or attempt is not None:
             raise typer.BadParameter(
-                "what is over cannot be followed: leave out --failed and --attempt", param_hint="--follow"
+                "an attempt that has ended cannot be followed: leave out --failed and --attempt", param_hint="--follow"
             )
         if options.output not in (None, Output.TABLE):
-            raise typer.BadParameter("it prints lines as they come: leave out --output", param_hint="--follow")
+            raise typer.BadParameter("--follow prints lines as they come: leave out --output", param_hint="--follow")
         connected(options, lambda session: follow(session, name, rank, tail))
         return
     run(options, lambda session: find(session, name, LogRequest(rank, failed, attempt), tail), render)

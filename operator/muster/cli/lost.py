@@ -142,9 +142,7 @@ def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str
     """
     jobs = [name for name in used_by or () if not name.startswith("pod ")]
     who = ", ".join(jobs) if jobs else "every job" if used_by is None else ""
-    told = [
-        "its kubelet, and the launchers on it, have to stay silent: a sign of life makes the word count for nothing"
-    ]
+    told = ["its kubelet, and the launchers on it, have to stay silent: a sign of life makes this confirmation void"]
     if who:
         starts = "starts" if len(jobs) < 2 else "start"
         told.insert(0, f"{who} {starts} on other nodes without waiting for proof that the ranks here have ended")
@@ -210,7 +208,9 @@ async def _confirm(rows: Sequence[LostNodeRow]) -> None:
         for sentence in row.follows:
             typer.echo(f"-  {show.printable(sentence)}", err=True)
     if not _is_terminal():
-        raise CliError("nobody to ask here: add --yes if you are sure. Nothing was changed")
+        raise CliError(
+            "this has to be confirmed, and there is no terminal to ask: add --yes if you are sure. Nothing was changed"
+        )
     if not await asyncio.to_thread(typer.confirm, "Is it powered off, or gone, for certain?", err=True):
         raise CliError("nothing was changed")
 

@@ -78,7 +78,8 @@ def command(
     if node is not None:
         if level is not None or domain is not None or free or sick or wide or tolerate:
             raise typer.BadParameter(
-                "options that choose nodes of the tree do not go with the name of one node", param_hint="NODE"
+                "the other options choose nodes of the whole fleet: leave them out, or leave out NODE",
+                param_hint="NODE",
             )
         name = node.removeprefix("node/")
         if not name:

@@ -153,9 +153,9 @@ def test_logs_that_may_not_be_read_end_it(command: Run, logs: Logs) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("--failed",), 2, "what is over cannot be followed"),
-        (("--attempt", "1"), 2, "what is over cannot be followed"),
-        (("-o", "json"), 2, "it prints lines as they come"),
+        (("--failed",), 2, "an attempt that has ended cannot be followed"),
+        (("--attempt", "1"), 2, "an attempt that has ended cannot be followed"),
+        (("-o", "json"), 2, "--follow prints lines as they come"),
         (("--rank", "9"), 1, "there is no rank 9: its ranks are 0 to 1"),
     ],
 )

@@ -401,7 +401,7 @@ def test_a_job_of_which_nothing_was_counted_is_an_error_that_says_so(api: Any, c
     api.put(PATH, job)
     said = command("report", "llama")
     assert said.exit_code == 1
-    assert "nothing has been counted yet" in said.stderr
+    assert "has no figures yet" in said.stderr
 
 
 def test_a_job_that_ended_without_nodes_is_an_error_that_says_so(api: Any, command: Callable[..., Result]) -> None:
