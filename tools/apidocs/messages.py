@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from apidocs.cli_errors import cli_errors
 from muster.answers.reasons import REASONS, Reason, Topic
 from muster.recovery import blame
 from muster.recovery.failure import TRAITS, Kind
@@ -22,8 +23,8 @@ Every reason that Muster writes into a condition, an Event or an incident, in al
 message with the next steps. [Troubleshooting](../troubleshooting.md) says where to look first.
 
 A reason of a container that waits and is not listed here, such as `CreateContainerConfigError`, is the kubelet's own.
-Reasons of findings about nodes are in [node health](../node-health.md) and the [node agent](../node-agent.md). An error
-of the command line stands in one line with its remedy, and is not listed here.
+Reasons of findings about nodes are in [node health](../node-health.md) and the [node agent](../node-agent.md). Errors of
+`kubectl muster` have no reason; their texts are in the [last chapter](#errors-of-kubectl-muster).
 
 """
 
@@ -32,6 +33,14 @@ _ALERTS = "Alerts"
 _OF_ALERTS = (
     "Words in capitals are labels of the alert, and N is its figure. [Metrics](../metrics.md#rules-and-alerts) says how to "
     "install the alerts."
+)
+
+_ERRORS = "Errors of kubectl muster"
+_OF_ERRORS = (
+    "A command that fails prints one line on stderr: what happened, and what you can do. Words in capitals stand for a "
+    "name or a number, and `...` for a list or for the text of another program. The last part of a line may be left out "
+    "where it does not apply. Errors that only quote another program, such as the API server, kubectl or a YAML parser, "
+    "are not listed. [The command line](../cli.md) has the commands."
 )
 
 _INTRODUCTIONS = {
@@ -50,11 +59,14 @@ def messages(generated: str) -> str:
     """
     chapters = ("\n".join(_chapter(topic)) for topic in Topic)
     alerts = "\n".join(_alerts())
-    return _HEAD.format(generated=generated) + _contents() + "\n" + "\n".join([*chapters, alerts]).rstrip() + "\n"
+    errors = "\n".join(_errors())
+    return (
+        _HEAD.format(generated=generated) + _contents() + "\n" + "\n".join([*chapters, alerts, errors]).rstrip() + "\n"
+    )
 
 
 def _contents() -> str:
-    titles = [*(topic.value for topic in Topic), _ALERTS]
+    titles = [*(topic.value for topic in Topic), _ALERTS, _ERRORS]
     return "".join(f"- [{title}](#{title.lower().replace(' ', '-')})\n" for title in titles)
 
 
@@ -80,6 +92,17 @@ def _alert(rule: Mapping[str, Any]) -> Iterator[str]:
     yield _item("It fires", f"When this holds{lasts}: `{' '.join(rule['expr'].split())}`")
     yield _item("What you can do", f"The runbook [{name}](../runbooks/{name}.md) says what to look at and what to do.")
     yield ""
+
+
+def _errors() -> Iterator[str]:
+    yield f"## {_ERRORS}"
+    yield ""
+    yield textwrap.fill(_OF_ERRORS, 120, break_long_words=False, break_on_hyphens=False)
+    yield ""
+    yield "| command | error |"
+    yield "|---|---|"
+    for command, text in cli_errors():
+        yield f"| {f'`{command}`' if command else 'any'} | {text.replace('|', chr(92) + '|').replace('<', '&lt;')} |"
 
 
 def _filled(template: str) -> str:
