@@ -162,7 +162,7 @@ class Job:
             fleet=fleet,
             leader_age_seconds=AGE_SECONDS,
             attempt_age_seconds=now - self.since,
-            go_age_seconds=now - self.since,
+            start_age_seconds=now - self.since,
             pod_ages=old,
             template_verdict=TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         )

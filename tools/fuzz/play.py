@@ -229,7 +229,7 @@ def _deciding_seconds(operator: Operator) -> float:
     for _ in range(5):
         begun = time.thread_time()
         world = operator.cluster.world(job)
-        decide(replace(world, turn=operator.queue.decision_of(job.metadata.uid)), operator.worker_settings())
+        decide(replace(world, queue_decision=operator.queue.decision_of(job.metadata.uid)), operator.worker_settings())
         found.append(time.thread_time() - begun)
     return min(found)
 

@@ -993,7 +993,7 @@ class GangSpec(ApiModel):
         return {
             **spec,
             "members": Member.compact(spec["members"]),
-            "unfencedWorkers": _told_once(spec["unfencedWorkers"]),
+            "unfencedWorkers": _without_repeated_values(spec["unfencedWorkers"]),
         }
 
     @model_validator(mode="before")
@@ -1005,7 +1005,11 @@ class GangSpec(ApiModel):
         members, unfenced_workers = data.get("members"), data.get("unfencedWorkers")
         if isinstance(members, list):
             data = {**data, "members": [_numbered(member, place) for place, member in enumerate(members)]}
-        return {**data, "unfencedWorkers": _each_told(unfenced_workers)} if isinstance(unfenced_workers, list) else data
+        return (
+            {**data, "unfencedWorkers": _with_repeated_values(unfenced_workers)}
+            if isinstance(unfenced_workers, list)
+            else data
+        )
 
     @model_validator(mode="after")
     def _members_make_a_gang(self) -> Self:
@@ -1033,7 +1037,7 @@ def _or(number: Any, otherwise: int) -> Any:
     return otherwise if number == -1 else number
 
 
-def _told_once(unfenced_workers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_repeated_values(unfenced_workers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Unfenced workers without the values that equal those of the entry before."""
     found: list[dict[str, Any]] = []
     before: dict[str, Any] = {}
@@ -1045,7 +1049,7 @@ def _told_once(unfenced_workers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _each_told(unfenced_workers: list[Any]) -> list[Any]:
+def _with_repeated_values(unfenced_workers: list[Any]) -> list[Any]:
     """Unfenced workers with the values that `_told_once` left out."""
     found: list[Any] = []
     before: dict[str, Any] = {}

@@ -96,8 +96,8 @@ class LostNode(ApiModel):
     )
 
 
-class CheckWish(ApiModel):
-    """CheckWish is a person's request to test the node."""
+class CheckRequest(ApiModel):
+    """CheckRequest is a person's request to test the node."""
 
     id: str = Field(
         min_length=1,
@@ -142,7 +142,7 @@ class NodeHealthSpec(ApiModel):
             "no longer counts."
         ),
     )
-    check: CheckWish | None = Field(
+    check: CheckRequest | None = Field(
         None,
         description=(
             "check requests a test of the node; kubectl muster check writes it. Muster tests the node once no gang "

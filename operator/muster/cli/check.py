@@ -17,7 +17,7 @@ from rich.text import Text
 from muster.answers import clock
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel
-from muster.api.nodehealth import CheckOutcome, CheckResult, CheckWish, NodeHealth
+from muster.api.nodehealth import CheckOutcome, CheckRequest, CheckResult, NodeHealth
 from muster.api.preflight import Profile
 from muster.cli import show
 from muster.cli.decide import NodesArgument, account_of, nodes_there, who_am_i, write
@@ -87,7 +87,7 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
     """
     nodes = await nodes_there(session, names)
     by, servers_time = await who_am_i(session)
-    wish = CheckWish(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=clock.current_time(servers_time))
+    wish = CheckRequest(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=clock.current_time(servers_time))
     for name in names:
         await write(session, name, {"check": wish.to_json()}, FIELD_MANAGER)
     account = await account_of(session, nodes.values())
@@ -114,7 +114,7 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
     return NodeChecks(id=wish.id, profile=profile, nodes=rows, notes=notes)
 
 
-async def _results(session: Session, names: Sequence[str], wish: CheckWish) -> dict[str, CheckResult]:
+async def _results(session: Session, names: Sequence[str], wish: CheckRequest) -> dict[str, CheckResult]:
     """Wait for the results, and return those that came in time."""
     from muster.kube.decode import Undecodable, custom
 

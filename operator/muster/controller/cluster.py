@@ -458,7 +458,7 @@ class Cluster:
             ahead_seconds=self.ahead_seconds(now),
             attempt_age_seconds=seen.attempt_age_seconds,
             listing_age_seconds=seen.listing_age_seconds,
-            go_age_seconds=seen.go_age_seconds,
+            start_age_seconds=seen.start_age_seconds,
             pod_ages=self._sightings.ages(_of_interest(gang, pods.values())),
             unfenced_ages=seen.ages,
             removed_seconds=seen.removed_seconds,

@@ -53,7 +53,7 @@ from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import EventRecorder
 from muster.preflight.upkeep import Finding
 from muster.recovery.followed import comparable_facts, failures_that_followed, qualified_job_name
-from muster.world.fleet import Doubt
+from muster.world.fleet import Suspicion
 from muster.world.jobfailures import JobFailureReport
 from muster.world.views import NodeView
 
@@ -623,7 +623,7 @@ class HealthKeeper:
         since = self._faded.get(name)
         return SURE_SECONDS if since is None else SURE_SECONDS - (self._clock() - since)
 
-    def _doubt(self, name: str, verdict: Verdict) -> Doubt | None:
+    def _doubt(self, name: str, verdict: Verdict) -> Suspicion | None:
         """The suspicion that makes another node the better choice; None where there is none, or the policy only
         observes.
 

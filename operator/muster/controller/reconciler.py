@@ -314,7 +314,7 @@ class Reconciler:
         created = job.metadata.creation_timestamp or world.now
         waited = (world.now - created).total_seconds() if world.gang is None else 0.0
         self._queue.set_waiting(key, uid, waiting, waited)
-        plan = self._plan(key, replace(world, turn=self._queue.decision_of(uid)))
+        plan = self._plan(key, replace(world, queue_decision=self._queue.decision_of(uid)))
         # Who has just done something goes on at once; who only waits can wait for several changes together.
         idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)
         self._pauses[key] = 0.0 if plan.acts else idle

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import structlog
 from prometheus_client import Counter, Histogram
 
-from muster.api.nodehealth import CheckWish, NodeHealth
+from muster.api.nodehealth import CheckRequest, NodeHealth
 from muster.controller.cluster import Cluster, StandardsOf
 from muster.controller.health import HealthKeeper
 from muster.coordinator.checkers import CheckerHub
@@ -123,7 +123,7 @@ class UpkeepKeeper:
             return None
         return f"{since:%Y%m%dT%H%M%S}", max(0.0, (self._wall_clock() - since).total_seconds())
 
-    def _wish(self, node: str) -> CheckWish | None:
+    def _wish(self, node: str) -> CheckRequest | None:
         health = self._known_health(node)
         return open_wish(health) if health is not None else None
 
@@ -145,7 +145,7 @@ class UpkeepKeeper:
         return None if isinstance(health, Undecodable) else health
 
 
-def open_wish(health: NodeHealth) -> CheckWish | None:
+def open_wish(health: NodeHealth) -> CheckRequest | None:
     """The requested check in a node's record that is not answered yet; None where there is none."""
     wish, result = health.spec.check, health.status.check
     return wish if wish is not None and (result is None or result.id != wish.id) else None

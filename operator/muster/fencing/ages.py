@@ -62,21 +62,21 @@ class UnfencedAges:
         removed_seconds: as JobWorld.removed_seconds.
         attempt_age_seconds: since this leader first saw the record of this attempt; 0 without a record.
         listing_age_seconds: since this leader first saw the request for the present listing of checkpoints.
-        go_age_seconds: since this leader first saw the start barrier open in this attempt; 0 while it is closed.
+        start_age_seconds: since this leader first saw the start barrier open in this attempt; 0 while it is closed.
     """
 
     ages: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.unfenced_ages
     removed_seconds: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.removed_seconds
     attempt_age_seconds: float = 0.0
     listing_age_seconds: float = 0.0
-    go_age_seconds: float = 0.0
+    start_age_seconds: float = 0.0
     _first: dict[tuple[str, str], float] = field(default_factory=dict)  # uid and proof -> when first seen
     _gone: dict[str, float] = field(
         default_factory=dict
     )  # uid -> since when the API server does not have its pod, by the beats' clock
     _attempt: tuple[tuple[int, datetime] | None, float] = (None, 0.0)  # the record's attempt and time, and when seen
     _listing: tuple[int, float] = (0, 0.0)  # the record's listing, and when seen in that attempt
-    _go: tuple[int, float] = (0, 0.0)  # the attempt whose go was seen, and when
+    _start: tuple[int, float] = (0, 0.0)  # the attempt whose go was seen, and when
 
     def update(
         self,
@@ -114,10 +114,10 @@ class UnfencedAges:
         self.attempt_age_seconds = now - self._attempt[1] if record else 0.0
         self.listing_age_seconds = now - self._listing[1] if record else 0.0
         if record is None or record.start is None:  # one that is made anew by hand may count its attempts from lower
-            self._go = (0, 0.0)
-        elif self._go[0] != record.attempt:
-            self._go = (record.attempt, now)
-        self.go_age_seconds = now - self._go[1] if self._go[0] else 0.0
+            self._start = (0, 0.0)
+        elif self._start[0] != record.attempt:
+            self._start = (record.attempt, now)
+        self.start_age_seconds = now - self._start[1] if self._start[0] else 0.0
 
     def _lasting(self, unfenced_worker: UnfencedWorker, beats: Beats) -> float:
         return beats.lasting_seconds(unfenced_worker.node, self._gone[unfenced_worker.pod_uid])

@@ -242,7 +242,7 @@ def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | Non
     """
     if view is None:
         return 0.0
-    running = world.go_age_seconds if record.start else missing_seconds
+    running = world.start_age_seconds if record.start else missing_seconds
     return min(view.heard_age_seconds, _stepless_seconds(world, view), running, missing_seconds)
 
 

@@ -74,7 +74,7 @@ from muster.health.signs import (
 )
 from muster.health.silence import AGENT_SILENT, Silence
 from muster.health.sources import Rules, in_charge
-from muster.world.fleet import Doubt, Evacuate, Removal
+from muster.world.fleet import Evacuate, Removal, Suspicion
 from muster.world.jobfailures import JobFailureReport
 
 SAME_FAULT_SECONDS = 30 * 86400
@@ -459,11 +459,11 @@ def node_fault(verdict: Verdict) -> str:
     return f"{found.reason}: {found.message}" if found is not None else f"{verdict.reason}: {verdict.message}"
 
 
-def doubt(verdict: Verdict) -> Doubt | None:
+def doubt(verdict: Verdict) -> Suspicion | None:
     """Return why another node is the better choice than a node with this verdict; None: it is as good as others."""
     if verdict.state is not VerdictState.SUSPECT and verdict.followed is None:
         return None
-    return Doubt(verdict.followed, verdict.wants_check)
+    return Suspicion(verdict.followed, verdict.wants_check)
 
 
 def _is_replaced(machine: str, before: NodeHealthStatus, facts: NodeFacts) -> bool:

@@ -21,7 +21,7 @@ from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, par
 from muster.world import resources
 from muster.world.quotas import QuotaView, Scope, quota_amounts
 from muster.world.record import JobIdentity
-from muster.world.resources import amounts, asked_by, asked_together
+from muster.world.resources import amounts, requests_of, total_requests
 from muster.world.views import (
     INCARNATION_LABEL,
     INDEX_LABEL,
@@ -905,7 +905,7 @@ def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str,
         for names in named:
             for name in [name for name in names if name not in resources.COUNTED and name not in offered]:
                 del names[name]
-    return asked_together(
+    return total_requests(
         [_of(container) for container in spec.containers or ()],
         [(_of(container), container.restart_policy == "Always") for container in spec.init_containers or ()],
         [amounts(spec.overhead)],
@@ -915,7 +915,7 @@ def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str,
 
 def _of(asker: _Container | _PodSpec) -> dict[str, int]:
     resources = asker.resources
-    return {} if resources is None else asked_by(resources.requests, resources.limits)
+    return {} if resources is None else requests_of(resources.requests, resources.limits)
 
 
 def _explain(error: pydantic.ValidationError) -> str:

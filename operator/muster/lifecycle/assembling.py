@@ -312,9 +312,9 @@ def _incomplete(world: JobWorld, gang: Gang) -> Plan:
     if isinstance(spec, GangSpec):
         return commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {on_nodes(spec)}"))
     if spec is None:
-        return Plan(left, wake_in_seconds=TICK_SECONDS, overtaken=world.turn is not None)
+        return Plan(left, wake_in_seconds=TICK_SECONDS, overtaken=world.queue_decision is not None)
     if holds.free_seconds(world, gang.spec) >= _assembly_timeout(world):
-        if world.turn and world.turn.queued > 1:
+        if world.queue_decision and world.queue_decision.queued > 1:
             return _give_nodes_back(world, gang, {}, f"{spec.message}; and other jobs wait for nodes", record.GAVE_WAY)
         if spec.reason == members.TOPOLOGY_UNSATISFIED and members.over_limit(world, (), len(gang.spec.members)):
             why = f"{spec.message}; and the limit of its namespace has no room for the gang elsewhere"

@@ -160,7 +160,7 @@ def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:
     for worker_view in world.worker_views:
         name, exclusion = worker_view.member.node, world.fleet.exclusion(worker_view.member.node)
         if _asks_for_evacuation(exclusion):
-            found[name] = f"{name} is {exclusion.words or f'degraded ({exclusion.reason})'}"
+            found[name] = f"{name} is {exclusion.waiting_text or f'degraded ({exclusion.reason})'}"
         elif worker_view.node is not None and worker_view.node.unschedulable:
             found[name] = f"{name} is cordoned"
     return found

@@ -124,9 +124,9 @@ def _plan_of_check(world: JobWorld, settings: WorkerSettings) -> Plan:
 
 def _plan_of_waiting(world: JobWorld, spec: GangSpec | None, stale: tuple[Action, ...]) -> Plan:
     """Return the plan of a job that only waits for the queue's answer and for nodes."""
-    if world.turn is None:
+    if world.queue_decision is None:
         return Plan(stale)  # the queue rings when it has answered
-    answer = world.turn.answer
+    answer = world.queue_decision.answer
     if isinstance(answer, NotPlaced):
         # Exclusions end with time alone: no watch announces that.
         return Plan(stale, StatusReport(State.PENDING, answer=answer), wake_in_seconds=PLACE_RETRY_SECONDS)

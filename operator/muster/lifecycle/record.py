@@ -264,7 +264,7 @@ def with_queued_nodes(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced
 
     Where the queue has no nodes, its answer is returned, which says why.
     """
-    answer = world.turn.answer if world.turn else None
+    answer = world.queue_decision.answer if world.queue_decision else None
     if answer is None:
         return None
     if isinstance(answer, NotPlaced):

@@ -81,7 +81,7 @@ def _accepted(world: JobWorld) -> str:
 
 def _pending(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that waits for nodes."""
-    reason, message, turn = telling.reason, telling.message, world.turn
+    reason, message, turn = telling.reason, telling.message, world.queue_decision
     if telling.answer is not None and turn is not None:
         reason, message = telling.answer.reason, explain.message(world.job, turn)
     facts: _Facts = {
@@ -123,7 +123,7 @@ def _suspended(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
 def _starting(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     """Return the status of a job that is on nodes and whose ranks have not started in this attempt."""
     assert world.gang is not None
-    spec, turn, reason, message = world.gang.spec, world.turn, telling.reason, telling.message
+    spec, turn, reason, message = world.gang.spec, world.queue_decision, telling.reason, telling.message
     if telling.answer is not None:
         reason, message = telling.answer.reason, telling.answer.message
         message = explain.message(world.job, turn) if turn else message
@@ -149,7 +149,11 @@ def _where(world: JobWorld, spec: GangSpec) -> str:
 
 
 def _waiting(world: JobWorld, telling: StatusReport) -> Waiting | None:
-    return explain.waiting(world.job, world.turn, world.now) if telling.answer is not None and world.turn else None
+    return (
+        explain.waiting(world.job, world.queue_decision, world.now)
+        if telling.answer is not None and world.queue_decision
+        else None
+    )
 
 
 def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:

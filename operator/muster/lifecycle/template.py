@@ -21,7 +21,7 @@ from muster.world.job import JobWorld
 from muster.world.joblimits import too_many_nodes
 from muster.world.queuedecision import Refusal, RefusalKind
 from muster.world.quotas import QuotaClaim, claim_of_pod
-from muster.world.resources import asked_by_template
+from muster.world.resources import template_requests
 from muster.world.views import SCHEDULER_NAME
 
 
@@ -266,7 +266,7 @@ def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
 
 def _asked(job: TrainingJob, resource: str) -> dict[str, int]:
     """Return the resources that a worker's pod requests, accelerators included, by name."""
-    return asked_by_template(_asking_spec(job, resource))
+    return template_requests(_asking_spec(job, resource))
 
 
 def quota_claim(job: TrainingJob, resource: str) -> QuotaClaim:

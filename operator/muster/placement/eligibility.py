@@ -155,7 +155,7 @@ def _is_kept(node: NodeView, fleet: Fleet) -> bool:
 
 def unhealthy(exclusion: Exclusion) -> str:
     """The refusal of a node that is excluded for its health."""
-    return exclusion.words or f"unhealthy ({exclusion.reason})"
+    return exclusion.waiting_text or f"unhealthy ({exclusion.reason})"
 
 
 def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:

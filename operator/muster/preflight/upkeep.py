@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
 
-from muster.api.nodehealth import CheckedProbe, CheckOutcome, CheckResult, CheckWish
+from muster.api.nodehealth import CheckedProbe, CheckOutcome, CheckRequest, CheckResult
 from muster.api.preflight import PreflightPolicy, Profile
 from muster.preflight import local
 from muster.preflight.evidence import LEAST_WITNESSES
@@ -57,7 +57,7 @@ class IdleNode:
     node: str
     view: CheckerView
     accelerators: int | None = None
-    wish: CheckWish | None = None
+    wish: CheckRequest | None = None
     out_of_use: tuple[str, float] | None = None
     offences: float = 0.0
     doubt: tuple[str, float] | None = None
@@ -89,9 +89,9 @@ class Finding:
     seconds: float
     device: str
     words: str
-    wish: CheckWish | None = None
+    wish: CheckRequest | None = None
 
-    def result(self, wish: CheckWish, now: datetime) -> CheckResult:
+    def result(self, wish: CheckRequest, now: datetime) -> CheckResult:
         """Return the result in the form that NodeHealth records."""
         return CheckResult(
             id=wish.id,
@@ -306,7 +306,7 @@ def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
     return bool(fails) and not any(fail.wrong and fail.probe not in local.SHARED for fail in fails)
 
 
-def _unfit(site: IdleNode, wish: CheckWish) -> Finding:
+def _unfit(site: IdleNode, wish: CheckRequest) -> Finding:
     words = f"nothing can be tested there: {site.view.report.problem}"
     order = f"wish/{wish.id}"
     return Finding(site.node, order, wish.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, wish)

@@ -77,7 +77,7 @@ def unheard(world: JobWorld, gang: Gang, worker_view: WorkerView, pod: PodView) 
     silent = launcher.heard_age_seconds if launcher else world.leader_age_seconds
     limit = max(UNHEARD_SECONDS, 2.0 * world.job.spec.recovery.unreachable_timeout_seconds)
     limit = max(limit, WHOLE_GANG_SECONDS) if world.silence.widespread else limit
-    silent = min(silent, world.go_age_seconds if has_go else world.attempt_age_seconds)
+    silent = min(silent, world.start_age_seconds if has_go else world.attempt_age_seconds)
     if min(silent, _others_heard_seconds(world)) < limit:
         return None
     message = (

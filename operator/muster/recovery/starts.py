@@ -159,7 +159,7 @@ def _longest_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> fl
 def not_started(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """Return the failure of a worker whose start barrier is open and that starts no ranks though others have; None: it
     may yet."""
-    waited = min(world.go_age_seconds, world.leader_age_seconds) if gang.spec.start else 0.0
+    waited = min(world.start_age_seconds, world.leader_age_seconds) if gang.spec.start else 0.0
     if waited < LAGGING_SECONDS or launcher.heard_age_seconds >= FRESH_SECONDS or launcher.ranks:
         return None
     others = (view for index, view in world.views.items() if index != worker_view.index)

@@ -100,7 +100,7 @@ class Exclusion:
         message: for people: what is wrong with it.
         evacuate: what its present workers have to do.
         gone_by: when they have to be gone, whether there is another node for them or not; None: no time is set.
-        words: text for jobs that wait for nodes; "": that the node is unhealthy.
+        waiting_text: text for jobs that wait for nodes; "": that the node is unhealthy.
         last_choice: a new worker that finds no other node takes it all the same.
         removal: the machine is being taken away; None: it is not. A node that is unhealthy, too, has the cause Health.
         cause: why it is out of use.
@@ -110,7 +110,7 @@ class Exclusion:
     message: str = ""
     evacuate: Evacuate = Evacuate.NO
     gone_by: datetime | None = None
-    words: str = ""
+    waiting_text: str = ""
     last_choice: bool = False
     removal: Removal | None = None
     cause: Cause = Cause.HEALTH
@@ -125,7 +125,7 @@ def _ignore_change(_holder: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Suspicion:
     """Suspicion that makes a node a later choice, though it may be used.
 
     Attributes:
@@ -160,8 +160,8 @@ class Fleet:
         self.version = 0
         self._excluded: dict[str, Exclusion] = {}
         self._last_choices = 0
-        self._ailing: dict[str, str] = {}
-        self._doubted: dict[str, Doubt] = {}
+        self._node_faults: dict[str, str] = {}
+        self._suspicions: dict[str, Suspicion] = {}
         self._log: list[str] = []  # nodes changed by versions self.version - len(self._log) + 1 .. self.version
         self._by_source: dict[Hashable, tuple[str, frozenset[str], Mapping[str, int]]] = {}
         self._holders: dict[str, Counter[str]] = {}
@@ -190,8 +190,8 @@ class Fleet:
             nodes=self.nodes.copy(),
             names=self.names.copy(),
             _excluded=self._excluded.copy(),
-            _ailing=self._ailing.copy(),
-            _doubted=self._doubted.copy(),
+            _node_faults=self._node_faults.copy(),
+            _suspicions=self._suspicions.copy(),
             _log=[],
             _by_source={},
             _holders=self._holders.copy(),
@@ -212,8 +212,8 @@ class Fleet:
         used: Mapping[str, Mapping[str, int]] = _NOTHING,  # type: ignore[assignment]
         names: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
         excluded: Mapping[str, Exclusion] = _NOTHING,  # type: ignore[assignment]
-        ailing: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
-        doubted: Mapping[str, Doubt] = _NOTHING,  # type: ignore[assignment]
+        node_faults: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
+        suspicions: Mapping[str, Suspicion] = _NOTHING,  # type: ignore[assignment]
     ) -> "Fleet":
         """Build a fleet from nodes by name; holders, amounts, exclusions, faults and suspicions by node; names by job
         uid."""
@@ -221,8 +221,8 @@ class Fleet:
         fleet.names.update(names)
         fleet._excluded.update(excluded)
         fleet._last_choices = sum(map(_is_last, excluded.values()))
-        fleet._ailing.update(ailing)
-        fleet._doubted.update(doubted)
+        fleet._node_faults.update(node_faults)
+        fleet._suspicions.update(suspicions)
         for node in nodes.values():
             fleet.put_node(node)
         for name, several in holders.items():
@@ -243,8 +243,8 @@ class Fleet:
             used=self._used,
             names=self.names,
             excluded=self._excluded,
-            ailing=self._ailing,
-            doubted=self._doubted,
+            node_faults=self._node_faults,
+            suspicions=self._suspicions,
         )
 
     def put_node(self, node: NodeView) -> bool:
@@ -354,32 +354,32 @@ class Fleet:
 
     def set_node_fault(self, node: str, what: str) -> bool:
         """Set the node's fault, "" for none, whether or not it excludes workers; True if that is a change."""
-        before = self._ailing.get(node, "")
+        before = self._node_faults.get(node, "")
         if what != before:
             self._snapshot = None
-            self._ailing.pop(node, None)
+            self._node_faults.pop(node, None)
         if what:
-            self._ailing[node] = what
+            self._node_faults[node] = what
         return what != before
 
     def node_fault(self, node: str) -> str:
         """Return the node's fault, even if the breaker or another system keeps it in use; "" for none."""
-        return self._ailing.get(node, "")
+        return self._node_faults.get(node, "")
 
-    def set_suspicion(self, node: str, doubt: Doubt | None) -> bool:
+    def set_suspicion(self, node: str, doubt: Suspicion | None) -> bool:
         """Set or clear the suspicion that makes other nodes the better choice; True if that is a change."""
-        if self._doubted.get(node) == doubt:
+        if self._suspicions.get(node) == doubt:
             return False
         if doubt is None:
-            del self._doubted[node]
+            del self._suspicions[node]
         else:
-            self._doubted[node] = doubt
+            self._suspicions[node] = doubt
         self._changed(node)
         return True
 
-    def suspicion_of(self, node: str) -> Doubt | None:
+    def suspicion_of(self, node: str) -> Suspicion | None:
         """Return the suspicion that makes other nodes the better choice; None without one."""
-        return self._doubted.get(node)
+        return self._suspicions.get(node)
 
     @property
     def excluded(self) -> Collection[str]:
@@ -473,8 +473,8 @@ class FleetParts:
     used: Mapping[str, Mapping[str, int]]
     names: Mapping[str, str]
     excluded: Mapping[str, Exclusion]
-    ailing: Mapping[str, str]
-    doubted: Mapping[str, Doubt] = field(default_factory=dict)
+    node_faults: Mapping[str, str]
+    suspicions: Mapping[str, Suspicion] = field(default_factory=dict)
 
 
 def claim_of(

@@ -157,13 +157,13 @@ class JobWorld:
         lost: uids of pods whose node a person has declared lost: no process of theirs is alive either.
         silence: of all launchers.
         dark: of all nodes, by their heartbeats.
-        turn: place in the queue of a job that waits for nodes; None before it is queued.
+        queue_decision: place in the queue of a job that waits for nodes; None before it is queued.
         leader_age_seconds: for how long this process has been the leader.
         ahead_seconds: by how much the wall clock of this process is ahead of the API server's; None: not known.
         attempt_age_seconds: for how long this process has seen the current attempt.
         listing_age_seconds: for how long this process has seen the launchers asked to list the checkpoints as they are
             now, in this attempt; infinite where that is not known.
-        go_age_seconds: for how long this process has seen the start of the current attempt; 0 before it.
+        start_age_seconds: for how long this process has seen the start of the current attempt; 0 before it.
         pod_ages: by uid, of pods that have not begun, or are on their way out; before the start of all.
         unfenced_ages: by uid, for how many seconds this process has seen each unfenced worker of the record with its
             present proof.
@@ -188,12 +188,12 @@ class JobWorld:
     fleet: Fleet = field(default_factory=Fleet)
     silence: Silence = Silence()
     dark: Silence = Silence()
-    turn: QueueDecision | None = None
+    queue_decision: QueueDecision | None = None
     leader_age_seconds: float = 0.0
     ahead_seconds: float | None = None
     attempt_age_seconds: float = 0.0
     listing_age_seconds: float = math.inf
-    go_age_seconds: float = 0.0
+    start_age_seconds: float = 0.0
     pod_ages: Mapping[str, PodAges] = field(default_factory=dict)
     unfenced_ages: Mapping[str, float] = field(default_factory=dict)
     removed_seconds: Mapping[str, float] = field(default_factory=dict)

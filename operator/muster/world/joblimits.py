@@ -9,7 +9,7 @@ from muster.api.trainingjob import TrainingJob
 class _Field(NamedTuple):
     part: str  # of the job's spec
     name: str  # in the part, and in the limits
-    words: str  # the field's path in YAML
+    path: str  # the field's path in YAML
 
 
 _FIELDS = (
@@ -31,8 +31,8 @@ def within_limits(job: TrainingJob, limits: JobLimits) -> TrainingJob:
 def lowered_fields(job: TrainingJob, limits: JobLimits) -> str:
     """Name the fields that the fleet lowers, with both values; "" for none."""
     return "; ".join(
-        f"spec.{field.part}.{field.words} is {getattr(getattr(job.spec, field.part), field.name)}, and "
-        f"{getattr(limits, field.name)} is applied: FleetPolicy default allows no more (spec.jobLimits.{field.words})"
+        f"spec.{field.part}.{field.path} is {getattr(getattr(job.spec, field.part), field.name)}, and "
+        f"{getattr(limits, field.name)} is applied: FleetPolicy default allows no more (spec.jobLimits.{field.path})"
         for field in _beyond(job, limits)
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from muster.world.resources import PODS, Amounts, amount, asked_together, is_extended
+from muster.world.resources import PODS, Amounts, amount, is_extended, total_requests
 
 COUNT_PODS = "count/pods"
 REQUESTS, LIMITS = "requests.", "limits."
@@ -172,7 +172,7 @@ def _total(spec: Mapping[str, Any], parts: Iterable[str]) -> dict[str, int]:
 
     whole = {name: value for name, value in of(spec).items() if name in _QOS or name.startswith(_HUGE_PAGES)}
     inits = [(of(each), _map(each).get("restartPolicy") == "Always") for each in _list(spec.get("initContainers"))]
-    total = asked_together(map(of, _list(spec.get("containers"))), inits, whole=whole)
+    total = total_requests(map(of, _list(spec.get("containers"))), inits, pod_level=whole)
     del total[PODS]
     return total
 

@@ -101,7 +101,7 @@ def amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
     return found
 
 
-def asked_by(requests: Mapping[str, str] | None, limits: Mapping[str, str] | None) -> dict[str, int]:
+def requests_of(requests: Mapping[str, str] | None, limits: Mapping[str, str] | None) -> dict[str, int]:
     """Return what one container holds: its requests, and where it has none its limits.
 
     Raises:
@@ -112,11 +112,11 @@ def asked_by(requests: Mapping[str, str] | None, limits: Mapping[str, str] | Non
     return {**amounts(limits), **amounts(requests)}
 
 
-def asked_together(
+def total_requests(
     containers: Iterable[Amounts],
     init_containers: Iterable[tuple[Amounts, bool]],
     extra: Iterable[Amounts] = (),
-    whole: Amounts | None = None,
+    pod_level: Amounts | None = None,
 ) -> dict[str, int]:
     """Compute what the scheduler reserves for a pod, one of `pods` included.
 
@@ -126,7 +126,7 @@ def asked_together(
     Args:
         init_containers: in order, each with whether it is a sidecar (restartPolicy Always).
         extra: added to the whole pod (overhead of its runtime).
-        whole: requests of the pod as a whole, which override those of its containers.
+        pod_level: requests of the pod as a whole, which override those of its containers.
     """
     total: dict[str, int] = {}
     for needs in containers:
@@ -142,13 +142,13 @@ def asked_together(
             peak[name] = max(peak.get(name, 0), value + sidecars.get(name, 0))
     for name, value in peak.items():
         total[name] = max(total.get(name, 0), value)
-    total.update(whole or {})
+    total.update(pod_level or {})
     for needs in extra:
         _add(total, needs)
     return {PODS: 1, **{name: value for name, value in total.items() if value}}
 
 
-def asked_by_template(spec: Mapping[str, Any]) -> dict[str, int]:
+def template_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     """Return the requests of a pod spec, as parsed from YAML or JSON; malformed quantities count as absent."""
 
     def of(container: Any) -> dict[str, int]:
@@ -156,12 +156,12 @@ def asked_by_template(spec: Mapping[str, Any]) -> dict[str, int]:
         if not isinstance(resources, dict):
             return {}
         try:
-            return asked_by(_texts(resources.get("requests")), _texts(resources.get("limits")))
+            return requests_of(_texts(resources.get("requests")), _texts(resources.get("limits")))
         except ValueError:  # the API server reports it in the dry run
             return {}
 
     inits = [container for container in _list(spec.get("initContainers")) if isinstance(container, dict)]
-    return asked_together(
+    return total_requests(
         [of(container) for container in _list(spec.get("containers"))],
         [(of(container), container.get("restartPolicy") == "Always") for container in inits],
         [of({"resources": {"requests": spec.get("overhead")}})],

@@ -480,7 +480,7 @@ def test_a_go_is_as_old_as_this_leader_has_seen_it(scene: Any, make: Any) -> Non
     scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
     scene.cluster.world(job)
     scene.clock.advance(40.0)
-    assert scene.cluster.world(job).go_age_seconds == 40.0
+    assert scene.cluster.world(job).start_age_seconds == 40.0
 
 
 INIT_FAILED = (

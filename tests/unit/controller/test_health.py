@@ -839,7 +839,7 @@ async def test_a_cordon_is_no_node_fault(stage: Stage) -> None:
     stage.api.put("nodehealths", {"metadata": {"name": "n0", "uid": "h"}, "spec": {"override": human}})
     await stage.look()
     assert "n0" in stage.cluster.fleet.excluded
-    assert not stage.cluster.fleet._ailing
+    assert not stage.cluster.fleet._node_faults
 
 
 async def test_a_policy_that_was_never_read_takes_no_node_out_and_touches_no_taint(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from tests.unit.counting import CountedWork
 from muster.api.base import ObjectMeta
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Level, Resume
 from muster.controller import health as module
-from muster.world.fleet import Doubt
+from muster.world.fleet import Suspicion
 from muster.world.names import gang_name
 
 
@@ -70,7 +70,7 @@ class Jobs(Stage):
         namespace, short = name.split("/")
         self.cluster.gangs.store.assume_deleted((namespace, gang_name(short, f"uid-{name}")), f"gang-{name}")
 
-    def doubt(self, node: str) -> Doubt | None:
+    def doubt(self, node: str) -> Suspicion | None:
         return self.cluster.fleet.suspicion_of(node)
 
 
@@ -93,13 +93,13 @@ async def test_of_a_pool_no_more_are_tested_at_once_than_its_budget_and_the_next
     first = {node for node, doubt in doubts.items() if doubt.wants_check}
     assert (len(doubts), len(first)) == (4, 2)
     await jobs.look()
-    assert {node for node in doubts if jobs.doubt(node) == Doubt(NOW, True)} == first, "they keep their turns"
+    assert {node for node in doubts if jobs.doubt(node) == Suspicion(NOW, True)} == first, "they keep their turns"
     jobs.now += timedelta(minutes=1)
     for node in first:
         jobs.passed[node] = jobs.now
         jobs.keeper.heard(node)
     await jobs.look()
-    assert {node for node in doubts if jobs.doubt(node) == Doubt(NOW, True)} == doubts.keys() - first
+    assert {node for node in doubts if jobs.doubt(node) == Suspicion(NOW, True)} == doubts.keys() - first
 
 
 async def test_failures_of_two_owners_ask_for_a_check_and_take_no_node_out(jobs: Jobs) -> None:
@@ -110,7 +110,7 @@ async def test_failures_of_two_owners_ask_for_a_check_and_take_no_node_out(jobs:
     await jobs.look()
     status = jobs.status("n1")
     assert (status["state"], status["reason"], status["effect"]) == ("Suspect", "CheckRequested", "")
-    assert jobs.doubt("n1") == Doubt(NOW, True)
+    assert jobs.doubt("n1") == Suspicion(NOW, True)
     assert (jobs.tainted(), list(jobs.cluster.fleet.excluded), status["incidents"]) == (set(), [], [])
     assert jobs.cluster.fleet.node_fault("n1") == ""
     assert [jobs.doubt(node) for node in ("n0", "n2", "n3")] == [None] * 3
@@ -120,7 +120,7 @@ async def test_one_owner_makes_it_suspect(jobs: Jobs) -> None:
     jobs.job("team-a/llama", ("n1", NOW), ("n1", NOW))
     await jobs.look()
     assert (jobs.status("n1")["state"], jobs.status("n1")["reason"]) == ("Suspect", "FollowedByFailures")
-    assert jobs.doubt("n1") == Doubt(NOW)
+    assert jobs.doubt("n1") == Suspicion(NOW)
 
 
 async def test_what_failed_is_told_to_those_who_may_see_it_and_to_nobody_else(jobs: Jobs) -> None:
@@ -164,10 +164,10 @@ async def test_it_is_remembered_when_the_job_is_gone_until_it_has_faded(jobs: Jo
     jobs.job("team-b/gpt", ("n1", NOW))
     jobs.gone("team-b/gpt")
     await jobs.look()
-    assert jobs.doubt("n1") == Doubt(NOW, True)
+    assert jobs.doubt("n1") == Suspicion(NOW, True)
     jobs.now += timedelta(hours=47)
     await jobs.look()
-    assert jobs.doubt("n1") == Doubt(NOW, True)
+    assert jobs.doubt("n1") == Suspicion(NOW, True)
     jobs.now += timedelta(hours=2)
     await jobs.look()
     assert (jobs.doubt("n1"), jobs.status("n1").get("state")) == (None, None)
@@ -200,7 +200,7 @@ async def test_a_policy_that_only_observes_avoids_nothing(jobs: Jobs) -> None:
 async def test_a_warning_of_the_agent_makes_another_node_the_better_choice_too(jobs: Jobs) -> None:
     jobs.say("n2", 92)
     await jobs.look()
-    assert jobs.doubt("n2") == Doubt()
+    assert jobs.doubt("n2") == Suspicion()
     jobs.say("n2")
     await jobs.look()
     assert jobs.doubt("n2") is None
@@ -231,10 +231,10 @@ async def test_what_was_said_of_another_machine_does_not_count(jobs: Jobs) -> No
     jobs.job("team-a/llama", ("n1", NOW))
     jobs.job("team-b/gpt", ("n1", NOW))
     await jobs.look()
-    assert jobs.doubt("n1") == Doubt(NOW, True)
+    assert jobs.doubt("n1") == Suspicion(NOW, True)
     jobs.say("n1", boot="boot-2")
     await jobs.look()
-    assert jobs.doubt("n1") == Doubt(NOW, True), "a boot repairs nothing"
+    assert jobs.doubt("n1") == Suspicion(NOW, True), "a boot repairs nothing"
     jobs.now += timedelta(minutes=1)
     known = jobs.api.objects["nodehealths", "n1"]
     agent = {**known["status"]["agent"], "systemUuid": "another board"}
@@ -277,7 +277,7 @@ async def test_a_new_leader_waits_for_the_checkers_before_it_suspects_anybody_an
     assert (jobs.doubt("n1"), jobs.api.calls) == (None, [])
     jobs.clock, jobs.now = 16.0, NOW + timedelta(seconds=16)
     await jobs.look()
-    assert jobs.doubt("n1") == Doubt(NOW, True)
+    assert jobs.doubt("n1") == Suspicion(NOW, True)
 
 
 async def test_a_record_that_changes_and_says_nothing_new_has_no_node_judged(

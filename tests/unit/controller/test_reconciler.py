@@ -191,7 +191,7 @@ async def test_what_was_decided_is_kept_with_what_was_seen(loop: Loop, make: Any
     await loop.until(lambda: bool(loop.kept.decisions_of(("ns", "j")) and loop.kept.decisions_of(("ns", "bad"))))
     (kept,), (failed,) = loop.kept.decisions_of(("ns", "j")), loop.kept.decisions_of(("ns", "bad"))
     assert (kept.plan, kept.world.job.metadata.name) == (plan, "j")
-    assert kept.world.turn == loop.queue.decision_of("uid-j")
+    assert kept.world.queue_decision == loop.queue.decision_of("uid-j")
     assert (failed.plan, failed.error) == (None, "KeyError: 'a defect'")
 
 

@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import GPU, a_fleet, a_node
 
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.nodehealth import CheckWish, NodeHealth, NodeHealthSpec, NodeHealthStatus, Offences
+from muster.api.nodehealth import CheckRequest, NodeHealth, NodeHealthSpec, NodeHealthStatus, Offences
 from muster.api.preflight import Profile
 from muster.controller.upkeep import UpkeepKeeper
 from muster.coordinator.auth import Caller
@@ -17,7 +17,7 @@ from muster.coordinator.checkers import CheckerHub
 from muster.preflight.upkeep import Finding
 from muster.preflight.verdict import Outcome
 from muster.protocol.checks import READY, CheckAnswer, CheckReport, PassReport, ProbeReport
-from muster.world.fleet import Doubt
+from muster.world.fleet import Suspicion
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -132,7 +132,7 @@ def test_a_node_that_a_gang_takes_is_let_go(it: Everything) -> None:
 
 
 def test_a_wish_is_passed_on_until_its_result_is_written(it: Everything) -> None:
-    wish = CheckWish(id="w1", profile=Profile.DEEP, time=NOW)
+    wish = CheckRequest(id="w1", profile=Profile.DEEP, time=NOW)
     health = NodeHealth(metadata=ObjectMeta(name="n0"), spec=NodeHealthSpec(check=wish))
     it.store.found["", "n0"] = health
     it.says("n0", passes=(PassReport("Deep", 1.0, "g", gpus=8),))
@@ -161,18 +161,20 @@ def test_what_is_out_is_tested_again_though_it_has_passed_before(it: Everything)
     ("doubt", "passed", "profiles"),
     [
         pytest.param(None, [], ["Quick"], id="nobody doubts"),
-        pytest.param(Doubt(), [("Quick", 50.0)], [], id="something else speaks against it"),
-        pytest.param(Doubt(NOW - timedelta(seconds=60)), [("Quick", 50.0)], [], id="one owner's jobs"),
-        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [("Quick", 90.0)], ["Deep"], id="several owners'"),
-        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [("Quick", 50.0)], ["Deep"], id="a look since"),
-        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [("Deep", 90.0)], ["Deep"], id="tested before"),
-        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [("Deep", 50.0)], [], id="tested since"),
-        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [], ["Quick"], id="new, first of all"),
-        pytest.param(Doubt(NOW + timedelta(days=9), True), [("Quick", 50.0)], ["Deep"], id="by a clock that jumped"),
+        pytest.param(Suspicion(), [("Quick", 50.0)], [], id="something else speaks against it"),
+        pytest.param(Suspicion(NOW - timedelta(seconds=60)), [("Quick", 50.0)], [], id="one owner's jobs"),
+        pytest.param(Suspicion(NOW - timedelta(seconds=60), True), [("Quick", 90.0)], ["Deep"], id="several owners'"),
+        pytest.param(Suspicion(NOW - timedelta(seconds=60), True), [("Quick", 50.0)], ["Deep"], id="a look since"),
+        pytest.param(Suspicion(NOW - timedelta(seconds=60), True), [("Deep", 90.0)], ["Deep"], id="tested before"),
+        pytest.param(Suspicion(NOW - timedelta(seconds=60), True), [("Deep", 50.0)], [], id="tested since"),
+        pytest.param(Suspicion(NOW - timedelta(seconds=60), True), [], ["Quick"], id="new, first of all"),
+        pytest.param(
+            Suspicion(NOW + timedelta(days=9), True), [("Quick", 50.0)], ["Deep"], id="by a clock that jumped"
+        ),
     ],
 )
 def test_what_jobs_of_several_owners_have_failed_on_is_tested_in_depth(
-    it: Everything, doubt: Doubt | None, passed: list[tuple[str, float]], profiles: list[str]
+    it: Everything, doubt: Suspicion | None, passed: list[tuple[str, float]], profiles: list[str]
 ) -> None:
     it.fleet.set_suspicion("n0", doubt)
     it.says("n0", passes=tuple(PassReport(profile, age, "g", gpus=8) for profile, age in passed))
@@ -181,7 +183,7 @@ def test_what_jobs_of_several_owners_have_failed_on_is_tested_in_depth(
 
 
 def test_a_doubt_is_answered_by_its_test_and_asked_again_for_a_newer_one(it: Everything) -> None:
-    it.fleet.set_suspicion("n0", Doubt(NOW - timedelta(seconds=60), True))
+    it.fleet.set_suspicion("n0", Suspicion(NOW - timedelta(seconds=60), True))
     it.says("n0", passes=(PassReport("Quick", 500.0, "g", gpus=8),))
     it.keeper.assign_tests()
     (order,) = it.orders("n0")
@@ -192,7 +194,7 @@ def test_a_doubt_is_answered_by_its_test_and_asked_again_for_a_newer_one(it: Eve
     it.says("n0", answers=fine, passes=(PassReport("Deep", 30.0, order, gpus=8),))
     it.keeper.assign_tests()
     assert it.orders("n0") == []
-    it.fleet.set_suspicion("n0", Doubt(NOW - timedelta(seconds=10), True))
+    it.fleet.set_suspicion("n0", Suspicion(NOW - timedelta(seconds=10), True))
     it.keeper.assign_tests()
     assert len(it.orders("n0")) == 1
     assert it.orders("n0") != [order]
@@ -200,7 +202,7 @@ def test_a_doubt_is_answered_by_its_test_and_asked_again_for_a_newer_one(it: Eve
 
 def test_few_are_tested_at_once_for_what_jobs_say(it: Everything) -> None:
     for node in ("n0", "n1", "n2"):
-        it.fleet.set_suspicion(node, Doubt(NOW - timedelta(seconds=60), True))
+        it.fleet.set_suspicion(node, Suspicion(NOW - timedelta(seconds=60), True))
         it.says(node, passes=(PassReport("Quick", 500.0, "g", gpus=8),))
     it.keeper.assign_tests()
     assert sum(bool(it.orders(node)) for node in ("n0", "n1", "n2")) == 1

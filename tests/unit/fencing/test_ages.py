@@ -55,9 +55,9 @@ def test_a_pod_of_the_same_name_is_another() -> None:
 
 def test_each_go_is_as_old_as_it_was_seen() -> None:
     seen, beats = UnfencedAges(), Beats()
-    assert looked(seen, with_unfenced_worker(1).world(), beats, 1000.0).go_age_seconds == 0.0
-    assert looked(seen, with_unfenced_worker(1).world(), beats, 1060.0).go_age_seconds == 60.0
-    assert looked(seen, with_unfenced_worker(2).world(), beats, 1070.0).go_age_seconds == 0.0
+    assert looked(seen, with_unfenced_worker(1).world(), beats, 1000.0).start_age_seconds == 0.0
+    assert looked(seen, with_unfenced_worker(1).world(), beats, 1060.0).start_age_seconds == 60.0
+    assert looked(seen, with_unfenced_worker(2).world(), beats, 1070.0).start_age_seconds == 0.0
 
 
 def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before() -> None:
@@ -66,7 +66,7 @@ def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before() -> Non
 
     def go_age(record: Gang | None, now: float) -> float:
         ages.update(record, (), {}, beats, now, 0.0)
-        return ages.go_age_seconds
+        return ages.start_age_seconds
 
     assert go_age(gang, 0.0) == 0.0
     assert go_age(gang, 40.0) == 40.0

@@ -640,7 +640,7 @@ class TestClocks:
         assert not isinstance(records.with_barrier_open(here.world(), here.record), Missing)
 
     def test_nor_does_it_make_the_ranks_older_than_they_are(self) -> None:
-        here = trains().node("n1", ready=False).lease("n1", 60.0).but(go_age_seconds=3.0)
+        here = trains().node("n1", ready=False).lease("n1", 60.0).but(start_age_seconds=3.0)
         here.all(running(1, silent_peers={1: 25.0}))
         here.launcher(1, running(1, heard_age_seconds=60.0))
         (unfenced_worker,) = after_loss(here).unfenced_workers

@@ -505,7 +505,7 @@ def test_a_job_without_nodes_that_was_suspended_more_than_once_is_not_said_to_ha
     metadata = scene.job.metadata.model_copy(update={"creation_timestamp": at(0), "generation": generation})
     job_status = scene.job.status.model_copy(update={"conditions": [told]})
     scene.job = scene.job.model_copy(update={"metadata": metadata, "status": job_status})
-    account, _ = close_account(scene.but(turn=None).world())
+    account, _ = close_account(scene.but(queue_decision=None).world())
     assert account.milliseconds == wanted
 
 

@@ -38,7 +38,7 @@ def replayed(life: list[Attempt]) -> tuple[Account, list[GangIncident]]:
         made.record = record
         if record is not None:
             made.pods()
-        return made.but(turn=None, leader_age_seconds=1e6, attempt_age_seconds=milliseconds / 1000)
+        return made.but(queue_decision=None, leader_age_seconds=1e6, attempt_age_seconds=milliseconds / 1000)
 
     record = with_account(
         scene(0).world(),

@@ -82,7 +82,7 @@ class Job:
         scene.but(
             leader_age_seconds=self.now - self.leader_since,
             attempt_age_seconds=self.now - max(self.attempt_since, self.leader_since),
-            turn=None,
+            queue_decision=None,
         )
         return scene.world()
 

@@ -106,4 +106,4 @@ def test_a_fault_beside_it_has_its_own_way() -> None:
     assert exclusion is not None
     assert rulings["node-0001"] == Ruling(Act.YIELD, "aws-nth repairs it", charge=True)
     assert (exclusion.reason, exclusion.evacuate) == ("Xid79", Evacuate.AFTER_CHECKPOINT)
-    assert (exclusion.gone_by, exclusion.words, exclusion.cause) == (after(120), "", Cause.HEALTH)
+    assert (exclusion.gone_by, exclusion.waiting_text, exclusion.cause) == (after(120), "", Cause.HEALTH)

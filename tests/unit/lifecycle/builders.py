@@ -310,12 +310,12 @@ class Scene:
             "leader_age_seconds": 1000.0,
             "attempt_age_seconds": self._since(self.record.time) if self.record else 0.0,
             "pod_ages": {pod.uid: self._ages(pod) for pod in self.pod_views.values()},
-            "go_age_seconds": self._since(self.record.start.time) if self.record and self.record.start else 0.0,
+            "start_age_seconds": self._since(self.record.start.time) if self.record and self.record.start else 0.0,
             "unfenced_ages": self._unfenced_ages(),
             "template_verdict": TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         }
         world = JobWorld(**(values | self.changes))
-        return world if "turn" in self.changes else in_queue(world)[0]
+        return world if "queue_decision" in self.changes else in_queue(world)[0]
 
 
 def in_queue(*worlds: JobWorld) -> list[JobWorld]:
@@ -334,7 +334,7 @@ def in_queue(*worlds: JobWorld) -> list[JobWorld]:
         if (request := request_of(world)) is not None
     ]
     turns = plan(worlds[0].fleet, waiting, {}, {}) if waiting else {}
-    return [replace(world, turn=turns.get(world.uid)) for world in worlds]
+    return [replace(world, queue_decision=turns.get(world.uid)) for world in worlds]
 
 
 def an_unfenced_worker(uid: str, fenced_in_seconds: float, now: float = 100.0) -> UnfencedWorker:

@@ -20,7 +20,7 @@ from muster.protocol.checks import READY, STARTING, UNFIT, CheckAnswer, PassRepo
 from muster.protocol.profiles import PROFILES
 from muster.recovery import holds
 from muster.world.checks import NodeChecks, Standard
-from muster.world.fleet import Doubt
+from muster.world.fleet import Suspicion
 
 
 def policy(**preflight: Any) -> FleetPolicySpec:
@@ -241,16 +241,16 @@ def test_a_pass_counts_while_it_is_fresh_and_nothing_has_happened_since(
 @pytest.mark.parametrize(
     ("doubt", "again"),
     [
-        pytest.param(Doubt(at(0), True), True, id="of several owners"),
-        pytest.param(Doubt(at(0)), False, id="of one"),
-        pytest.param(Doubt(at(-7200.0), True), False, id="before it passed"),
+        pytest.param(Suspicion(at(0), True), True, id="of several owners"),
+        pytest.param(Suspicion(at(0)), False, id="of one"),
+        pytest.param(Suspicion(at(-7200.0), True), False, id="before it passed"),
     ],
 )
-def test_a_pass_from_before_jobs_failed_there_counts_for_nothing(doubt: Doubt, again: bool) -> None:
+def test_a_pass_from_before_jobs_failed_there_counts_for_nothing(doubt: Suspicion, again: bool) -> None:
     found = play()
     for checker in found.checkers.values():
         checker.passes["old"] = PassReport("Quick", 3600.0, "old", gpus=8)
-    found.scene.fleet_changes["doubted"] = {"n1": doubt}
+    found.scene.fleet_changes["suspicions"] = {"n1": doubt}
     assert spec_of(found.until_commit()).start is not None
     assert bool(found.checkers["n1"].runs) is again
     assert not found.checkers["n3"].runs or again
@@ -262,7 +262,7 @@ def test_who_has_trained_there_is_not_tested_again_for_what_other_jobs_say() -> 
     assert record is not None
     worker_views = [member.model_copy(update={"pod_uid": found.scene.uid(member.index)}) for member in record.members]
     found.scene.record = record.model_copy(update={"members": worker_views})
-    found.scene.fleet_changes["doubted"] = {"n1": Doubt(at(0), True)}
+    found.scene.fleet_changes["suspicions"] = {"n1": Suspicion(at(0), True)}
     assert spec_of(found.until_commit()).start is not None
     assert not any(checker.runs for checker in found.checkers.values())
 

@@ -13,9 +13,11 @@ from muster.lifecycle.step import decide
 from muster.world.fleet import Cause, Evacuate, Exclusion, Removal
 from muster.world.job import JobWorld
 
-MAINTENANCE = Exclusion("MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, words="kept free", cause=Cause.MAINTENANCE)
+MAINTENANCE = Exclusion(
+    "MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, waiting_text="kept free", cause=Cause.MAINTENANCE
+)
 REMOVAL = Exclusion(
-    "NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, words="going", removal=Removal("x"), cause=Cause.REMOVAL
+    "NodeDeleted", "", Evacuate.AFTER_CHECKPOINT, waiting_text="going", removal=Removal("x"), cause=Cause.REMOVAL
 )
 # The condition is another system's, which chooses its name.
 DEGRADED = Exclusion("UnderMaintenance", "this fleet's maintenance found it", Evacuate.AFTER_CHECKPOINT)

@@ -22,7 +22,7 @@ from muster.recovery.exits import message_of
 from muster.recovery.failures import find
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld, PodAges
-from muster.world.resources import asked_by_template
+from muster.world.resources import template_requests
 from muster.world.views import ContainerView, PodView
 
 CASES = {path.stem: path for path in sorted((Path(__file__).parent / "pods").iterdir())}
@@ -108,8 +108,8 @@ def test_its_class_stays_and_so_does_what_it_asks_for(case: str) -> None:
     job = job_of(case)
     pod = pod_of(job)["spec"]
     assert quality(pod) == quality(job.spec.pod)
-    wanted = asked_by_template({**pod, "initContainers": job.spec.pod.get("initContainers", [])})
-    assert asked_by_template(pod) == wanted
+    wanted = template_requests({**pod, "initContainers": job.spec.pod.get("initContainers", [])})
+    assert template_requests(pod) == wanted
     assert decode.requests(json.dumps({"metadata": {}, "spec": as_stored(pod)}).encode()) == wanted
 
 
@@ -399,5 +399,5 @@ def test_what_a_pod_asks_for_as_a_whole_counts_before_its_containers() -> None:
     container = {"resources": {"requests": {"cpu": "1"}, "limits": {GPU: "8"}}}
     spec = {"resources": {"requests": {"cpu": "96", "memory": "1Gi"}}, "containers": [container, container]}
     wanted = {"pods": 1, "cpu": 96000, "memory": 1 << 30, GPU: 16}
-    assert asked_by_template(spec) == wanted
+    assert template_requests(spec) == wanted
     assert decode.requests(json.dumps({"metadata": {}, "spec": spec}).encode()) == wanted

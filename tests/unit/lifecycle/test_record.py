@@ -204,8 +204,8 @@ def test_nodes_that_were_promised_before_the_gang_took_one_of_them_are_not_taken
     here.record = here.record.model_copy(update={"members": [here.record.members[0], lost, here.record.members[2]]})
     kept = here.record.members[0].node
     world = in_queue(here.world())[0]
-    assert world.turn is not None
-    of_old = replace(world, turn=replace(world.turn, answer=Placed((kept,))))
+    assert world.queue_decision is not None
+    of_old = replace(world, queue_decision=replace(world.queue_decision, answer=Placed((kept,))))
     assert records.with_queued_nodes(of_old, here.record) is None
 
 

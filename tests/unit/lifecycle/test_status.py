@@ -213,8 +213,8 @@ def test_a_gang_that_misses_a_node_says_what_it_waits_for_in_its_event() -> None
         update={"members": members, "start": None, "attempt": 2, "level": Level.REPLACE}
     )
     world = scene.world()
-    assert world.turn is not None
-    answer = world.turn.answer
+    assert world.queue_decision is not None
+    answer = world.queue_decision.answer
     assert isinstance(answer, NotPlaced)
     plan = status.with_status(world, Plan(telling=StatusReport(State.STARTING, answer=answer)))
     assert plan.status is not None

@@ -47,7 +47,7 @@ def told(plan: Plan) -> tuple[str, str]:
 
 
 def test_before_the_queue_has_answered_nothing_is_done_and_nothing_is_told() -> None:
-    plan = decide(Scene(a_job()).fleet().but(turn=None).world(), SETTINGS)
+    plan = decide(Scene(a_job()).fleet().but(queue_decision=None).world(), SETTINGS)
     assert (plan.actions, plan.status, plan.overtaken) == ((), None, False)
 
 
@@ -61,13 +61,13 @@ def test_what_the_queue_promises_is_committed_with_its_domains() -> None:
 
 def test_a_promise_that_no_longer_holds_is_given_back_to_the_queue() -> None:
     turn = QueueDecision(1, 1, Placed(("n0", "n1", "n2")))
-    scene = Scene(a_job(nodes=3)).fleet(4).node("n1", unschedulable=True).but(turn=turn)
+    scene = Scene(a_job(nodes=3)).fleet(4).node("n1", unschedulable=True).but(queue_decision=turn)
     plan = decide(scene.world(), SETTINGS)
     assert (plan.actions, plan.overtaken) == ((), True)
 
 
 def test_a_promise_of_a_node_that_is_the_last_choice_for_its_health_holds() -> None:
-    scene = Scene(a_job(nodes=3)).fleet(3).but(turn=QueueDecision(1, 1, Placed(("n0", "n1", "n2"))))
+    scene = Scene(a_job(nodes=3)).fleet(3).but(queue_decision=QueueDecision(1, 1, Placed(("n0", "n1", "n2"))))
     world = scene.world()
     world.fleet.exclude("n1", Exclusion("IbPortDown", last_choice=True))
     assert [member.node for member in committed(decide(world, SETTINGS)).members] == ["n0", "n1", "n2"]
@@ -138,7 +138,7 @@ def test_segments_and_nodes_go_by_rank_whatever_index_and_place_are() -> None:
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (1, ("n3",))]
     answer = QueueDecision(1, 1, Placed(("n1", "n2")))
-    (commit,) = decide(scene.but(turn=answer).world(), SETTINGS).actions
+    (commit,) = decide(scene.but(queue_decision=answer).world(), SETTINGS).actions
     assert isinstance(commit, CommitGang)
     assert {member.rank: member.node for member in commit.spec.members} == {0: "n0", 1: "n1", 2: "n2", 3: "n3"}
 
@@ -405,7 +405,7 @@ def test_a_gang_whose_limit_has_no_room_to_move_as_a_whole_gives_way_though_nobo
     limit: NodeLimit | None, gives_way: bool
 ) -> None:
     answer = NotPlaced("TopologyUnsatisfied", "needs 1 more node in rack r0")
-    scene = with_a_hole(Scene(a_job())).pods().but(turn=QueueDecision(1, 1, answer), limit=limit)
+    scene = with_a_hole(Scene(a_job())).pods().but(queue_decision=QueueDecision(1, 1, answer), limit=limit)
     scene.fleet_changes["holders"] = {node: {scene.job.metadata.uid} for node in ("n0", "n2")}
     plan = decide(scene.world(), SETTINGS)
     assert any(isinstance(action, CommitGang) for action in plan.actions) is gives_way
@@ -415,7 +415,7 @@ def test_a_gang_whose_limit_has_no_room_to_move_as_a_whole_gives_way_though_nobo
 
 def test_a_promise_beyond_the_limit_is_given_back_to_the_queue() -> None:
     """Between the plan and the taking another gang of the namespace has lost a node and has another one."""
-    scene = Scene(a_job(nodes=2)).fleet(4).but(turn=QueueDecision(1, 1, Placed(("n0", "n1"))))
+    scene = Scene(a_job(nodes=2)).fleet(4).but(queue_decision=QueueDecision(1, 1, Placed(("n0", "n1"))))
     assert len(committed(decide(scene.but(limit=NodeLimit(4, beside=2)).world(), SETTINGS)).members) == 2
     plan = decide(scene.but(limit=NodeLimit(4, beside=3)).world(), SETTINGS)
     assert (plan.actions, plan.overtaken) == ((), True)
@@ -465,7 +465,7 @@ def test_the_status_tells_how_many_domains_the_gang_is_in() -> None:
 
 def test_nodes_that_never_suffice_are_told_so() -> None:
     answer = NotPlaced("NeverFits", "needs 9 nodes: the fleet has 4")
-    plan = decide(Scene(a_job(nodes=3)).fleet(4).but(turn=QueueDecision(1, 1, answer)).world(), SETTINGS)
+    plan = decide(Scene(a_job(nodes=3)).fleet(4).but(queue_decision=QueueDecision(1, 1, answer)).world(), SETTINGS)
     assert told(plan) == ("Pending", "NeverFits")
 
 

@@ -839,7 +839,7 @@ class Theatre:
             leader_age_seconds=self.now - self._leader_since,
             attempt_age_seconds=seen.attempt_age_seconds,
             listing_age_seconds=seen.listing_age_seconds,
-            go_age_seconds=seen.go_age_seconds,
+            start_age_seconds=seen.start_age_seconds,
             pod_ages=self._sightings.ages(uids),
             unfenced_ages=seen.ages,
             removed_seconds=seen.removed_seconds,

@@ -6,7 +6,7 @@ from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, tai
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import solve, unknown_level
-from muster.world.fleet import Doubt, Exclusion, Fleet
+from muster.world.fleet import Exclusion, Fleet, Suspicion
 from muster.world.queuedecision import NotPlaced, Placed
 
 NEEDS = Requirements(8, {}, {})
@@ -127,13 +127,13 @@ def test_a_soft_taint_is_avoided_where_that_costs_no_domain() -> None:
 def test_a_node_in_doubt_is_avoided_where_that_costs_no_domain_and_from_then_on_alone() -> None:
     fleet = tree("b1/r1:3")
     assert solve(fleet, ask(2)) == Placed(("b1-r1-0", "b1-r1-1"))
-    fleet.set_suspicion("b1-r1-0", Doubt())
+    fleet.set_suspicion("b1-r1-0", Suspicion())
     assert solve(fleet, ask(2)) == Placed(("b1-r1-1", "b1-r1-2"))
     assert solve(fleet, ask(3)) == Placed(("b1-r1-0", "b1-r1-1", "b1-r1-2"))
     fleet.set_suspicion("b1-r1-0", None)
     assert solve(fleet, ask(2)) == Placed(("b1-r1-0", "b1-r1-1"))
     far = tree("b1/r1:2 b2/r1:1")
-    far.set_suspicion("b1-r1-0", Doubt())
+    far.set_suspicion("b1-r1-0", Suspicion())
     assert solve(far, ask(2)) == Placed(("b1-r1-0", "b1-r1-1"))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.lifecycle.builders import at
 
-from muster.api.nodehealth import CheckOutcome, CheckWish
+from muster.api.nodehealth import CheckOutcome, CheckRequest
 from muster.api.preflight import PreflightPolicy, Profile
 from muster.preflight.upkeep import IdleNode, Upkeep, plan_upkeep
 from muster.preflight.verdict import Outcome
@@ -13,7 +13,7 @@ from muster.protocol.checks import READY, UNFIT, CheckAnswer, CheckReport, PassR
 from muster.world.checks import CheckerView, Standard
 
 QUICK = PreflightPolicy(profile=Profile.QUICK)
-WISH = CheckWish(id="w1", profile=Profile.STANDARD, time=at(0))
+WISH = CheckRequest(id="w1", profile=Profile.STANDARD, time=at(0))
 GEMM = Standard("gemm-bf16", "H200", "", "nccl", "1", 660.0, 0.85, 556.0, 0.01, "TFLOP/s", "the fleet's history")
 NEW = "new/Quick/8/boot-1/this/"
 
@@ -21,7 +21,7 @@ NEW = "new/Quick/8/boot-1/this/"
 FINE = (ProbeReport("gemm-bf16", "Result", 664.0, "TFLOP/s"), ProbeReport("context", "Result", 0.4, "s"))
 
 
-def a_site(name: str = "n1", wish: CheckWish | None = None, **said: object) -> IdleNode:
+def a_site(name: str = "n1", wish: CheckRequest | None = None, **said: object) -> IdleNode:
     report = CheckReport(1, "boot-1", READY, identity="this", device="cuda", model="H200", library="nccl", version="1")
     return IdleNode(name, CheckerView(1.0, replace(report, **said)), 8, wish)  # type: ignore[arg-type]
 

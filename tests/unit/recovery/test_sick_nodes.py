@@ -14,7 +14,7 @@ from muster.lifecycle.step import decide
 from muster.recovery import blame, budgets
 from muster.recovery.failure import Kind
 from muster.recovery.failures import find
-from muster.world.fleet import Doubt, Evacuate, Exclusion, Fleet
+from muster.world.fleet import Evacuate, Exclusion, Fleet, Suspicion
 from muster.world.job import JobWorld
 
 HARDWARE, APPLICATION, UNKNOWN = FaultClass.HARDWARE, FaultClass.APPLICATION, FaultClass.UNKNOWN
@@ -216,7 +216,7 @@ class TestOthers:
 class TestANodeThatFailuresOfJobsHaveFollowed:
     """Weak words: the worker goes elsewhere if it can, and its job pays as it would have."""
 
-    def suspected(self, here: Scene, doubt: Doubt = Doubt(at(0))) -> GangSpec:  # noqa: B008 - it is frozen
+    def suspected(self, here: Scene, doubt: Suspicion = Suspicion(at(0))) -> GangSpec:  # noqa: B008 - it is frozen
         world = here.world()
         world.fleet.set_suspicion("n1", doubt)
         return committed(world)
@@ -240,7 +240,7 @@ class TestANodeThatFailuresOfJobsHaveFollowed:
         assert [member.incarnation for member in record.members] == [1, 2, 1]
 
     def test_another_suspicion_moves_nobody(self) -> None:
-        record = self.suspected(training(free=1).launcher(1, failed(1)), Doubt())
+        record = self.suspected(training(free=1).launcher(1, failed(1)), Suspicion())
         assert (record.level, places(record)) == (Level.IN_PLACE, ["n0", "n1", "n2"])
 
     def test_memory_that_is_used_up_is_not_its_doing(self) -> None:

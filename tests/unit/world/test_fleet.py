@@ -11,7 +11,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import solve
-from muster.world.fleet import Doubt, Exclusion, Fleet, KnownAges, claim_of
+from muster.world.fleet import Exclusion, Fleet, KnownAges, Suspicion, claim_of
 from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.resources import UNREADABLE
 from muster.world.views import OccupantView
@@ -164,7 +164,7 @@ def test_a_snapshot_is_the_fleet_of_its_moment_for_ever(
         fleet.occupy(*change)
     fleet.exclude("n0", None)
     fleet.set_node_fault("n1", "hot")
-    fleet.set_suspicion("n1", Doubt())
+    fleet.set_suspicion("n1", Suspicion())
     fleet.set_name("x", "")
     fleet.put_node(a_node("n3"))
     fleet.drop_node("n2")

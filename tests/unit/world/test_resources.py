@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.world.resources import amount, asked_by_template, is_extended
+from muster.world.resources import amount, is_extended, template_requests
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def of(name: str = "c", *, sidecar: bool = False, **requests: Any) -> dict[str, 
     ],
 )
 def test_what_a_template_asks_for(spec: dict[str, Any], want: dict[str, int]) -> None:
-    assert asked_by_template(spec) == {"pods": 1, **want}
+    assert template_requests(spec) == {"pods": 1, **want}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import EPOCH, a_fleet, a_job, a_node, at
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.world.fleet import Doubt, Evacuate, Exclusion, Fleet, KnownAges
+from muster.world.fleet import Evacuate, Exclusion, Fleet, KnownAges, Suspicion
 from muster.world.job import JobWorld
 from muster.world.written import read, write
 
@@ -76,7 +76,7 @@ def a_used_fleet() -> Fleet:
     fleet.set_name("a", "default/a")
     fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Evacuate.AFTER_CHECKPOINT, last_choice=True))
     fleet.set_node_fault("n2", "Xid48: held by the breaker")
-    fleet.set_suspicion("n0", Doubt(EPOCH, True))
+    fleet.set_suspicion("n0", Suspicion(EPOCH, True))
     return fleet
 
 
@@ -92,7 +92,7 @@ def test_a_fleet_comes_back_with_all_its_parts() -> None:
         "Xid79", "fell off the bus", Evacuate.AFTER_CHECKPOINT, last_choice=True
     )
     assert (read_fleet.node_fault("n1"), read_fleet.node_fault("n2")) == ("", "Xid48: held by the breaker")
-    assert (read_fleet.suspicion_of("n0"), read_fleet.suspicion_of("n1")) == (Doubt(EPOCH, True), None)
+    assert (read_fleet.suspicion_of("n0"), read_fleet.suspicion_of("n1")) == (Suspicion(EPOCH, True), None)
     assert read_fleet.policy == fleet.policy
     assert (read_fleet.heartbeats.age_seconds("n1"), list(read_fleet.heartbeats.older_than(10))) == (3.5, ["gone"])
 

@@ -172,7 +172,7 @@ class Player:
             }
             scene.but(checkers=checkers)
         scene.but(
-            turn=None,
+            queue_decision=None,
             now=self.clock(),
             ahead_seconds=self.ahead / 1000,
             leader_age_seconds=(self.now - self.leader_since) / 1000,
