@@ -77,12 +77,14 @@ class ManagedProofs:
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
         """Whether no rank of an unfenced worker can be alive: by its kubelet, its fence, the fence file, or the job's
         time limit."""
-        if proofs.removal_left(world, unfenced_worker) <= 0 and not _is_heard_alive(world, unfenced_worker):
+        if proofs.remaining_removal_seconds(world, unfenced_worker) <= 0 and not _is_heard_alive(
+            world, unfenced_worker
+        ):
             return True
         if not _is_quiet(world, unfenced_worker) or proofs.is_being_ended(world, unfenced_worker):
             return False
         if unfenced_worker.proof is Proof.FENCE:
-            return _fence_left(world, unfenced_worker) <= 0
+            return _remaining_fence_seconds(world, unfenced_worker) <= 0
         if _broken_seconds(world, unfenced_worker) >= fenced_after_seconds(float(unfenced_worker.fence_seconds)):
             return True
         if unfenced_worker.proof is Proof.FENCE_FILE and not _is_elsewhere(world, unfenced_worker):
@@ -98,7 +100,7 @@ class ManagedProofs:
             alive = "it is gone from the API server, but its launcher reports living ranks"
             return f"{start}: {alive}. {proofs.remedy(unfenced_worker)}"
         if unfenced_worker.proof is Proof.FENCE:
-            until = moment_text(world.now, _fence_left(world, unfenced_worker))
+            until = moment_text(world.now, _remaining_fence_seconds(world, unfenced_worker))
             return f"{start}: it lost contact. If it lives, its launcher ends its ranks by {until}."
         others = record is not None and any(member.pod_uid for member in record.members)
         if _broken_seconds(world, unfenced_worker) or (unfenced_worker.gossips and others):
@@ -308,7 +310,7 @@ def _is_rankless(view: LauncherView) -> bool:
     return view.state not in (RUNNING, RECLAIMING) and not any(rank.alive for rank in view.ranks)
 
 
-def _fence_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
+def _remaining_fence_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """Return for how many seconds the fence of an unfenced worker still counts; until then it may have living ranks."""
     at_first = (
         unfenced_worker.remaining_seconds

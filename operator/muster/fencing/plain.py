@@ -36,7 +36,7 @@ class PlainProofs:
 
     def is_ended(self, world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
         """Whether no rank of an unfenced worker can be alive: by its kubelet, or by the job's time limit."""
-        return proofs.removal_left(world, unfenced_worker) <= 0 or proofs.given_up(
+        return proofs.remaining_removal_seconds(world, unfenced_worker) <= 0 or proofs.given_up(
             world, unfenced_worker, _silent_seconds(world, unfenced_worker)
         )
 

@@ -35,7 +35,7 @@ def _has_rebooted(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     return bool(boot and unfenced_worker.boot_id and boot != unfenced_worker.boot_id)
 
 
-def removal_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
+def remaining_removal_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     """Return for how many more seconds the kubelet has to be heard to prove that the deleted pod has no rank any more.
 
     The proof is complete at 0 or less.
@@ -54,10 +54,12 @@ def is_being_ended(world: JobWorld, unfenced_worker: UnfencedWorker) -> bool:
     pod, node = world.pods.get(unfenced_worker.pod), world.fleet.nodes.get(unfenced_worker.node)
     if pod is None or pod.uid != unfenced_worker.pod_uid or pod.terminal or node is None or not node.ready:
         return False
-    return world.heartbeat_age_seconds(node.name) < FRESH_SECONDS and _patience_left(world, unfenced_worker) > 0
+    return (
+        world.heartbeat_age_seconds(node.name) < FRESH_SECONDS and _remaining_wait_seconds(world, unfenced_worker) > 0
+    )
 
 
-def _patience_left(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
+def _remaining_wait_seconds(world: JobWorld, unfenced_worker: UnfencedWorker) -> float:
     return (unproved_seconds(world) or WHOLE_GANG_SECONDS) - age_seconds(world, unfenced_worker)
 
 
@@ -118,14 +120,14 @@ def remedy(unfenced_worker: UnfencedWorker) -> str:
 
 def kubelet_message(world: JobWorld, unfenced_worker: UnfencedWorker) -> str:
     """Return the message where the worker's kubelet is about to prove its end; "" where the kubelet is silent."""
-    if removal_left(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.removed_seconds:
-        until = moment_text(world.now, removal_left(world, unfenced_worker))
+    if remaining_removal_seconds(world, unfenced_worker) > 0 and unfenced_worker.pod_uid in world.removed_seconds:
+        until = moment_text(world.now, remaining_removal_seconds(world, unfenced_worker))
         return (
             f"{may_train_message(unfenced_worker)}: it is gone from the API server. The kubelet of its node is heard, "
             f"and will have ended it by {until}."
         )
     if is_being_ended(world, unfenced_worker):
-        until = moment_text(world.now, _patience_left(world, unfenced_worker))
+        until = moment_text(world.now, _remaining_wait_seconds(world, unfenced_worker))
         return (
             f"{may_train_message(unfenced_worker)}: the kubelet of its node is heard, and is ending it. Muster waits "
             f"until {until} at the latest."

@@ -10,7 +10,7 @@ from muster.lifecycle.plan import Announcement
 from muster.lifecycle.resume import Missing
 from muster.protocol.checkpoint_names import is_url
 from muster.protocol.resuming import is_own
-from muster.recovery.verification import NOT_ASIDE
+from muster.recovery.verification import NOT_MOVED
 from muster.world.job import JobWorld
 
 SET_ASIDE = "IncompleteMoved"
@@ -46,7 +46,7 @@ def awaited_move(world: JobWorld, record: GangSpec) -> Missing | None:
         f"The start waits for {worker_view.where} to move what is beyond checkpoint "
         f"{record.move_incomplete_beyond.step} and incomplete"
     )
-    return Missing(NOT_ASIDE, message)
+    return Missing(NOT_MOVED, message)
 
 
 def move_events(world: JobWorld, record: GangSpec) -> list[Announcement]:
@@ -59,5 +59,5 @@ def move_events(world: JobWorld, record: GangSpec) -> list[Announcement]:
         found.append(Announcement(SET_ASIDE, f"in {world.job.spec.checkpoint.directory}: {launcher.moved}"))
     if launcher.moved_error:
         text = f"Not every incomplete checkpoint could be moved: {launcher.moved_error}"
-        found.append(Announcement(NOT_ASIDE, text, warning=True))
+        found.append(Announcement(NOT_MOVED, text, warning=True))
     return found

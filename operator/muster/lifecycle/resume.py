@@ -20,7 +20,7 @@ from muster.protocol.checkpoint_names import above, absolute, is_url, step_in_na
 from muster.protocol.checkpoints import ERROR_KINDS, MAX_LISTED, MAX_STAMPS, Stamp, read_stamps, write_stamps
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
 from muster.protocol.resuming import is_own
-from muster.recovery.verification import NOT_JUDGED, NOT_LISTED, verifiers
+from muster.recovery.verification import NOT_LISTED, NOT_VERIFIED, verifiers
 from muster.world.job import JobWorld, OtherJob, WorkerView
 from muster.world.views import LauncherView
 
@@ -414,7 +414,7 @@ def _unknown_to_verifiers(world: JobWorld, record: GangSpec, beyond: int) -> Mis
 
 
 def _awaited_verdict(key: _Key) -> Missing:
-    return Missing(NOT_JUDGED, f"checkpoint {key[0]} ({key[1]}) is being judged: is all of it there?")
+    return Missing(NOT_VERIFIED, f"checkpoint {key[0]} ({key[1]}) is being judged: is all of it there?")
 
 
 def _not_visible(

@@ -105,7 +105,7 @@ def _listing_failure(
             return None
         return lone_failure(gang, worker_view, Kind.LISTING_STUCK, message)
     longest = LAGGING_SECONDS if error else _longest_listing(world, gang, worker_view)
-    if min(waited, _judging_seconds(world, gang)) < longest:
+    if min(waited, _verification_seconds(world, gang)) < longest:
         return None
     if not _peers_that_listed(world, gang, worker_view):
         return None  # no worker can: that is the storage, and another node would do no better
@@ -118,7 +118,7 @@ def _slow_listing(world: JobWorld, gang: Gang, worker_view: WorkerView) -> Failu
     yet."""
     begun = world.ages_of(worker_view.pod).running if worker_view.pod else 0.0
     waited = min(world.attempt_age_seconds, world.leader_age_seconds, world.listing_age_seconds, begun)
-    if min(waited, _judging_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _peers_that_listed(
+    if min(waited, _verification_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _peers_that_listed(
         world, gang, worker_view
     ):
         return None
@@ -132,7 +132,7 @@ def _no_end_text(seconds: float) -> str:
     return f"its listing has come to no end within {seconds:.0f} s"
 
 
-def _judging_seconds(world: JobWorld, gang: Gang) -> float:
+def _verification_seconds(world: JobWorld, gang: Gang) -> float:
     """Return for how many seconds the present verifiers have been chosen; infinite where they were never changed.
 
     A worker that is no verifier any more may be able to list.

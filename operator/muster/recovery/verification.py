@@ -14,16 +14,16 @@ JUDGES_SECONDS = 180.0
 STALLED_SECONDS = 600.0
 
 NOT_LISTED = "CheckpointsNotListed"
-NOT_JUDGED = "CheckpointsNotVerified"
+NOT_VERIFIED = "CheckpointsNotVerified"
 LAUNCHER_SILENT = "LauncherSilent"
-NOT_ASIDE = "IncompleteNotMoved"
+NOT_MOVED = "IncompleteNotMoved"
 
 _SEE_STORAGE = "See whether the storage behind spec.checkpoint.directory answers there; the start follows by itself"
 REMEDIES = {
     NOT_LISTED: f". {_SEE_STORAGE}.",
-    NOT_JUDGED: f" {_SEE_STORAGE}. Or set spec.checkpoint.resumeFrom to another step.",
+    NOT_VERIFIED: f" {_SEE_STORAGE}. Or set spec.checkpoint.resumeFrom to another step.",
     LAUNCHER_SILENT: "",  # the message has it
-    NOT_ASIDE: f". {_SEE_STORAGE}.",
+    NOT_MOVED: f". {_SEE_STORAGE}.",
 }
 
 
@@ -63,7 +63,7 @@ def with_other_verifiers(world: JobWorld, record: GangSpec, reason: str) -> Gang
         # One verifier has listed: the others may just be slow. No worker has: that is the storage.
         if not world.listed or any(worker_view.index in world.listed for worker_view in verifiers(world, record)):
             return None
-    elif reason != NOT_JUDGED:
+    elif reason != NOT_VERIFIED:
         return None
     waited = _waited_seconds(world, record)
     if (
