@@ -29,7 +29,7 @@ from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worke
 from muster.placement.eligibility import binding_of
 from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
-from muster.queueing.phrases import nodes
+from muster.queueing.phrases import nodes_text
 from muster.recovery import budgets, holds, verification
 from muster.recovery.starts import POD_START_SECONDS
 from muster.world.job import CreateError, JobWorld
@@ -417,7 +417,7 @@ def _refused(world: JobWorld, gang: Gang) -> Plan:
     limit = world.limit
     room = f": it may hold {limit.nodes}, and its other jobs have {limit.beside}" if limit else ""
     note = (
-        f"the job's record names {nodes(count)}, more than the limit of namespace {namespace} has room for{room}. "
+        f"the job's record names {nodes_text(count)}, more than the limit of namespace {namespace} has room for{room}. "
         "Muster makes no pods on them and puts the job back into the queue. End other jobs of the namespace, or ask "
         "the fleet's administrators for a higher limit (spec.queueing of FleetPolicy default)."
     )

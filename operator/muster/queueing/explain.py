@@ -5,7 +5,7 @@ from datetime import datetime
 from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, WaitingDomain
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
-from muster.queueing.phrases import are, cut, nodes
+from muster.queueing.phrases import nodes_text, shortened_text, verb_for
 from muster.queueing.quotas import OverQuota, amount_text
 from muster.queueing.remedies import remedies, would_help
 from muster.world.queuedecision import NotPlaced, Payer, Placed, QueueDecision, RefusalKind
@@ -45,9 +45,9 @@ def message(job: TrainingJob, turn: QueueDecision) -> str:
     queue."""
     answer = turn.answer
     if isinstance(answer, Placed):
-        return f"{nodes(_needs(job, answer))} {are(_needs(job, answer))} promised to it"
+        return f"{nodes_text(_needs(job, answer))} {verb_for(_needs(job, answer))} promised to it"
     helps = next(would_help(job, answer), "")
-    rest = f"; would help: {cut(helps, MAX_REMEDY)}" if helps else ""
+    rest = f"; would help: {shortened_text(helps, MAX_REMEDY)}" if helps else ""
     if turn.queued > 1:
         rest += f"; number {turn.position} of {turn.queued} in the queue"
     if turn.payer is Payer.JOB:
@@ -57,7 +57,7 @@ def message(job: TrainingJob, turn: QueueDecision) -> str:
             f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
             "jobs held nodes and their pods did not come to run"
         )
-    return cut(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
+    return shortened_text(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
 
 
 def _needs(job: TrainingJob, answer: Placed | NotPlaced) -> int:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.queueing.phrases import after_it, listed, more, nodes
+from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text
 from muster.world.queuedecision import NotPlaced, Placed
 
 NAMESPACE_LIMIT = "NamespaceLimit"
@@ -74,7 +74,7 @@ class Limits:
         if limit is None:
             return None
         held, kept_for = self._held[namespace], self._kept[namespace]
-        what = f"needs {nodes(needs, more(needs, size))}"
+        what = f"needs {nodes_text(needs, more_text(needs, size))}"
         holds = f"namespace {namespace} holds {held} of the {limit} that its limit allows"
         if size > limit:
             kept_for = {}
@@ -88,7 +88,8 @@ class Limits:
         elif held + sum(kept_for.values()) + needs > limit:
             kept = min(limit - held, sum(kept_for.values()))
             reason = BEHIND_IN_QUEUE
-            message = f"{what}: {holds}, and {kept} more are kept for {listed(kept_for)}, {after_it(len(kept_for))}"
+            before = before_in_queue_text(len(kept_for))
+            message = f"{what}: {holds}, and {kept} more are kept for {jobs_text(kept_for)}, {before}"
         else:
             return None
         return OverLimit(

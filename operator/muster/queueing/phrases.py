@@ -5,17 +5,17 @@ from collections.abc import Mapping
 MAX_NAMES = 3
 
 
-def nodes(count: int, kind: str = "") -> str:
+def nodes_text(count: int, kind: str = "") -> str:
     """A number of nodes in words: `1 node`, `2 more nodes`."""
     return f"{count} {kind + ' ' if kind else ''}node{'s' if count != 1 else ''}"
 
 
-def more(needs: int, size: int) -> str:
+def more_text(needs: int, size: int) -> str:
     """`more` if a gang of this size asks for nodes beside others that it has already, else ""."""
     return "more" if needs < size else ""
 
 
-def listed(amounts: Mapping[str, int]) -> str:
+def jobs_text(amounts: Mapping[str, int]) -> str:
     """The names with their amounts, most first, a few only; a single name goes without its amount."""
     names = sorted(amounts, key=lambda name: (-amounts[name], name))
     if len(names) == 1:
@@ -27,23 +27,23 @@ def listed(amounts: Mapping[str, int]) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def after_it(count: int) -> str:
+def before_in_queue_text(count: int) -> str:
     """Why the named jobs come first, in words, for one job or for several."""
     return "which is before it in the queue" if count == 1 else "which are before it in the queue"
 
 
-def are(count: int) -> str:
+def verb_for(count: int) -> str:
     """`is` or `are`, to fit the number."""
     return "is" if count == 1 else "are"
 
 
-def cut(text: str, length: int) -> str:
+def shortened_text(text: str, length: int) -> str:
     """The text, shortened to `length` characters if it is longer."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def part(count: int, whole: int) -> str:
+def part_text(count: int, total: int) -> str:
     """A part of the nodes just named, with the verb, such as `all of them are`."""
-    if whole == 1:
+    if total == 1:
         return "it is"
-    return f"{'all' if count == whole else count} of them {are(count)}"
+    return f"{'all' if count == total else count} of them {verb_for(count)}"

@@ -21,7 +21,7 @@ from muster.placement.names import OTHERS, promised_refusal, reserved_refusal, v
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
-from muster.queueing.phrases import after_it, are, listed, more, nodes, part
+from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text, verb_for
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
@@ -190,9 +190,9 @@ class _Planner:
         alone = len(waiting_for) == 1 and not OTHERS & waiting_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
-            f"needs {nodes(job.needs, more(job.needs, job.size))}: {len(free)} {are(len(free))} free for it{inside}, "
-            f"but {part(waiting_for.total(), len(free))} reserved for {listed(waiting_for)}, "
-            f"{after_it(1 if alone else 2)}"
+            f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: {len(free)} {verb_for(len(free))} free "
+            f"for it{inside}, but {part_text(waiting_for.total(), len(free))} reserved for {jobs_text(waiting_for)}, "
+            f"{before_in_queue_text(1 if alone else 2)}"
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for))
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from muster.queueing.phrases import more, nodes
+from muster.queueing.phrases import more_text, nodes_text
 from muster.queueing.waiting import Waiting
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed
@@ -145,8 +145,8 @@ class Quotas:
             return None
         each = math.ceil(needed / job.needs)
         text = room.quota.problem or (
-            f"needs {nodes(job.needs, more(job.needs, job.size))}: ResourceQuota {room.quota.name} of namespace "
-            f"{job.namespace} leaves too little room for {resource}: hard {amount_text(resource, hard)}, "
+            f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: ResourceQuota {room.quota.name} of "
+            f"namespace {job.namespace} leaves too little room for {resource}: hard {amount_text(resource, hard)}, "
             f"used {amount_text(resource, used)}, needed {amount_text(resource, needed)}"
         )
         if self._is_accelerator(resource) and not room.quota.problem:

@@ -10,7 +10,7 @@ from itertools import islice
 from muster.api.trainingjob import TrainingJob
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.queueing.limits import OverLimit
-from muster.queueing.phrases import are, nodes
+from muster.queueing.phrases import nodes_text, verb_for
 from muster.queueing.queue import Behind
 from muster.queueing.quotas import OverQuota, amount_text
 from muster.world.queuedecision import DomainCount, NotPlaced, RefusalKind, RefusedNodes, Shortfall
@@ -50,8 +50,8 @@ def would_help(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
 
 def _starts(name: str, count: int) -> str:
     if name in OTHERS:
-        return f"{name} start or are deleted ({nodes(count)} {are(count)} reserved for them)"
-    return f"{name} starts or is deleted ({nodes(count)} {are(count)} reserved for it)"
+        return f"{name} start or are deleted ({nodes_text(count)} {verb_for(count)} reserved for them)"
+    return f"{name} starts or is deleted ({nodes_text(count)} {verb_for(count)} reserved for it)"
 
 
 def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
@@ -63,10 +63,12 @@ def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
     for name, count in islice(over.kept_for.items(), MAX_NAMED):
         yield f"{name} starts or is deleted ({count} of the limit of namespace {over.namespace} are kept for it)"
     if over.ever:
-        later = "" if kept else f" or wait until its jobs release {nodes(now - over.limit)}"
+        later = "" if kept else f" or wait until its jobs release {nodes_text(now - over.limit)}"
     else:
         later = (
-            f", or to {over.size} and wait until its jobs release {nodes(now - over.size)}" if now > over.size else ""
+            f", or to {over.size} and wait until its jobs release {nodes_text(now - over.size)}"
+            if now > over.size
+            else ""
         )
     yield f"{raised} {now}{later}{rest}"
     room = over.limit - (over.held + kept if over.ever else 0)
@@ -105,7 +107,7 @@ def _more_nodes(short: Shortfall) -> Iterator[str]:
     where = _where(short, _best(short))
     yield from _gaps(short)
     for holder, count in islice(short.holders.items(), MAX_NAMED):
-        yield f"{_ends(holder)} {nodes(count, 'suitable')}){where}"
+        yield f"{_ends(holder)} {nodes_text(count, 'suitable')}){where}"
     yield from _repairs(short, where)
 
 
@@ -122,11 +124,11 @@ def _why_never(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
         return
     best, most = _largest(short)
     if short.inside and best:
-        there = f"{short.inside} {best.domain}, the largest to it, has {nodes(most, 'suitable')}"
+        there = f"{short.inside} {best.domain}, the largest to it, has {nodes_text(most, 'suitable')}"
     elif short.inside:
-        there = f"none of its {nodes(short.suitable, 'suitable')} is in a {short.inside}"
+        there = f"none of its {nodes_text(short.suitable, 'suitable')} is in a {short.inside}"
     else:
-        there = f"it has {nodes(most, 'suitable')}"
+        there = f"it has {nodes_text(most, 'suitable')}"
     if most >= short.needs and short.segment_size > 1:
         there += f", too few of them in groups of {short.segment_size} side by side"
     never = "it can never start on this fleet"
@@ -157,7 +159,7 @@ def _gaps(short: Shortfall) -> Iterator[str]:
     able = [domain for domain in short.domains if domain.suitable >= short.needs > domain.free]
     for domain in sorted(able, key=lambda d: -d.free)[:MAX_NAMED]:
         place = f"in {short.inside} {domain.domain}" if short.inside else "that it can use"
-        yield f"{nodes(short.needs - domain.free, 'more')} {place}"
+        yield f"{nodes_text(short.needs - domain.free, 'more')} {place}"
 
 
 def _best(short: Shortfall) -> DomainCount | None:
@@ -220,27 +222,30 @@ def _repair(refused: RefusedNodes) -> str:
 # From the number of nodes and the subject of the refusal. Too few accelerators are missing on purpose: nodes do not
 # grow them.
 _REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
-    RefusalKind.CORDONED: lambda count, _: f"uncordon {nodes(count)}",
-    RefusalKind.NOT_READY: lambda count, _: f"bring back {nodes(count)} that {are(count)} not ready",
-    RefusalKind.SILENT: lambda count, _: f"bring back {nodes(count)} without a heartbeat",
-    RefusalKind.TAINTED: lambda count, key: f"take the taint {key} off {nodes(count)}, or tolerate it in spec.template",
+    RefusalKind.CORDONED: lambda count, _: f"uncordon {nodes_text(count)}",
+    RefusalKind.NOT_READY: lambda count, _: f"bring back {nodes_text(count)} that {verb_for(count)} not ready",
+    RefusalKind.SILENT: lambda count, _: f"bring back {nodes_text(count)} without a heartbeat",
+    RefusalKind.TAINTED: lambda count, key: (
+        f"take the taint {key} off {nodes_text(count)}, or tolerate it in spec.template"
+    ),
     RefusalKind.UNSELECTED: lambda count, _: (
-        f"let the node selector and affinity of spec.template admit {nodes(count, 'more')}"
+        f"let the node selector and affinity of spec.template admit {nodes_text(count, 'more')}"
     ),
     RefusalKind.TOO_SMALL: lambda count, resource: (
-        f"request less {resource} in spec.template, for {nodes(count)} with too little"
+        f"request less {resource} in spec.template, for {nodes_text(count)} with too little"
     ),
-    RefusalKind.TOO_FULL: lambda count, resource: f"other pods give back {resource} on {nodes(count)}",
+    RefusalKind.TOO_FULL: lambda count, resource: f"other pods give back {resource} on {nodes_text(count)}",
     RefusalKind.BOUND_DIRECTLY: lambda count, what: (
-        f"set binding Scheduler for {nodes(count)} in FleetPolicy, or leave {what} out of spec.template"
+        f"set binding Scheduler for {nodes_text(count)} in FleetPolicy, or leave {what} out of spec.template"
     ),
     RefusalKind.KEPT_FOR_ACCELERATORS: lambda count, _: (
-        f"set spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default, for {nodes(count)} "
+        f"set spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default, for {nodes_text(count)} "
         "with accelerators"
     ),
-    RefusalKind.AVOIDED_BY_SPEC: lambda count, _: f"take {nodes(count)} out of spec.placement.avoidNodes",
+    RefusalKind.AVOIDED_BY_SPEC: lambda count, _: f"take {nodes_text(count)} out of spec.placement.avoidNodes",
     RefusalKind.AVOIDED_AFTER_FAILURE: lambda count, _: (
-        f"wait until {nodes(count)} that failed lately {are(count)} taken again, ten minutes after the failure"
+        f"wait until {nodes_text(count)} that failed lately {verb_for(count)} taken again, ten minutes after the "
+        "failure"
     ),
     RefusalKind.RESERVED: lambda count, name: _starts(name, count),
 }
