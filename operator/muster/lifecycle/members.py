@@ -113,7 +113,7 @@ def next_members(
         return level, with_new_pods(world, members, lost)
 
     def ask(excluded: GangSpec) -> Request:
-        return replace(replacement_request(world, record, away, excluded), may_take_last=takes_last)
+        return replace(replacement_request(world, record, away, excluded), may_use_last_choices=takes_last)
 
     answer = _solve(world, record, ask)
     if isinstance(answer, Placed):
@@ -129,7 +129,9 @@ def rebuild_elsewhere(
     world: JobWorld, record: GangSpec, *, takes_last: bool = True
 ) -> tuple[Level, list[Member]] | None:
     """Return level and members of the whole gang on new nodes; None where there are not enough."""
-    answer = _solve(world, record, lambda excluded: replace(gang_request(world, excluded), may_take_last=takes_last))
+    answer = _solve(
+        world, record, lambda excluded: replace(gang_request(world, excluded), may_use_last_choices=takes_last)
+    )
     if isinstance(answer, NotPlaced):
         return None
     return Level.REBUILD, members_on(answer.nodes, max(next_incarnation(world, member) for member in record.members))

@@ -30,7 +30,7 @@ class CandidateNodes:
         required.
         barred: nodes that are not for this request, whatever runs on them, with the reason.
         own: nodes that only this job holds, with what still keeps it from using them; None if nothing.
-        standing: the state of each node for this kind of worker, by name, `barred` and `own` apart.
+        eligibility: the state of each node for this kind of worker, by name, `barred` and `own` apart.
         taken: nodes that this plan has given away, with the reason.
         levels: number of levels of the topology.
     """
@@ -39,7 +39,7 @@ class CandidateNodes:
     starts: tuple[Domain, ...]
     barred: Mapping[str, Refusal]
     own: Mapping[str, Refusal | None]
-    standing: Mapping[str, NodeEligibility]
+    eligibility: Mapping[str, NodeEligibility]
     taken: Mapping[str, Refusal]
     levels: int
 
@@ -53,17 +53,17 @@ class CandidateNodes:
         return replace(self, root=root, starts=tuple(root.at(s.path) or Domain(s.path, {}, (), 0) for s in self.starts))
 
     def _barred(self) -> Iterable[NodeEligibility]:
-        return (self.standing[name] for name in self.barred if name in self.standing)
+        return (self.eligibility[name] for name in self.barred if name in self.eligibility)
 
-    def _was_free(self, standing: NodeEligibility) -> bool:
-        return not standing.why and standing.entry.name not in self.taken
+    def _was_free(self, found: NodeEligibility) -> bool:
+        return not found.why and found.entry.name not in self.taken
 
     def home(self, names: Iterable[str], depth: int) -> Path | None:
         """The path of the domain at this depth that most of these nodes are in, the first by name among equals.
 
         Returns None where none of the nodes is in a domain of that depth.
         """
-        paths = [self.standing[name].path for name in names if name in self.standing]
+        paths = [self.eligibility[name].path for name in names if name in self.eligibility]
         counts = Counter(path[:depth] for path in paths if len(path) >= depth)
         return min(counts, key=lambda path: (-counts[path], [natural(name) for name in path], path), default=None)
 
@@ -84,15 +84,15 @@ def candidate_nodes(
     barred = dict.fromkeys(fleet.heartbeats.older_than(STALE_HEARTBEAT_SECONDS), STALE)
     barred.update(request.needs.avoid)
     barred.update(dict.fromkeys(request.kept, OWN))
-    standing = tree.standing
+    eligibility = tree.eligibility
     changes = [
         Change(found.path, gone=found.entry, suitable=-1)
         for name in barred
-        if (found := standing.get(name)) is not None and not found.why and name not in taken
+        if (found := eligibility.get(name)) is not None and not found.why and name not in taken
     ]
     own = {}
     for name in set(fleet.nodes_of(request.job_uid)).difference(barred, taken):
-        held = standing.get(name)
+        held = eligibility.get(name)
         if held is not None and held.suitable and len(held.holders) == 1:
             own[name] = lacking(fleet.nodes[name], request.needs, fleet)
             if not own[name]:
@@ -100,10 +100,10 @@ def candidate_nodes(
     if changes:
         root = root.changed(changes)
     levels = len(fleet.policy.topology.levels)
-    kept = [found for name in request.kept if (found := standing.get(name)) is not None]
+    kept = [found for name in request.kept if (found := eligibility.get(name)) is not None]
     if kept:
         root = root.keeping({found.path for found in kept})
-    here = CandidateNodes(root, (root,), barred, own, standing, taken, levels)
+    here = CandidateNodes(root, (root,), barred, own, eligibility, taken, levels)
     if not depth:
         return here
     if not kept:

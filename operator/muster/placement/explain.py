@@ -12,7 +12,7 @@ from muster.placement.eligibility import IN_USE
 from muster.placement.names import visible_name, visible_refusal
 from muster.placement.natural import natural
 from muster.placement.request import Request
-from muster.placement.search import wanted
+from muster.placement.search import wanted_room
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
@@ -66,7 +66,7 @@ def indivisible(request: Request) -> bool:
 
 def could_hold(domain: Domain, request: Request, levels: int) -> bool:
     """Whether the domain could hold the request if nothing else ran."""
-    room = wanted(request)
+    room = wanted_room(request)
     segments = domain.room(request.segment_size, levels)[1]
     return segments >= room.segments and domain.suitable >= request.count + request.spares
 
@@ -96,7 +96,7 @@ def _unhealthy_nodes(ground: CandidateNodes, tree: Tree, fleet: Fleet) -> dict[R
     """The first unhealthy nodes by reason: their names are shown because a person has to repair these very machines."""
     found: defaultdict[Refusal, list[str]] = defaultdict(list)
     for name in sorted(fleet.excluded, key=natural):
-        standing = tree.standing.get(name)
+        standing = tree.eligibility.get(name)
         why = standing.why if standing else None
         if why and why.kind is RefusalKind.UNHEALTHY and name not in ground.barred:
             found[why].append(name)
@@ -119,7 +119,7 @@ def _refused(ground: CandidateNodes, tree: Tree) -> Counter[Refusal]:
     """The number of nodes that cannot be used now, by reason. Nodes barred for this request count under that reason."""
     refused = Counter(tree.refused)
     for name, why in ground.barred.items():
-        standing = tree.standing.get(name)
+        standing = tree.eligibility.get(name)
         if standing is not None:
             refused[why] += 1
             if standing.why:
@@ -127,7 +127,7 @@ def _refused(ground: CandidateNodes, tree: Tree) -> Counter[Refusal]:
     refused[IN_USE] -= len(ground.own)
     refused.update(why for why in ground.own.values() if why)
     for name, why in ground.taken.items():
-        standing = tree.standing.get(name)
+        standing = tree.eligibility.get(name)
         if standing is not None and not standing.why and name not in ground.barred:
             refused[why] += 1
     return refused
@@ -138,7 +138,7 @@ def _others(request: Request, ground: CandidateNodes, tree: Tree) -> Counter[str
     held = Counter(tree.held)
     del held[request.job_uid]
     for name in ground.barred:
-        standing = tree.standing.get(name)
+        standing = tree.eligibility.get(name)
         if standing is not None and standing.suitable:
             held.subtract(holder for holder in standing.holders if holder in held)
     return held
@@ -215,12 +215,12 @@ def _where(request: Request, ground: CandidateNodes) -> str:
         return f"no suitable node is in a {request.required}"
     if any(broken.beside for broken in request.broken):
         where = "a segment cannot be mended beside the nodes that it keeps"
-        return f"{where}, or the others find no room" if wanted(request).nodes else where
+        return f"{where}, or the others find no room" if wanted_room(request).nodes else where
     room = best.room(request.segment_size, ground.levels)[0]
     name = "/".join(best.path)
     if request.segment_size > 1 and best.free >= request.count + request.spares:
         there = f"{name} has" if name else "there is"
-        return f"{there} room for {room} of {wanted(request).segments} such segments"
+        return f"{there} room for {room} of {wanted_room(request).segments} such segments"
     bound = "the one of its other nodes is" if request.kept else "best is"
     return f"{bound} {name} with {best.free} of {best.suitable}"
 

@@ -65,7 +65,7 @@ class IndexedNode:
         left: a number for what other pods leave of it, equal where that is the same; None where there are none.
     """
 
-    __slots__ = ("_standings", "holders", "key", "kind", "left", "node", "path")
+    __slots__ = ("_eligibilities", "holders", "key", "kind", "left", "node", "path")
 
     def __init__(self, node: NodeView, path: Path, holders: frozenset[str], kind: int, left: int | None) -> None:
         self.node = node
@@ -74,17 +74,17 @@ class IndexedNode:
         self.holders = holders
         self.kind = kind
         self.left = left
-        self._standings: dict[tuple[Refusal | None, bool, int], NodeEligibility] = {}
+        self._eligibilities: dict[tuple[Refusal | None, bool, int], NodeEligibility] = {}
 
     def eligibility(self, why: Refusal | None, suitable: bool, reluctance: int) -> NodeEligibility:
         """The node's state for these values; equal values give the same object."""
-        found = self._standings.get((why, suitable, reluctance))
+        found = self._eligibilities.get((why, suitable, reluctance))
         if found is None:
-            if len(self._standings) >= MAX_WORDS:
-                self._standings.clear()
+            if len(self._eligibilities) >= MAX_WORDS:
+                self._eligibilities.clear()
             entry = Entry(reluctance, self.key, self.node.name)
             found = NodeEligibility(self.path, entry, suitable, why, self.holders)
-            self._standings[why, suitable, reluctance] = found
+            self._eligibilities[why, suitable, reluctance] = found
         return found
 
 

@@ -324,16 +324,16 @@ class Knapsack:
         """The reluctance of all free nodes of an innermost domain."""
         return sum([entry.reluctance for entry in domain.nodes])
 
-    def unit_left(self, domain: Domain) -> int:
+    def unit_leftover(self, domain: Domain) -> int:
         """What using a domain adds to what is left behind, domains inside apart: its free nodes, as the digit of its
         level."""
-        return 0 if domain.kept else self._left_digit(domain.depth, domain.free)
+        return 0 if domain.kept else self._leftover_digit(domain.depth, domain.free)
 
-    def _left_digit(self, depth: int, free: int) -> int:
+    def _leftover_digit(self, depth: int, free: int) -> int:
         return free << (_RELUCTANCE_BITS + _FREE_BITS * (self.levels - depth))
 
     @staticmethod
-    def left_of(point: int) -> int:
+    def leftover_of(point: int) -> int:
         """What an encoded point of `refined` leaves behind, as one number."""
         return cost_of(point)
 
@@ -357,7 +357,7 @@ class Knapsack:
         for index, kid in enumerate(table.kids):
             rests = Rests(table.sums[index + 1], self.shape)
             offers = [(cost_of(offer), *room_of(offer)) for offer in table.offers[index]]
-            own = self.unit_left(kid) << LOW
+            own = self.unit_leftover(kid) << LOW
             if kid.depth == self.levels:
                 own += self._reluctance_of(kid) << LOW
             following = []
@@ -409,7 +409,7 @@ class Knapsack:
         """The outlines completed by as many single nodes as the wanted room needs."""
         depth, size = domain.depth + 1, self.shape.segment_size
         work, spare = self._alone(depth, True), self._alone(depth, False)
-        digit = sum(self._left_digit(inner, 1) for inner in range(depth, self.levels + 1))
+        digit = sum(self._leftover_digit(inner, 1) for inner in range(depth, self.levels + 1))
         there = len(domain.nodes)
         reluctances = [0, *accumulate([entry.reluctance for entry in domain.nodes])]
         found = []

@@ -35,7 +35,8 @@ class Request:
         innermost ones once there are several.
         kept: nodes that the job keeps: a replacement prefers their domains, and `required` binds it to them.
         viewer: namespace whose people read the answer: other tenants' names are hidden from them; None = none are.
-        may_take_last: whether nodes will do that are the last choice for their health, where there are no others.
+        may_use_last_choices: whether nodes that are the last choice for their health may be used where there are no
+            others.
         broken: in a replacement with segments: what each broken segment needs, in the order in which the answer lists
         the nodes; its `missing` add up to `count`.
     """
@@ -50,7 +51,7 @@ class Request:
     kept: tuple[str, ...] = ()
     broken: tuple[Broken, ...] = ()
     viewer: str | None = None
-    may_take_last: bool = True
+    may_use_last_choices: bool = True
 
     def with_last(self) -> "Request":
         """A copy of the request that may also use the nodes that are the last choice for their health."""

@@ -19,20 +19,20 @@ class Found:
     spares: tuple[str, ...]
 
 
-def wanted(request: Request) -> Room:
+def wanted_room(request: Request) -> Room:
     """The room to find: the segments that may lie anywhere, and their nodes together with the spares."""
     beside = sum(broken.missing for broken in request.broken if broken.beside)
     free = request.count - beside
     return Room(free // request.segment_size, free + request.spares)
 
 
-def search(request: Request, ground: CandidateNodes, knapsack: Knapsack) -> Found | None:
+def find_nodes(request: Request, ground: CandidateNodes, knapsack: Knapsack) -> Found | None:
     """The nodes for a request; None if there are none that will do."""
-    mended = _complete_broken_segments(request, ground)
-    if mended is None:
+    completed = _complete_broken_segments(request, ground)
+    if completed is None:
         return None
-    ground, beside = mended
-    room = wanted(request)
+    ground, beside = completed
+    room = wanted_room(request)
     starts = _best_starts(ground, knapsack, room)
     choices: list[tuple[int, int, Domain, Choice]] = []
     seen = set()
@@ -83,17 +83,17 @@ def _best_starts(ground: CandidateNodes, knapsack: Knapsack, room: Room) -> list
     able = [s for s in ground.starts if s.free >= room.nodes and s.room(size, ground.levels)[0] >= room.segments]
     costs = [(cost, start) for start in able if (cost := knapsack.best(start, room)) is not None]
     least = min((cost for cost, _ in costs), default=0)
-    equal = [(_left_around(start, ground.root, knapsack), start) for cost, start in costs if cost == least]
+    equal = [(_leftover_around(start, ground.root, knapsack), start) for cost, start in costs if cost == least]
     lowest = min((left for left, _ in equal), default=0)
     return [(start, least) for left, start in equal if left == lowest]
 
 
-def _left_around(start: Domain, root: Domain, knapsack: Knapsack) -> int:
+def _leftover_around(start: Domain, root: Domain, knapsack: Knapsack) -> int:
     """What stays free in the domain `start` and in those around it, as one number."""
     left, domain = 0, root
     for name in start.path:
         domain = domain.kids[name]
-        left += knapsack.unit_left(domain)
+        left += knapsack.unit_leftover(domain)
     return left
 
 
@@ -106,7 +106,7 @@ def _choice(start: Domain, cost: int, room: Room, knapsack: Knapsack) -> tuple[i
         if point_holds(left, knapsack.shape, room)
     ]
     left, choice = found[0]
-    return knapsack.left_of(left), choice
+    return knapsack.leftover_of(left), choice
 
 
 def _in_order(request: Request, workers: Sequence[str], beside: dict[int, list[str]]) -> tuple[str, ...]:

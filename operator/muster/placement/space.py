@@ -17,7 +17,7 @@ from muster.placement.knapsack import Knapsack
 from muster.placement.natural import natural
 from muster.placement.points import Shape
 from muster.placement.request import Request
-from muster.placement.search import search
+from muster.placement.search import find_nodes
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, Refusal
@@ -47,7 +47,7 @@ class _NodesForWorkers:
 
 
 # Trees share roots, and so what they are less the nodes given away; of a fleet that changes the old ones are of no use.
-MAX_LAID = 256
+MAX_REDUCED_ROOTS = 256
 
 
 @dataclass(slots=True)
@@ -65,7 +65,9 @@ class Space:
         self._fleet = fleet
         self._taken = _GivenNodes()
         self._prospects: dict[object, _NodesForWorkers] = {}
-        self._laid: dict[int, tuple[Domain, Domain, int]] = {}  # id of a base -> it, the same less so many takings
+        self._reduced_roots: dict[
+            int, tuple[Domain, Domain, int]
+        ] = {}  # id of a base -> it, the same less so many takings
 
     def reserve_nodes(self, nodes: Iterable[str], why: Refusal) -> None:
         """Count these nodes as not free from now on, for example since they are reserved for a job.
@@ -94,7 +96,7 @@ class Space:
         return answer
 
     def _has_last(self, request: Request) -> bool:
-        return request.may_take_last and self._fleet.has_last_choices
+        return request.may_use_last_choices and self._fleet.has_last_choices
 
     def _solve(self, request: Request) -> Placed | NotPlaced:
         fleet = self._fleet
@@ -106,7 +108,7 @@ class Space:
             return not_placed(request, here, tree, fleet)
         shape = Shape(request.segment_size, request.spares)
         knapsack = fleet.derived((Knapsack, shape), lambda fleet: Knapsack(len(fleet.policy.topology.levels), shape))
-        found = search(request, here, knapsack)
+        found = find_nodes(request, here, knapsack)
         if found is None:
             return not_placed(request, here, tree, fleet)
         return Placed(found.nodes, found.spares)
@@ -145,17 +147,17 @@ class Space:
             found.base = found.root = found.tree.root
             found.applied = 0
         order = self._taken.order
-        laid = self._laid.get(id(found.base))
-        if laid is not None and laid[2] > found.applied:
-            _, found.root, found.applied = laid
+        cached = self._reduced_roots.get(id(found.base))
+        if cached is not None and cached[2] > found.applied:
+            _, found.root, found.applied = cached
         if found.applied < len(order):
-            standings = [found.tree.standing.get(name) for name in order[found.applied :]]
-            changes = [Change(s.path, gone=s.entry) for s in standings if s is not None and not s.why]
+            eligibilities = [found.tree.eligibility.get(name) for name in order[found.applied :]]
+            changes = [Change(s.path, gone=s.entry) for s in eligibilities if s is not None and not s.why]
             found.root = found.root.changed(changes)
             found.applied = len(order)
-            if len(self._laid) >= MAX_LAID:
-                self._laid.clear()
-            self._laid[id(found.base)] = (found.base, found.root, found.applied)
+            if len(self._reduced_roots) >= MAX_REDUCED_ROOTS:
+                self._reduced_roots.clear()
+            self._reduced_roots[id(found.base)] = (found.base, found.root, found.applied)
         return found
 
 

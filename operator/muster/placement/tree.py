@@ -38,7 +38,7 @@ class NotAtHandError(Exception):
 class _Shape(NamedTuple):
     """The tree of all nodes' states, kept with these, by whose identity it is found again."""
 
-    standings: tuple[NodeEligibility, ...]
+    eligibilities: tuple[NodeEligibility, ...]
     root: Domain
     refused: Counter[Refusal]
     held: Counter[str]
@@ -50,17 +50,17 @@ class _Shapes:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, ...], _Shape] = OrderedDict()
 
-    def get(self, standings: Iterable[NodeEligibility]) -> _Shape | None:
+    def get(self, eligibilities: Iterable[NodeEligibility]) -> _Shape | None:
         """The shape with exactly these node states; None where none is cached."""
-        key = tuple(map(id, standings))
+        key = tuple(map(id, eligibilities))
         found = self._known.get(key)
         if found is not None:
             self._known.move_to_end(key)
         return found
 
-    def put(self, shape: _Shape) -> None:
+    def add(self, shape: _Shape) -> None:
         """Add a shape to the cache."""
-        self._known[tuple(map(id, shape.standings))] = shape
+        self._known[tuple(map(id, shape.eligibilities))] = shape
         if len(self._known) > MAX_SHAPES:
             self._known.popitem(last=False)
 
@@ -70,7 +70,7 @@ class Tree:
 
     Attributes:
         root: the fleet as a domain.
-        standing: the state of each node, by name.
+        eligibility: the state of each node, by name.
         refused: the number of nodes that cannot be used now, by reason.
         held: the number of otherwise usable nodes that each job or pod holds.
     """
@@ -87,7 +87,7 @@ class Tree:
         )
         self._eye = NodeEvaluator(fleet, bare)
         self.root = Domain((), {}, (), 0)
-        self.standing: dict[str, NodeEligibility] = {}
+        self.eligibility: dict[str, NodeEligibility] = {}
         self.refused: Counter[Refusal] = Counter()
         self.held: Counter[str] = Counter()
         self._version = fleet.version
@@ -139,7 +139,7 @@ class Tree:
         if self._version != self._fleet.version:
             changed = self._fleet.changed_since(self._version)
             self._version = self._fleet.version
-            self._due.update(changed if changed is not None else {*self._fleet.nodes, *self.standing})
+            self._due.update(changed if changed is not None else {*self._fleet.nodes, *self.eligibility})
         return len(self._due)
 
     def follow(self) -> None:
@@ -166,18 +166,18 @@ class Tree:
         self._version = self._fleet.version
         look, waiting = self._eye.evaluate, iter(spots.items())
         while part := {name: look(spot) for name, spot in islice(waiting, PART)}:
-            self.standing |= part
+            self.eligibility |= part
             yield
         shapes = self._fleet.derived(_Shapes, lambda _: _Shapes())
-        shape = shapes.get(self.standing.values())
+        shape = shapes.get(self.eligibility.values())
         if shape is None:
             yield from self._rebuild()
-            shape = _Shape(tuple(self.standing.values()), self.root, Counter(self.refused), Counter(self.held))
-            shapes.put(shape)
+            shape = _Shape(tuple(self.eligibility.values()), self.root, Counter(self.refused), Counter(self.held))
+            shapes.add(shape)
         self.root, self.refused, self.held = shape.root, Counter(shape.refused), Counter(shape.held)
 
     def _rebuild(self) -> Iterator[None]:
-        waiting = iter(list(self.standing.values()))
+        waiting = iter(list(self.eligibility.values()))
         while part := list(islice(waiting, PART)):
             for standing in part:
                 self._count(standing, 1)
@@ -189,18 +189,18 @@ class Tree:
         changes: list[Change] = []
         spots = FleetIndex.up_to_date(self._fleet).spots
         for name in names:
-            spot, old = spots.get(name), self.standing.get(name)
+            spot, old = spots.get(name), self.eligibility.get(name)
             new = self._eye.evaluate(spot) if spot is not None else None
             if new == old:
                 continue
             if old is not None:
                 self._count(old, -1)
-                del self.standing[name]
+                del self.eligibility[name]
                 if old.suitable:
                     changes.append(Change(old.path, gone=None if old.why else old.entry, suitable=-1))
             if new is not None:
                 self._count(new, 1)
-                self.standing[name] = new
+                self.eligibility[name] = new
                 if new.suitable:
                     changes.append(Change(new.path, come=None if new.why else new.entry, suitable=1))
         if changes:

@@ -218,7 +218,7 @@ class TestTheLastChoice:
 
     def test_is_not_taken_by_who_only_hopes_for_a_better_node(self) -> None:
         fleet = self.held("b1/r1:1", "b1-r1-0")
-        assert isinstance(solve(fleet, ask(1, may_take_last=False)), NotPlaced)
+        assert isinstance(solve(fleet, ask(1, may_use_last_choices=False)), NotPlaced)
         assert isinstance(solve(fleet, ask(1)), Placed)
 
     def test_ends_when_the_node_is_well_or_its_fault_certain(self) -> None:
