@@ -60,10 +60,10 @@ class Equipment:
         node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
         agent = health.status.agent if isinstance(health, NodeHealth) else None
         if node is None or agent is None:
-            self._equals.put(name, "", None)
+            self._equals.set_machine(name, "", None)
         else:
             kind = kind_of(node, agent, self._cluster.fleet.policy.accelerator_resource)
-            self._equals.put(
+            self._equals.set_machine(
                 name, kind, MachineEquipment(agent.gpus_expected, self._ignored.ports_that_count(node.labels, agent))
             )
         if self._equals.has_changes:

@@ -34,7 +34,7 @@ from muster.controller.nodereports import NodeReports
 from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
 from muster.health.ahead import FutureTimes
-from muster.health.assess import FailedBurnIn, Verdict, assess, doubt, node_fault
+from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault, suspicion_of
 from muster.health.breaker import BreakerState
 from muster.health.effects import Effect
 from muster.health.engine import Engine
@@ -251,7 +251,7 @@ class HealthKeeper:
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
         assert node is not None
-        self._engine.node_index.put(node.name, new, self._cluster.fleet)
+        self._engine.node_index.set_node(node.name, new, self._cluster.fleet)
         if old is None or new is None or (old.ready, old.boot_id) != (new.ready, new.boot_id):
             self._agents.note(node.name)
         if old is None or new is None:
@@ -409,7 +409,9 @@ class HealthKeeper:
             return
         node, words = failures_that_followed(new)
         self._mark_dirty(
-            self._job_words.put(new.metadata.namespace, qualified_job_name(new), new.spec.job_uid, node, words)
+            self._job_words.replace_reports(
+                new.metadata.namespace, qualified_job_name(new), new.spec.job_uid, node, words
+            )
         )
 
     def _forget_reports(self, now: datetime) -> None:
@@ -507,7 +509,7 @@ class HealthKeeper:
 
     def _begin(self, order: Order, now: datetime) -> None:
         if order.ruling.charge:  # the next look must know, though it is written only in a moment
-            self._engine.verdict_index.put(order.name, order.verdict)
+            self._engine.verdict_index.set_verdict(order.name, order.verdict)
         task = asyncio.create_task(self._deal_with(order, now), name=f"health of {order.name}")
         self._doing[order.name] = _Doing(task, order.effect)
         task.add_done_callback(lambda task: self._done(order.name, task))
@@ -573,14 +575,14 @@ class HealthKeeper:
         self._words.readable(name)
         self._words.refuted(name)
         if node is None or health is None:
-            self._engine.put(name, None)
+            self._engine.set_verdict(name, None)
             self._acts.forget(name)
             self._marks.forget(name)
             self._faded.pop(name, None)
             self._cluster.fleet.exclude(name, None)
             self._cluster.fleet.set_node_fault(name, "")
             self._cluster.fleet.set_suspicion(name, None)
-            self._mark_dirty(self._asked.put(name, None))
+            self._mark_dirty(self._asked.set_request(name, None))
             return
         burned = [word for words in self._burned.get(name, {}).values() for word in words]
         age = self._pass_age_seconds(name) if self._rules.validates else None
@@ -609,7 +611,7 @@ class HealthKeeper:
             verdict = replace(verdict, check=result)
         else:
             self._results.pop(name, None)
-        self._engine.put(name, verdict)
+        self._engine.set_verdict(name, verdict)
         self._marks.want(name, verdict)
         if self._cluster.fleet.set_node_fault(name, node_fault(verdict)):
             for uid in self._cluster.jobs_on(name):
@@ -630,12 +632,12 @@ class HealthKeeper:
         Only a share of a pool is offered for a test at a time.
         """
         pool = self._engine.node_index.pools.get(name, "")
-        self._mark_dirty(self._asked.put(name, pool if verdict.wants_check else None, verdict.asked_by))
-        found = None if self._rules.enforcement is Enforcement.OBSERVE else doubt(verdict)
+        self._mark_dirty(self._asked.set_request(name, pool if verdict.wants_check else None, verdict.asked_by))
+        found = None if self._rules.enforcement is Enforcement.OBSERVE else suspicion_of(verdict)
         if found is None or not found.wants_check:
             return found
         most = self._rules.budgets.window_limit(self._engine.node_index.pool_sizes[pool])
-        return replace(found, wants_check=self._asked.has_turn(name, most))
+        return replace(found, wants_check=self._asked.may_be_tested(name, most))
 
     def _health(self, name: str) -> NodeHealth | None:
         """The node's record, an empty one where there is none; None for a record that cannot be read."""

@@ -459,7 +459,7 @@ def node_fault(verdict: Verdict) -> str:
     return f"{found.reason}: {found.message}" if found is not None else f"{verdict.reason}: {verdict.message}"
 
 
-def doubt(verdict: Verdict) -> Suspicion | None:
+def suspicion_of(verdict: Verdict) -> Suspicion | None:
     """Return why another node is the better choice than a node with this verdict; None: it is as good as others."""
     if verdict.state is not VerdictState.SUSPECT and verdict.followed is None:
         return None
@@ -628,7 +628,7 @@ def _kept_signs(before: NodeHealthStatus, earlier: Iterable[Finding], rules: Rul
     """Yield the marks of other systems that have the node out, as they are on record."""
     for finding in earlier:
         opened = finding.reason == before.incidents[-1].reason and WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED]
-        if opened and rules.is_fault_told_by_others(finding):
+        if opened and rules.is_fault_reported_by_others(finding):
             yield Sign(
                 finding.source,
                 finding.reason,
@@ -1068,11 +1068,11 @@ def _incidents(
     released: datetime | None,
     boot: str,
     now: datetime,
-    let_go: bool,
+    only_observed: bool,
 ) -> tuple[HealthIncident, ...]:
     out = state is not None and state in OUT
     if was_open and not out:
-        why = _why_cleared(was_open, human, released, boot, let_go)
+        why = _why_cleared(was_open, human, released, boot, only_observed)
         past.append(_closed(was_open, why, now))
     elif was_open and state is not None:
         worse = OUT[state] > OUT.get(was_open.state, 0)
@@ -1094,11 +1094,11 @@ def _changed(incident: HealthIncident, changes: Mapping[str, object]) -> HealthI
 
 
 def _why_cleared(
-    incident: HealthIncident, human: HumanDecision | None, released: datetime | None, boot: str, let_go: bool
+    incident: HealthIncident, human: HumanDecision | None, released: datetime | None, boot: str, only_observed: bool
 ) -> str:
     if human and released is not None and released >= incident.time:
         return f"released by {human.by or 'somebody'}: {human.reason}"
-    if let_go:
+    if only_observed:
         return f"the FleetPolicy only observes {incident.reason} now"
     if incident.reason == CORDONED:
         return "the cordon was taken back"
@@ -1116,19 +1116,17 @@ def _why_cleared(
     return "the evidence is gone"
 
 
-def _action(
-    standing: Sequence[Sign], worst: int, quarantined: bool, past: Sequence[HealthIncident]
-) -> RecommendedAction:
+def _action(signs: Sequence[Sign], worst: int, quarantined: bool, past: Sequence[HealthIncident]) -> RecommendedAction:
     """Return the action that repairs most among the gravest signs; a stronger one if it was tried before.
 
     Args:
-        standing: the signs that count.
+        signs: the signs that count.
         worst: the greatest weight among them.
         quarantined: whether the machine's offences have the node out.
         past: the node's closed incidents.
     """
     least = min(worst, WEIGHT[Severity.DEGRADED])
-    weighing = [sign for sign in standing if sign.weighs and sign.weighs >= least]
+    weighing = [sign for sign in signs if sign.weighs and sign.weighs >= least]
     actions = [_repeated(sign, past) for sign in weighing]
     action = max(actions, key=lambda action: EFFORT[action], default=RecommendedAction.NONE)
     if not quarantined:

@@ -35,19 +35,19 @@ _GONE = frozenset({"GpuLost", "GpuCount"})
 _MEMORY = frozenset({"EccUncorrected", "SramUncorrected", "SramThreshold", "RowRemapFailed"})
 
 
-def _of(*codes: int) -> frozenset[str]:
+def _xids(*codes: int) -> frozenset[str]:
     return frozenset(f"Xid{code}" for code in codes)
 
 
 CERTAIN: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
     # Off the bus: the kernel says so, and the library finds it lost or missing, or the driver asks for a reset.
-    (_of(79), _GONE | _DRIVER_SAYS_RESET),
+    (_xids(79), _GONE | _DRIVER_SAYS_RESET),
     # Memory errors that the driver counts, too.
-    (_of(48, 64, 95, 140, 171, 172), _MEMORY | _DRIVER_SAYS_RESET),
+    (_xids(48, 64, 95, 140, 171, 172), _MEMORY | _DRIVER_SAYS_RESET),
     # Halts of the GPU's own processors and time-outs: the GPU is lost, or the driver asks for a reset.
-    (_of(46, 62, 119, 120, 143, 158, 167, 169, 173, 175), _GONE | _DRIVER_SAYS_RESET),
+    (_xids(46, 62, 119, 120, 143, 158, 167, 169, 173, 175), _GONE | _DRIVER_SAYS_RESET),
     # Links that do not come up.
-    (_of(136), frozenset({"NvLinkDown", "FabricState"}) | _DRIVER_SAYS_RESET),
+    (_xids(136), frozenset({"NvLinkDown", "FabricState"}) | _DRIVER_SAYS_RESET),
 )
 """Reasons from the kernel's log, and those from NVML of which one with them makes a certain fault."""
 

@@ -47,7 +47,7 @@ class Engine:
             name: of the node.
             status: of its NodeHealth; None: there is no record.
         """
-        self.memory.put(name, status.offences if status else None)
+        self.memory.set_account(name, status.offences if status else None)
         self.node_index.put_incidents(name, status.incidents if status else ())
 
     def note_echo(self, name: str, *, is_echo: bool) -> None:
@@ -78,10 +78,10 @@ class Engine:
         """Have a node judged again at this moment at the latest."""
         self._wakes[name] = min(moment, self._wakes.get(name, moment))
 
-    def put(self, name: str, verdict: Verdict | None) -> None:
+    def set_verdict(self, name: str, verdict: Verdict | None) -> None:
         """Replace the verdict on a node, and have the node judged again at the verdict's `wake`; None: the node is
         gone."""
-        self.verdict_index.put(name, verdict)
+        self.verdict_index.set_verdict(name, verdict)
         if verdict is not None and verdict.wake is not None:
             self.wake_at(name, verdict.wake)
 

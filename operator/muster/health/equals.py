@@ -75,16 +75,16 @@ class MachineKinds:
         self._lacking: dict[str, tuple[float, Lack]] = {}
         self._reported_lasting: set[str] = set()
 
-    def put(self, name: str, kind: str, outfit: MachineEquipment | None) -> None:
+    def set_machine(self, name: str, kind: str, equipment: MachineEquipment | None) -> None:
         """Replace what is known of a node's machine.
 
         Args:
             name: of the node.
             kind: from `kind_of`; "": the machine is compared with no other.
-            outfit: what the machine has had; None: the machine is compared with no other.
+            equipment: what the machine has had; None: the machine is compared with no other.
         """
         old = self._machines.get(name)
-        new = (kind, outfit) if kind and outfit is not None else None
+        new = (kind, equipment) if kind and equipment is not None else None
         if old == new:
             return
         if old is not None:

@@ -61,7 +61,7 @@ class IgnoredPorts:
         if agent is None or expected is None:
             return False
         up = sum(not _is_among(name, patterns) for name in agent.ports_up)
-        return up >= int(expected[1]) - self._left_out(patterns, agent)
+        return up >= int(expected[1]) - self._ignored_count(patterns, agent)
 
     def ports_that_count(self, labels: Mapping[str, str], agent: AgentStatus) -> int | None:
         """Return the most ports that a machine has had up at once, without ignored ports; None: its agent does not
@@ -74,13 +74,13 @@ class IgnoredPorts:
         patterns = self._of_node(labels)
         if agent.ports_expected is None or not patterns:
             return agent.ports_expected
-        return max(0, agent.ports_expected - self._left_out(patterns, agent))
+        return max(0, agent.ports_expected - self._ignored_count(patterns, agent))
 
     def _of_node(self, labels: Mapping[str, str]) -> list[re.Pattern[str]]:
         return [entry.names for entry in self._entries if all(labels.get(key) == value for key, value in entry.labels)]
 
     @staticmethod
-    def _left_out(patterns: list[re.Pattern[str]], agent: AgentStatus) -> int:
+    def _ignored_count(patterns: list[re.Pattern[str]], agent: AgentStatus) -> int:
         return sum(_is_among(name, patterns) for name in agent.ports_expected_up)
 
 

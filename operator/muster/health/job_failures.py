@@ -141,7 +141,9 @@ class JobFailureReports:
         self._by_owner: defaultdict[str, dict[str, str]] = defaultdict(dict)  # owner -> job -> node
         self._repeated_at: tuple[datetime | None, dict[str, int]] = None, {}  # for one look: owner -> nodes
 
-    def put(self, owner: str, job: str, uid: str, node: str, reports: Sequence[JobFailureReport]) -> set[str]:
+    def replace_reports(
+        self, owner: str, job: str, uid: str, node: str, reports: Sequence[JobFailureReport]
+    ) -> set[str]:
         """Replace what one record of a job says about the node that its failures have followed.
 
         Args:
@@ -239,13 +241,13 @@ class TestRequests:
         self._waiting: defaultdict[str, dict[str, None]] = defaultdict(
             dict
         )  # pool -> nodes, in the order in which they asked
-        self._turns: defaultdict[str, dict[str, None]] = defaultdict(
+        self._chosen: defaultdict[str, dict[str, None]] = defaultdict(
             dict
         )  # pool -> nodes, in the order in which they had it
         self._served: dict[tuple[str, str], int] = {}  # pool and owner -> number of the newest turn
         self._number = 0
 
-    def put(self, node: str, pool: str | None, owners: tuple[str, ...] = ()) -> set[str]:
+    def set_request(self, node: str, pool: str | None, owners: tuple[str, ...] = ()) -> set[str]:
         """Replace a node's request for a test, and return the names of the nodes that may be tested as a result.
 
         Args:
@@ -262,15 +264,15 @@ class TestRequests:
         others: set[str] = set()
         if before is not None:
             del self._asks[node]
-            for each in (self._waiting, self._turns):
+            for each in (self._waiting, self._chosen):
                 each[before[0]].pop(node, None)
-            others = {*self._waiting[before[0]], *self._turns[before[0]]}
+            others = {*self._waiting[before[0]], *self._chosen[before[0]]}
         if pool is not None:
             self._asks[node] = pool, owners
             self._waiting[pool][node] = None
         return others
 
-    def has_turn(self, node: str, most: int) -> bool:
+    def may_be_tested(self, node: str, most: int) -> bool:
         """Whether a node for which a test is requested may be tested now.
 
         Args:
@@ -278,7 +280,7 @@ class TestRequests:
             most: how many nodes of the pool may be tested at a time.
         """
         pool = self._asks[node][0]
-        waiting, turns = self._waiting[pool], self._turns[pool]
+        waiting, turns = self._waiting[pool], self._chosen[pool]
         while waiting and len(turns) < most:
             chosen = min(waiting, key=self._served_last)  # of equals who asked first
             del waiting[chosen]

@@ -95,9 +95,9 @@ class MachineOffences:
         self._by_board: defaultdict[str, dict[Hashable, Offences]] = defaultdict(dict)
         self._by_gpu: defaultdict[str, dict[Hashable, Offences]] = defaultdict(dict)
         for number, account in enumerate(accounts):
-            self.put(number, account)
+            self.set_account(number, account)
 
-    def put(self, name: Hashable, account: Offences | None) -> None:
+    def set_account(self, name: Hashable, account: Offences | None) -> None:
         """Replace the account of offences that is kept under a name; None removes it."""
         old = self._named.pop(name, None)
         if old is not None:

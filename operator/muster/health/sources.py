@@ -913,7 +913,7 @@ class Rules:
             return False
         return sign.source in self.observed_sources or sign.reason in self.observed_reasons
 
-    def is_fault_told_by_others(self, finding: Finding) -> bool:
+    def is_fault_reported_by_others(self, finding: Finding) -> bool:
         """Whether a finding is a fault that another system's mark reports, neither planned nor being repaired by that
         system."""
         exact = (*self._conditions, *self._labels, *self._taints, *self._annotations)

@@ -40,7 +40,7 @@ class NodeIndex:
         self.tainted: set[str] = set()
         self.incidents: dict[str, Sequence[HealthIncident]] = {}
 
-    def put(self, name: str, node: NodeView | None, fleet: Fleet) -> None:
+    def set_node(self, name: str, node: NodeView | None, fleet: Fleet) -> None:
         """Replace what is known of a node.
 
         Args:
@@ -73,7 +73,7 @@ class NodeIndex:
         self.pools.clear()
         self.pool_sizes.clear()
         for name, node in fleet.nodes.items():
-            self.put(name, node, fleet)
+            self.set_node(name, node, fleet)
 
 
 class VerdictIndex:
@@ -94,7 +94,7 @@ class VerdictIndex:
         self.reasons: Counter[str] = Counter()
         self.observed: Counter[str] = Counter()
 
-    def put(self, name: str, verdict: Verdict | None) -> None:
+    def set_verdict(self, name: str, verdict: Verdict | None) -> None:
         """Replace the verdict on a node, and update the counts; None: the node does not exist any more."""
         before = self.verdicts.pop(name, None)
         if before is not None:

@@ -31,7 +31,7 @@ def test_a_node_that_is_being_dealt_with_is_judged_afterwards() -> None:
 def test_a_node_is_judged_again_at_the_first_moment_that_asks_for_it() -> None:
     engine = Engine()
     engine.wake_at("n0", LATER)
-    engine.put("n0", replace(verdict("n0"), wake=NOW))
+    engine.set_verdict("n0", replace(verdict("n0"), wake=NOW))
     engine.wake_at("n0", LATER)
     assert engine.moments() == [NOW]
     assert engine.due(NOW) == {"n0"}
@@ -40,7 +40,7 @@ def test_a_node_is_judged_again_at_the_first_moment_that_asks_for_it() -> None:
 
 def test_nothing_is_done_for_a_record_that_says_what_was_written_and_a_verdict_that_stays() -> None:
     engine, before = Engine(), verdict("n0")
-    engine.put("n0", replace(before, wake=LATER))
+    engine.set_verdict("n0", replace(before, wake=LATER))
     assert engine.differs("n0", before), "the record has not come back yet"
     engine.note_echo("n0", is_echo=True)
     assert not engine.differs("n0", before), "only what follows later is another"
@@ -57,7 +57,7 @@ def test_a_budget_that_is_used_up_is_asked_again_when_it_says() -> None:
     fleet = a_fleet([a_node(name) for name in names])
     engine.node_index.rebuild(fleet)
     for name in names:
-        engine.put(name, verdict(name))
+        engine.set_verdict(name, verdict(name))
     orders = engine.decide(NOW, Rules.from_policy(fleet.policy), names, {"n0", "n1"}, {}, {})
     assert [order.name for order in orders] == ["n0", "n2", "n1"]
     assert engine.breaker is not None

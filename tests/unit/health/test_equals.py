@@ -16,7 +16,7 @@ def lacking(outfits: list[MachineEquipment]) -> dict[int, Severity]:
     """Which of some machines of one kind lack something."""
     equals = MachineKinds()
     for number, outfit in enumerate(outfits):
-        equals.put(f"n{number}", "kind", outfit)
+        equals.set_machine(f"n{number}", "kind", outfit)
     equals.changed(0.0)
     equals.changed(LASTS_SECONDS)
     found = {number: equals.lack_of_node(f"n{number}") for number in range(len(outfits))}
@@ -50,13 +50,13 @@ def test_it_has_to_last_and_ends_at_once() -> None:
     """Ports come up one after the other when all machines start together."""
     equals = MachineKinds()
     for number in range(4):
-        equals.put(f"n{number}", "kind", MachineEquipment(8, 8))
-    equals.put("n4", "kind", MachineEquipment(8, 5))
-    equals.put("other", "another kind", MachineEquipment(1, 0))
+        equals.set_machine(f"n{number}", "kind", MachineEquipment(8, 8))
+    equals.set_machine("n4", "kind", MachineEquipment(8, 5))
+    equals.set_machine("other", "another kind", MachineEquipment(1, 0))
     assert equals.changed(100.0) == {"n4"}
     assert equals.lack_of_node("n4") == Lack("5 ports up, and 8 on nearly all machines of its kind", Severity.WARNING)
     assert equals.next_seconds(100.0) == LASTS_SECONDS
-    equals.put("n4", "kind", MachineEquipment(8, 7))
+    equals.set_machine("n4", "kind", MachineEquipment(8, 7))
     assert equals.changed(400.0) == {"n4"}
     assert equals.changed(99.0 + LASTS_SECONDS) == set()
     assert equals.changed(100.0 + LASTS_SECONDS) == {"n4"}
@@ -64,7 +64,7 @@ def test_it_has_to_last_and_ends_at_once() -> None:
         "7 ports up, and 8 on nearly all machines of its kind", Severity.WARNING, lasts=True
     )
     assert equals.next_seconds(1e6) is None
-    equals.put("n4", "kind", MachineEquipment(8, 8))
+    equals.set_machine("n4", "kind", MachineEquipment(8, 8))
     assert equals.next_seconds(1e6) == 0.0
     assert equals.changed(1e6) == {"n4"}
     assert equals.lack_of_node("n4") is None
@@ -73,15 +73,15 @@ def test_it_has_to_last_and_ends_at_once() -> None:
 def test_machines_that_are_gone_are_no_equals() -> None:
     equals = MachineKinds()
     for number in range(4):
-        equals.put(f"n{number}", "kind", MachineEquipment(8, 8))
-    equals.put("n4", "kind", MachineEquipment(7, 8))
+        equals.set_machine(f"n{number}", "kind", MachineEquipment(8, 8))
+    equals.set_machine("n4", "kind", MachineEquipment(7, 8))
     assert equals.changed(0.0) == {"n4"}
-    equals.put("n0", "", None)
-    equals.put("n1", "kind", None)
+    equals.set_machine("n0", "", None)
+    equals.set_machine("n1", "kind", None)
     assert equals.changed(1.0) == {"n4"}
     assert equals.lack_of_node("n4") is None
     for number in range(5):
-        equals.put(f"n{number}", "", None)
+        equals.set_machine(f"n{number}", "", None)
     assert equals.changed(2.0) == set()
 
 

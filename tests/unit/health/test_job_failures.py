@@ -89,7 +89,7 @@ def told(*of: tuple[str, str, Iterable[JobFailureReport]]) -> JobFailureReports:
     """Job, node, words; each job with a record of its own."""
     found = JobFailureReports()
     for number, (job, node, words) in enumerate(of):
-        found.put(job.split("/")[0], job, f"uid-{number}", node, tuple(words))
+        found.replace_reports(job.split("/")[0], job, f"uid-{number}", node, tuple(words))
     return found
 
 
@@ -101,10 +101,10 @@ class TestJobWords:
 
     def test_what_changes_is_told(self) -> None:
         words = JobFailureReports()
-        assert words.put("a", "a/llama", "u", "n1", (word(),)) == {"n1"}
-        assert words.put("a", "a/llama", "u", "n1", (word(),)) == set()
-        assert words.put("a", "a/llama", "u", "n2", (word(),)) == {"n1", "n2"}
-        assert words.put("a", "a/llama", "u", "", ()) == {"n2"}
+        assert words.replace_reports("a", "a/llama", "u", "n1", (word(),)) == {"n1"}
+        assert words.replace_reports("a", "a/llama", "u", "n1", (word(),)) == set()
+        assert words.replace_reports("a", "a/llama", "u", "n2", (word(),)) == {"n1", "n2"}
+        assert words.replace_reports("a", "a/llama", "u", "", ()) == {"n2"}
         assert words.failures_on("n2", 100, NOW) == []
 
     def test_a_job_that_was_created_again_and_fails_elsewhere_blames_nobody(self) -> None:
@@ -127,7 +127,7 @@ class TestJobWords:
 
     def test_who_is_not_heard_any_more_is_told_of_all_nodes(self) -> None:
         words = told(("a/x", "n1", [word(job="x")]), ("a/y", "n2", [word(job="y")]))
-        assert words.put("a", "a/z", "uid-z", "n3", (word(job="z"),)) == {"n1", "n2", "n3"}
+        assert words.replace_reports("a", "a/z", "uid-z", "n3", (word(job="z"),)) == {"n1", "n2", "n3"}
 
     def test_old_words_are_forgotten_and_leave_nothing(self) -> None:
         words = told(("a/x", "n1", [word(job="x")]), ("b/y", "n1", [word("b", "y", at=60)]))
@@ -140,7 +140,7 @@ class TestJobWords:
     def test_a_name_has_few_records(self) -> None:
         words = JobFailureReports()
         for number in range(1000):
-            words.put("a", "a/llama", f"uid-{number}", "n1", (word(at=number),))
+            words.replace_reports("a", "a/llama", f"uid-{number}", "n1", (word(at=number),))
         assert len(words.failures_on("n1", 100, after(1000))) == 4
 
     def test_the_index_is_what_a_new_one_would_be(self) -> None:
@@ -151,7 +151,7 @@ class TestJobWords:
             owner, job = rng.choice("abc"), rng.choice("xyz")
             node = f"n{rng.randrange(4)}"
             said = (word(owner, job, at=step),) if rng.random() < 0.7 else ()
-            words.put(owner, f"{owner}/{job}", owner + job, node if said else "", said)
+            words.replace_reports(owner, f"{owner}/{job}", owner + job, node if said else "", said)
             records[owner, job] = (node, said)
         fresh = told(*((f"{owner}/{job}", node, said) for (owner, job), (node, said) in records.items() if said))
         for node in range(4):
@@ -166,7 +166,7 @@ class TestJobWords:
             owner, job = f"t{number % 20}", f"j{number}"
             said = tuple(word(owner, job, at=i) for i in range(8))
             with CountedWork() as counted:
-                for node in words.put(owner, f"{owner}/{job}", job, f"n{number * 31 % 16384}", said):
+                for node in words.replace_reports(owner, f"{owner}/{job}", job, f"n{number * 31 % 16384}", said):
                     words.failures_on(node, 16384, after(10))
             steps.append(counted.steps)
         assert max(steps) < 6_000
@@ -176,40 +176,40 @@ class TestAsked:
     def test_so_many_of_a_pool_have_their_turn(self) -> None:
         asked = TestRequests()
         for number in range(20):
-            assert asked.put(f"n{number}", "H200") == set()
-        asked.put("c0", "CPU")
-        assert [number for number in range(20) if asked.has_turn(f"n{number}", 10)] == list(range(10))
-        assert asked.has_turn("c0", 1)
-        assert asked.put("n0", "H200") == set(), "nothing new"
-        assert "n10" in asked.put("n0", None)
-        assert asked.has_turn("n10", 10)
-        assert asked.put("n0", None) == set()
+            assert asked.set_request(f"n{number}", "H200") == set()
+        asked.set_request("c0", "CPU")
+        assert [number for number in range(20) if asked.may_be_tested(f"n{number}", 10)] == list(range(10))
+        assert asked.may_be_tested("c0", 1)
+        assert asked.set_request("n0", "H200") == set(), "nothing new"
+        assert "n10" in asked.set_request("n0", None)
+        assert asked.may_be_tested("n10", 10)
+        assert asked.set_request("n0", None) == set()
 
     def test_one_person_with_two_namespaces_does_not_have_every_turn(self) -> None:
         asked = TestRequests()
         for number in range(20):
-            asked.put(f"mine{number}", "H200", ("me-a", "me-b"))
-        asked.put("theirs", "H200", ("x", "y"))
-        assert [asked.has_turn(f"mine{number}", 2) for number in range(3)] == [True, False, False]
-        assert asked.has_turn("theirs", 2), "asked last, and served second"
+            asked.set_request(f"mine{number}", "H200", ("me-a", "me-b"))
+        asked.set_request("theirs", "H200", ("x", "y"))
+        assert [asked.may_be_tested(f"mine{number}", 2) for number in range(3)] == [True, False, False]
+        assert asked.may_be_tested("theirs", 2), "asked last, and served second"
 
     def test_nor_by_one_partner_after_the_other(self) -> None:
         asked = TestRequests()
         for number in range(20):
-            asked.put(f"mine{number}", "H200", ("me", f"other{number}"))
-        assert asked.has_turn("mine0", 1)
-        asked.put("theirs", "H200", ("x", "y"))
-        assert not asked.has_turn("theirs", 1), "who has a turn keeps it"
-        assert "theirs" in asked.put("mine0", None)
-        assert not asked.has_turn("mine1", 1)
-        assert asked.has_turn("theirs", 1)
-        asked.put("theirs", None)
-        assert asked.has_turn("mine1", 1), "nobody else waits"
+            asked.set_request(f"mine{number}", "H200", ("me", f"other{number}"))
+        assert asked.may_be_tested("mine0", 1)
+        asked.set_request("theirs", "H200", ("x", "y"))
+        assert not asked.may_be_tested("theirs", 1), "who has a turn keeps it"
+        assert "theirs" in asked.set_request("mine0", None)
+        assert not asked.may_be_tested("mine1", 1)
+        assert asked.may_be_tested("theirs", 1)
+        asked.set_request("theirs", None)
+        assert asked.may_be_tested("mine1", 1), "nobody else waits"
 
     def test_a_node_that_changes_pools_asks_in_the_other_one(self) -> None:
         asked = TestRequests()
-        asked.put("n0", "H200")
-        asked.put("n1", "H200")
-        assert asked.put("n0", "H100") == {"n1"}
-        assert asked.has_turn("n0", 1)
-        assert asked.has_turn("n1", 1)
+        asked.set_request("n0", "H200")
+        asked.set_request("n1", "H200")
+        assert asked.set_request("n0", "H100") == {"n1"}
+        assert asked.may_be_tested("n0", 1)
+        assert asked.may_be_tested("n1", 1)

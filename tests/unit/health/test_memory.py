@@ -97,19 +97,21 @@ class TestMemory:
 
     def test_an_account_is_replaced_and_dropped_by_name(self) -> None:
         memory = MachineOffences()
-        memory.put("a", Offences(hardware=machine(), score="3", as_of=NOW))
-        memory.put("b", Offences(hardware=machine(), score="1", as_of=NOW))
-        memory.put("a", Offences(hardware=machine(system_uuid="board-2", gpu_serials=["7"]), score="2", as_of=NOW))
+        memory.set_account("a", Offences(hardware=machine(), score="3", as_of=NOW))
+        memory.set_account("b", Offences(hardware=machine(), score="1", as_of=NOW))
+        memory.set_account(
+            "a", Offences(hardware=machine(system_uuid="board-2", gpu_serials=["7"]), score="2", as_of=NOW)
+        )
         assert memory.highest_score(machine(), NOW, WEEK) == Decimal("1.00")
         assert memory.highest_score(machine(system_uuid="board-2", gpu_serials=["7"]), NOW, WEEK) == Decimal("2.00")
-        memory.put("b", None)
-        memory.put("never there", None)
+        memory.set_account("b", None)
+        memory.set_account("never there", None)
         assert memory.highest_score(machine(), NOW, WEEK) == 0
 
     def test_what_is_dropped_takes_no_room(self) -> None:
         memory = MachineOffences()
-        memory.put("a", Offences(hardware=machine(), score="3", as_of=NOW))
-        memory.put("a", Offences())
+        memory.set_account("a", Offences(hardware=machine(), score="3", as_of=NOW))
+        memory.set_account("a", Offences())
         assert not memory._named
         assert not memory._by_board
         assert not memory._by_gpu

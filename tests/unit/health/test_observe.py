@@ -20,7 +20,7 @@ from tests.unit.health.builders import (
 
 from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.nodehealth import Decision, NodeHealth, RecommendedAction, Severity, VerdictState
-from muster.health.assess import FailedBurnIn, Verdict, assess, doubt, node_fault
+from muster.health.assess import FailedBurnIn, Verdict, assess, node_fault, suspicion_of
 from muster.health.breaker import Act, BreakerState, Ruling
 from muster.health.effects import effect
 from muster.health.facts import ConditionView
@@ -139,7 +139,7 @@ class TestNothingFollows:
         assert judged(healthy(), reports=words).wants_check
         for policy in ({"sources": [{"name": "jobs", "observeOnly": True}]}, {"observedReasons": ["CheckRequested"]}):
             verdict = judged(healthy(), policy=policy, reports=words)
-            assert (verdict.wants_check, verdict.followed, doubt(verdict)) == (False, None, None)
+            assert (verdict.wants_check, verdict.followed, suspicion_of(verdict)) == (False, None, None)
             assert verdict.wake is not None
             assert "a/a" not in told(verdict)
             assert "b/a" not in told(verdict)
@@ -279,11 +279,11 @@ class TestTold:
 
     def test_counted_by_reason(self) -> None:
         books = VerdictIndex()
-        books.put("node-1", judged(sick(XID_79), policy=XID_OBSERVED))
+        books.set_verdict("node-1", judged(sick(XID_79), policy=XID_OBSERVED))
         assert (dict(books.observed), dict(books.reasons)) == ({"Xid79": 1}, {})
-        books.put("node-1", judged(decided(sick(XID_79), Decision.CORDON), policy=XID_OBSERVED))
+        books.set_verdict("node-1", judged(decided(sick(XID_79), Decision.CORDON), policy=XID_OBSERVED))
         assert (dict(books.observed), +books.reasons) == ({"Xid79": 1}, {})
-        books.put("node-1", None)
+        books.set_verdict("node-1", None)
         assert not books.observed
 
 

@@ -30,7 +30,7 @@ def view(**changes: Any) -> View:
     fleet, index, nodes = a_fleet([a_node(name) for name in names]), VerdictIndex(), NodeIndex()
     nodes.rebuild(fleet)
     for name in names:
-        index.put(name, verdict(name))
+        index.set_verdict(name, verdict(name))
     values: dict[str, Any] = {
         "now": NOW,
         "rules": Rules.from_policy(fleet.policy),

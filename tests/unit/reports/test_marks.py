@@ -52,7 +52,7 @@ def exclusion_for(node: NodeView) -> Exclusion | None:
     nodes = [node, *(a_node(f"n{number}") for number in (1, 2, 3))]
     ground.rebuild(a_fleet(nodes))
     for each in nodes:
-        books.put(each.name, assess(NodeFacts.from_node(each), healthy(), rules, NOW))
+        books.set_verdict(each.name, assess(NodeFacts.from_node(each), healthy(), rules, NOW))
     names = [each.name for each in nodes]
     orders, _ = decide(View(NOW, rules, books, ground, names, {node.name}, {}, {}))
     return next(exclusion_of(order.verdict, order.effect) for order in orders if order.name == node.name)

@@ -63,7 +63,7 @@ class Keeper:
         """Another operator takes over: it knows what is on record, and of silences only what begins now."""
         self._take_over()
         for name, node in self.fleet.nodes.items():
-            self.engine.node_index.put(name, node, self.fleet)
+            self.engine.node_index.set_node(name, node, self.fleet)
         for name, health in self.health.items():
             self._recorded(name, health)
         for missed in self.missed.values():
@@ -86,7 +86,7 @@ class Keeper:
         taint = (Taint(UNHEALTHY_TAINT, "", "NoSchedule"),) if self.effect(node.name).taint else ()
         node = replace(node, taints=(*(each for each in node.taints if each.key != UNHEALTHY_TAINT), *taint))
         self.fleet.nodes[node.name] = node
-        self.engine.node_index.put(node.name, node, self.fleet)
+        self.engine.node_index.set_node(node.name, node, self.fleet)
         self.engine.dirty.add(node.name)
 
     def record_of(self, name: str) -> NodeHealth:
@@ -155,11 +155,11 @@ class Keeper:
             passed=None if passed is None else _time(passed),
             silence=self._silences.get(name),
         )
-        self.engine.put(name, verdict)
+        self.engine.set_verdict(name, verdict)
 
     def _put_into_force(self, order: Order, now: float) -> None:
         name, verdict = order.name, order.verdict
-        self.engine.verdict_index.put(name, verdict)
+        self.engine.verdict_index.set_verdict(name, verdict)
         status = self.record_of(name).status
         ours: dict[str, Any] = {
             "state": verdict.state,
