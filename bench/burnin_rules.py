@@ -24,7 +24,7 @@ from bench.facts import facts
 from muster.controller.settings import COLLECT_AFTER
 from muster.preflight.outcomes import How, Member, Pair, PairOutcome
 from muster.preflight.rounds import next_round
-from muster.preflight.verdict import Outcome, Part, Verdict, judge
+from muster.preflight.verdict import Outcome, Part, Verdict, reach_verdict
 
 OUTPUT = ROOT / "build" / "bench" / "burnin-rules.json"
 GANGS = 10_000
@@ -123,7 +123,7 @@ def run(made: Gang, faults: Faults, seed: str, case: Case) -> tuple[Verdict, lis
         outcomes += tests(made, pairs, due.number) + late
         late = []
     begun = time.process_time()
-    verdict = judge(members, outcomes, yardsticks=sticks)
+    verdict = reach_verdict(members, outcomes, yardsticks=sticks)
     spent.judge_seconds = time.process_time() - begun
     return verdict, outcomes, spent
 

@@ -374,10 +374,10 @@ class HealthKeeper:
         node = self._cluster.fleet.nodes.get(finding.node)
         boot = health.status.agent.boot_id if health and health.status.agent else ""
         boot = boot or (node.boot_id if node else "")
-        words = [FailedBurnIn(boot, fail.probe, f"test of the node: {fail.words}", now) for fail in finding.fails]
+        words = [FailedBurnIn(boot, fail.probe, f"test of the node: {fail.message}", now) for fail in finding.fails]
         self._note_reports(finding.node, TESTS, words)
-        if finding.wish is not None:
-            self._results[finding.node] = finding.result(finding.wish, now)
+        if finding.check_request is not None:
+            self._results[finding.node] = finding.result(finding.check_request, now)
         self._mark_dirty([finding.node])
 
     def _note_reports(self, node: str, owner: str, words: list[FailedBurnIn]) -> None:

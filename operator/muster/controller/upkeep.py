@@ -104,7 +104,7 @@ class UpkeepKeeper:
             if key not in self._known:
                 _tests.labels(str(finding.outcome)).inc()
                 _test_seconds.labels(str(finding.profile)).observe(finding.seconds)
-                log.info("node tested", node=finding.node, outcome=str(finding.outcome), why=finding.words[:300])
+                log.info("node tested", node=finding.node, outcome=str(finding.outcome), why=finding.message[:300])
                 self._health.tested(finding)
         self._known = standing
 

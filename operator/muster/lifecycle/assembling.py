@@ -187,7 +187,7 @@ def _plan_after_burn_in_failed(world: JobWorld, gang: Gang, tested: burnin.BurnI
     After too many tries in a row, all nodes are given back.
     """
     spec, profile = gang.spec, str(burnin.profile_of(world))
-    why = "; ".join(f"{fail.node}: {fail.words}" for fail in tested.fails[:MAX_FAILS_IN_NOTE])
+    why = "; ".join(f"{fail.node}: {fail.message}" for fail in tested.fails[:MAX_FAILS_IN_NOTE])
     count, most = burnin.tries(spec) + 1, world.fleet.policy.preflight.max_replacements
     if count > most:
         other = record.after_burn_in_release(world, spec, tested.fails, profile)

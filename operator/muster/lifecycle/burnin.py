@@ -31,8 +31,8 @@ from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import How, Limit, LocalOutcome, PairOutcome, Yardstick
 from muster.preflight.outcomes import Member as Tested
 from muster.preflight.unproved import control_pairs, without_unproved_failures
-from muster.preflight.upkeep import OF_ITSELF
-from muster.preflight.verdict import Fail, Outcome, Verdict, judge, judge_local, unfit
+from muster.preflight.upkeep import SINGLE_NODE_PREFIXES
+from muster.preflight.verdict import Fail, Outcome, Verdict, find_local_failures, reach_verdict, unfit
 from muster.preflight.yardsticks import yardsticks
 from muster.protocol.checks import NODE, READY, STARTING, CheckAnswer, CheckGrant, CheckOrder
 from muster.protocol.messages import IDLE
@@ -263,7 +263,7 @@ class _BurnIn:
             return BurnInState(missing, self._node_checks(self.orders.with_pairs(orders, told)))
         limits, found = local.with_limits(found, self.checkers, self.world.standards)
         everybody = self._members(())
-        failed, broken = judge_local(everybody, found, limits)
+        failed, broken = find_local_failures(everybody, found, limits)
         outcomes = [outcome for several in told.values() for outcome in several]
         fit = self._members(unfit(everybody, failed, broken, found).union(self.unlike))
         turn = pass_of_pairs(told)
@@ -285,7 +285,7 @@ class _BurnIn:
         left = [(failure.node, failure.probe) for failure in earlier]
         models = {node: view.report.model for node, view in self.checkers.items()}
         verdict = without_unproved_failures(verdict, evidence, found, models, left, len(self.record.members))
-        broken_by = [outcome.words for outcome in found if outcome.how is How.ENVIRONMENT and outcome.words]
+        broken_by = [outcome.message for outcome in found if outcome.how is How.ENVIRONMENT and outcome.message]
         if verdict.outcome is Outcome.PASS:
             gang = self._gang_orders(begins=True)
             together = self._orders_by_node(orders, told, gang)
@@ -419,7 +419,7 @@ class _BurnIn:
                     and each.gpus >= self.world.job.spec.gpus_per_node
                 )
             )
-            and (alone or not each.granted.startswith(OF_ITSELF))  # its links were not tested
+            and (alone or not each.granted.startswith(SINGLE_NODE_PREFIXES))  # its links were not tested
             and (suspected is None or each.age_seconds < suspected)
             for each in view.report.passes
         )
@@ -496,7 +496,7 @@ class _BurnIn:
             local.with_wrong_bits(told, views), in_time.union(worker_view.member.node for worker_view in self.proven)
         )
         limits, told = local.with_limits(told, views, self.world.standards)
-        failed, _ = judge_local([Tested(node) for node in first], told, limits)
+        failed, _ = find_local_failures([Tested(node) for node in first], told, limits)
         # What has begun goes on, whatever has become of the limits since.
         begun = {node for node in first if self._has_begun_again(node) and node not in in_time}
         return frozenset(
@@ -586,7 +586,7 @@ class _BurnIn:
         for worker_view in self.subjects:
             node = worker_view.member.node
             if node in absent:
-                yield LocalOutcome(node, local.CHECKER, How.ENVIRONMENT, words=absent[node])
+                yield LocalOutcome(node, local.CHECKER, How.ENVIRONMENT, message=absent[node])
                 # What it has found stands, whatever has become of the checker since.
                 yield from (
                     each for each in local.outcomes_of_answer(node, self._answered(node)) if each.how is How.RESULT
@@ -684,11 +684,11 @@ class _BurnIn:
                 text = f"burn-in {self.profile}: {len(passed)} nodes have passed"
                 return BurnInState(Missing(BURNING_IN, text), checks, words=shared)
         if verdict.failed:
-            return BurnInState(Missing(BURNING_IN, verdict.failed[0].words), checks, verdict.failed, words=shared)
+            return BurnInState(Missing(BURNING_IN, verdict.failed[0].message), checks, verdict.failed, words=shared)
         if verdict.outcome is Outcome.PASS:
             return BurnInState(None, checks, words=shared, **_of_the_gang(measured))
         others = "" if verdict.names_shared and len(verdict.shared) == 1 and not measured.is_odd else shared
-        words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, others) if part))
+        words = "; ".join(dict.fromkeys(part for part in (verdict.message, *broken_by, others) if part))
         if self._must_wait():
             count = len(verdict.open)
             text = (
@@ -786,7 +786,7 @@ def _cached_verdict(
     levels: tuple[str, ...],
 ) -> Verdict:
     """Return the verdict on a burn-in; it is cached, because it is asked for until all checkers know of it."""
-    return judge(tested, outcomes, found, yardsticks, dict(limits), transport, levels)
+    return reach_verdict(tested, outcomes, found, yardsticks, dict(limits), transport, levels)
 
 
 @lru_cache(maxsize=8)
@@ -803,7 +803,7 @@ def _of_the_gang(measured: Measured) -> dict[str, Any]:
 
 def _notice_text(verdict: Verdict, measured: Measured) -> str:
     """Return what people should know although it blames no node, as text; "" if nothing."""
-    return "; ".join([*(each.words for each in verdict.shared), *([measured.words] if measured.is_odd else [])])
+    return "; ".join([*(each.message for each in verdict.shared), *([measured.words] if measured.is_odd else [])])
 
 
 def _held_text(held: WorkerView) -> str:

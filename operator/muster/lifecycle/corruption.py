@@ -56,7 +56,7 @@ def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
             update={
                 "fault_class": FaultClass.HARDWARE,
                 "node": culprit.node,
-                "message": f"{incident.message}; the culprit is {culprit.node}: {culprit.words}"[:2048],
+                "message": f"{incident.message}; the culprit is {culprit.node}: {culprit.message}"[:2048],
             }
         )
         if incident.attempt >= found.attempt and incident.fault_class in budgets.OWN_DOING

@@ -378,7 +378,7 @@ def _failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: s
             boot=node.boot_id if (node := world.fleet.nodes.get(fail.node)) else "",
             time=world.now,
             probe=fail.probe,
-            message=fail.words[:512],
+            message=fail.message[:512],
             partners=list(fail.partners[:16]),
         )
         for fail in fails

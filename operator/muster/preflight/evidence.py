@@ -469,10 +469,10 @@ def merge_outcomes(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:
     Both ends report, perhaps twice: a figure counts before no figure, a lower figure before a higher. Lost packets and
     wrong sums count if either end reports them, as only one may see them.
     """
-    told: dict[tuple[int, str, str], list[PairOutcome]] = {}
+    by_pair: dict[tuple[int, str, str], list[PairOutcome]] = {}
     for outcome in outcomes:
-        told.setdefault((outcome.round, min(outcome.a, outcome.b), max(outcome.a, outcome.b)), []).append(outcome)
-    return [_one_of(told[key]) for key in sorted(told)]
+        by_pair.setdefault((outcome.round, min(outcome.a, outcome.b), max(outcome.a, outcome.b)), []).append(outcome)
+    return [_one_of(by_pair[key]) for key in sorted(by_pair)]
 
 
 def _one_of(outcomes: Sequence[PairOutcome]) -> PairOutcome:

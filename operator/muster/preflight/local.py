@@ -39,16 +39,16 @@ def outcomes_of_answer(node: str, answer: CheckAnswer | None) -> Iterator[LocalO
     """
     if answer is None:
         words = "its checker has not answered: look at its log (kubectl -n muster-check logs)"
-        yield LocalOutcome(node, PROFILE, How.LATE, words=words)
+        yield LocalOutcome(node, PROFILE, How.LATE, message=words)
         return
     if not answer.probes:
-        yield LocalOutcome(node, CHECKER, how_ended(answer.outcome), words=f"{node}: {answer.message}")
+        yield LocalOutcome(node, CHECKER, how_ended(answer.outcome), message=f"{node}: {answer.message}")
     late = [probe for probe in answer.probes if how_ended(probe.outcome) is How.LATE]
     if late:
         # What others use, too, keeps its name: where it is slow for many, it is not the nodes.
         name = late[0].probe if all(probe.probe in SHARED for probe in late) else PROFILE
         more = f" (and {len(late) - 1} more)" if late[1:] else ""
-        yield LocalOutcome(node, name, How.LATE, words=f"{late[0].probe}: {late[0].message}{more}")
+        yield LocalOutcome(node, name, How.LATE, message=f"{late[0].probe}: {late[0].message}{more}")
     for probe in answer.probes:
         ended = how_ended(probe.outcome)
         if ended is How.LATE:
@@ -77,10 +77,10 @@ def without_common_delays(outcomes: Iterable[LocalOutcome], in_time: Collection[
             found.append(outcome)
         elif others:
             beside = f"{others[0]} was" if len(others) == 1 else f"{', '.join(others[:MAX_NAMED])} were"
-            found.append(replace(outcome, words=f"{outcome.words}; {beside} in time"))
+            found.append(replace(outcome, message=f"{outcome.message}; {beside} in time"))
         else:
-            words = f"{outcome.node}: {outcome.words}; no other node that could be compared with it was in time"
-            found.append(replace(outcome, how=How.ENVIRONMENT, words=words))
+            words = f"{outcome.node}: {outcome.message}; no other node that could be compared with it was in time"
+            found.append(replace(outcome, how=How.ENVIRONMENT, message=words))
     return found
 
 
@@ -109,10 +109,10 @@ def with_wrong_bits(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, Che
         for each in alike:
             if not has_majority:
                 words = f"{each.probe}: nodes of one kind have different bits, and no majority tells which are wrong"
-                changed[each] = replace(each, how=How.ENVIRONMENT, words=words)
+                changed[each] = replace(each, how=How.ENVIRONMENT, message=words)
             elif each.fingerprint != usual:
                 words = f"other bits than {count} of {len(alike)} nodes of its kind"
-                changed[each] = replace(each, wrong=True, words=words)
+                changed[each] = replace(each, wrong=True, message=words)
     return [changed.get(each, each) for each in outcomes]
 
 
@@ -136,7 +136,7 @@ def unlike_nodes(checkers: Mapping[str, CheckerView]) -> dict[str, LocalOutcome]
     for node, kind in kinds.items():
         if usual is not None and kind != usual:
             words = f"{node} cannot be tested with others: {_difference(kind, usual)}"
-            found[node] = LocalOutcome(node, CHECKER, How.ENVIRONMENT, words=words)
+            found[node] = LocalOutcome(node, CHECKER, How.ENVIRONMENT, message=words)
     return found
 
 

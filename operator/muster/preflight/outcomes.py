@@ -81,7 +81,7 @@ class LocalOutcome:
         how: RESULT; NO_RESULT (ended at its deadline); LATE (the node's probes together took too long); or ENVIRONMENT.
         Only other nodes that were in time show what LATE means.
         figure: the result in the unit of its limit; None: nothing was measured.
-        words: what the probe says, for people.
+        message: what the probe says, for people.
         wrong: whether a result must not be (other bits, a missing device), whatever the figure.
         unit: of the figure.
         fingerprint: of the results, "KIND:BITS"; nodes of one kind have to have the same bits; "": none.
@@ -91,7 +91,7 @@ class LocalOutcome:
     probe: str
     how: How
     figure: float | None = None
-    words: str = ""
+    message: str = ""
     wrong: bool = False
     unit: str = ""
     fingerprint: str = ""

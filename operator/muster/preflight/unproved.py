@@ -145,7 +145,7 @@ def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]
     for node, fail in failed.items():
         best[models.get(node, "")] = max(best[models.get(node, "")], fail.figure or 0.0)
     return {
-        node: f"{node} {fail.words}; but no {models[node]} of this gang reaches more"
+        node: f"{node} {fail.message}; but no {models[node]} of this gang reaches more"
         for node, fail in failed.items()
         if node in models and models[node] not in well and not fail.wrong
         if fail.figure is not None and fail.figure >= OWN_SHARE * best[models[node]]
@@ -182,7 +182,7 @@ def without_unproved_failures(
             words = f"{fail.probe} has failed on {len(alike)} of {tried} nodes that were tried: not so many are bad"
             dropped[fail.node, fail.probe] = words
         elif is_of_many(fail.probe, len(now), ran):
-            words = f"{fail.words}; so it is on {len(now)} of {ran[fail.probe]} nodes, and it may not be the nodes"
+            words = f"{fail.message}; so it is on {len(now)} of {ran[fail.probe]} nodes, and it may not be the nodes"
             dropped[fail.node, fail.probe] = words
     if not dropped:
         return verdict
@@ -193,5 +193,5 @@ def without_unproved_failures(
         outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
         failed=failed,
         open=tuple(sorted(nodes.union(verdict.open))),
-        words="; ".join(dict.fromkeys(dropped.values())),
+        message="; ".join(dict.fromkeys(dropped.values())),
     )

@@ -23,15 +23,15 @@ from muster.api.preflight import PreflightPolicy, Profile
 from muster.preflight import local
 from muster.preflight.evidence import LEAST_WITNESSES
 from muster.preflight.outcomes import How, Limit, LocalOutcome, Member
-from muster.preflight.verdict import LEAST_ALIKE, MOST_ALIKE_SHARE, Fail, Outcome, judge
+from muster.preflight.verdict import LEAST_ALIKE, MOST_ALIKE_SHARE, Fail, Outcome, reach_verdict
 from muster.protocol.checks import NODE, READY, UNFIT, CheckGrant, CheckOrder, PassReport
 from muster.world.checks import CheckerView, NodeChecks, Standard
 
-OF_ITSELF = ("new/", "wish/", "idle/", "doubt/")
+SINGLE_NODE_PREFIXES = ("new/", "wish/", "idle/", "doubt/")
 """How the IDs of orders for single nodes begin, and of the passes granted for them: links were not tested."""
-AGAIN_SECONDS = 600.0
+RETRY_SECONDS = 600.0
 """After this long a test that could not run is tried again."""
-AT_ONCE = 0.05
+MAX_TESTED_SHARE = 0.05
 """At most this share of the fleet's checkers tests nodes whose last pass is only old; one always may."""
 RECENT_OFFENCES = 0.5
 """The score from which a machine is tested one profile deeper: one incident after the policy's half-life."""
@@ -47,20 +47,20 @@ class IdleNode:
         node: its name.
         view: the last report of its checker.
         accelerators: how many it should have; None: as many as it has.
-        wish: the request for a test whose result is not written yet; None: none.
+        check_request: the request for a test whose result is not written yet; None: none.
         out_of_use: a name for the time that it is out of use, and its length in seconds; None: it is in use. A pass
             from before does not count.
         offences: the machine's account, 1 for each incident, faded.
-        doubt: a name for the job failures that request a test, and how many seconds ago they were; None: none do.
+        suspicion: a name for the job failures that request a test, and how many seconds ago they were; None: none do.
     """
 
     node: str
     view: CheckerView
     accelerators: int | None = None
-    wish: CheckRequest | None = None
+    check_request: CheckRequest | None = None
     out_of_use: tuple[str, float] | None = None
     offences: float = 0.0
-    doubt: tuple[str, float] | None = None
+    suspicion: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Finding:
         probes: all probes, as NodeHealth shows them.
         seconds: how long the test took.
         device: what was tested.
-        words: the result, for people.
-        wish: the request that is answered; None: the test was not requested.
+        message: the result, for people.
+        check_request: the request that is answered; None: the test was not requested.
     """
 
     node: str
@@ -88,20 +88,20 @@ class Finding:
     probes: tuple[CheckedProbe, ...]
     seconds: float
     device: str
-    words: str
-    wish: CheckRequest | None = None
+    message: str
+    check_request: CheckRequest | None = None
 
-    def result(self, wish: CheckRequest, now: datetime) -> CheckResult:
+    def result(self, request: CheckRequest, now: datetime) -> CheckResult:
         """Return the result in the form that NodeHealth records."""
         return CheckResult(
-            id=wish.id,
+            id=request.id,
             profile=self.profile,
             outcome=CheckOutcome(str(self.outcome)),
             time=now,
             seconds=round(self.seconds),
             device=self.device[:128],
             probes=list(self.probes[:_MAX_PROBES]),
-            message=self.words[:1024],
+            message=self.message[:1024],
         )
 
 
@@ -133,8 +133,8 @@ def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, standards: S
         if not site.view.is_fresh:
             continue
         if site.view.report.state != READY:
-            if site.wish is not None and site.view.report.state == UNFIT:
-                findings.append(_unfit(site, site.wish))
+            if site.check_request is not None and site.view.report.state == UNFIT:
+                findings.append(_unfit(site, site.check_request))
             continue
         order, age = _due(site, policy)
         if order is None:
@@ -143,7 +143,7 @@ def plan_upkeep(sites: Sequence[IdleNode], policy: PreflightPolicy, standards: S
             old.append((-age, site.node, site, order))
             continue
         checks[site.node] = _found(site, order, standards, findings, passed)
-    room = max(1, int(AT_ONCE * len(sites)))
+    room = max(1, int(MAX_TESTED_SHARE * len(sites)))
     # A test that has begun goes on; then the oldest passes come first.
     for _, _, site, order in sorted(old, key=lambda each: (each[3].id not in each[2].view.given, each[0], each[1])):
         checks_of_it = _found(site, order, standards, findings, passed)
@@ -176,7 +176,7 @@ def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]
         probe = finding.fails[0].probe
         beside = f"{proved} have passed" if proved else "none has passed yet"
         words = f"{probe} fails on {failed[probe]} of the idle nodes and {beside}: it may not be the node"
-        yield replace(finding, outcome=Outcome.INCONCLUSIVE, fails=(), words=f"{words} ({finding.words})")
+        yield replace(finding, outcome=Outcome.INCONCLUSIVE, fails=(), message=f"{words} ({finding.message})")
 
 
 def _due(site: IdleNode, policy: PreflightPolicy) -> tuple[CheckOrder | None, float | None]:
@@ -185,8 +185,8 @@ def _due(site: IdleNode, policy: PreflightPolicy) -> tuple[CheckOrder | None, fl
     The age is None where a user or a missing pass requires the test, and infinite where failures of jobs request it.
     """
     report = site.view.report
-    if site.wish is not None:
-        return _order(site, f"wish/{site.wish.id}", site.wish.profile), None
+    if site.check_request is not None:
+        return _order(site, f"wish/{site.check_request.id}", site.check_request.profile), None
     if policy.profile is Profile.DISABLED:
         return None, None
     name, since = site.out_of_use or ("", math.inf)
@@ -197,8 +197,8 @@ def _due(site: IdleNode, policy: PreflightPolicy) -> tuple[CheckOrder | None, fl
             f"new/{policy.profile}/{site.accelerators or 0}/{report.boot_id[:16]}/{report.identity[:16]}/{name}",
             policy.profile,
         ), None
-    if site.doubt is not None and not _is_answered(site, site.doubt[1]):
-        return _order(site, f"doubt/{site.doubt[0]}", Profile.DEEP), math.inf
+    if site.suspicion is not None and not _is_answered(site, site.suspicion[1]):
+        return _order(site, f"doubt/{site.suspicion[0]}", Profile.DEEP), math.inf
     counts_as_seconds = newest.age_seconds * (1.0 + site.offences)
     if policy.idle_max_age_seconds and counts_as_seconds >= policy.idle_max_age_seconds:
         # Another one each time, or the checker would know its grant already.
@@ -264,12 +264,12 @@ def _found(
     # It is tested alone: that it was late says nothing of it.
     told = local.without_common_delays(local.outcomes_of_answer(site.node, answer), ())
     limits, outcomes = local.with_limits(told, {site.node: site.view}, standards)
-    verdict = judge([Member(site.node)], (), outcomes, limits=limits)
+    verdict = reach_verdict([Member(site.node)], (), outcomes, limits=limits)
     grant = CheckGrant(order.id, order.profile, site.view.tested_gpus(order.gpus))
     grants = (grant,) if verdict.outcome is Outcome.PASS else ()
     if grants and not site.view.knows(order.id):
         return NodeChecks((order,), grants)  # it does not know yet
-    words = "; ".join(fail.words for fail in verdict.failed) or _why(outcomes) or verdict.words
+    words = "; ".join(fail.message for fail in verdict.failed) or _why(outcomes) or verdict.message
     given = site.view.given.get(order.id, 0.0)
     if _may_be_a_moment(verdict.failed) and not order.id.endswith(_ONCE_MORE):
         again = replace(order, id=order.id + _ONCE_MORE)
@@ -292,10 +292,10 @@ def _found(
             answer.seconds,
             site.view.report.model or site.view.report.device,
             words,
-            site.wish,
+            site.check_request,
         )
     )
-    if verdict.outcome is Outcome.INCONCLUSIVE and site.wish is None and given >= AGAIN_SECONDS:
+    if verdict.outcome is Outcome.INCONCLUSIVE and site.check_request is None and given >= RETRY_SECONDS:
         return NodeChecks()  # what is not declared is forgotten, and asked again
     return NodeChecks((order,), grants)
 
@@ -313,7 +313,7 @@ def _unfit(site: IdleNode, wish: CheckRequest) -> Finding:
 
 
 def _why(outcomes: Iterable[LocalOutcome]) -> str:
-    return next((each.words for each in outcomes if each.how is How.ENVIRONMENT and each.words), "")
+    return next((each.message for each in outcomes if each.how is How.ENVIRONMENT and each.message), "")
 
 
 def _probes(outcomes: Iterable[LocalOutcome], limits: Mapping[str, Limit], failed: set[str]) -> Iterable[CheckedProbe]:
@@ -326,5 +326,5 @@ def _probes(outcomes: Iterable[LocalOutcome], limits: Mapping[str, Limit], faile
             outcome=CheckOutcome.INCONCLUSIVE if each.how is How.ENVIRONMENT else bad,
             value="" if each.figure is None else f"{each.figure:.4g} {unit}".strip()[:128],
             threshold=f"{limit.at_least:.4g} {limit.unit} ({limit.source})"[:256] if limit else "",
-            message=each.words[:512],
+            message=each.message[:512],
         )

@@ -51,7 +51,7 @@ class Fail:
         threshold: what it had to reach, in the same unit.
         unit: of both.
         partners: proven nodes with which it missed; empty for a local probe.
-        words: what happened, for people.
+        message: what happened, for people.
         wrong: whether a result was wrong; else something is slow or does not answer.
         levels: at which its pairs speak against it.
     """
@@ -62,7 +62,7 @@ class Fail:
     threshold: float
     unit: str
     partners: tuple[str, ...]
-    words: str
+    message: str
     wrong: bool = False
     levels: tuple[int, ...] = ()
 
@@ -86,14 +86,14 @@ class Shared:
         domain: its names from the outside in; () for the whole fabric and for a link between domains.
         level: the level at which pairs miss.
         pairs: of a link or uplink, the pairs that missed.
-        words: what is wrong, for people.
+        message: what is wrong, for people.
     """
 
     part: Part
     domain: tuple[str, ...]
     level: int
     pairs: tuple[tuple[str, str], ...]
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class Verdict:
         shared: the parts of the fabric that are slow or dead.
         passed: nodes that are proven at every level at which they have a partner.
         open: nodes of which nothing is proven either way.
-        words: why the outcome is inconclusive; "" where it is not.
-        names_shared: whether `words` name the first of `shared`.
+        message: why the outcome is inconclusive; "" where it is not.
+        names_shared: whether `message` name the first of `shared`.
     """
 
     outcome: Outcome
@@ -115,11 +115,11 @@ class Verdict:
     shared: tuple[Shared, ...] = ()
     passed: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
-    words: str = ""
+    message: str = ""
     names_shared: bool = False
 
 
-def judge(
+def reach_verdict(
     members: Iterable[Member],
     outcomes: Iterable[PairOutcome],
     local: Iterable[LocalOutcome] = (),
@@ -139,16 +139,16 @@ def judge(
         transport: what tests have to run over, see Evidence.
         levels: the names of domains from the outside in, say ("block", "rack"); for messages only.
     """
-    everybody, told = list(members), list(local)
-    own, broken = judge_local(everybody, told, limits or {})
+    everybody, local_outcomes = list(members), list(local)
+    own, broken = find_local_failures(everybody, local_outcomes, limits or {})
     # A node with a failure of its own is no partner, and no other stays open for lack of it.
-    out = unfit(everybody, own, broken, told)
+    out = unfit(everybody, own, broken, local_outcomes)
     ground = MemberTopology(member for member in everybody if member.name not in out)
     evidence = Evidence(ground, merge_outcomes(outcomes), yardsticks, transport)
     return _VerdictMaker(evidence, levels, len(out)).verdict(own, broken)
 
 
-def judge_local(
+def find_local_failures(
     members: Sequence[Member], local: Iterable[LocalOutcome], limits: Mapping[str, Limit]
 ) -> tuple[list[Fail], list[str]]:
     """Return the failures of nodes in their own probes, and the nodes on which a probe could not run.
@@ -246,7 +246,7 @@ def _are_too_many(figures: Sequence[float], some: int, count: int) -> bool:
 
 
 def _local_fail(outcome: LocalOutcome, limit: Limit | None) -> Fail | None:
-    said = f" ({outcome.words})" if outcome.words else ""
+    said = f" ({outcome.message})" if outcome.message else ""
     at_least, unit = (limit.at_least, limit.unit) if limit else (0.0, "")
     if outcome.how is How.LATE:
         words = f"its tests have not ended in time{said}"
@@ -578,7 +578,7 @@ class _VerdictMaker:
         if broken:
             return f"a probe could not run on {_nodes(len(broken))}, {broken[0]} first"
         if self.shared:
-            return f"{self.shared[0].words}; {_nodes(len(unsure))} cannot be proven past it"
+            return f"{self.shared[0].message}; {_nodes(len(unsure))} cannot be proven past it"
         return f"{_nodes(len(unsure))} could not be tested to an end, {unsure[0]} first"
 
     def _name(self, depth: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from muster.preflight.outcomes import How, Member, PairOutcome, Round, Yardstick
 from muster.preflight.rounds import next_round
-from muster.preflight.verdict import Verdict, judge
+from muster.preflight.verdict import Verdict, reach_verdict
 
 HEALTHY_GBPS = 50.0
 YARDSTICKS = (Yardstick(HEALTHY_GBPS, 0.8),)
@@ -76,7 +76,9 @@ def judged(
     members: Sequence[Member], rate: Rate, seed: str = "uid/1", yardsticks: Sequence[Yardstick] = YARDSTICKS
 ) -> Verdict:
     """The verdict on a burn-in."""
-    return judge(members, burned_in(members, rate, seed, yardsticks), yardsticks=yardsticks, levels=("block", "leaf"))
+    return reach_verdict(
+        members, burned_in(members, rate, seed, yardsticks), yardsticks=yardsticks, levels=("block", "leaf")
+    )
 
 
 def standing(members: Iterable[Member], *, but: Iterable[str]) -> list[Member]:

@@ -6,7 +6,7 @@ import pytest
 
 from muster.preflight import local
 from muster.preflight.outcomes import How, LocalOutcome, Member
-from muster.preflight.verdict import judge_local
+from muster.preflight.verdict import find_local_failures
 from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
 from muster.world.checks import CheckerView, Standard
 
@@ -26,7 +26,7 @@ def compared(prints: Prints, libraries: Prints | None = None, wrong: str = "") -
 
 
 def blamed(found: list[LocalOutcome]) -> dict[str, str]:
-    return {each.node: each.words for each in found if each.wrong}
+    return {each.node: each.message for each in found if each.wrong}
 
 
 def test_who_has_other_bits_than_the_others_of_its_kind_is_wrong() -> None:
@@ -59,18 +59,18 @@ def test_without_a_majority_nobody_is_blamed_and_nothing_is_said_of_any(bits: st
     found = compared({f"n{index}": f"k:{letter}" for index, letter in enumerate(bits)})
     assert not blamed(found)
     assert {each.how for each in found} == {How.ENVIRONMENT}
-    assert "no majority tells which are wrong" in found[0].words
+    assert "no majority tells which are wrong" in found[0].message
 
 
 def test_who_does_not_agree_with_itself_has_no_voice() -> None:
     found = compared({"n0": "k:a", "n1": "k:a", "n2": "k:b"}, wrong="n2")
     assert list(blamed(found)) == ["n2"]
-    assert found[2].words == ""
+    assert found[2].message == ""
 
 
 def test_it_is_a_failure_of_the_node_by_its_result() -> None:
     found = compared({"n0": "k:a", "n1": "k:a", "n2": "k:b"})
-    ((fail,), broken) = judge_local([Member(name) for name in ("n0", "n1", "n2")], found, {})
+    ((fail,), broken) = find_local_failures([Member(name) for name in ("n0", "n1", "n2")], found, {})
     assert (fail.node, fail.probe, fail.wrong, broken) == ("n2", "bit-exact", True, [])
 
 
@@ -110,7 +110,7 @@ ONLY_STORAGE = replace(LATE, probes=(LATE.probes[0], LATE.probes[2]))
 )
 def test_what_is_late_is_one_outcome(answer: CheckAnswer | None, probe: str, words: str) -> None:
     (late,) = [each for each in local.outcomes_of_answer("n0", answer) if each.how is How.LATE]
-    assert (late.probe, late.words) == (probe, words)
+    assert (late.probe, late.message) == (probe, words)
     assert not local.ended_in_time("n0", answer)
 
 
@@ -129,8 +129,8 @@ def test_being_late_says_something_beside_others_that_were_in_time(
     well = LocalOutcome("n3", "gemm-bf16", How.RESULT, 600.0)
     late, other = local.without_common_delays([*local.outcomes_of_answer("n0", None), well], in_time)
     assert (late.node, late.how) == ("n0", how)
-    assert late.words.endswith(words)
+    assert late.message.endswith(words)
     assert other == well
-    fails, broken = judge_local([Member("n0")], [late], {})
+    fails, broken = find_local_failures([Member("n0")], [late], {})
     assert [fail.node for fail in fails] == (["n0"] if how is How.LATE else [])
     assert broken == ([] if how is How.LATE else ["n0"])

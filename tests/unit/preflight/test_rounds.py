@@ -12,7 +12,7 @@ from tests.unit.preflight.fabric import YARDSTICKS, Rate, burned_in, dead, gang,
 from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import How, Member, Pair, PairOutcome, Round
 from muster.preflight.rounds import FEW, MARGIN, MOST_ROUNDS, MOST_TESTS, SERVES, next_round
-from muster.preflight.verdict import Outcome, judge
+from muster.preflight.verdict import Outcome, reach_verdict
 
 healthy: Rate = slow()
 fabrics = st.builds(
@@ -89,7 +89,7 @@ def test_suspects_meet_proven_partners_only() -> None:
 def test_healthy_gangs_are_done_after_two_rounds(members: list[Member], rounds: int) -> None:
     outcomes = burned_in(members, healthy)
     assert max((each.round for each in outcomes), default=0) == rounds
-    verdict = judge(members, outcomes, yardsticks=YARDSTICKS)
+    verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS)
     assert sorted(verdict.passed) == sorted(member.name for member in members)
 
 
@@ -106,16 +106,16 @@ def test_without_history_survivors_show_what_a_healthy_pair_reaches(size: int) -
     members = standing(gang(size), but=["n001"])
     outcomes = burned_in(members, slow("n001", rate=0.4), yardsticks=())
     assert any("n001" not in (each.a, each.b) for each in outcomes if each.round == 1)
-    assert [fail.node for fail in judge(members, outcomes).failed] == ["n001"]
+    assert [fail.node for fail in reach_verdict(members, outcomes).failed] == ["n001"]
     well = burned_in(members, healthy, yardsticks=())
     assert len(well) <= 4
-    assert judge(members, well).outcome is Outcome.PASS
+    assert reach_verdict(members, well).outcome is Outcome.PASS
 
 
 def test_a_witness_is_borrowed_by_a_gang_of_one_and_of_two() -> None:
     idle = [replace(member, witness=True) for member in gang(8)[4:]]
-    one = judge([*gang(1), *idle], burned_in([*gang(1), *idle], slow("n000")), yardsticks=YARDSTICKS)
-    two = judge([*gang(2), *idle], burned_in([*gang(2), *idle], slow("n000")), yardsticks=YARDSTICKS)
+    one = reach_verdict([*gang(1), *idle], burned_in([*gang(1), *idle], slow("n000")), yardsticks=YARDSTICKS)
+    two = reach_verdict([*gang(2), *idle], burned_in([*gang(2), *idle], slow("n000")), yardsticks=YARDSTICKS)
     assert [fail.node for fail in one.failed] == ["n000"]
     assert [fail.node for fail in two.failed] == ["n000"]
     assert two.passed == ("n001",)
@@ -133,7 +133,7 @@ def test_who_has_died_is_not_planned_again_and_the_partner_is() -> None:
     while (due := next_round(members, "uid/1", outcomes, YARDSTICKS)) is not None:
         assert victim.a not in {name for pair in pairs_of(due) for name in pair[:2]}
         outcomes += ran(due, healthy)
-    verdict = judge(members, outcomes, yardsticks=YARDSTICKS)
+    verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS)
     assert victim.b in verdict.passed
     assert victim.a not in (*verdict.passed, *verdict.open)
     assert verdict.failed == ()
@@ -145,7 +145,7 @@ def test_a_round_ends_though_nobody_tells_of_it() -> None:
     while (due := next_round(members, "uid/1", outcomes, YARDSTICKS)) is not None:
         outcomes += [PairOutcome(due.number, pair.a, pair.b, How.UNHEARD) for pair in pairs_of(due)]
     assert max(each.round for each in outcomes) <= MOST_ROUNDS
-    assert judge(members, outcomes, yardsticks=YARDSTICKS).failed == ()
+    assert reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed == ()
 
 
 @settings(max_examples=25, deadline=None)
@@ -181,7 +181,9 @@ def test_the_order_of_arrival_and_repetition_change_nothing(members: list[Member
         random.shuffle(shuffled)
         due = next_round(random.sample(members, len(members)), "uid/1", shuffled, YARDSTICKS)
         assert due == next_round(members, "uid/1", outcomes, YARDSTICKS)
-        assert judge(members, shuffled, yardsticks=YARDSTICKS) == judge(members, outcomes, yardsticks=YARDSTICKS)
+        assert reach_verdict(members, shuffled, yardsticks=YARDSTICKS) == reach_verdict(
+            members, outcomes, yardsticks=YARDSTICKS
+        )
         if due is None:
             break
         outcomes += ran(due, rate)
@@ -224,7 +226,7 @@ def test_outcomes_that_are_lost_or_late_change_no_verdict(size: int, seed: int) 
         if due.number == MOST_ROUNDS:
             outcomes, late = outcomes + late, []
             break
-    assert {fail.node for fail in judge(members, outcomes, yardsticks=YARDSTICKS).failed} <= bad
+    assert {fail.node for fail in reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed} <= bad
 
 
 @settings(max_examples=40, deadline=None)
@@ -238,7 +240,7 @@ def test_nobody_is_blamed_without_two_proven_witnesses(members: list[Member], se
         return 1.0 if lucky else random.choice([How.NO_RESULT, How.COULD_NOT_CONNECT, How.OTHER_ENDED, 0.1, 0.6])
 
     outcomes = burned_in(members, rate)
-    verdict = judge(members, outcomes, yardsticks=YARDSTICKS)
+    verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS)
     evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
     proven = {members[node].name for level in evidence.proven.values() for node in level}
     for fail in verdict.failed:

@@ -6,7 +6,7 @@ from tests.unit.preflight.fabric import YARDSTICKS, Rate, both, burned_in, dead,
 from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import Member
 from muster.preflight.unproved import control_pairs, unproved_failures, without_unproved_failures
-from muster.preflight.verdict import Outcome, Verdict, judge
+from muster.preflight.verdict import Outcome, Verdict, reach_verdict
 
 LEAF = 4
 
@@ -17,7 +17,7 @@ def upheld_verdict(
     """What stands after the controls, and which they were."""
     outcomes, asked = burned_in(members, rate), list[tuple[str, str]]()
     while True:
-        verdict = judge(members, outcomes, yardsticks=YARDSTICKS, levels=("block", "leaf"))
+        verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS, levels=("block", "leaf"))
         evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
         more = [pair for pair in control_pairs(verdict, evidence) if pair not in asked]
         if not more:
@@ -82,7 +82,7 @@ def test_where_nobody_else_can_be_tested_the_node_is_blamed() -> None:
 def test_partners_that_are_slow_with_each_other_condemn_nobody() -> None:
     members = standing(gang(4, per_leaf=LEAF), but=["n003"])
     outcomes = burned_in(members, slow("n003", "n000", "n001", "n002", rate=0.3))
-    verdict = judge(members, outcomes, yardsticks=YARDSTICKS)
+    verdict = reach_verdict(members, outcomes, yardsticks=YARDSTICKS)
     evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
     assert [fail.node for fail in verdict.failed] == list(unproved_failures(verdict, evidence)) == ["n003"]
 

@@ -21,9 +21,9 @@ NEW = "new/Quick/8/boot-1/this/"
 FINE = (ProbeReport("gemm-bf16", "Result", 664.0, "TFLOP/s"), ProbeReport("context", "Result", 0.4, "s"))
 
 
-def a_site(name: str = "n1", wish: CheckRequest | None = None, **said: object) -> IdleNode:
+def a_site(name: str = "n1", check_request: CheckRequest | None = None, **said: object) -> IdleNode:
     report = CheckReport(1, "boot-1", READY, identity="this", device="cuda", model="H200", library="nccl", version="1")
-    return IdleNode(name, CheckerView(1.0, replace(report, **said)), 8, wish)  # type: ignore[arg-type]
+    return IdleNode(name, CheckerView(1.0, replace(report, **said)), 8, check_request)  # type: ignore[arg-type]
 
 
 def answered(order: str, *probes: ProbeReport) -> tuple[CheckAnswer, ...]:
@@ -44,7 +44,7 @@ IDLE = idle("g")
     [
         pytest.param(a_site(), QUICK, NEW, id="it has no pass"),
         pytest.param(a_site(), PreflightPolicy(), None, id="nobody wants that"),
-        pytest.param(a_site(wish=WISH), PreflightPolicy(), "wish/w1", id="somebody wishes it"),
+        pytest.param(a_site(check_request=WISH), PreflightPolicy(), "wish/w1", id="somebody wishes it"),
         pytest.param(a_site(passes=(PassReport("Quick", 5.0, "g", gpus=8),)), QUICK, None, id="it has passed"),
         pytest.param(a_site(passes=(PassReport("Deep", 5.0, "g", gpus=8),)), QUICK, None, id="it has passed more"),
         pytest.param(a_site(passes=(PassReport("Deep", 5.0, "g", gpus=7),)), QUICK, NEW, id="with fewer GPUs"),
@@ -96,12 +96,12 @@ def test_what_is_due(site: IdleNode, policy: PreflightPolicy, order: str | None)
 
 
 def test_a_pass_is_granted_first_and_told_once_the_checker_knows() -> None:
-    site = a_site(wish=WISH, answers=answered("wish/w1", *FINE))
+    site = a_site(check_request=WISH, answers=answered("wish/w1", *FINE))
     found = plan_upkeep([site], QUICK, (GEMM,))
     assert [grant.id for grant in found.checks["n1"].grants] == ["wish/w1"]
     assert found.findings == ()
     knows = a_site(
-        wish=WISH, answers=answered("wish/w1", *FINE), passes=(PassReport("Standard", 0.1, "wish/w1", gpus=8),)
+        check_request=WISH, answers=answered("wish/w1", *FINE), passes=(PassReport("Standard", 0.1, "wish/w1", gpus=8),)
     )
     (finding,) = plan_upkeep([knows], QUICK, (GEMM,)).findings
     result = finding.result(WISH, at(9))
@@ -116,11 +116,11 @@ def test_a_failure_names_the_probe_and_grants_nothing() -> None:
     slow = (ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s", message="GPU 3"), FINE[1])
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
     twice = (*answered("wish/w1", *slow), *answered("wish/w1/again", *slow))
-    found = plan_upkeep([a_site(wish=WISH, answers=twice), mate], QUICK, (GEMM,))
+    found = plan_upkeep([a_site(check_request=WISH, answers=twice), mate], QUICK, (GEMM,))
     (finding,) = found.findings
     assert found.checks["n1"].grants == ()
     assert finding.outcome is Outcome.FAIL
-    assert "gemm-bf16 measured 400 TFLOP/s, at least 561 is expected" in finding.words
+    assert "gemm-bf16 measured 400 TFLOP/s, at least 561 is expected" in finding.message
     assert [probe.outcome for probe in finding.probes] == [CheckOutcome.FAIL, CheckOutcome.PASS]
 
 
@@ -135,7 +135,7 @@ def test_who_is_slow_or_hangs_is_asked_once_more_and_the_second_answer_counts(fi
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
 
     def after(*answers: CheckAnswer) -> Upkeep:
-        return plan_upkeep([a_site(wish=wish, answers=answers), mate], QUICK, (GEMM,))
+        return plan_upkeep([a_site(check_request=wish, answers=answers), mate], QUICK, (GEMM,))
 
     once = after(*answered(name, first))
     assert [order.id for order in once.checks["n1"].orders] == [name, f"{name}/again"]
@@ -156,8 +156,8 @@ def test_what_is_wrong_is_not_asked_for_again() -> None:
 
 def test_what_could_not_run_says_why_and_blames_nobody() -> None:
     used = (ProbeReport("gemm-bf16", "Environment", message="GPU 0 is in use: process 7"),)
-    (finding,) = plan_upkeep([a_site(wish=WISH, answers=answered("wish/w1", *used))], QUICK, (GEMM,)).findings
-    assert (finding.outcome, finding.words) == (Outcome.INCONCLUSIVE, "n1: GPU 0 is in use: process 7")
+    (finding,) = plan_upkeep([a_site(check_request=WISH, answers=answered("wish/w1", *used))], QUICK, (GEMM,)).findings
+    assert (finding.outcome, finding.message) == (Outcome.INCONCLUSIVE, "n1: GPU 0 is in use: process 7")
 
 
 def test_old_passes_are_renewed_by_a_few_at_a_time_the_oldest_first() -> None:
@@ -186,7 +186,7 @@ def test_what_fails_on_many_nodes_is_not_the_nodes(bad: int, outcome: Outcome) -
     assert {finding.outcome for finding in findings} == {outcome}
     assert [bool(finding.fails) for finding in findings] == [outcome is Outcome.FAIL] * bad
     if outcome is Outcome.INCONCLUSIVE:
-        assert findings[0].words.startswith("devices fails on 5 of the idle nodes and 7 have passed: it may not be")
+        assert findings[0].message.startswith("devices fails on 5 of the idle nodes and 7 have passed: it may not be")
 
 
 def test_nobody_is_blamed_before_anybody_has_passed() -> None:
@@ -212,7 +212,7 @@ def test_a_pass_is_renewed_by_another_order_each_time() -> None:
 
 
 def test_a_wish_for_a_node_that_cannot_be_tested_is_answered_with_the_reason() -> None:
-    site = a_site(wish=WISH, state=UNFIT, problem="torch cannot be imported: no such file")
+    site = a_site(check_request=WISH, state=UNFIT, problem="torch cannot be imported: no such file")
     (finding,) = plan_upkeep([site], QUICK, ()).findings
     assert finding.outcome is Outcome.INCONCLUSIVE
     assert finding.result(WISH, at(0)).message == (
@@ -236,8 +236,8 @@ def test_what_many_share_is_no_fault_of_a_node_while_nobody_else_has_passed_sinc
     found = failed_once(61.0, 7000.0)
     (finding,) = found.findings
     assert (finding.outcome, finding.fails) == (Outcome.INCONCLUSIVE, ())
-    assert "storage measured 0.1 GB/s" in finding.words
-    assert "none of them has passed since" in finding.words
+    assert "storage measured 0.1 GB/s" in finding.message
+    assert "none of them has passed since" in finding.message
     assert [order.id for order in found.checks["n1"].orders] == [NEW]
 
 
@@ -245,7 +245,7 @@ def test_one_that_passes_does_not_speak_for_what_all_use() -> None:
     """Its mount may be missing, so that it writes on a disk of its own."""
     (finding,) = failed_once(30.0, 7000.0).findings
     assert (finding.outcome, finding.fails) == (Outcome.INCONCLUSIVE, ())
-    assert "only one of them has passed since" in finding.words
+    assert "only one of them has passed since" in finding.message
 
 
 def test_once_others_have_passed_it_is_asked_again_and_then_it_is_the_node() -> None:

@@ -9,7 +9,7 @@ from tests.unit.preflight.fabric import HEALTHY_GBPS, WRONG, YARDSTICKS, Rate, b
 
 from muster.preflight.evidence import Evidence, MemberTopology, merge_outcomes
 from muster.preflight.outcomes import How, Limit, LocalOutcome, Member, PairOutcome, Yardstick
-from muster.preflight.verdict import Outcome, Part, judge
+from muster.preflight.verdict import Outcome, Part, reach_verdict
 
 healthy: Rate = slow()
 
@@ -115,15 +115,15 @@ def test_verdicts(case: Case, seed: str) -> None:
     assert [(part.part, part.domain) for part in verdict.shared] == list(case.want_shared)
     assert verdict.outcome is case.want
     if case.want_words:
-        assert verdict.words == case.want_words
+        assert verdict.message == case.want_words
 
 
 def test_a_fail_tells_what_proves_it() -> None:
     (fail,) = judged(gang(64), slow("n011")).failed
     assert (fail.probe, fail.figure, fail.threshold, fail.unit) == ("pair", 25.0, 40.0, "GB/s")
     assert len(fail.partners) >= 2
-    assert fail.words.startswith("reached 25 GB/s at best in ")
-    assert fail.words.endswith(f"with {len(fail.partners)} proven partners; 40 is the least")
+    assert fail.message.startswith("reached 25 GB/s at best in ")
+    assert fail.message.endswith(f"with {len(fail.partners)} proven partners; 40 is the least")
 
 
 def test_a_bad_link_is_named_and_blames_nobody() -> None:
@@ -153,8 +153,8 @@ def test_of_a_bad_link_is_said_what_ails_it(rate: float | How, retransmits: floa
         else each
         for each in burned_in(members, lambda a, b: rate if {a, b} == {*ends} else 1.0)
     ]
-    (part,) = judge(members, outcomes, yardsticks=YARDSTICKS).shared
-    assert part.words == f"the link between {ends[0]} and {ends[1]} {want}; both pass with others"
+    (part,) = reach_verdict(members, outcomes, yardsticks=YARDSTICKS).shared
+    assert part.message == f"the link between {ends[0]} and {ends[1]} {want}; both pass with others"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_of_a_bad_link_is_said_what_ails_it(rate: float | How, retransmits: floa
 )
 def test_of_a_bad_domain_is_said_what_ails_it(rate: Rate, what: str) -> None:
     (part,) = judged(gang(64), rate).shared
-    assert part.words == f"{what} is slow: 25 GB/s where 40 is the least; its members miss alike"
+    assert part.message == f"{what} is slow: 25 GB/s where 40 is the least; its members miss alike"
 
 
 def test_where_the_mates_miss_too_a_miss_says_less_of_a_node() -> None:
@@ -179,7 +179,7 @@ def test_where_the_mates_miss_too_a_miss_says_less_of_a_node() -> None:
     evidence = Evidence(MemberTopology(members), merge_outcomes(outcomes), YARDSTICKS)
     here, elsewhere = evidence.number["n025"], evidence.number["n050"]
     assert evidence.weights(here, 1)[0] < evidence.weights(elsewhere, 1)[0]
-    assert judge(members, outcomes, yardsticks=YARDSTICKS).failed == ()
+    assert reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed == ()
 
 
 def test_the_partner_of_a_bad_node_is_not_counted_among_those_that_fail_alike() -> None:
@@ -210,16 +210,16 @@ def test_a_node_alone_in_its_rack_whose_links_carry_next_to_nothing_is_told_wher
     (alone,) = (name for name, where in ((m.name, m.domains[-1]) for m in members) if where == members[-1].domains[-1])
     told = judged(members, slow(alone, rate=0.03), yardsticks=())
     assert not told.failed
-    assert "and no history says what is usual" in " ".join(each.words for each in told.shared)
+    assert "and no history says what is usual" in " ".join(each.message for each in told.shared)
     for rate, yardsticks in ((0.03, YARDSTICKS), (0.1, ())):
         told = judged(members, slow(alone, rate=rate), yardsticks=yardsticks)
-        assert "no history says" not in " ".join(each.words for each in told.shared)
+        assert "no history says" not in " ".join(each.message for each in told.shared)
 
 
 def test_below_the_floor_all_are_slow_whatever_the_others_reach() -> None:
     verdict = judged(gang(64), healthy, yardsticks=[Yardstick(floor_gbps=HEALTHY_GBPS + 1)])
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert verdict.words.startswith("it is the whole gang")
+    assert verdict.message.startswith("it is the whole gang")
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,8 @@ def test_whose_sums_with_others_are_wrong_is_told_apart_from_who_is_slow(yardsti
     verdict = judged(gang(16), slow("n005", rate=WRONG), yardsticks=yardsticks)
     (fail,) = verdict.failed
     assert (fail.node, fail.probe, fail.figure, fail.wrong) == ("n005", "pair", None, True)
-    assert fail.words.startswith("gave wrong sums ")
-    assert fail.words.endswith(" proven partners")
+    assert fail.message.startswith("gave wrong sums ")
+    assert fail.message.endswith(" proven partners")
     assert not verdict.shared
     if yardsticks == YARDSTICKS:
         (fail,) = judged(gang(16), slow("n005"), yardsticks=yardsticks).failed
@@ -241,12 +241,12 @@ def test_wrong_sums_that_blame_nobody_are_told() -> None:
     members = gang(8)
     outcomes = burned_in(members, healthy)
     first = replace(outcomes[0], gbps=0.0, wrong=True)
-    verdict = judge(members, [first, *outcomes[1:]], yardsticks=YARDSTICKS)
+    verdict = reach_verdict(members, [first, *outcomes[1:]], yardsticks=YARDSTICKS)
     assert verdict.failed == ()
     (part,) = verdict.shared
-    assert part.words == f"sums of {first.a} and {first.b} were wrong; nothing tells by whom"
+    assert part.message == f"sums of {first.a} and {first.b} were wrong; nothing tells by whom"
     link = judged(members, lambda a, b: WRONG if {a, b} == {"n001", "n002"} else 1.0)
-    assert [part.words for part in link.shared] == [
+    assert [part.message for part in link.shared] == [
         "the link between n001 and n002 gives wrong sums; both pass with others"
     ]
 
@@ -255,7 +255,7 @@ def test_where_most_sums_are_wrong_it_is_no_node() -> None:
     verdict = judged(gang(16), lambda a, b: WRONG)
     assert verdict.failed == ()
     assert {part.part for part in verdict.shared} == {Part.FABRIC}
-    assert verdict.words == "it is the whole gang: most pairs give wrong sums"
+    assert verdict.message == "it is the whole gang: most pairs give wrong sums"
 
 
 def test_within_a_domain_nvlink_is_as_good_as_the_network_and_nothing_else_is() -> None:
@@ -267,7 +267,7 @@ def test_within_a_domain_nvlink_is_as_good_as_the_network_and_nothing_else_is() 
         return [replace(each, transport=name if leaf[each.a] == leaf[each.b] else "IB") for each in told]
 
     for over, outcome in (("NVLink", Outcome.PASS), ("IB", Outcome.PASS), ("TCP", Outcome.INCONCLUSIVE)):
-        assert judge(members, within(over), yardsticks=YARDSTICKS, transport="IB").outcome is outcome
+        assert reach_verdict(members, within(over), yardsticks=YARDSTICKS, transport="IB").outcome is outcome
 
 
 def test_each_level_is_measured_by_what_its_pairs_run_over() -> None:
@@ -288,11 +288,11 @@ def test_another_transport_than_expected_blames_the_environment_or_the_one_node(
     def over(name: str) -> list[PairOutcome]:
         return [replace(each, transport=name) for each in burned_in(members, healthy)]
 
-    everybody = judge(members, over("TCP"), yardsticks=YARDSTICKS, transport="IB")
+    everybody = reach_verdict(members, over("TCP"), yardsticks=YARDSTICKS, transport="IB")
     assert everybody.outcome is Outcome.INCONCLUSIVE
-    assert "the pairs run over TCP, where IB is expected" in everybody.words
+    assert "the pairs run over TCP, where IB is expected" in everybody.message
     assert everybody.failed == ()
-    assert judge(members, over("IB"), yardsticks=YARDSTICKS, transport="IB").outcome is Outcome.PASS
+    assert reach_verdict(members, over("IB"), yardsticks=YARDSTICKS, transport="IB").outcome is Outcome.PASS
 
 
 def test_loss_is_a_miss_at_full_rate() -> None:
@@ -300,9 +300,9 @@ def test_loss_is_a_miss_at_full_rate() -> None:
     outcomes = [
         replace(each, retransmits=12.0 if "n003" in (each.a, each.b) else 0.5) for each in burned_in(members, healthy)
     ]
-    (fail,) = judge(members, outcomes, yardsticks=YARDSTICKS).failed
+    (fail,) = reach_verdict(members, outcomes, yardsticks=YARDSTICKS).failed
     assert fail.node == "n003"
-    assert "12 segments of 1,000 sent again" in fail.words
+    assert "12 segments of 1,000 sent again" in fail.message
 
 
 LIMITS = {"gpus": Limit(8, "GPUs", "the node's own labels"), "gemm-bf16": Limit(560, "TFLOP/s", "the floor")}
@@ -317,7 +317,7 @@ LOCAL = {
         "gpus measured 7 GPUs, at least 8 is expected by the node's own labels",
     ),
     "hung": (
-        LocalOutcome("n001", "gemm-bf16", How.NO_RESULT, words="killed after 12 s"),
+        LocalOutcome("n001", "gemm-bf16", How.NO_RESULT, message="killed after 12 s"),
         "gemm-bf16 gave no result within its deadline (killed after 12 s)",
     ),
     "no limit known": (LocalOutcome("n001", "storage", How.RESULT, 0.1), ""),
@@ -328,55 +328,55 @@ LOCAL = {
 
 @pytest.mark.parametrize(("told", "want"), LOCAL.values(), ids=LOCAL)
 def test_what_a_node_shows_by_itself(told: LocalOutcome, want: str) -> None:
-    verdict = judge(gang(8), burned_in(gang(8), healthy), [told], YARDSTICKS, LIMITS)
-    assert [fail.words for fail in verdict.failed] == ([want] if want else [])
+    verdict = reach_verdict(gang(8), burned_in(gang(8), healthy), [told], YARDSTICKS, LIMITS)
+    assert [fail.message for fail in verdict.failed] == ([want] if want else [])
     assert verdict.outcome is (Outcome.FAIL if want else Outcome.PASS)
     assert ("n001" in verdict.passed) is not bool(want)
 
 
 def test_every_node_that_fails_a_probe_is_blamed_for_it() -> None:
     told = [LocalOutcome(node, "gpus", How.RESULT, 7.0) for node in ("n001", "n005")]
-    verdict = judge(gang(8), burned_in(gang(8), healthy), told, YARDSTICKS, LIMITS)
+    verdict = reach_verdict(gang(8), burned_in(gang(8), healthy), told, YARDSTICKS, LIMITS)
     assert [(fail.node, fail.probe) for fail in verdict.failed] == [("n001", "gpus"), ("n005", "gpus")]
 
 
 def test_a_probe_that_could_not_run_blames_nobody() -> None:
-    told = LocalOutcome("n001", "gpus", How.ENVIRONMENT, words="GPUs in use by process 4711")
-    verdict = judge(gang(8), burned_in(gang(8), healthy), [told], YARDSTICKS, LIMITS)
+    told = LocalOutcome("n001", "gpus", How.ENVIRONMENT, message="GPUs in use by process 4711")
+    verdict = reach_verdict(gang(8), burned_in(gang(8), healthy), [told], YARDSTICKS, LIMITS)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.open == ("n001",)
-    assert verdict.words == "a probe could not run on 1 node, n001 first"
+    assert verdict.message == "a probe could not run on 1 node, n001 first"
 
 
 def test_a_probe_that_fails_on_most_nodes_alike_is_not_the_nodes() -> None:
     told = [LocalOutcome(f"n{place:03}", "gemm-bf16", How.RESULT, 400.0 + place) for place in range(5)]
-    verdict = judge(gang(8), burned_in(gang(8), healthy), told, YARDSTICKS, LIMITS)
+    verdict = reach_verdict(gang(8), burned_in(gang(8), healthy), told, YARDSTICKS, LIMITS)
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert verdict.words == "gemm-bf16 fails on 5 of 8 nodes alike: not so many are bad"
-    assert judge(gang(8), burned_in(gang(8), healthy), told[:3], YARDSTICKS, LIMITS).outcome is Outcome.FAIL
+    assert verdict.message == "gemm-bf16 fails on 5 of 8 nodes alike: not so many are bad"
+    assert reach_verdict(gang(8), burned_in(gang(8), healthy), told[:3], YARDSTICKS, LIMITS).outcome is Outcome.FAIL
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_probe_that_fails_on_all_of_a_few_is_not_the_nodes_unless_a_result_is_wrong(size: int) -> None:
     members = gang(size)
     hung = [LocalOutcome(member.name, "memory-pattern", How.NO_RESULT) for member in members]
-    verdict = judge(members, (), hung)
+    verdict = reach_verdict(members, (), hung)
     assert (verdict.outcome, verdict.failed) == (Outcome.INCONCLUSIVE, ())
-    assert verdict.words == f"memory-pattern fails on {size} of {size} nodes alike: not so many are bad"
+    assert verdict.message == f"memory-pattern fails on {size} of {size} nodes alike: not so many are bad"
     assert verdict.open == tuple(member.name for member in members)
     wrong = [replace(each, how=How.RESULT, wrong=True) for each in hung]
-    assert len(judge(members, (), wrong).failed) == size
-    assert len(judge(members, (), hung[1:]).failed) == size - 1
+    assert len(reach_verdict(members, (), wrong).failed) == size
+    assert len(reach_verdict(members, (), hung[1:]).failed) == size - 1
 
 
 def test_results_that_are_wrong_on_many_nodes_blame_nobody() -> None:
     """A library can give wrong bits on all."""
     members = gang(12)
     wrong = [LocalOutcome(member.name, "bit-exact", How.RESULT, wrong=True) for member in members]
-    assert [fail.node for fail in judge(members, (), wrong[:3]).failed] == ["n000", "n001", "n002"]
-    found = judge(members, (), wrong[:4])
+    assert [fail.node for fail in reach_verdict(members, (), wrong[:3]).failed] == ["n000", "n001", "n002"]
+    found = reach_verdict(members, (), wrong[:4])
     assert (found.outcome, found.failed) == (Outcome.INCONCLUSIVE, ())
-    assert found.words == "bit-exact fails on 4 of 12 nodes alike: not so many are bad"
+    assert found.message == "bit-exact fails on 4 of 12 nodes alike: not so many are bad"
 
 
 def test_a_bad_node_behind_a_slow_uplink_does_not_hide_it() -> None:
