@@ -40,7 +40,7 @@ def _show(lines: Iterable[str]) -> int:
             print(f"line {number}: {error}", file=sys.stderr)
             return UNREADABLE
         count += 1
-        print("\n".join(told(replayed)))
+        print("\n".join(decision_lines(replayed)))
         status = status if replayed.same else DIFFERS
     if not count:
         print("no decision in it", file=sys.stderr)
@@ -48,7 +48,7 @@ def _show(lines: Iterable[str]) -> int:
     return status
 
 
-def told(replayed: Replayed) -> Iterator[str]:
+def decision_lines(replayed: Replayed) -> Iterator[str]:
     """Describe one decision: its object, the recorded result, and the repeated result where it differs."""
     world = replayed.world
     attempt = f"attempt {world.gang.spec.attempt}" if world.gang else "no attempt yet"

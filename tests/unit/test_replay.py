@@ -98,7 +98,7 @@ def test_an_error_of_then_is_shown(life: list[str], capsys: pytest.CaptureFixtur
 def test_every_action_has_words() -> None:
     plan = Plan((DeletePod("job-0-1", "u1"), BindPod("job-1-1", "u2", "n3")))
     replayed = replay.replay(write(Decided(JobWorld(at(0), a_job()), SETTINGS, plan)))
-    words = "\n".join(replay.told(replayed))
+    words = "\n".join(replay.decision_lines(replayed))
     assert "does DeletePod job-0-1 u1" in words
     assert "does BindPod job-1-1 u2 n3" in words
 

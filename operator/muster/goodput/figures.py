@@ -135,8 +135,8 @@ def figures(account: Account, seen: AttemptProgress | None, before: Goodput | No
     return Goodput(
         creation_time=account.creation_time,
         counted_until=account.counted_until,
-        seconds=whole_seconds(account.milliseconds),
-        gpu_seconds=whole_seconds(account.gpu_milliseconds),
+        seconds=rounded_seconds(account.milliseconds),
+        gpu_seconds=rounded_seconds(account.gpu_milliseconds),
         ettr_permille=_permille(productive, wanted) if is_told else None,
         ettr_after_queue_permille=_permille(productive, wanted - account.amount(Bucket.QUEUED)) if is_told else None,
         unsaved_seconds=unsaved,
@@ -179,7 +179,7 @@ def gpus_while_running(goodput: Goodput, asked: int) -> float:
     return sum(goodput.gpu_seconds.get(bucket, 0) for bucket in ran) / seconds if seconds else asked
 
 
-def whole_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
+def rounded_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
     """Round milliseconds to seconds without changing their sum: the largest remainders are rounded up."""
     floors = {name: amount // 1000 for name, amount in amounts.items()}
     missing = sum(amounts.values()) // 1000 - sum(floors.values())

@@ -18,7 +18,7 @@ from muster.protocol.messages import (
     MAX_NUMBER,
     PROTOCOL_VERSION,
     decode,
-    decode_told,
+    decode_from_coordinator,
     for_people,
     limited,
 )
@@ -206,7 +206,7 @@ def decode_check_directive(data: bytes) -> CheckDirective:
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
     """
-    return decode_told(CheckDirective, data, "directive")
+    return decode_from_coordinator(CheckDirective, data, "directive")
 
 
 __all__: List[str] = [

@@ -26,7 +26,7 @@ def fence_seconds(base_seconds: float, step_seconds: Optional[float]) -> float:
     return min(max(base_seconds, STEPS * (step_seconds or 0.0)), LONGEST_FENCE_SECONDS)
 
 
-def misses_somebody(limit_seconds: float, peer_seconds: Sequence[float]) -> bool:
+def has_silent_peer(limit_seconds: float, peer_seconds: Sequence[float]) -> bool:
     """Whether a neighbour has been silent for the length of the fence: news for the whole gang."""
     return any(seconds >= limit_seconds for seconds in peer_seconds)
 
@@ -49,7 +49,7 @@ def is_cut_off(
     return (
         coordinator_seconds >= limit_seconds
         and step_seconds >= limit_seconds
-        and (known or misses_somebody(limit_seconds, peer_seconds))
+        and (known or has_silent_peer(limit_seconds, peer_seconds))
     )
 
 

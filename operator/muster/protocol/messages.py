@@ -432,10 +432,10 @@ def decode_directive(data: bytes) -> Directive:
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
     """
-    return decode_told(Directive, data, "directive")
+    return decode_from_coordinator(Directive, data, "directive")
 
 
-def decode_told(kind: Type[T], data: bytes, where: str) -> T:
+def decode_from_coordinator(kind: Type[T], data: bytes, where: str) -> T:
     """Parse a message of the coordinator, which may be newer and send longer ones.
 
     Raises:
@@ -576,8 +576,8 @@ __all__: List[str] = [
     "Report",
     "decode",
     "decode_directive",
+    "decode_from_coordinator",
     "decode_report",
-    "decode_told",
     "digest",
     "digest_of",
     "encode",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from muster.api.base import ApiModel
-from muster.whatif.ways import CRASH, HANG, SILENT, HowError, way_of_words
+from muster.whatif.ways import CRASH, HANG, SILENT, HowError, severity_of_evidence
 
 PUBLISHED_GPUS_PER_NODE = 8
 _CAUSE = re.compile(r"(?P<name>[^=]+)=(?P<share>[0-9]*\.?[0-9]+):(?P<how>\w+)")
@@ -87,7 +87,7 @@ def causes_from(texts: Sequence[str]) -> list[Cause]:
         if found is None or not float(found["share"]) > 0:
             raise RatesError(f"{text!r}: write NAME=SHARE:HOW, for example GPU=60:Xid79 or software=13:{CRASH}")
         try:
-            way_of_words(found["how"])
+            severity_of_evidence(found["how"])
         except HowError as error:
             raise RatesError(f"{text!r}: {error}") from error
         causes.append(Cause(name=found["name"].strip(), share=float(found["share"]), how=found["how"]))

@@ -55,7 +55,7 @@ class Way:
     own: bool = False
 
 
-def way_of_words(how: str) -> Severity | None:
+def severity_of_evidence(how: str) -> Severity | None:
     """Return the severity of the evidence that `how` names; None for Crash, Hang and Silent.
 
     Raises:
@@ -80,7 +80,7 @@ def way_of(how: str, plan: Plan) -> Way:
     Raises:
         HowError: no failure shows in this way.
     """
-    severity = way_of_words(how)
+    severity = severity_of_evidence(how)
     if how == HANG:
         return Way(plan.hang_seconds + DECIDE_SECONDS, Leaves.NEVER, True, own=True)
     if how == SILENT:

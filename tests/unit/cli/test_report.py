@@ -14,7 +14,7 @@ from typer.testing import Result
 from muster.answers.reported import report
 from muster.api.trainingjob import TrainingJob
 from muster.cli.report import BAR_WIDTH, bar, render
-from muster.goodput.figures import whole_seconds
+from muster.goodput.figures import rounded_seconds
 from muster.goodput.prices import Prices
 from muster.whatif.formula import ettr
 
@@ -351,9 +351,9 @@ def test_the_bar_is_as_wide_as_ever_and_shows_whatever_took_time() -> None:
 
 
 def test_seconds_add_up_though_each_is_rounded() -> None:
-    found = whole_seconds({"compute": 1_600, "queued": 1_600, "lostWork": 800, "unknown": 0})
+    found = rounded_seconds({"compute": 1_600, "queued": 1_600, "lostWork": 800, "unknown": 0})
     assert found == {"compute": 2, "lostWork": 1, "queued": 1}
-    assert whole_seconds({}) == {}
+    assert rounded_seconds({}) == {}
 
 
 def test_programs_get_the_same(api: Any, command: Callable[..., Result]) -> None:

@@ -26,7 +26,7 @@ from muster.node.launcher.saves import Saves
 from muster.node.launcher.scanner import Scanner, ScanResult
 from muster.node.launcher.snapshot import RankView, Snapshot
 from muster.node.launcher.stepclock import StepClock, lowest
-from muster.protocol.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
+from muster.protocol.fence import fence_seconds, has_silent_peer, is_cut_off, is_superseded
 from muster.protocol.messages import (
     CHECKPOINT_STALL,
     COMMUNICATION,
@@ -429,7 +429,7 @@ class Supervisor:
         gang = self._gang
         if gang is None:
             return
-        missing = misses_somebody(self._fence_seconds(gang), self._peers.silent_seconds(now))
+        missing = has_silent_peer(self._fence_seconds(gang), self._peers.silent_seconds(now))
         if gang.fenced or self._fencing or missing:
             self._peers.found_broken(now)
 
