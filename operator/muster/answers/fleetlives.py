@@ -9,7 +9,7 @@ import msgspec
 from muster.answers.fleetreported import Life
 from muster.answers.lists import items
 from muster.answers.roles import FLEET_ROLE
-from muster.answers.words import count as count_of
+from muster.answers.text_parts import count as count_of
 from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
 from muster.api.fleetpolicy import History
 from muster.api.goodput import Goodput

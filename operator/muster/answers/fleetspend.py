@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from muster.answers.words import moment
+from muster.answers.text_parts import moment
 from muster.api.base import ApiModel
 from muster.api.fleethours import FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket

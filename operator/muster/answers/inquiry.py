@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION, JobEvent
-from muster.answers.words import count, duration
+from muster.answers.text_parts import count, duration
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Level
 from muster.api.goodput import Fingerprint

@@ -9,8 +9,8 @@ from pydantic import Field
 from muster.answers.explanation import ENDED, OUTPUT_VERSION, JobEvent, explain, newest_events
 from muster.answers.health import HealthRow
 from muster.answers.reported import has_untimed_steps
+from muster.answers.text_parts import count, duration, folded
 from muster.answers.training import OpenIncident, open_incident, step_rate
-from muster.answers.words import count, duration, folded
 from muster.api.base import ApiModel, LevelCount, Time
 from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting

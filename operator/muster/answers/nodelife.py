@@ -11,7 +11,7 @@ from pydantic import Field
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.health import HealthRow, health_row
 from muster.answers.inquiry import split
-from muster.answers.words import duration
+from muster.answers.text_parts import duration
 from muster.api.base import ApiModel, Time
 from muster.api.gang import Gang
 from muster.api.nodehealth import (

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from muster.answers.explanation import ENDED, OUTPUT_VERSION, explain
+from muster.answers.text_parts import duration
 from muster.answers.training import open_incident, step_rate, still_since
-from muster.answers.words import duration
 from muster.api.base import ApiModel, Time
 from muster.api.goodput import Bucket
 from muster.api.trainingjob import TrainingJob

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.text_parts import count, duration, hours
 from muster.answers.training import still_since
-from muster.answers.words import count, duration, hours
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass
 from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from muster.answers.words import count
+from muster.answers.text_parts import count
 from muster.api.base import ApiModel
 from muster.api.endedjob import EndedJobSpec
 from muster.api.goodput import PRODUCTIVE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from muster.answers import fleetwords
+from muster.answers import fleet_text
 from muster.answers.experimentreported import ExperimentJob, ExperimentReport, experiment_report
 from muster.answers.fleetlives import lives
 from muster.cli import show
@@ -75,7 +75,7 @@ def render(console: Console, it: ExperimentReport) -> None:
         show.add(made, *map(show.on_one_line, _row(each, costs=costs)))
     console.print(made)
     if it.scaling:
-        title, heads, rows = fleetwords.scaling_table(it.scaling, LISTED)
+        title, heads, rows = fleet_text.scaling_table(it.scaling, LISTED)
         show.headline(console, title)
         made = show.table(*heads, numbers=heads[1:], whole=heads[:1])
         for row in rows:
@@ -97,12 +97,12 @@ def _row(each: ExperimentJob, *, costs: bool) -> list[str]:
         str(each.gpus),
         show.duration(each.wall_seconds),
         f"{each.gpu_hours:,.1f}",
-        fleetwords.share(each.goodput),
+        fleet_text.share(each.goodput),
         "" if each.steps is None else f"{each.steps:,}",
         "" if each.tokens_per_second is None else f"{each.tokens_per_second:,.0f}",
         "" if each.scaling is None else f"{each.scaling:.1%}",
         "" if each.mfu is None else f"{each.mfu:.1%}",
-        *([fleetwords.money(each.cost)] if costs else []),
+        *([fleet_text.money(each.cost)] if costs else []),
     ]
 
 
@@ -117,13 +117,13 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
     if idle >= 1:
         found.append(("Without a job", show.duration(idle)))
     found += [
-        ("Goodput", fleetwords.share(it.goodput)),
+        ("Goodput", fleet_text.share(it.goodput)),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Failures", f"{it.failures:,}"),
     ]
     called = "Cost" if it.cost_to_train is None else "Cost to train"
     found += [
-        (called, fleetwords.NO_PRICE if it.cost is None else fleetwords.money(it.cost, it.currency)),
+        (called, fleet_text.NO_PRICE if it.cost is None else fleet_text.money(it.cost, it.currency)),
         (
             "Tokens",
             "unknown: one job at least does not say what a step is worth, or nobody knows what it has kept"
@@ -132,5 +132,5 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
         ),
     ]
     if it.cost_per_million_tokens is not None:
-        found.append(("Cost of a million tokens", fleetwords.small_money(it.cost_per_million_tokens, it.currency)))
+        found.append(("Cost of a million tokens", fleet_text.small_money(it.cost_per_million_tokens, it.currency)))
     return found

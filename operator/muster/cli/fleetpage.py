@@ -5,8 +5,8 @@ Names and reasons come from others. In either form they are plain text, whatever
 
 import html
 
+from muster.answers.fleet_text import CUT, figures, period, remarks, share, tables
 from muster.answers.fleetreported import FleetReport
-from muster.answers.fleetwords import CUT, figures, period, remarks, share, tables
 from muster.cli import show
 
 LISTED_JOBS = 100

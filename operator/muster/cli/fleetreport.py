@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from muster.answers.fleet_text import CUT, figures, period, remarks, tables
 from muster.answers.fleethours import hours
 from muster.answers.fleetlives import Progress, lives
 from muster.answers.fleetreported import FleetReport, fleet_report
-from muster.answers.fleetwords import CUT, figures, period, remarks, tables
 from muster.answers.lists import PAGE_SIZE
 from muster.cli import show
 from muster.cli.errors import CliError

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from muster.answers import jobwords
+from muster.answers import job_text
 from muster.answers.fleetreported import FleetReport
 from muster.answers.reported import JobIncidents, JobReport, Share, incidents, report
 from muster.api.goodput import Bucket, Fingerprint
@@ -273,7 +273,7 @@ def render(console: Console, it: JobReport) -> None:
     show.add(made, "", "all of it", show.duration(it.wall_seconds), "100.0%", f"{it.gpu_hours:,.1f}")
     console.print(made)
     console.print()
-    show.facts(console, jobwords.figures(it))
+    show.facts(console, job_text.figures(it))
     if it.fingerprints:
         show.headline(console, "WHAT IT RAN WITH")
         _print_fingerprints(console, it.fingerprints)

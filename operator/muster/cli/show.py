@@ -18,16 +18,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from muster.answers.words import UNSEEN
-from muster.answers.words import age as age
-from muster.answers.words import count as count
-from muster.answers.words import duration as duration
-from muster.answers.words import folded as folded
-from muster.answers.words import largest as largest
-from muster.answers.words import moment as moment
-from muster.answers.words import on_one_line as on_one_line
-from muster.answers.words import printable as printable
-from muster.answers.words import rate as rate
+from muster.answers.text_parts import UNSEEN
+from muster.answers.text_parts import age as age
+from muster.answers.text_parts import count as count
+from muster.answers.text_parts import duration as duration
+from muster.answers.text_parts import folded as folded
+from muster.answers.text_parts import largest as largest
+from muster.answers.text_parts import moment as moment
+from muster.answers.text_parts import on_one_line as on_one_line
+from muster.answers.text_parts import printable as printable
+from muster.answers.text_parts import rate as rate
 from muster.api.base import ApiModel
 
 UNFOLDED_COLUMNS = 10_000

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from muster.answers.explanation import ENDED, JobEvent
 from muster.answers.health import verdict
+from muster.answers.job_text import ettr_text, why_no_ettr
 from muster.answers.jobstatus import JobStatusView, WorkerRow, job_status
-from muster.answers.jobwords import ettr_text, why_no_ettr
 from muster.api.trainingjob import Waiting
 from muster.cli import burnin, show
 from muster.cli.jobs import REPAIRS, events_of, job_of

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from muster.answers.fleet_text import CUT, figures, period, remarks, tables
 from muster.answers.fleetreported import FleetReport, Life, fleet_report
-from muster.answers.fleetwords import CUT, figures, period, remarks, tables
 from muster.api.fleethours import FleetHours
 from muster.goodput.prices import Prices
 from muster.kube.access import Remembered

@@ -18,10 +18,10 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client import generate_latest
 
-from muster.answers import jobwords
+from muster.answers import job_text
 from muster.answers.overview import overview
 from muster.answers.reported import report
-from muster.answers.words import printable
+from muster.answers.text_parts import printable
 from muster.api.trainingjob import TrainingJob
 from muster.coordinator.probes import LoopHeartbeat
 from muster.goodput.opened import figures_as_of
@@ -278,7 +278,7 @@ class Page:
             "message": next((c.message for c in reversed(job.status.conditions) if c.message), ""),
             "life": lived.to_json() if lived else None,
             "report": made.to_json() if made else None,
-            "figures": [{"name": name, "value": value} for name, value in jobwords.figures(made, with_cost=sees_all)]
+            "figures": [{"name": name, "value": value} for name, value in job_text.figures(made, with_cost=sees_all)]
             if made
             else [],
             "waiting": job.status.waiting.to_json() if job.status.waiting else None,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.answers.fleetwords import scaling_table
+from muster.answers.fleet_text import scaling_table
 from muster.answers.scaling import RatedJob, scaling
 from muster.api.endedjob import EndedJobSpec
 from muster.goodput.efficiency import job_efficiency

@@ -12,8 +12,8 @@ from tests.unit.cli.test_fleetreport import DAY, EVIL, NOW, RECORDS, a_job, a_re
 from typer.testing import Result
 
 from muster.answers.experimentreported import ExperimentReport, experiment_report
+from muster.answers.fleet_text import remarks
 from muster.answers.fleetreported import Life, fleet_report
-from muster.answers.fleetwords import remarks
 from muster.api.endedjob import EndedJobSpec
 from muster.cli.experimentreport import label_of, render
 from muster.cli.fleetreport import render as render_fleet

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
+from muster.answers.fleet_text import figures, remarks
 from muster.answers.fleetreported import FleetReport, Life, fleet_report
-from muster.answers.fleetwords import figures, remarks
 from muster.api.endedjob import EndedJobSpec, Ending
 from muster.api.fleethours import FleetHours
 from muster.api.goodput import Bucket

@@ -7,13 +7,13 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.unit.cli.test_status import NOW, a_job, ago
 
+from muster.answers.fleet_text import figures as fleet_figures
+from muster.answers.fleet_text import remarks
 from muster.answers.fleetreported import Life, fleet_report
-from muster.answers.fleetwords import figures as fleet_figures
-from muster.answers.fleetwords import remarks
 from muster.answers.jobstatus import job_status
 from muster.answers.overview import overview
 from muster.answers.reported import report
-from muster.answers.words import duration, hours
+from muster.answers.text_parts import duration, hours
 from muster.api.endedjob import Ending
 from muster.api.throughput import Throughput
 from muster.api.trainingjob import TrainingJob

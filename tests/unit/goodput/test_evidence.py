@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.goodput.test_account import trains
 
-from muster.answers.jobwords import step_text
+from muster.answers.job_text import step_text
 from muster.answers.reported import report
 from muster.goodput.evidence import current_evidence, milliseconds
 from muster.goodput.status_goodput import goodput_of_status

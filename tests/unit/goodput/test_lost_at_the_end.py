@@ -16,7 +16,7 @@ from tests.unit.goodput.test_account import broken, trains
 from tests.unit.lifecycle.builders import Scene, a_job, at
 
 from muster.answers.fleetreported import Life, fleet_report
-from muster.answers.jobwords import figures as figures_in_words
+from muster.answers.job_text import figures as figures_in_words
 from muster.answers.reported import report
 from muster.api.base import ObjectMeta
 from muster.api.endedjob import EndedJobSpec, Ending

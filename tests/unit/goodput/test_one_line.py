@@ -9,7 +9,7 @@ from rich.console import Console
 from tests.unit.goodput.test_account import broken, counted
 from tests.unit.lifecycle.builders import Scene, a_job, at, running
 
-from muster.answers.jobwords import UNTIMED, step_text
+from muster.answers.job_text import UNTIMED, step_text
 from muster.answers.reported import report
 from muster.api.gang import AttemptStart, GangSpec, Resume
 from muster.api.goodput import Account

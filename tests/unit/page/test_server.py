@@ -13,8 +13,8 @@ import pytest
 from tests.unit.cli.test_fleetreport import a_spec, lives
 from tests.unit.page.conftest import HOUR, NOW, Ask, Fleet, a_health, a_job, a_life, a_node, a_policy
 
+from muster.answers.fleet_text import figures, remarks, tables
 from muster.answers.fleetreported import fleet_report
-from muster.answers.fleetwords import figures, remarks, tables
 from muster.coordinator.connection_limiter import Limits
 from muster.goodput.prices import NO_PRICES
 from muster.kube import access

@@ -1,9 +1,9 @@
 """Format the figures of one job's report as text, for the command line and for the page."""
 
 from muster.answers.explanation import ENDED
-from muster.answers.fleetwords import NO_PRICE, between_failures, money, small_money
+from muster.answers.fleet_text import NO_PRICE, between_failures, money, small_money
 from muster.answers.reported import Cost, JobReport, Yield
-from muster.answers.words import duration
+from muster.answers.text_parts import duration
 from muster.goodput.efficiency import LEAST_SECONDS
 
 JOULES_PER_KWH = 3_600_000

@@ -6,7 +6,7 @@ from muster.answers.fleetreported import FleetReport
 from muster.answers.fleetspend import FleetSpend
 from muster.answers.reported import JobReport
 from muster.answers.scaling import ScalingSize
-from muster.answers.words import count, duration, hours, moment
+from muster.answers.text_parts import count, duration, hours, moment
 from muster.api.fleethours import GpuState
 from muster.api.goodput import Bucket
 from muster.goodput.figures import LEAST_UNKNOWN_SHARE
