@@ -77,7 +77,7 @@ _HOW_TO_REPORT = (
 )
 
 
-class LeftOut(ApiModel):
+class MissingPart(ApiModel):
     """Something that is missing from the archive, and why."""
 
     what: str
@@ -94,7 +94,7 @@ class Bundle(ApiModel):
     time: Time
     files: list[str] = Field(description="What is in it.")
     redacted: int = Field(description="How many values were taken out.")
-    left_out: list[LeftOut] = Field(description="What is not in it, and why.")
+    left_out: list[MissingPart] = Field(description="What is not in it, and why.")
 
 
 @dataclass(slots=True)
@@ -102,11 +102,11 @@ class Collected:
     """What was read so far: files by name, and what is left out."""
 
     files: dict[str, Any] = field(default_factory=dict)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[MissingPart] = field(default_factory=list)
 
-    def leave(self, what: str, why: str) -> None:
+    def note_missing(self, what: str, why: str) -> None:
         """Note that something is left out."""
-        self.left_out.append(LeftOut(what=what, why=one_line(why)))
+        self.left_out.append(MissingPart(what=what, why=one_line(why)))
 
 
 def command(
@@ -165,7 +165,7 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
         time=now,
         files=sorted(packed),
         redacted=redactor.count,
-        left_out=[*(LeftOut(what=what, why=why) for what, why in NEVER), *found.left_out],
+        left_out=[*(MissingPart(what=what, why=why) for what, why in NEVER), *found.left_out],
     )
 
 
@@ -184,7 +184,7 @@ async def _job(session: Session, name: str, found: Collected) -> frozenset[str]:
         if meta is None:
             raise
         job, uid = None, str(meta.get("metadata", {}).get("uid", ""))
-        found.leave("logs of the job", "the job does not fit its definition: its containers are not known")
+        found.note_missing("logs of the job", "the job does not fit its definition: its containers are not known")
     found.files["job/trainingjob.json"] = meta
     where = session.namespace
     await _list(
@@ -251,7 +251,7 @@ async def _get(session: Session, found: Collected, name: str, path: str) -> None
     except ApiError as error:
         if not found.files and isinstance(error, (Unauthorized, Unreachable)):
             raise
-        found.leave(name, str(error))
+        found.note_missing(name, str(error))
 
 
 async def _list(
@@ -275,11 +275,11 @@ async def _list(
                 break
             asked["continue"] = page.metadata.continue_
         if page.metadata.continue_ or len(kept) > MAX_OBJECTS:
-            found.leave(name, f"the first {MAX_OBJECTS} objects are in it: there are more")
+            found.note_missing(name, f"the first {MAX_OBJECTS} objects are in it: there are more")
     except ApiError as error:
         if not found.files and isinstance(error, (Unauthorized, Unreachable)):
             raise
-        found.leave(name, str(error))
+        found.note_missing(name, str(error))
         return []
     found.files[name] = kept[:MAX_OBJECTS]
     return kept[:MAX_OBJECTS]
@@ -294,7 +294,7 @@ async def _logs(session: Session, found: Collected, folder: str, pods: list[Any]
     turn = asyncio.Semaphore(8)
     names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
     if len(names) > MAX_LOGS:
-        found.leave(folder, f"logs of {MAX_LOGS} pods are in it: there are {len(names)}")
+        found.note_missing(folder, f"logs of {MAX_LOGS} pods are in it: there are {len(names)}")
 
     async def one(namespace: str, pod: str) -> None:
         query: dict[str, str | int] = {
@@ -307,10 +307,10 @@ async def _logs(session: Session, found: Collected, folder: str, pods: list[Any]
             async with turn:
                 data = await session.client.get(path, query, deadline_seconds=DEADLINE_SECONDS)
         except ApiError as error:
-            found.leave(f"{folder}/{pod}.log", str(error))
+            found.note_missing(f"{folder}/{pod}.log", str(error))
             return
         if len(data) > LOG_BYTES:
-            found.leave(
+            found.note_missing(
                 f"{folder}/{pod}.log", f"its last {LOG_BYTES >> 10} KiB are in it: it has {len(data) >> 10} KiB"
             )
         # The first line may have been cut within a secret: its shape would not show it.
@@ -334,12 +334,12 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
     for name, text in texts.items():
         data = text.encode()
         if len(data) > MAX_FILE_BYTES or total + len(data) > MAX_BYTES:
-            found.leave(name, f"too large ({len(data) >> 20} MiB)")
+            found.note_missing(name, f"too large ({len(data) >> 20} MiB)")
             continue
         packed[name] = data
         total += len(data)
     # An API server's answer may repeat the request.
-    found.left_out = [LeftOut(what=each.what, why=redactor.text(each.why)) for each in found.left_out]
+    found.left_out = [MissingPart(what=each.what, why=redactor.text(each.why)) for each in found.left_out]
     packed["README.md"] = _readme(packed, found, now, session).encode()
     return packed, redactor
 

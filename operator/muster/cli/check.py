@@ -20,7 +20,7 @@ from muster.api.base import ApiModel
 from muster.api.nodehealth import CheckOutcome, CheckRequest, CheckResult, NodeHealth
 from muster.api.preflight import Profile
 from muster.cli import show
-from muster.cli.decide import NodesArgument, account_of, nodes_there, who_am_i, write
+from muster.cli.decide import NodesArgument, account_of, current_user, nodes_there, write
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
 from muster.protocol.profiles import PROFILES
@@ -86,7 +86,7 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
         ApiError: the API server did not answer as it should.
     """
     nodes = await nodes_there(session, names)
-    by, servers_time = await who_am_i(session)
+    by, servers_time = await current_user(session)
     wish = CheckRequest(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=clock.current_time(servers_time))
     for name in names:
         await write(session, name, {"check": wish.to_json()}, FIELD_MANAGER)

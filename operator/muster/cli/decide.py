@@ -106,7 +106,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     """
     nodes = await nodes_there(session, names)
     healths = {name: await _health(session, name) for name in names}
-    by, servers_time = await who_am_i(session)
+    by, servers_time = await current_user(session)
     account = await account_of(session, nodes.values())
     human = HumanDecision(decision=decision, reason=reason, by=by, time=clock.current_time(servers_time))
     for index, name in enumerate(names):
@@ -144,7 +144,7 @@ async def nodes_there(session: Session, names: Sequence[str]) -> "dict[str, Node
     try:
         nodes = {node.name: node for node in await all_nodes(session.client)}
     except Forbidden as error:
-        raise CliError(ask(error)) from error
+        raise CliError(missing_right_text(error)) from error
     missing = [name for name in names if name not in nodes]
     if missing:
         raise CliError(no_such_nodes(missing, nodes))
@@ -173,9 +173,9 @@ async def _health(session: Session, name: str) -> HealthRow | None:
     except NotFound as error:
         if error.details.get("name") == name:
             return None
-        raise CliError(too_old(session)) from error
+        raise CliError(no_nodehealth_text(session)) from error
     except Forbidden as error:
-        raise CliError(ask(error)) from error
+        raise CliError(missing_right_text(error)) from error
     found = custom(NodeHealth)(answer)
     return None if isinstance(found, Undecodable) else health_row(found)
 
@@ -197,7 +197,7 @@ class _Review(msgspec.Struct):
     status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
 
 
-async def who_am_i(session: Session) -> tuple[str, datetime | None]:
+async def current_user(session: Session) -> tuple[str, datetime | None]:
     """Return the user's name by the API server (else by the kubeconfig), and the server's time."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
@@ -272,14 +272,14 @@ async def write(session: Session, name: str, spec: Mapping[str, Any], manager: s
     try:
         await session.client.patch(paths.muster("nodehealths", name=name), body, APPLY_PATCH, query)
     except Forbidden as error:
-        raise CliError(f"{name}: {ask(error)}") from error
+        raise CliError(f"{name}: {missing_right_text(error)}") from error
     except NotFound as error:
-        raise CliError(f"{name}: {too_old(session)}") from error
+        raise CliError(f"{name}: {no_nodehealth_text(session)}") from error
     except ApiError as error:
         raise CliError(f"{name}: {error_text(error, session.context)}") from error
 
 
-def ask(error: Forbidden) -> str:
+def missing_right_text(error: Forbidden) -> str:
     """Name the role that has the right; if admission denied the request, return its message alone."""
     if isinstance(error, Denied):
         return one_line(error.message)
@@ -289,7 +289,7 @@ def ask(error: Forbidden) -> str:
     )
 
 
-def too_old(session: Session) -> str:
+def no_nodehealth_text(session: Session) -> str:
     """Say that the cluster does not know the kind."""
     where = f" of context {session.context}" if session.context else ""
     return (

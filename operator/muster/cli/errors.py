@@ -25,7 +25,7 @@ def error_text(error: errors.ApiError, context: str) -> CliError:
     if isinstance(error, errors.Unauthorized):
         return CliError(f"the API server{where} does not accept your credentials: log in again, or check --kubeconfig")
     if isinstance(error, errors.Forbidden):
-        return CliError(f"{one_line(error.message)}: {_who_may(error)}")
+        return CliError(f"{one_line(error.message)}: {needed_role_text(error)}")
     if isinstance(error, errors.NotFound):
         return CliError(f"the cluster{where} does not know Muster's objects (muster.dev/v1alpha1): {_INSTALL}")
     return CliError(f"the API server{where} refused: {one_line(str(error))}")
@@ -36,7 +36,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _who_may(error: errors.Forbidden) -> str:
+def needed_role_text(error: errors.Forbidden) -> str:
     """Name the role that has the right. Only the fleet's role has the right to lists of the whole cluster."""
     details = error.details
     own = details.get("group") == "muster.dev" and details.get("kind") != "fleetpolicies"

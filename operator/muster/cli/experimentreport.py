@@ -12,7 +12,7 @@ from muster.answers.experimentreported import ExperimentJob, ExperimentReport, e
 from muster.answers.fleetlives import lives
 from muster.cli import show
 from muster.cli.errors import CliError
-from muster.cli.fleetreport import tell_progress
+from muster.cli.fleetreport import show_progress
 from muster.cli.prices import fleet_policy, prices_by
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def find(session: "Session", experiment: str, price: float | None) -> Expe
         namespace=session.namespace,
         experiment=experiment,
         history=policy.history if policy else None,
-        progress=tell_progress,
+        progress=show_progress,
     )
     if not found:
         raise CliError(

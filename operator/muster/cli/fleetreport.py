@@ -68,7 +68,7 @@ def time_between(since: str | None, until: str | None, now: datetime) -> tuple[d
     return begin, end
 
 
-def tell_progress(what: str, count: int) -> None:
+def show_progress(what: str, count: int) -> None:
     """Show the progress of long work on a terminal."""
     if sys.stderr.isatty() and count % PAGE_SIZE == 0:
         typer.echo(f"reading {what}: {count:,}", err=True)
@@ -79,7 +79,7 @@ async def find(
     since: str | None = None,
     until: str | None = None,
     price: float | None = None,
-    progress: Progress = tell_progress,
+    progress: Progress = show_progress,
 ) -> FleetReport:
     """Read all jobs and the history, and report on them.
 

@@ -22,8 +22,8 @@ from muster.cli.printed import (
     shortened,
     tail_of,
     wanted,
-    whom,
     without_overwritten,
+    worker_text,
 )
 from muster.cli.reading import pods_of, record_of
 from muster.cli.session import Session
@@ -54,17 +54,17 @@ class Stamp:
 
 
 @dataclass(slots=True)
-class Place:
+class LogPosition:
     """How far a log has been read, so that reading resumes there after a lost connection."""
 
     text: str = ""
     stamp: Stamp | None = None
-    told: int = 0
+    printed: int = 0
     skip: int = 0
 
     def again(self) -> None:
         """Prepare to read the log again, from the last line's second on."""
-        self.skip = self.told
+        self.skip = self.printed
 
     def line_if_new(self, raw: bytes) -> str | None:
         """Return a line without its time; None: it was read before."""
@@ -78,9 +78,9 @@ class Place:
             if self.skip:
                 self.skip -= 1
                 return None
-            self.told += 1
+            self.printed += 1
         else:
-            self.text, self.stamp, self.told, self.skip = text, stamp, 1, 0
+            self.text, self.stamp, self.printed, self.skip = text, stamp, 1, 0
         return line
 
 
@@ -124,7 +124,7 @@ class Follower:
                 except ApiError as error:
                     if first is None:
                         raise
-                    self._tell_once(f"the API server does not answer: {one_line(str(error))}")
+                    self._print_note_once(f"the API server does not answer: {one_line(str(error))}")
                 else:
                     first = first or job
                     if first is not None and (job is None or job.status.completion is not None):
@@ -179,13 +179,13 @@ class Follower:
     async def _read(self, job: TrainingJob, worker: Wanted, pod: PodView, tail: int | None) -> None:
         """Print the log of one pod until it is over."""
         on = f" on {pod.place}" if pod.place else ""
-        self._out(f"==> {whom(worker)}, pod {pod.name}{on} <==")
+        self._out(f"==> {worker_text(worker)}, pod {pod.name}{on} <==")
         path = paths.core("pods", namespace=pod.namespace, name=pod.name, subresource="log")
         query: dict[str, str | int] = {"follow": "true", "timestamps": "true"}
         container = container_of(job)
         if container:
             query["container"] = container
-        place, trouble = Place(), ""
+        place, trouble = LogPosition(), ""
         while True:
             since: dict[str, str | int] = {"sinceTime": place.text} if place.text else {}
             begin: dict[str, str | int] = {"tailLines": tail} if tail is not None and not since else {}
@@ -217,7 +217,7 @@ class Follower:
         prefix = f"worker {worker.index} | " if self._prefixed else ""
         self._out(f"{prefix}{shortened(without_overwritten(line))}")
 
-    def _tell_once(self, trouble: str) -> None:
+    def _print_note_once(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
             self._out(f"note: {trouble}")

@@ -95,8 +95,8 @@ def forked(
     spec["checkpoint"] = {**(spec.get("checkpoint") or {}), "directory": new, "resumeFrom": start}
     made.changed.append(f"spec.checkpoint.directory: {old} -> {new}")
     container = _worker(manifest, job)
-    made.changed += [*_moved(container, old, new), *_resume_words(spec["checkpoint"], old)]
-    _tell_preset(job, spec["checkpoint"], old, made)
+    made.changed += [*_moved(container, old, new), *_replace_in_resume_argument(spec["checkpoint"], old)]
+    _name_preset(job, spec["checkpoint"], old, made)
     for each in sets:
         _set(manifest, container, each, made)
     text = _text(container)
@@ -107,7 +107,7 @@ def forked(
             f"--help), and say where: --directory {new}"
         )
     _note(job, container, old, mounts, made)
-    _judge(manifest)
+    _check_manifest(manifest)
     return made
 
 
@@ -211,7 +211,7 @@ def _within(directory: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w./]){re.escape(directory)}/[\w.-][^\s'\",;:]*")
 
 
-def _resume_words(checkpoint: dict[str, Any], old: str) -> Iterator[str]:
+def _replace_in_resume_argument(checkpoint: dict[str, Any], old: str) -> Iterator[str]:
     """Replace the job's directory in the words that resume by a reference to the checkpoint's; yields what changed."""
     words = checkpoint.get("resumeArgument") or []
     for place, word in enumerate(words):
@@ -220,7 +220,7 @@ def _resume_words(checkpoint: dict[str, Any], old: str) -> Iterator[str]:
             yield f"spec.checkpoint.resumeArgument[{place}]: {words[place]}"
 
 
-def _tell_preset(job: TrainingJob, checkpoint: dict[str, Any], old: str, made: Made) -> None:
+def _name_preset(job: TrainingJob, checkpoint: dict[str, Any], old: str, made: Made) -> None:
     """Name the preset that the job's own starts find by themselves: the new directory would prevent that."""
     seen = job.status.checkpoint
     assert seen is not None
@@ -402,7 +402,7 @@ def _text(container: Mapping[str, Any]) -> str:
     return "\n".join([*command_of(container), *values])
 
 
-def _judge(manifest: Mapping[str, Any]) -> None:
+def _check_manifest(manifest: Mapping[str, Any]) -> None:
     """Check the manifest as the API and the operator would."""
     try:
         made = parsed(manifest)

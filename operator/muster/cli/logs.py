@@ -29,7 +29,7 @@ from muster.cli.printed import (
     shortened,
     tail_of,
     wanted,
-    whom,
+    worker_text,
 )
 from muster.cli.reading import pods_of, record_of
 from muster.cli.session import (
@@ -157,12 +157,12 @@ async def _read(
     pods: Sequence[PodView],
     attempt: int | None,
     tail: int,
-    turn: asyncio.Semaphore,
+    limit: asyncio.Semaphore,
 ) -> PodLog:
     """Read the newest pod that has the requested lines; else return why none has."""
     found: PodLog | None = None
     for pod in pods:
-        async with turn:
+        async with limit:
             log = await _log(session, job, worker, pod, attempt, tail)
         if log.lines:
             return log
@@ -256,4 +256,4 @@ def _head(log: PodLog, attempt: int | None) -> str:
     pod = f", pod {log.pod} ({log.state})" if log.pod else ""
     where = f" on {log.node}" if log.node else ""
     of = f", attempt {attempt}" if attempt is not None else ""
-    return f"==> {whom(Wanted(log.worker, log.ranks, log.node))}{pod}{where}{of} <=="
+    return f"==> {worker_text(Wanted(log.worker, log.ranks, log.node))}{pod}{where}{of} <=="

@@ -20,7 +20,15 @@ from muster.answers.explanation import OUTPUT_VERSION
 from muster.api.base import ApiModel, Time
 from muster.api.nodehealth import LostNode
 from muster.cli import show
-from muster.cli.decide import MAX_REASON, NodesArgument, account_of, ask, no_such_nodes, who_am_i, write
+from muster.cli.decide import (
+    MAX_REASON,
+    NodesArgument,
+    account_of,
+    current_user,
+    missing_right_text,
+    no_such_nodes,
+    write,
+)
 from muster.cli.errors import CliError
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
@@ -60,7 +68,7 @@ def command(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="How you know, for those who find the node like that.")
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not missing_right_text.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take the declaration back.")] = False,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
@@ -79,7 +87,7 @@ def command(
         raise typer.BadParameter(f"it has {len(reason)} characters and may have {MAX_REASON}", param_hint="--reason")
     names = list(dict.fromkeys(name.removeprefix("node/") for name in nodes))
     if undo:
-        run(options, lambda session: take_back(session, names), render)
+        run(options, lambda session: undo_lost(session, names), render)
     else:
         run(options, lambda session: declare_lost(session, names, reason, yes=yes), render)
 
@@ -98,7 +106,7 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
             f"{', '.join(alive)}: Ready, so the kubelet there was alive a moment ago, and so may be the ranks. Power "
             "the machine off first, and wait until Kubernetes sees it (40 s or more). Nothing was changed"
         )
-    by, servers_time = await who_am_i(session)
+    by, servers_time = await current_user(session)
     account = await account_of(session, nodes.values())
     rows = []
     for name in names:
@@ -119,14 +127,14 @@ async def declare_lost(session: Session, names: Sequence[str], reason: str, *, y
     return LostNodes(reason=reason, by=by, time=time, nodes=rows, notes=[*account.notes, *unread])
 
 
-async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
+async def undo_lost(session: Session, names: Sequence[str]) -> LostNodes:
     """Write that the nodes are not lost, or remove the statement.
 
     Raises:
         CliError: it may not be written.
         ApiError: the API server did not answer as it should.
     """
-    by, servers_time = await who_am_i(session)
+    by, servers_time = await current_user(session)
     for name in names:
         await write(session, name, {}, FIELD_MANAGER)
     rows = [LostNodeRow(name=name, follows=["nobody says any more that it is dead"]) for name in names]
@@ -161,7 +169,7 @@ async def _found(session: Session, names: Sequence[str]) -> "tuple[dict[str, Nod
     try:
         nodes = {node.name: node for node in await all_nodes(session.client)}
     except Forbidden as error:
-        raise CliError(ask(error)) from error
+        raise CliError(missing_right_text(error)) from error
     missing = [name for name in names if name not in nodes]
     if not missing:
         return nodes, {}

@@ -199,7 +199,7 @@ def tail_of(workers: int) -> int:
     return TAIL_OF_ONE if workers == 1 else TAIL_OF_SEVERAL
 
 
-def whom(worker: Wanted) -> str:
+def worker_text(worker: Wanted) -> str:
     """Name a worker and its ranks."""
     ranks = f", rank{'s' if '-' in worker.ranks else ''} {worker.ranks}" if worker.ranks else ""
     return f"worker {worker.index}{ranks}"

@@ -35,7 +35,7 @@ from muster.goodput.opened import clock_lead_seconds, figures_as_of
 
 BAR_WIDTH = 60
 # The sign of each bucket in the bar, and its colour; productive ones are full.
-_LOOKS = {
+_STYLES = {
     Bucket.COMPUTE: ("█", "green"),
     Bucket.COMMUNICATION: ("▓", "green"),
     Bucket.INPUT_WAIT: ("▒", "yellow"),
@@ -261,7 +261,7 @@ def render(console: Console, it: JobReport) -> None:
     console.print()
     made = show.table("", "WHERE THE TIME WENT", "TIME", "SHARE", "GPU-HOURS", numbers=("TIME", "SHARE", "GPU-HOURS"))
     for each in it.buckets:
-        sign, style = _look(each)
+        sign, style = _style_of(each)
         show.add(
             made,
             Text(sign, style=style),
@@ -307,13 +307,13 @@ def bar(buckets: Sequence[Share]) -> Text:
     widths[0] = max(1, widths[0] + BAR_WIDTH - sum(widths))
     drawn = Text()
     for each, width in zip(buckets, widths, strict=True):
-        sign, style = _look(each)
+        sign, style = _style_of(each)
         drawn.append(sign * width, style=style)
     return drawn
 
 
-def _look(each: Share) -> tuple[str, str]:
-    return next((look for bucket, look in _LOOKS.items() if bucket == each.bucket), ("?", ""))
+def _style_of(each: Share) -> tuple[str, str]:
+    return next((look for bucket, look in _STYLES.items() if bucket == each.bucket), ("?", ""))
 
 
 def _print_fingerprints(console: Console, listed: Sequence[Fingerprint]) -> None:

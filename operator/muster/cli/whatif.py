@@ -218,7 +218,7 @@ def what_if(plan: Plan, rates: Rates, lives: int, seed: int) -> WhatIf:
             f"{_fewer(plan, of_a_life)}"
         )
 
-    waiting = Waiting(lives)
+    waiting = SearchProgress(lives)
     waiting.begin(of_a_life * lives, 1 + len(others_than(plan)))
     found = answer(plan, rates, dice(seed), lives, waiting.lived)
     return WhatIf(plan=plan, rates=rates, seed=seed, answer=found, notes=_notes(plan, found))
@@ -245,24 +245,24 @@ def _shortened(value: float, rounded: Callable[[float], int] = math.floor) -> st
 
 
 @dataclass(slots=True)
-class Waiting:
+class SearchProgress:
     """Reports on stderr that an answer comes, and when.
 
     Attributes:
         lives: number of simulated lives.
         clock: in seconds.
         begun: when the first began.
-        told: time of the last report.
+        reported_at: time of the last report.
     """
 
     lives: int
     clock: Callable[[], float] = time.monotonic
     begun: float = 0.0
-    told: float = 0.0
+    reported_at: float = 0.0
 
     def begin(self, failures: float, plans: int) -> None:
         """Print how long it will take, if that is long."""
-        self.begun = self.told = self.clock()
+        self.begun = self.reported_at = self.clock()
         seconds = failures * plans * FAILURE_SECONDS
         if seconds >= FORECAST_SECONDS:
             self._say(
@@ -273,8 +273,8 @@ class Waiting:
     def lived(self, done: int) -> None:
         """Count one more finished life."""
         now = self.clock()
-        if done < self.lives and now - self.told >= TOLD_EACH_SECONDS:
-            self.told = now
+        if done < self.lives and now - self.reported_at >= TOLD_EACH_SECONDS:
+            self.reported_at = now
             left = (now - self.begun) / done * (self.lives - done)
             self._say(f"{done:,} of {self.lives:,} lives, about {_time(left)} more")
 

@@ -10,7 +10,7 @@ import yaml
 from tests.unit.cli.test_commands import HEALTHS, JOBS, failed, forbidden, no_such, with_fleet
 from typer.testing import Result
 
-from muster.cli.decide import ask
+from muster.cli.decide import missing_right_text
 from muster.kube.errors import Denied, NotFound, ServerError
 
 Run = Callable[..., Result]
@@ -147,7 +147,7 @@ def test_who_may_not_decide_is_told_which_role_may(api: Any, command: Run, where
 
 def test_what_admission_denies_is_told_in_its_own_words_and_no_role_is_named() -> None:
     message = 'admission webhook "policy.example.org" denied the request: not at night'
-    assert ask(Denied(403, "Forbidden", message)) == message
+    assert missing_right_text(Denied(403, "Forbidden", message)) == message
 
 
 def test_an_older_installation_is_told_as_that(api: Any, command: Run) -> None:

@@ -10,7 +10,7 @@ from tests.unit.cli.test_status import GANG, JOBS, PODS, a_gang, a_job, a_pod
 from typer.testing import Result
 
 from muster.cli import follow
-from muster.cli.follow import Place, Stamp
+from muster.cli.follow import LogPosition, Stamp
 from muster.kube.errors import ApiError, Forbidden, Invalid, ServerError, Unreachable
 
 Run = Callable[..., Result]
@@ -172,4 +172,4 @@ def test_times_of_lines_are_compared_to_the_nanosecond() -> None:
     assert sorted(stamps) == stamps  # type: ignore[type-var]
     assert Stamp.from_text("2026-01-05T04:00:05.1+01:00") == stamps[2]
     assert Stamp.from_text("") is Stamp.from_text("step") is Stamp.from_text("...") is None
-    assert Place().line_if_new(b"no time \xff here") == "no time \ufffd here"
+    assert LogPosition().line_if_new(b"no time \xff here") == "no time \ufffd here"

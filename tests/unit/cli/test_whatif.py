@@ -13,7 +13,7 @@ from tests.unit.whatif.builders import a_plan
 from typer.testing import Result
 
 from muster.answers.explanation import OUTPUT_VERSION
-from muster.cli.whatif import MAX_FAILURES, Waiting
+from muster.cli.whatif import MAX_FAILURES, SearchProgress
 from muster.kube.errors import Forbidden
 
 Command = Callable[..., Result]
@@ -172,7 +172,7 @@ def test_where_fewer_lives_do_not_help_the_remedy_is_another_and_does(command: C
 
 def test_who_has_to_wait_is_told_for_how_long(capsys: pytest.CaptureFixture[str]) -> None:
     now = [100.0]
-    waiting = Waiting(100, lambda: now[0])
+    waiting = SearchProgress(100, lambda: now[0])
     waiting.begin(1_000_000, 10)
     for done in range(1, 101):
         now[0] += 2.0
@@ -184,7 +184,7 @@ def test_who_has_to_wait_is_told_for_how_long(capsys: pytest.CaptureFixture[str]
 
 
 def test_who_need_not_wait_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    waiting = Waiting(100, lambda: 0.0)
+    waiting = SearchProgress(100, lambda: 0.0)
     waiting.begin(1_000, 10)
     waiting.lived(1)
     assert capsys.readouterr().err == ""
