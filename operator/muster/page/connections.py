@@ -64,7 +64,7 @@ class Connections:
         self._meter = TlsMeter()
         if context is not None:
             self._meter.watch(context)
-        self._door = ConnectionLimiter(self._enter, LIMITS, self._meter.handshakes_per_second)
+        self._limiter = ConnectionLimiter(self._enter, LIMITS, self._meter.handshakes_per_second)
         self._unauthenticated: dict[_Connection, _Unauthenticated] = {}  # the oldest first
         self._by_user: dict[str, list[_Connection]] = {}  # authenticated ones, by `share_of`; the oldest first
         self._authenticated = 0
@@ -81,7 +81,7 @@ class Connections:
         # asyncio gives each TLS connection a read buffer of 256 KiB.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
         with listener(host, port) as listening:
-            self._tasks.spawn(self._door.serve(listening))
+            self._tasks.spawn(self._limiter.serve(listening))
             self._tasks.spawn(self._sweep())
             try:
                 yield int(listening.getsockname()[1])
@@ -174,7 +174,7 @@ class Connections:
     def _no_longer_unauthenticated(self, connection: "_Connection", *, is_known: bool = False) -> None:
         found = self._unauthenticated.pop(connection, None)
         if found is not None:
-            self._door.note_settled(found.host, is_known=is_known)
+            self._limiter.note_settled(found.host, is_known=is_known)
 
     async def _sweep(self) -> None:
         while True:
@@ -187,8 +187,8 @@ class Connections:
                 age = now - found.since
                 if age < SLOW_SECONDS:
                     break
-                most = HURRIED_SECONDS if self._door.keeps_others_out() else UNAUTHENTICATED_SECONDS
-                if age > most or self._door.too_many_of() == found.host:
+                most = HURRIED_SECONDS if self._limiter.keeps_others_out() else UNAUTHENTICATED_SECONDS
+                if age > most or self._limiter.too_many_of() == found.host:
                     connection.abort()
                     self._no_longer_unauthenticated(connection)
 

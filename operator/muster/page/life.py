@@ -54,12 +54,12 @@ def life(job: TrainingJob, now: datetime) -> Life | None:
     end = max(status.completion.time if status.completion else now + clock_lead_seconds(status.goodput), begin)
     begin = max(begin, end - timedelta(seconds=MAX_SECONDS))
     # The later of two covers the earlier.
-    laid = [(max(a, begin), min(b, end), kind) for a, b, kind in _list_spans(job, begin, end)]
-    laid = [each for each in laid if each[0] < each[1]]
-    edges = sorted({begin, end, *(edge for a, b, _ in laid for edge in (a, b))})
+    spans = [(max(a, begin), min(b, end), kind) for a, b, kind in _list_spans(job, begin, end)]
+    spans = [each for each in spans if each[0] < each[1]]
+    edges = sorted({begin, end, *(edge for a, b, _ in spans for edge in (a, b))})
     stretches: list[Stretch] = []
     for left, right in pairwise(edges):
-        kind = next(kind for a, b, kind in reversed(laid) if a <= left and right <= b)
+        kind = next(kind for a, b, kind in reversed(spans) if a <= left and right <= b)
         if stretches and stretches[-1].kind == kind:
             stretches[-1] = stretches[-1].model_copy(update={"end": right})
         else:

@@ -41,9 +41,9 @@ from muster.serve import Endpoint, open_metrics
 MADE_SECONDS = 1.0  # maximum age of an answer: many readers cost little more than one
 MAX_MADE = 64
 MAX_AT_ONCE = 64  # requests that wait for the API server
-MAX_STRANGERS = 32  # of those with a new token: the others have the rest
+MAX_UNKNOWN_TOKENS = 32  # of those with a new token: the others have the rest
 MAX_OF_ONE = 16  # of one user, which may ask about a thousand namespaces
-STRANGERS = ""  # no user's name
+UNKNOWN_TOKENS = ""  # no user's name
 UNKNOWN = "without a token that was known"
 MAX_HEADER_BYTES = 16 * 1024  # a token has one or two thousand
 MAX_NAME_CHARACTERS = 253  # Kubernetes' own limit: requested names are kept for a while
@@ -151,7 +151,7 @@ class Page:
             token = self._access.token(request.headers.get("Authorization", ""))
             # A known token is checked fast, and its sender is counted by user name.
             was_known = self._access.was_known(token)
-            with self._room(STRANGERS, MAX_STRANGERS) if not was_known else nullcontext():
+            with self._room(UNKNOWN_TOKENS, MAX_UNKNOWN_TOKENS) if not was_known else nullcontext():
                 user = await self._access.user_of_token(token)
             self._note_authenticated(request, user, was_known=was_known)
             if not self._seen.synced:
