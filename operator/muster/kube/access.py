@@ -80,7 +80,7 @@ class Remembered(Generic[T]):
         until, task = self._answers.get(question, (0.0, None))
         if task is None or self._clock() >= until or (task.done() and _failed(task)):
             until, task = self._clock() + KEPT_SECONDS, asyncio.ensure_future(_run(answer))
-        self.put(question, (until, task))
+        self.keep(question, (until, task))
         return await asyncio.shield(task)
 
     def __contains__(self, question: Hashable) -> bool:
@@ -97,9 +97,9 @@ class Remembered(Generic[T]):
     def move(self, question: Hashable, to: "Remembered[T]") -> None:
         """Move an answer to another cache; the moment at which it expires stays the same."""
         if question in self._answers:
-            to.put(question, self._answers.pop(question))
+            to.keep(question, self._answers.pop(question))
 
-    def put(self, question: Hashable, answer: tuple[float, "asyncio.Task[T]"]) -> None:
+    def keep(self, question: Hashable, answer: tuple[float, "asyncio.Task[T]"]) -> None:
         """Keep an answer until a given moment. When there are too many, the least recently used answer is dropped."""
         self._answers[question] = answer
         self._answers.move_to_end(question)

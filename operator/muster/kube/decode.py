@@ -906,14 +906,17 @@ def _requested(spec: _PodSpec, offered: Container[str] = _NO_NAMES) -> dict[str,
             for name in [name for name in names if name not in resources.COUNTED and name not in offered]:
                 del names[name]
     return total_requests(
-        [_of(container) for container in spec.containers or ()],
-        [(_of(container), container.restart_policy == "Always") for container in spec.init_containers or ()],
+        [_requests_of_part(container) for container in spec.containers or ()],
+        [
+            (_requests_of_part(container), container.restart_policy == "Always")
+            for container in spec.init_containers or ()
+        ],
         [amounts(spec.overhead)],
-        _of(spec),
+        _requests_of_part(spec),
     )
 
 
-def _of(asker: _Container | _PodSpec) -> dict[str, int]:
+def _requests_of_part(asker: _Container | _PodSpec) -> dict[str, int]:
     resources = asker.resources
     return {} if resources is None else requests_of(resources.requests, resources.limits)
 

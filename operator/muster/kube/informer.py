@@ -114,14 +114,14 @@ class Store(Generic[T]):
         """Apply the answer to our own write to the store: it holds until the stream shows something newer."""
         meta = self._kind.meta(value)
         if meta.resource_version > self._position:  # otherwise the stream is already past it
-            self._put(meta, value)
+            self._store(meta, value)
 
     def read_again(self, value: T) -> None:
         """Replace a version that could not be read when it was first seen, or an older one."""
         meta = self._kind.meta(value)
         entry = self._objects.get(meta.key)
         if entry is not None and entry[0].uid == meta.uid and entry[0].resource_version <= meta.resource_version:
-            self._put(meta, value, force=True)
+            self._store(meta, value, force=True)
 
     def assume_deleted(self, key: Key, uid: str) -> None:
         """Remove an object that the API server has just reported as gone (not one that is only Terminating)."""
@@ -141,7 +141,7 @@ class Store(Generic[T]):
                 del self._deleted[meta.key]
             self._remove_older(meta)
         else:
-            self._put(meta, value)
+            self._store(meta, value)
         self.advance(meta.resource_version)
 
     def advance(self, resource_version: int) -> None:
@@ -162,7 +162,7 @@ class Store(Generic[T]):
             meta = self._kind.meta(value)
             listed.add(meta.key)
             uids.add(meta.uid)
-            self._put(meta, value, force=floor is None)
+            self._store(meta, value, force=floor is None)
         for key, (meta, _) in list(self._objects.items()):
             if key not in listed and (floor is None or meta.resource_version <= floor):
                 self._remove(key)
@@ -176,7 +176,7 @@ class Store(Generic[T]):
         if resource_version > self._position:
             self.replace(values, resource_version)
 
-    def _put(self, meta: Meta, value: T, *, force: bool = False) -> None:
+    def _store(self, meta: Meta, value: T, *, force: bool = False) -> None:
         gone = self._deleted.get(meta.key)
         if gone is not None and (meta.uid == gone.uid or meta.resource_version <= gone.resource_version):
             return

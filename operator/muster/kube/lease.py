@@ -90,7 +90,7 @@ class LeaderLease:
     @property
     def leading(self) -> bool:
         """Whether this process may write now."""
-        return self._renewed_at is not None and self._left() > self._margin
+        return self._renewed_at is not None and self._seconds_until_expiry() > self._margin
 
     @property
     def holder(self) -> str:
@@ -105,9 +105,9 @@ class LeaderLease:
             return ""
         return seen.address
 
-    def time_left(self) -> float:
+    def remaining_seconds(self) -> float:
         """Return the seconds for which no other replica can take over; 0 when this process does not lead."""
-        return max(self._left(), 0.0) if self._renewed_at is not None else 0.0
+        return max(self._seconds_until_expiry(), 0.0) if self._renewed_at is not None else 0.0
 
     def check(self) -> float:
         """Return the seconds for which a write may stay pending.
@@ -115,7 +115,7 @@ class LeaderLease:
         Raises:
             LeadershipLost: too little time is left to begin a write, or this process never led.
         """
-        left = self.time_left()
+        left = self.remaining_seconds()
         if left <= self._margin:
             raise LeadershipLost(
                 f"{self._identity} does not hold the lease {self._namespace}/{self._name}: exit, do not write"
@@ -139,14 +139,16 @@ class LeaderLease:
     async def hold(self) -> None:
         """Renew until cancelled; return after `on_lost` when the lease is lost."""
         while True:
-            await asyncio.sleep(min(self._retry, max(self.time_left() - self._margin, 0.0)))
+            await asyncio.sleep(min(self._retry, max(self.remaining_seconds() - self._margin, 0.0)))
             if not self.leading:
                 break
             try:
                 if not await self._renew():
                     break
             except ApiError as error:
-                log.warning("cannot renew the lease", lease=self._name, error=str(error), left_seconds=self.time_left())
+                log.warning(
+                    "cannot renew the lease", lease=self._name, error=str(error), left_seconds=self.remaining_seconds()
+                )
         self._renewed_at = None
         _is_leader.set(0)
         log.error("leadership lost", lease=self._name, identity=self._identity, holder=self.holder)
@@ -162,12 +164,12 @@ class LeaderLease:
         free = {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
             try:
-                await self._put(free)
+                await self._write(free)
             except Conflict:
                 # A renewal that was cancelled on its way has arrived all the same; there is at most one.
                 await self._read()
                 if self.holder == self._identity:
-                    await self._put(free)
+                    await self._write(free)
         except ApiError as error:  # then the successor waits until the lease expires
             log.warning("cannot release the lease", lease=self._name, error=str(error))
 
@@ -175,7 +177,7 @@ class LeaderLease:
     def _margin(self) -> float:
         return self._lease_duration - self._renew_deadline
 
-    def _left(self) -> float:
+    def _seconds_until_expiry(self) -> float:
         assert self._renewed_at is not None
         return self._renewed_at + self._lease_duration - self._clock()
 
@@ -208,7 +210,7 @@ class LeaderLease:
 
     async def _claim(self, transitions: int) -> bool:
         sent = self._clock()
-        await self._put(self._spec(transitions))
+        await self._write(self._spec(transitions))
         self._renewed_at = sent
         return True
 
@@ -245,7 +247,7 @@ class LeaderLease:
     async def _read(self) -> None:
         self._adopt(await self._client.get(self._path, deadline_seconds=self._call_seconds))
 
-    async def _put(self, spec: dict[str, Any]) -> None:
+    async def _write(self, spec: dict[str, Any]) -> None:
         address = self.address if spec["holderIdentity"] else ""
         merged = {
             **self._object,

@@ -60,9 +60,9 @@ class TemplateShares:
         before, alive = self._held.get(key, (0, 0))
         self._held[key] = max(before, size_bytes), alive + 1
         self._totals[key[0]] += max(size_bytes - before, 0)
-        weakref.finalize(version, self._let_go, key).atexit = False
+        weakref.finalize(version, self._release, key).atexit = False
 
-    def _let_go(self, key: Key) -> None:
+    def _release(self, key: Key) -> None:
         size_bytes, alive = self._held[key]
         if alive > 1:
             self._held[key] = size_bytes, alive - 1

@@ -42,7 +42,7 @@ class Candidate:
 
     async def run(self) -> None:
         await self.lease.acquire()
-        self.rival_left = self.rival.lease.time_left() if self.rival else None
+        self.rival_left = self.rival.lease.remaining_seconds() if self.rival else None
         await self.lease.hold()
 
 
@@ -72,7 +72,7 @@ async def test_release_hands_over_at_once(
     await asyncio.wait((holding,))
     await first.lease.release()
     await until(lambda: second.lease.leading)
-    assert (first.losses, first.lease.time_left()) == (0, 0.0)
+    assert (first.losses, first.lease.remaining_seconds()) == (0, 0.0)
     assert (await stored(client, namespace))["spec"]["leaseTransitions"] == 1
 
 
@@ -160,7 +160,7 @@ async def test_lost_answer_to_a_renewal_is_no_loss(
     network.cut()
     network.thaw()
     await until(lambda: first.lease._object["metadata"]["resourceVersion"] not in ("", before))
-    await until(lambda: first.lease.time_left() > DURATION - RETRY)
+    await until(lambda: first.lease.remaining_seconds() > DURATION - RETRY)
     assert (first.losses, holding.done()) == (0, False)
 
 
@@ -173,7 +173,7 @@ async def test_process_that_was_stopped_for_a_while_does_not_write(client: Clien
     path = paths.core("configmaps", namespace=namespace)
     await client.post(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
     now[0] = 10.5
-    assert lease.time_left() == 4.5
+    assert lease.remaining_seconds() == 4.5
     with pytest.raises(LeadershipLost):
         await client.post(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}})
 
