@@ -55,7 +55,7 @@ log = structlog.get_logger()
 class Limits:
     """How many unauthenticated connections there may be, in all and of one address, inside and waiting."""
 
-    strangers: int = 512
+    unauthenticated: int = 512
     of_address: int = 64
     few_of_address: int = 16  # that it keeps for as long as a handshake may last, whoever waits
     waiting: int = 4096
@@ -90,7 +90,7 @@ class ConnectionLimiter:
         self._limits = limits
         self._per_second = per_second
         self._inside: Counter[str] = Counter()  # strangers by address
-        self._strangers = 0
+        self._unauthenticated = 0
         self._waiting: dict[str, _Queue] = {}  # by address
         # Addresses that wait, by how many handshakes they have wasted: 0, 1, 2 or 3, 4 to 7 ...; in each lane the
         # address whose turn it is comes first.
@@ -158,7 +158,7 @@ class ConnectionLimiter:
             host: the address or network that was handed to `enter`.
             is_known: whether its token was good. Then the handshake does not count against the budget.
         """
-        self._strangers -= 1
+        self._unauthenticated -= 1
         self._inside[host] -= 1
         if not self._inside[host]:
             del self._inside[host]
@@ -177,20 +177,22 @@ class ConnectionLimiter:
         address waits without any, it is the address with the most places. That one is spared while it has only a few.
         """
         full = (host for host, places in self._inside.items() if places >= self._limits.of_address)
-        crowded = next((host for host in full if host in self._waiting), None)
-        if crowded is not None or not self.keeps_others_out():
-            return crowded
+        at_limit = next((host for host in full if host in self._waiting), None)
+        if at_limit is not None or not self.keeps_others_out():
+            return at_limit
         host, places = self._inside.most_common(1)[0]
         return host if places > self._limits.few_of_address else None
 
     def keeps_others_out(self) -> bool:
         """Whether all places for unauthenticated connections are taken while an address without any place waits."""
-        return self._strangers >= self._limits.strangers and any(not self._inside[host] for host in self._waiting)
+        return self._unauthenticated >= self._limits.unauthenticated and any(
+            not self._inside[host] for host in self._waiting
+        )
 
     def _let_in(self) -> None:
         loop = asyncio.get_running_loop()
         self._count(loop.time())
-        while self._strangers < self._limits.strangers:
+        while self._unauthenticated < self._limits.unauthenticated:
             host = self._first()
             if host is None:
                 return
@@ -273,7 +275,7 @@ class ConnectionLimiter:
             if _has_hung_up(visitor):
                 visitor.close()
                 continue
-            self._strangers += 1
+            self._unauthenticated += 1
             self._inside[host] += 1
             self._budget -= 1
             if queue.visitors:

@@ -26,9 +26,9 @@ class ReportEndpoint(Generic[R]):
     Attributes:
         name: what the callers of this path are called in messages.
         is_known: whether this caller's reports are taken. Asked before a body is let in, and before it is read.
-        stranger: the message for a caller whose reports are not taken.
+        refusal_message: the message for a caller whose reports are not taken.
         decode: parses a body; raises ProtocolError.
-        take: takes in a report of a known caller.
+        record_report: takes in a report of a known caller.
         directive_for: what a caller shall do; None where it is not known any more. Asked for each report, for each
             answer
         that was held to the end, and once per pod and `notify`, so it should be cheap.
@@ -37,9 +37,9 @@ class ReportEndpoint(Generic[R]):
     path: str
     name: str
     is_known: Callable[[Caller], bool]
-    stranger: Callable[[Caller], str]
+    refusal_message: Callable[[Caller], str]
     decode: Callable[[bytes], R]
-    take: Callable[[Caller, R], object]
+    record_report: Callable[[Caller, R], object]
     directive_for: Callable[[Caller], Any]
 
 
@@ -47,7 +47,9 @@ def launcher_endpoint(
     hub: Hub, directive_for: Callable[[Caller], Directive | None], is_worker: Callable[[Caller], bool]
 ) -> ReportEndpoint[Report]:
     """The desk at which the launchers of jobs' workers report."""
-    return ReportEndpoint(REPORT_PATH, "launcher", is_worker, _no_worker, decode_report, hub.record, directive_for)
+    return ReportEndpoint(
+        REPORT_PATH, "launcher", is_worker, _no_worker_message, decode_report, hub.record, directive_for
+    )
 
 
 def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) -> ReportEndpoint[CheckReport]:
@@ -87,7 +89,7 @@ def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], b
     )
 
 
-def _no_worker(caller: Caller) -> str:
+def _no_worker_message(caller: Caller) -> str:
     return (
         f"pod {caller.namespace}/{caller.pod_name} is no worker of a job that Muster runs: it was replaced, or its job "
         "is gone; a pod that was created just now asks again"

@@ -123,7 +123,7 @@ class Hub:
             if caller.pod_uid in self._present:
                 self._present[caller.pod_uid] = now
                 self._present.move_to_end(caller.pod_uid)
-        if _has_left(report):
+        if _has_ended(report):
             self.retire(caller.pod_uid)
         if news:
             if len(self._news_at) >= self._max_launchers:
@@ -157,7 +157,7 @@ class Hub:
         """Whether the last report of a pod's launcher said that it exits with no rank alive. Then none of its ranks can
         write."""
         entry = self._entries.get(pod_uid)
-        return entry is not None and _has_left(entry.report)
+        return entry is not None and _has_ended(entry.report)
 
     def retire(self, pod_uid: str) -> None:
         """Expect no more reports of a pod that was replaced or has ended, so that its silence counts for nothing."""
@@ -198,7 +198,7 @@ def _gang_of(caller: Caller) -> str:
     return f"{caller.namespace}/{caller.pod_name.rsplit('-', 2)[0]}"
 
 
-def _has_left(report: Report) -> bool:
+def _has_ended(report: Report) -> bool:
     return report.state == messages.TERMINATING and not any(rank.alive for rank in report.ranks)
 
 

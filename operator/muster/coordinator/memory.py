@@ -10,7 +10,7 @@ import ctypes
 import gc
 from collections.abc import Callable
 
-CROWD = 256  # connections opened or lost that make giving memory back worth while
+BURST_CONNECTIONS = 256  # connections opened or lost that make giving memory back worth while
 # After the start and after a crowd has gone memory is given back once more: what a first listing of the fleet leaves
 # behind is as much, and the pods and records of a gang go later than its connections.
 AFTERMATH_SECONDS = 30.0
@@ -50,7 +50,9 @@ class BurstDetector:
             now: seconds of the clock that the constructor was given.
         """
         counts = (opened, lost)
-        has_come, has_gone = (count - before >= CROWD for count, before in zip(counts, self._settled, strict=True))
+        has_come, has_gone = (
+            count - before >= BURST_CONNECTIONS for count, before in zip(counts, self._settled, strict=True)
+        )
         if (has_come or has_gone) and counts == self._seen:  # the last ones have come, or gone
             self._settled = counts
             if has_gone:

@@ -38,7 +38,7 @@ from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, P
 MAX_HOLD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 10.0
 CLOSING_SECONDS = 1.0
-SLOW_STRANGER_SECONDS = 1.0  # a handshake takes milliseconds, and the queue for it before a place is not counted
+SLOW_HANDSHAKE_SECONDS = 1.0  # a handshake takes milliseconds, and the queue for it before a place is not counted
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
 TLS_BUFFER_BYTES = 2 * 1024  # of each connection; a larger report is read in pieces
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
@@ -92,7 +92,7 @@ class PendingRequest(Protocol):
 class _Hold:
     """A request whose answer is held back until its directive changes or its time is up."""
 
-    desk: ReportEndpoint[Any]
+    endpoint: ReportEndpoint[Any]
     connection: PendingRequest
     caller: Caller
     seen: str  # digest of the directive that the caller has
@@ -146,7 +146,7 @@ class CoordinatorServer:
         self._stopping = False
         self.connections: set[Connection] = set()
         self._opened = 0  # connections so far
-        self._strangers: dict[
+        self._unauthenticated: dict[
             Connection, _UnauthenticatedConnection
         ] = {}  # those whose caller is not known yet, the oldest first
         self._owners: dict[Connection, str] = {}  # the others -> the pod of their first token
@@ -154,7 +154,7 @@ class CoordinatorServer:
         self._refused = RefusedWorkers()
         self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
         self._paid: dict[str, float] = {}  # pods -> until when their new connections count, by the loop's clock
-        self._door = ConnectionLimiter(self._enter, per_second=self._handshakes_per_second)
+        self._limiter = ConnectionLimiter(self._enter, per_second=self._handshakes_per_second)
         self._listener: socket.socket | None = None
         self._tasks = Tasks()
         self._tls = server_context()
@@ -167,7 +167,7 @@ class CoordinatorServer:
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
         self._listener = listener(host, port)
-        self._tasks.spawn(self._door.serve(self._listener))
+        self._tasks.spawn(self._limiter.serve(self._listener))
         self._tasks.spawn(self._sweep())
         bound: int = self._listener.getsockname()[1]
         return bound
@@ -255,7 +255,7 @@ class CoordinatorServer:
             _refuse(connection, answer)
             return
         self._refused.accept(caller.pod_uid)
-        if connection in self._strangers:
+        if connection in self._unauthenticated:
             is_known = self._may_connect(caller.pod_uid)
             self._meter.note_authenticated(connection.transport, is_free=is_known)
             self._end_unauthenticated(connection, is_known=is_known)
@@ -311,7 +311,9 @@ class CoordinatorServer:
         connection = Connection(self)
         self._opened += 1
         handshake = self._tasks.spawn(self._shake_hands(visitor, connection))
-        self._strangers[connection] = _UnauthenticatedConnection(host, asyncio.get_running_loop().time(), handshake)
+        self._unauthenticated[connection] = _UnauthenticatedConnection(
+            host, asyncio.get_running_loop().time(), handshake
+        )
 
     async def _shake_hands(self, visitor: socket.socket, connection: Connection) -> None:
         try:
@@ -333,22 +335,22 @@ class CoordinatorServer:
         """
         slow = [
             (one, of)
-            for one, of in self._strangers.items()
-            if now - of.since >= SLOW_STRANGER_SECONDS and not one.is_asked_about
+            for one, of in self._unauthenticated.items()
+            if now - of.since >= SLOW_HANDSHAKE_SECONDS and not one.is_asked_about
         ]
-        for connection, stranger in slow:
-            host = self._door.too_many_of()
+        for connection, candidate in slow:
+            host = self._limiter.too_many_of()
             if host is None:
                 return
-            if stranger.host == host:
-                stranger.handshake.cancel()
+            if candidate.host == host:
+                candidate.handshake.cancel()
                 connection.abort()
                 self._end_unauthenticated(connection)
 
     def _end_unauthenticated(self, connection: Connection, *, is_known: bool = False) -> None:
-        stranger = self._strangers.pop(connection, None)
-        if stranger is not None:
-            self._door.note_settled(stranger.host, is_known=is_known)
+        found = self._unauthenticated.pop(connection, None)
+        if found is not None:
+            self._limiter.note_settled(found.host, is_known=is_known)
 
     def _may_connect(self, pod_uid: str) -> bool:
         """Count a new connection of this pod; False where the pod has opened more than its share lately."""
@@ -398,7 +400,7 @@ class CoordinatorServer:
             report = reported()
         except ProtocolError as error:
             return 400, refusal(f"{error}: the {desk.name} and the operator do not understand each other")
-        desk.take(caller, report)
+        desk.record_report(caller, report)
         directive = desk.directive_for(caller)  # what was heard may have changed it at once
         if directive is None:
             return _refuse_outsider(desk, caller)
@@ -453,9 +455,9 @@ class CoordinatorServer:
         unready = None if self._stopping else self._unready()
         if unready is not None:
             return unready
-        directive = hold.desk.directive_for(hold.caller)
+        directive = hold.endpoint.directive_for(hold.caller)
         if directive is None:
-            return _refuse_outsider(hold.desk, hold.caller)
+            return _refuse_outsider(hold.endpoint, hold.caller)
         digest, encoded = _encoded(directive)
         return (200, encoded) if at_once or digest != hold.seen else None
 
@@ -512,15 +514,15 @@ def _encoded(directive: Any) -> tuple[str, bytes]:
     Workers that wait have equal directives, and those that run get the same one again and again. Directives with what
     checkers put into a meeting are large and sent once, so they are not cached.
     """
-    return _encoded_anew(directive) if getattr(directive, "puts", ()) else _kept(directive)
+    return _encode(directive) if getattr(directive, "puts", ()) else _kept(directive)
 
 
-def _encoded_anew(directive: Any) -> tuple[str, bytes]:
+def _encode(directive: Any) -> tuple[str, bytes]:
     data = messages.encode(directive)
     return messages.digest_of(data), data
 
 
-_kept = functools.lru_cache(maxsize=MAX_DIRECTIVES)(_encoded_anew)
+_kept = functools.lru_cache(maxsize=MAX_DIRECTIVES)(_encode)
 
 
 _FAILED = (500, refusal("the operator could not answer: its log says why"))
@@ -543,5 +545,5 @@ def _answered(status: int) -> Counter:
     return _reports.labels(status)
 
 
-def _refuse_outsider(desk: ReportEndpoint[Any], caller: Caller) -> Answer:
-    return 403, refusal(desk.stranger(caller))
+def _refuse_outsider(endpoint: ReportEndpoint[Any], caller: Caller) -> Answer:
+    return 403, refusal(endpoint.refusal_message(caller))

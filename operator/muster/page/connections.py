@@ -16,7 +16,7 @@ from muster.coordinator.connection_limiter import ConnectionLimiter, Limits, lis
 from muster.coordinator.metered_tls import TlsMeter
 from muster.coordinator.tasks import Tasks
 
-LIMITS = Limits(strangers=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128)
+LIMITS = Limits(unauthenticated=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128)
 """All of them fit into 1,024 open files, with MAX_CONNECTIONS and the 272 connections of the probes' port. A browser
 has six connections to a host, and needs a token on each within its first requests. An Ingress or Gateway shows all
 readers as one address: its pool of connections carries many users' requests, and each connection is authenticated by

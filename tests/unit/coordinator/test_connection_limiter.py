@@ -425,7 +425,7 @@ def test_what_an_address_has_wasted_is_forgotten_by_and_by(
     inside: list[str] = []
 
     async def run() -> None:
-        door = ConnectionLimiter(lambda visitor, host: inside.append(host), Limits(strangers=1))
+        door = ConnectionLimiter(lambda visitor, host: inside.append(host), Limits(unauthenticated=1))
         for _ in range(4):
             door.enqueue(Visitor(), "reformed")  # type: ignore[arg-type]
             door.note_settled("reformed")
@@ -473,7 +473,7 @@ def test_launchers_that_all_come_at_once_wait_for_their_handshakes_alone(
 
 async def test_a_client_that_has_hung_up_while_it_waited_costs_no_handshake() -> None:
     inside: list[str] = []
-    door = ConnectionLimiter(lambda visitor, host: inside.append(host), Limits(strangers=1))
+    door = ConnectionLimiter(lambda visitor, host: inside.append(host), Limits(unauthenticated=1))
     pairs = [socket.socketpair() for _ in range(3)]
     for (visitor, _), host in zip(pairs, ("first", "gone", "third"), strict=True):
         door.enqueue(visitor, host)
@@ -534,7 +534,7 @@ def test_connections_of_a_flood_are_accepted_in_gatherings(
             return await asyncio.Future()
 
         loop.sock_accept = accept  # type: ignore[method-assign]
-        door = ConnectionLimiter(lambda visitor, host: None, Limits(strangers=4))
+        door = ConnectionLimiter(lambda visitor, host: None, Limits(unauthenticated=4))
         serving = asyncio.create_task(door.serve(listening))
         await asyncio.sleep(1.0)
         serving.cancel()

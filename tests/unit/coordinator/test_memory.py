@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator import memory
-from muster.coordinator.memory import AFTERMATH_SECONDS, CROWD, BurstDetector, release_memory
+from muster.coordinator.memory import AFTERMATH_SECONDS, BURST_CONNECTIONS, BurstDetector, release_memory
 
 PIECE_BYTES = 16 * 1024
 PIECES = 4096
@@ -76,15 +76,15 @@ def test_what_the_start_left_behind_is_given_back_once(watched: Watched) -> None
 
 def test_a_crowd_that_has_gone_is_forgotten_at_once_and_what_followed_it_later(watched: Watched) -> None:
     watched.look(0, 0, AFTERMATH_SECONDS)
-    assert watched.look(CROWD, 0, 100.0) == ["trim"]
-    assert watched.look(CROWD, 0, 200.0) == []
-    assert watched.look(CROWD, CROWD - 1, 300.0) == []
-    assert watched.look(CROWD, CROWD, 400.0) == ["forget", "garbage"]
-    assert watched.look(CROWD, CROWD, 399.0 + AFTERMATH_SECONDS) == []
-    assert watched.look(CROWD, CROWD, 400.0 + AFTERMATH_SECONDS) == ["garbage"]
+    assert watched.look(BURST_CONNECTIONS, 0, 100.0) == ["trim"]
+    assert watched.look(BURST_CONNECTIONS, 0, 200.0) == []
+    assert watched.look(BURST_CONNECTIONS, BURST_CONNECTIONS - 1, 300.0) == []
+    assert watched.look(BURST_CONNECTIONS, BURST_CONNECTIONS, 400.0) == ["forget", "garbage"]
+    assert watched.look(BURST_CONNECTIONS, BURST_CONNECTIONS, 399.0 + AFTERMATH_SECONDS) == []
+    assert watched.look(BURST_CONNECTIONS, BURST_CONNECTIONS, 400.0 + AFTERMATH_SECONDS) == ["garbage"]
 
 
 def test_nothing_is_given_back_while_a_crowd_is_still_coming(watched: Watched) -> None:
-    for opened in range(CROWD, 2 * CROWD):
+    for opened in range(BURST_CONNECTIONS, 2 * BURST_CONNECTIONS):
         watched.crowds.check_burst(opened, 0, 1.0)
     assert watched.done == []

@@ -290,7 +290,7 @@ async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone
     given: list[bool] = []
     door = Door()
     monkeypatch.setattr(server, "SWEEP_SECONDS", 0.01)
-    monkeypatch.setattr(memory, "CROWD", 3)
+    monkeypatch.setattr(memory, "BURST_CONNECTIONS", 3)
     monkeypatch.setattr(memory, "release_memory", lambda *, garbage: given.append(garbage))
     serving = CERTIFICATES.serving
     door.port = await door.server.start("localhost", 0, serving.certificate, serving.key)
@@ -382,7 +382,7 @@ async def test_a_pod_has_so_many_connections_and_no_more(door: Door) -> None:
             connections[-1][1].write(request)
             wanted = min(count, server.MAX_CONNECTIONS_OF_POD)
             assert (await connections[-1][0].readline()).startswith(b"HTTP/1.1 200 OK")
-            await until(lambda: not door.server._strangers and len(door.server.connections) == wanted)  # noqa: B023
+            await until(lambda: not door.server._unauthenticated and len(door.server.connections) == wanted)  # noqa: B023
         for reader, _ in connections[:2]:
             await reader.read()  # to its end: the oldest went
     finally:
@@ -406,10 +406,10 @@ async def test_no_client_has_the_handshake_made_again_on_its_connection(door: Do
 
 async def test_a_handshake_that_fails_leaves_nothing_behind(door: Door) -> None:
     _, writer = await asyncio.open_connection("localhost", door.port)
-    await until(lambda: len(door.server._strangers) == 1)
+    await until(lambda: len(door.server._unauthenticated) == 1)
     writer.close()
-    await until(lambda: not door.server._strangers)
-    assert door.server._door._strangers == 0
+    await until(lambda: not door.server._unauthenticated)
+    assert door.server._limiter._unauthenticated == 0
     assert (await door.report())[0] == 200
 
 
@@ -417,7 +417,7 @@ class Budget:
     """A door's budget of two handshakes that grows by none."""
 
     def __init__(self, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._door = door.server._door
+        self._door = door.server._limiter
         self._port = door.port
         self._trust = door.trust
         monkeypatch.setattr(self._door, "_per_second", lambda: 1e-9)
@@ -440,7 +440,7 @@ class Budget:
         writer.write(request)
         line = await asyncio.wait_for(reader.readline(), DEADLINE)
         writer.transport.abort()
-        await until(lambda: self._door._strangers == 0)
+        await until(lambda: self._door._unauthenticated == 0)
         return line
 
 
@@ -479,11 +479,11 @@ async def test_a_pod_that_connects_again_and_again_takes_from_the_budget(
 
 
 async def test_a_replica_that_serves_no_directives_answers_more_of_those_that_ask(door: Door) -> None:
-    assert door.server._door._per_second() == HANDSHAKES_PER_SECOND
+    assert door.server._limiter._per_second() == HANDSHAKES_PER_SECOND
     door.controller.leader = "10.0.0.9:8443"
-    assert door.server._door._per_second() == server.UNREADY_HANDSHAKES_PER_SECOND
+    assert door.server._limiter._per_second() == server.UNREADY_HANDSHAKES_PER_SECOND
     door.controller.leader, door.controller.not_ready = None, "lists are being read"
-    assert door.server._door._per_second() == server.UNREADY_HANDSHAKES_PER_SECOND
+    assert door.server._limiter._per_second() == server.UNREADY_HANDSHAKES_PER_SECOND
 
 
 async def test_certificate_is_replaced_under_a_running_server(door: Door) -> None:

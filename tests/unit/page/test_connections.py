@@ -18,7 +18,7 @@ from muster.page.shares import Shares
 
 CROWD, READER = "127.0.0.9", "127.0.0.1"
 LIMIT_SECONDS = 120.0
-FEW = Limits(strangers=8, of_address=4, few_of_address=2, waiting=8, waiting_of_address=4, handshakes=12)
+FEW = Limits(unauthenticated=8, of_address=4, few_of_address=2, waiting=8, waiting_of_address=4, handshakes=12)
 
 
 class Client:
@@ -107,7 +107,7 @@ async def test_many_addresses_that_say_nothing_keep_no_reader_out_for_long(
     """While others wait, those that have shown no token have a quarter of the time."""
     monkeypatch.setattr(connections, "UNAUTHENTICATED_SECONDS", 3600.0)
     monkeypatch.setattr(connections, "HURRIED_SECONDS", 1.0)
-    crowd = [await connect(f"127.0.1.{number + 1}") for number in range(FEW.strangers + 4)]
+    crowd = [await connect(f"127.0.1.{number + 1}") for number in range(FEW.unauthenticated + 4)]
     assert await (await connect()).status("/api/jobs", "admin-token") == 200
     assert await crowd[0].closed()
     assert await crowd[-1].status("/api/jobs", "admin-token") == 200, "nobody waits: it has all its time"
@@ -274,7 +274,7 @@ async def test_where_all_places_are_taken_the_user_with_the_most_gives_up_its_ol
 def test_all_connections_fit_into_the_files_that_a_process_may_open_anywhere() -> None:
     limits = connections.LIMITS
     of_probes = serve._MAX_ANSWERED + serve._MAX_WAITING
-    assert limits.strangers + limits.waiting + connections.MAX_CONNECTIONS + of_probes <= 1024 - 32
+    assert limits.unauthenticated + limits.waiting + connections.MAX_CONNECTIONS + of_probes <= 1024 - 32
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ async def several(
 async def test_who_was_known_is_answered_while_strangers_crowd_at_the_door(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LIMITS", Limits(strangers=200, of_address=200))  # all of them come in
+    monkeypatch.setattr(connections, "LIMITS", Limits(unauthenticated=200, of_address=200))  # all of them come in
     two_tenants(fleet)
     anna, held = fleet.reviews.tenant("anna", "team-a"), Held(fleet, "wrong-")
     async with fleet.served() as address:
