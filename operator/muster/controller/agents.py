@@ -73,7 +73,7 @@ class AgentSilences:
         self._silences: dict[str, Silence] = {}
         self._told: set[str] = set()
         self._met = False  # whether there has ever been such a Pod: agents may run in another way
-        self.crowds: Mapping[str, int] = {}
+        self.silent_pools: Mapping[str, int] = {}
         """Pools in which too many are silent at once, and how many."""
         cluster.agents.store.subscribe(self._pod_changed)
 
@@ -128,14 +128,14 @@ class AgentSilences:
         """
         before, self._silences = self._silences, {}
         if not self._silent or not self._met:
-            self.crowds = {}
+            self.silent_pools = {}
         else:
             quiet = self._measure_silences()
             ground = self._ground
-            self.crowds = pools_silent_at_once(quiet, ground.pools, ground.pool_sizes, self._heard, limit)
+            self.silent_pools = pools_silent_at_once(quiet, ground.pools, ground.pool_sizes, self._heard, limit)
             for name in self._silent:
                 each = quiet.get(name)
-                free = each is not None and ground.pools.get(name, "") not in self.crowds
+                free = each is not None and ground.pools.get(name, "") not in self.silent_pools
                 self._silences[name] = Silence(each.weighs if each and free else None, self._message(name))
         self._measure()
         return {name for name in before.keys() | self._silences.keys() if before.get(name) != self._silences.get(name)}
@@ -167,9 +167,9 @@ class AgentSilences:
     def _measure(self) -> None:
         _agents.labels("Ready").set(len(self._heard))
         _agents.labels("Silent").set(len(self._silent))
-        self._told.update(self.crowds)
+        self._told.update(self.silent_pools)
         for pool in self._told:
-            _crowded.labels(pool).set(self.crowds.get(pool, 0))
+            _crowded.labels(pool).set(self.silent_pools.get(pool, 0))
 
 
 def _is_missed(node: NodeView, health: NodeHealth, pods: list[AgentPod]) -> bool:

@@ -93,7 +93,7 @@ class JobMemory:
     refusal_logged: str = ""
     unfenced_workers: UnfencedAges = field(default_factory=UnfencedAges)
     unused_seconds: float = 0.0  # for how long it has held nodes without a start, in several times
-    class_told: str = ""  # the PriorityClass that counts for nothing, as its people were told
+    reported_class: str = ""  # the PriorityClass that counts for nothing, as its people were told
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ class Cluster:
         self._taken.clear()  # the records may have been seen before the policy that has the limits
         self._meets_records = True
         for key, record in list(self._records.items()):
-            self._take_record(key, record)
+            self._note_record(key, record)
         self._meets_records = False
 
     async def refresh(self) -> None:
@@ -673,7 +673,7 @@ class Cluster:
         key = _record_key(job)
         gang = self.gangs.store.get(key)
         if gang is not None:
-            self._take_record(key, self._records.get(key) if isinstance(gang, Undecodable) else gang)
+            self._note_record(key, self._records.get(key) if isinstance(gang, Undecodable) else gang)
         self._saves_at(_key(job), _saves(old), _saves(new))
         if old is None or new is None or _wants_nodes(old) != _wants_nodes(new):
             self._count_pods(_key(job)[0], uid)
@@ -701,12 +701,12 @@ class Cluster:
             self._count_pods(key[0], new.owner_uid)
             self.mark_job(new.owner_uid)
             return
-        self._take_record(key, new)
+        self._note_record(key, new)
         gang = new or old
         if isinstance(gang, Gang):
             self.mark_job(gang.spec.job_uid)
 
-    def _take_record(self, key: Key, gang: Gang | None) -> None:
+    def _note_record(self, key: Key, gang: Gang | None) -> None:
         """Account for a Gang that has changed, if it is the record of a job.
 
         Args:
@@ -844,7 +844,7 @@ class Cluster:
         room = self._room(namespace)
         for name, nodes in list(self._refused.get(namespace, {}).items()):
             if len(nodes) <= room:
-                self._take_record((namespace, name), self._records[namespace, name])
+                self._note_record((namespace, name), self._records[namespace, name])
                 room = self._room(namespace)
 
     def _note_reservation(self, key: Key, before: Gang | None, after: Gang | None, held: frozenset[str]) -> None:
@@ -901,7 +901,7 @@ class Cluster:
         job = self.job_of(pod)
         key = _record_key(job) if job is not None else None
         if key is not None and key in self._met and key in self._records:
-            self._take_record(key, self._records[key])
+            self._note_record(key, self._records[key])
 
     def _nodes_allowed(self, namespace: str) -> int | None:
         return self._policy.queueing.limits_of([namespace]).get(namespace)
@@ -979,7 +979,7 @@ class Cluster:
         self._unbound[pod.uid] = pod, until
         return pod.pinned
 
-    def let_go_of_unbound(self) -> None:
+    def free_unbound_pods(self) -> None:
         """Free the nodes of unbound pods that no record has named for UNBOUND_SECONDS."""
         now = self._clock()
         late = [pod for pod, until in self._unbound.values() if now >= until]

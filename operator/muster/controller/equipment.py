@@ -28,7 +28,7 @@ class Equipment:
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
 
-    def leave_out(self, ignored: IgnoredPorts) -> None:
+    def ignore_ports(self, ignored: IgnoredPorts) -> None:
         """Do not count these ports from now on."""
         if ignored != self._ignored:
             self._ignored = ignored

@@ -146,7 +146,7 @@ class HealthKeeper:
         self._offenders = Offenders(lambda: cluster.policy().health.quarantine.half_life_seconds, wall_clock)
         self._burned: dict[str, dict[str, list[FailedBurnIn]]] = {}  # node -> uid of a job, or TESTS -> what it failed
         self._job_words = JobFailureReports()
-        self._asked = TestRequests()
+        self._test_requests = TestRequests()
         self._leads_since: float | None = None
         self._other_since: dict[str, datetime] = {}  # nodes that another machine has become, or that were gone -> when
         self._results: dict[str, CheckResult] = {}  # what came of tests that somebody wished for, until it is written
@@ -156,7 +156,7 @@ class HealthKeeper:
         self._reasons: set[str] = set()
         self._observed: set[str] = set()
         self._pools: set[str] = set()
-        self._words = NodeReports(cluster, events)
+        self._node_reports = NodeReports(cluster, events)
         self._acts = NodeActs(
             client, cluster, events, self._health, rings, freed, lambda name: self._mark_dirty([name]), clock
         )
@@ -171,11 +171,11 @@ class HealthKeeper:
             self._stirred.set,
             agent_silence_seconds,
         )
-        self._outfits = Equipment(cluster, client.answers.attended_seconds, self._stirred.set)
+        self._equipment = Equipment(cluster, client.answers.attended_seconds, self._stirred.set)
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
         cluster.gangs.store.subscribe(self._gang_changed)
-        cluster.gangs.store.subscribe(self._take_in_failures)
+        cluster.gangs.store.subscribe(self._note_job_failures)
         cluster.policies.store.subscribe(lambda _old, _new: self.everything())
 
     def everything(self) -> None:
@@ -273,7 +273,7 @@ class HealthKeeper:
             self._forgetting.note(name)
         if not isinstance(new, Undecodable):  # an account that cannot be read is not one that is settled
             self._engine.note_record(name, new.status if new else None)
-            self._offenders.put(name, new.status.offences if new else None)
+            self._offenders.set_account(name, new.status.offences if new else None)
         if isinstance(old, NodeHealth) and isinstance(new, NodeHealth) and _is_another(old, new):
             self._other_since[name] = self._wall_clock()
         self._agents.note(name)
@@ -400,7 +400,7 @@ class HealthKeeper:
             self._note_reports(node, uid, after.get(node, []))
         self._mark_dirty(after)
 
-    def _take_in_failures(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
+    def _note_job_failures(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
         """Take in what a gang's record reports of the node on which the job's failures recurred.
 
         Once the record is gone, the report counts until it has faded.
@@ -449,7 +449,7 @@ class HealthKeeper:
         if self._rules.windows.is_pending(self._wall_clock()):
             # Windows are of the wall clock, and waiting is not: one that is set forward is noticed in time.
             moments.append(self._wall_clock() + timedelta(seconds=CLOCK_CHECK_SECONDS))
-        pauses = [self._agents.next_seconds(), self._outfits.next_seconds()]
+        pauses = [self._agents.next_seconds(), self._equipment.next_seconds()]
         if moments:
             pauses.append(max((min(moments) - self._wall_clock()).total_seconds(), 0.0))
         return min((pause for pause in pauses if pause is not None), default=None)
@@ -458,9 +458,9 @@ class HealthKeeper:
         """Evaluate the nodes that have changed or are due, decide about all of them, and begin to put that into
         force."""
         now = self._wall_clock()
-        self._take_in_policy()
+        self._apply_policy()
         self._engine.mark_dirty(self._agents.changed(self._rules.budgets.window_limit))
-        self._engine.mark_dirty(self._outfits.changed() & self._cluster.fleet.nodes.keys())
+        self._engine.mark_dirty(self._equipment.changed() & self._cluster.fleet.nodes.keys())
         judged = await self._observe(now)
         orders = self._engine.decide(
             now,
@@ -498,7 +498,7 @@ class HealthKeeper:
         for name in self._engine.due(now, self._doing.keys()):
             await slices.pause()
             before = self._engine.verdict_index.verdicts.get(name)
-            if self._judged(name, now) and self._engine.differs(name, before):
+            if self._was_evaluated(name, now) and self._engine.differs(name, before):
                 judged.add(name)
         return judged
 
@@ -526,7 +526,7 @@ class HealthKeeper:
             except Exception as error:
                 log.exception("node not dealt with", node=order.name)
                 self._rest(order.name)
-                self._words.defect(order.name, error)
+                self._node_reports.defect(order.name, error)
 
     def _rest(self, name: str) -> None:
         """Leave a node alone for a moment, because a write or an evaluation failed."""
@@ -545,35 +545,35 @@ class HealthKeeper:
         if name in self._engine.dirty:
             self._stirred.set()
 
-    def _take_in_policy(self) -> None:
-        self._words.policy()
+    def _apply_policy(self) -> None:
+        self._node_reports.policy()
         policy = self._cluster.fleet.policy
         if policy != self._policy:
             self._policy, self._rules = policy, Rules.from_policy(policy)
             self._engine.node_index.rebuild(self._cluster.fleet)
-            self._outfits.leave_out(self._rules.ignored_ports)
+            self._equipment.ignore_ports(self._rules.ignored_ports)
             _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
                 log.warning("the FleetPolicy's health makes no sense together", problem=problem)
 
-    def _judged(self, name: str, now: datetime) -> bool:
+    def _was_evaluated(self, name: str, now: datetime) -> bool:
         """Evaluate a node. Returns False where a defect of Muster prevented that: then its last verdict stands."""
         try:
-            self._judge(name, now)
+            self._evaluate_node(name, now)
         except Exception as error:
             log.exception("node not judged", node=name)
             self._rest(name)
-            self._words.defect(name, error)
+            self._node_reports.defect(name, error)
             return False
         return True
 
-    def _judge(self, name: str, now: datetime) -> None:
+    def _evaluate_node(self, name: str, now: datetime) -> None:
         node, health = self._cluster.fleet.nodes.get(name), self._health(name)
         if node is not None and health is None:
-            self._words.record(name)  # which acquits nobody
+            self._node_reports.record(name)  # which acquits nobody
             return
-        self._words.readable(name)
-        self._words.refuted(name)
+        self._node_reports.readable(name)
+        self._node_reports.refuted(name)
         if node is None or health is None:
             self._engine.set_verdict(name, None)
             self._acts.forget(name)
@@ -582,7 +582,7 @@ class HealthKeeper:
             self._cluster.fleet.exclude(name, None)
             self._cluster.fleet.set_node_fault(name, "")
             self._cluster.fleet.set_suspicion(name, None)
-            self._mark_dirty(self._asked.set_request(name, None))
+            self._mark_dirty(self._test_requests.set_request(name, None))
             return
         burned = [word for words in self._burned.get(name, {}).values() for word in words]
         age = self._pass_age_seconds(name) if self._rules.validates else None
@@ -598,7 +598,7 @@ class HealthKeeper:
             passed=None if age is None else now - timedelta(seconds=age),
             answered=self._reports_outdated_until(name, now) if words else None,
             silence=self._agents.silence_of(name),
-            lack=self._outfits.lack_of(name),
+            lack=self._equipment.lack_of(name),
             repair=NOT_READ if self._repairs is None else self._repairs.get(name),
             time_is_sure=self._unsure_seconds(name) <= 0,
         )
@@ -616,7 +616,7 @@ class HealthKeeper:
         if self._cluster.fleet.set_node_fault(name, node_fault(verdict)):
             for uid in self._cluster.jobs_on(name):
                 self._rings(uid)
-        self._cluster.fleet.set_suspicion(name, self._doubt(name, verdict))
+        self._cluster.fleet.set_suspicion(name, self._suspicion(name, verdict))
         if verdict.faded and (left := self._unsure_seconds(name)) > 0:
             self._engine.wake_at(name, now + timedelta(seconds=left))
 
@@ -625,19 +625,19 @@ class HealthKeeper:
         since = self._faded.get(name)
         return SURE_SECONDS if since is None else SURE_SECONDS - (self._clock() - since)
 
-    def _doubt(self, name: str, verdict: Verdict) -> Suspicion | None:
+    def _suspicion(self, name: str, verdict: Verdict) -> Suspicion | None:
         """The suspicion that makes another node the better choice; None where there is none, or the policy only
         observes.
 
         Only a share of a pool is offered for a test at a time.
         """
         pool = self._engine.node_index.pools.get(name, "")
-        self._mark_dirty(self._asked.set_request(name, pool if verdict.wants_check else None, verdict.asked_by))
+        self._mark_dirty(self._test_requests.set_request(name, pool if verdict.wants_check else None, verdict.asked_by))
         found = None if self._rules.enforcement is Enforcement.OBSERVE else suspicion_of(verdict)
         if found is None or not found.wants_check:
             return found
         most = self._rules.budgets.window_limit(self._engine.node_index.pool_sizes[pool])
-        return replace(found, wants_check=self._asked.may_be_tested(name, most))
+        return replace(found, wants_check=self._test_requests.may_be_tested(name, most))
 
     def _health(self, name: str) -> NodeHealth | None:
         """The node's record, an empty one where there is none; None for a record that cannot be read."""
@@ -669,8 +669,8 @@ class HealthKeeper:
         self._pools.update(pool for pool in held if held[pool])
         for pool in self._pools:
             _held_of_pool.labels(pool).set(held.get(pool, 0))
-        self._words.held(breaker)
-        self._words.silent(self._agents.crowds)
+        self._node_reports.held(breaker)
+        self._node_reports.silent(self._agents.silent_pools)
 
 
 def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[FailedBurnIn]]:

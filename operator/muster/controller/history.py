@@ -38,8 +38,8 @@ from muster.api.goodput import Goodput
 from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
 from muster.controller.cluster import Cluster
+from muster.controller.round_robin import in_round_robin
 from muster.controller.slices import Slices
-from muster.controller.turns import in_turns
 from muster.goodput import kept
 from muster.goodput.history import ended_job_record, kept_work, last_known, model_of
 from muster.goodput.kept import Kept
@@ -111,14 +111,14 @@ class _Waiting:
     Attributes:
         since: when it was known first.
         due: the earliest time of the next try.
-        told: whether it was reported that the account cannot be written.
+        is_reported: whether it was reported that the account cannot be written.
     """
 
     spec: EndedJobSpec
     since: float
     due: float = 0.0
     tries: int = 0
-    told: bool = False
+    is_reported: bool = False
 
 
 class HistoryKeeper:
@@ -331,7 +331,7 @@ class HistoryKeeper:
         competing = self._competing_ends()
         now = self._clock()
         due = ((uid, each.spec.namespace) for uid, each in self._waiting.items() if each.due <= now)
-        for uid, _ in in_turns(due, itemgetter(1)):
+        for uid, _ in in_round_robin(due, itemgetter(1)):
             each = self._waiting.get(uid)
             if calls <= 0:
                 break
@@ -393,24 +393,29 @@ class HistoryKeeper:
             self._waiting.pop(uid, None)
             self._lost(each, str(error))
             return
-        log.warning("account of an ended job not written", job=_of(each.spec), error=str(error)[:500], tries=each.tries)
-        if each.tries == 3 and not each.told:
-            each.told = True
+        log.warning(
+            "account of an ended job not written",
+            job=_qualified_name(each.spec),
+            error=str(error)[:500],
+            tries=each.tries,
+        )
+        if each.tries == 3 and not each.is_reported:
+            each.is_reported = True
             self._report_problem(
                 "HistoryNotWritten",
-                f"the account of the ended job {_of(each.spec)} cannot be written: {str(error)[:300]}. It is tried "
-                "again; without it `kubectl muster report --fleet` says less than happened.",
+                f"the account of the ended job {_qualified_name(each.spec)} cannot be written: {str(error)[:300]}. "
+                "It is tried again; without it `kubectl muster report --fleet` says less than happened.",
             )
 
     def _lost(self, each: _Waiting, why: str) -> None:
         if not self._leads:
             return
         _written.labels("lost").inc()
-        log.error("account of an ended job lost", job=_of(each.spec), uid=each.spec.job_uid, why=why[:500])
+        log.error("account of an ended job lost", job=_qualified_name(each.spec), uid=each.spec.job_uid, why=why[:500])
         self._report_problem(
             "HistoryLost",
-            f"the account of the ended job {_of(each.spec)} is not in the history: {why[:300]}. The job is not held "
-            "for it.",
+            f"the account of the ended job {_qualified_name(each.spec)} is not in the history: {why[:300]}. The job is "
+            "not held for it.",
         )
 
     def _report_problem(self, reason: str, words: str) -> None:
@@ -563,5 +568,5 @@ def _name(job: TrainingJob) -> str:
     return f"{job.metadata.namespace}/{job.metadata.name}"
 
 
-def _of(spec: EndedJobSpec) -> str:
+def _qualified_name(spec: EndedJobSpec) -> str:
     return f"{spec.namespace}/{spec.name}"

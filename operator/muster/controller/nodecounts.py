@@ -15,12 +15,12 @@ class _Count:
 
     Attributes:
         nodes: all that it holds.
-        left: those of them that its record does not name: only pods of it are there.
+        unrecorded: those of them that its record does not name: only pods of it are there.
     """
 
     namespace: str
     nodes: int
-    left: tuple[str, ...]
+    unrecorded: tuple[str, ...]
 
 
 class NodeCounts:
@@ -59,16 +59,16 @@ class NodeCounts:
         """Remove a job that is gone."""
         self._namespaces.pop(uid, None)
         self._changed.discard(uid)
-        self._put(uid, None)
+        self._set_count(uid, None)
 
     def held(self, namespace: str, besides: str = "") -> int:
         """The number of nodes that the jobs of a namespace hold, without the job of uid `besides`."""
         for uid in self._changed:
-            self._put(uid, self._count(uid))
+            self._set_count(uid, self._count(uid))
         self._changed.clear()
         mine = self._counts.get(besides)
         own = mine.nodes if mine is not None and mine.namespace == namespace else 0
-        leaving = (self._counts[uid].left for uid in self._leaving.get(namespace, ()) if uid != besides)
+        leaving = (self._counts[uid].unrecorded for uid in self._leaving.get(namespace, ()) if uid != besides)
         lost = sum(is_out_of_service(node, self._fleet) for left in leaving for node in left)
         return self._sums[namespace] - own - lost
 
@@ -79,7 +79,7 @@ class NodeCounts:
         left = tuple(node for node in nodes if uid not in self._named.get(node, ()))
         return _Count(self._namespaces[uid], len(nodes), left)
 
-    def _put(self, uid: str, count: _Count | None) -> None:
+    def _set_count(self, uid: str, count: _Count | None) -> None:
         before = self._counts.pop(uid, None)
         if before is not None:
             self._sums[before.namespace] -= before.nodes
@@ -90,5 +90,5 @@ class NodeCounts:
             self._counts[uid] = count
             self._sums[count.namespace] += count.nodes
             leaving = self._leaving.setdefault(count.namespace, set())
-            if count.left:
+            if count.unrecorded:
                 leaving.add(uid)

@@ -89,21 +89,21 @@ class NodeReports:
         else:
             self._events.record(about, NORMAL, "BudgetAvailable", text)
 
-    def silent(self, crowds: Mapping[str, int]) -> None:
+    def silent(self, silent_pools: Mapping[str, int]) -> None:
         """Report pools in which too many agents are silent at once for it to be their nodes' fault, and when that is
         over."""
-        now = frozenset(crowds)
+        now = frozenset(silent_pools)
         news, over, self._silent = now - self._silent, bool(self._silent) and not now, now
         if not news and not over:
             return
-        pools = ", ".join(f"{crowds[pool]} of {pool or 'the fleet'}" for pool in sorted(crowds)[:4])
+        pools = ", ".join(f"{silent_pools[pool]} of {pool or 'the fleet'}" for pool in sorted(silent_pools)[:4])
         text = (
             f"The agents of many nodes are silent at once ({pools}), which is no fault of the nodes. Muster avoids no "
             "further node for it, and sees no faults there until they are Ready. Check the DaemonSet muster-agent."
             if now
             else "Enough agents are Ready again: Muster sees faults on their nodes."
         )
-        (log.warning if now else log.info)("agents silent", pools=dict(crowds), message=text)
+        (log.warning if now else log.info)("agents silent", pools=dict(silent_pools), message=text)
         policy = self._cluster.policies.store.get(("", "default"))
         if policy is None:
             return

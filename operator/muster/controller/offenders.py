@@ -34,7 +34,7 @@ class Offenders:
         self._accounts: dict[str, Offences] = {}
         _collector.offenders = self
 
-    def put(self, node: str, account: Offences | None) -> None:
+    def set_account(self, node: str, account: Offences | None) -> None:
         """Set the account of a node; None removes it."""
         if account is None or account.as_of is None:
             self._accounts.pop(node, None)

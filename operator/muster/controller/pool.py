@@ -49,7 +49,7 @@ class Pool:
         lanes[0 if urgent else 1].append(start)
         self._start()
 
-    def leave(self, namespace: str) -> None:
+    def release(self, namespace: str) -> None:
         """Give back the room of a pass that has ended."""
         self._held[namespace] -= 1
         if not self._held[namespace]:

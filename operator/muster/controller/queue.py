@@ -185,7 +185,7 @@ class Queue:
                 continue
             begun = self._clock()
             try:
-                self._cluster.let_go_of_unbound()
+                self._cluster.free_unbound_pods()
                 if self._entries:
                     await self._plan()
                 elif self._turns or self.reserved:

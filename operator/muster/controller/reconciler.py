@@ -125,11 +125,11 @@ class Reconciler:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                await self._decide_in_turn(group)
+                await self._decide_one_by_one(group)
         except ExceptionGroup as ended:  # nothing else ends a pass
             raise ended.exceptions[0] from ended
 
-    async def _decide_in_turn(self, group: asyncio.TaskGroup) -> None:
+    async def _decide_one_by_one(self, group: asyncio.TaskGroup) -> None:
         """Decide about one changed job after the other; nothing here waits for a write."""
         while True:
             key = await self._dirty.next_key()
@@ -214,7 +214,7 @@ class Reconciler:
         except Exception as error:  # noqa: BLE001 - it is logged there
             wake = self._broken(key, error)
         finally:
-            self._pool.leave(key[0])
+            self._pool.release(key[0])
             if decision is not None:
                 self._release(decision)
                 _seconds.observe(self._clock() - decision.begun)
@@ -395,13 +395,13 @@ class Reconciler:
         """Report once that the job's PriorityClass counts for nothing in the queue."""
         name, memory = named_class(job), self._cluster.memory(job.metadata.uid)
         told = name if name and not self._cluster.policy().queueing.counts(name) else ""
-        if told and memory.class_told != told:
+        if told and memory.reported_class != told:
             text = (
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
                 "that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
             )
             self._emit_event(job, Announcement("PriorityIgnored", text, warning=True))
-        memory.class_told = told
+        memory.reported_class = told
 
     def _report_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)

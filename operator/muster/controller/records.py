@@ -45,13 +45,13 @@ class RecordWriter:
             try:
                 return await self._try(body)
             except (Conflict, AlreadyExists):
-                found = await self._standing(body) if lost else None  # by the write that was thought lost
+                found = await self._committed(body) if lost else None  # by the write that was thought lost
                 if found is None:
                     raise
                 return found
             except (ServerError, Unreachable) as error:
                 lost = error
-            found = await self._standing(body)
+            found = await self._committed(body)
             log.warning("the answer to a commit was lost", gang=_name(body), error=str(lost), stands=found is not None)
             if found is not None:
                 return found
@@ -65,7 +65,7 @@ class RecordWriter:
             return await self._client.put(_path(body), body)
         return await self._client.post(paths.muster("gangs", namespace=body["metadata"]["namespace"]), body)
 
-    async def _standing(self, body: Mapping[str, Any]) -> bytes | None:
+    async def _committed(self, body: Mapping[str, Any]) -> bytes | None:
         """The Gang on the API server if it is what was to be written, else None."""
         while True:
             try:

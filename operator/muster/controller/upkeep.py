@@ -87,10 +87,10 @@ class UpkeepKeeper:
                 node,
                 view,
                 self._accelerators(node, policy.accelerator_resource),
-                self._wish(node),
+                self._check_request(node),
                 self._out_of_use(node),
                 self._offences(node, policy.health.quarantine.half_life_seconds),
-                self._doubt(node),
+                self._suspicion(node),
             )
             for node, view in sorted(views.items())
         ]
@@ -123,9 +123,9 @@ class UpkeepKeeper:
             return None
         return f"{since:%Y%m%dT%H%M%S}", max(0.0, (self._wall_clock() - since).total_seconds())
 
-    def _wish(self, node: str) -> CheckRequest | None:
+    def _check_request(self, node: str) -> CheckRequest | None:
         health = self._known_health(node)
-        return open_wish(health) if health is not None else None
+        return open_check_request(health) if health is not None else None
 
     def _offences(self, node: str, half_life_seconds: int) -> float:
         health = self._known_health(node)
@@ -133,19 +133,19 @@ class UpkeepKeeper:
             return 0.0
         return float(score(health.status.offences, self._wall_clock(), half_life_seconds))
 
-    def _doubt(self, node: str) -> tuple[str, float] | None:
-        doubt = self._cluster.fleet.suspicion_of(node)
-        if doubt is None or not doubt.wants_check or doubt.followed is None:
+    def _suspicion(self, node: str) -> tuple[str, float] | None:
+        suspicion = self._cluster.fleet.suspicion_of(node)
+        if suspicion is None or not suspicion.wants_check or suspicion.followed is None:
             return None
-        age_seconds = max(0.0, (self._wall_clock() - doubt.followed).total_seconds())
-        return f"{doubt.followed:%Y%m%dT%H%M%S}", age_seconds
+        age_seconds = max(0.0, (self._wall_clock() - suspicion.followed).total_seconds())
+        return f"{suspicion.followed:%Y%m%dT%H%M%S}", age_seconds
 
     def _known_health(self, node: str) -> NodeHealth | None:
         health = self._cluster.healths.store.get(("", node))
         return None if isinstance(health, Undecodable) else health
 
 
-def open_wish(health: NodeHealth) -> CheckRequest | None:
+def open_check_request(health: NodeHealth) -> CheckRequest | None:
     """The requested check in a node's record that is not answered yet; None where there is none."""
-    wish, result = health.spec.check, health.status.check
-    return wish if wish is not None and (result is None or result.id != wish.id) else None
+    request, result = health.spec.check, health.status.check
+    return request if request is not None and (result is None or result.id != request.id) else None

@@ -144,18 +144,18 @@ def test_an_unbound_worker_lets_go_of_its_node_a_minute_after_its_job_ends(scene
     cluster.gangs.store.assume(make.gang(job, "p0", start=None))
     cluster.pods.store.assume(make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8}))
     scene.clock.now += 100
-    cluster.let_go_of_unbound()
+    cluster.free_unbound_pods()
     assert cluster.fleet.holders("n0") == {"uid-j"}, "its job wants the node"
     if end == "orphaned":
         store.assume_deleted(("ns", "j"), "uid-j")
     else:
         store.assume(going(job) if end == "being deleted" else make.job(version=50, workers=1, completion=ENDED))
     scene.clock.now += 59
-    cluster.let_go_of_unbound()
+    cluster.free_unbound_pods()
     assert cluster.fleet.holders("n0"), "it may be bound already"
     scene.clock.now += 1
     scene.freed = 0
-    cluster.let_go_of_unbound()
+    cluster.free_unbound_pods()
     assert (cluster.fleet.holders("n0"), scene.freed) == (set(), 1)
     cluster.pods.store.assume(make.pod(job, 0, "p0", version=60, node="", pinned="n0", message="changed"))
     assert cluster.fleet.holders("n0") == set()

@@ -15,7 +15,7 @@ class Kind(Fleet):
 
     def restart_keeper(self) -> None:
         super().restart_keeper()
-        self.keeper._outfits._clock = lambda: self.seconds
+        self.keeper._equipment._clock = lambda: self.seconds
 
     def has(self, name: str, gpus: int, *, ports: int = 8, **labels: str) -> None:
         self.node(name, **(labels or TYPE))
@@ -56,7 +56,7 @@ async def test_a_node_whose_labels_say_that_it_is_another_kind_lacks_nothing(fle
     fleet.node("n3", **{"node.kubernetes.io/instance-type": "p5.half"})
     await fleet.after(2 * LASTS_SECONDS)
     assert fleet.state("n3")[0] == "Healthy"
-    assert fleet.keeper._outfits.next_seconds() is None
+    assert fleet.keeper._equipment.next_seconds() is None
 
 
 async def test_it_is_looked_at_again_when_it_has_lasted(fleet: Kind) -> None:

@@ -24,21 +24,21 @@ def account(score: str, since: datetime = TIME) -> Offences:
 def test_only_who_comes_back_sick_has_a_row_and_it_fades() -> None:
     now = [TIME]
     kept = Offenders(lambda: WEEK, lambda: now[0])
-    kept.put("once", account("1"))
-    kept.put("again", account("1.9"))
-    kept.put("often", account("4"))
+    kept.set_account("once", account("1"))
+    kept.set_account("again", account("1.9"))
+    kept.set_account("often", account("4"))
     assert [shown(name) for name in ("once", "again", "often")] == [None, 1.9, 4]
     now[0] += timedelta(seconds=WEEK)
     assert [shown(name) for name in ("once", "again", "often")] == [None, None, 2]
-    kept.put("often", None)
+    kept.set_account("often", None)
     assert shown("often") is None
 
 
 @pytest.mark.parametrize("score", ["NaN", "-3", "lots", "", "Infinity"])
 def test_an_account_that_makes_no_sense_has_no_row(score: str) -> None:
     kept = Offenders(lambda: WEEK, lambda: TIME)
-    kept.put("n", account(score))
-    kept.put("m", Offences(score="5"))
+    kept.set_account("n", account(score))
+    kept.set_account("m", Offences(score="5"))
     assert kept.worst() == []
 
 
@@ -46,5 +46,5 @@ def test_only_so_many_nodes_have_rows_the_worst_first(monkeypatch: pytest.Monkey
     monkeypatch.setattr(offenders, "MAX_NODES", 2)
     kept = Offenders(lambda: WEEK, lambda: TIME)
     for number in range(5):
-        kept.put(f"n{number}", account(str(2 + number)))
+        kept.set_account(f"n{number}", account(str(2 + number)))
     assert kept.worst() == [(6.0, "n4"), (5.0, "n3")]

@@ -42,9 +42,9 @@ def test_recoveries_go_first_whatever_their_namespace() -> None:
     assert door.pool.enter("a", urgent=False)
     door.wait("a", "start")
     door.wait("a", "recovery", urgent=True)
-    door.pool.leave("a")
+    door.pool.release("a")
     assert door.started == ["recovery"]
-    door.pool.leave("a")
+    door.pool.release("a")
     assert door.started == ["recovery", "start"]
 
 
@@ -58,7 +58,7 @@ def test_namespaces_take_turns() -> None:
     for number in range(3):
         door.wait("b", f"b{number}")
     for namespace in ("a", "a", "b"):
-        door.pool.leave(namespace)
+        door.pool.release(namespace)
     assert door.started == ["a0", "b0"] or door.started == ["a0", "b0", "a1"]
     assert door.pool.waiting == 6 - len(door.started)
 
@@ -68,7 +68,7 @@ def test_who_comes_later_does_not_pass_those_of_its_namespace_who_wait() -> None
     assert door.pool.enter("a", urgent=False)
     door.wait("a", "first")
     assert not door.pool.enter("a", urgent=False)
-    door.pool.leave("a")
+    door.pool.release("a")
     assert door.started == ["first"]
     assert door.pool.waiting == 0
 
@@ -84,5 +84,5 @@ def test_first_starts_leave_room_for_recoveries() -> None:
     assert [door.pool.enter("b", urgent=False) for _ in range(6)] == [True] * 5 + [False], "12 of all 16"
     assert [door.pool.enter("b", urgent=True) for _ in range(4)] == [True] * 3 + [False], "its share is 8"
     assert [door.pool.enter("c", urgent=urgent) for urgent in (False, False, True)] == [True, False, False]
-    door.pool.leave("a")
+    door.pool.release("a")
     assert door.started == ["recovery"]

@@ -134,7 +134,7 @@ def main() -> None:
     began, key = now(), (namespace, job)
     jobs, saves, probes = JobFigures(prices=lambda: PRICES), SaveFigures(), CheckFigures()
     offenders = Offenders(lambda: 604800, now)
-    offenders.put("n-1", Offences(score="2.5", as_of=began))
+    offenders.set_account("n-1", Offences(score="2.5", as_of=began))
     gpus = SimpleNamespace(answering=7, expected=8, figures={})
     agent = SimpleNamespace(
         _kinds={"Xid": 1},

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_turns(items: Iterable[T], whose: Callable[[T], str]) -> list[T]:
+def in_round_robin(items: Iterable[T], whose: Callable[[T], str]) -> list[T]:
     """The items with their owners taking turns.
 
     The items of one owner stay in their order, and the owner of the first item comes first.
