@@ -252,7 +252,7 @@ class Running:
         """Wait until everything has been looked at that can be seen at this call, and the result is published."""
         since = self.clock()
         self.wait(lambda: all(self.nvml.answered.get(batch, 0.0) > since for batch in batches))
-        self.agent._ports.look_again()
+        self.agent._ports.poll_again()
         self.wait(lambda: self.agent._ports.has_looked)
         self.wait_for_turn()
 

@@ -89,7 +89,7 @@ def test_a_release_from_before_the_fault_covers_nothing() -> None:
 def test_nobody_is_well_before_nvml_has_answered_in_the_new_boot(node: Any, run: Any) -> None:
     node.faults("hang_seconds=3600")
     agent = run(stored=stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")]), thresholds={"nvml.start_deadline": 1e9})
-    agent.wait(lambda: agent.agent._looks.has(PORTS))
+    agent.wait(lambda: agent.agent._inspections.has(PORTS))
     agent.advance(1e6)
     assert agent.wrote.offers == []  # what stood against it stands
     agent.wait(agent.agent.is_alive)
@@ -118,7 +118,7 @@ def test_nobody_whom_an_old_line_has_out_is_well_before_nvml_has_answered(node: 
     finding = {"source": "agent", "reason": "Xid79", "severity": "Fatal", "subject": "GPU-1"}
     node.faults("hang_seconds=3600")
     agent = run(stored=stored(findings=[finding]), thresholds={"nvml.start_deadline": 1e9})
-    agent.wait(lambda: agent.agent._looks.has(PORTS))
+    agent.wait(lambda: agent.agent._inspections.has(PORTS))
     agent.advance(1e6)
     assert agent.wrote.offers == []
 
@@ -229,7 +229,7 @@ def test_a_node_that_was_out_is_not_well_while_its_ports_are_still_coming_up(nod
         node.port(f"mlx5_{number}/1")
     before = stored(ports=4, portsExpected=4, evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
     slow = run(stored=before, thresholds={"boot.look": 1e6})
-    slow.wait(lambda: slow.agent._looks.has(NVML, PORTS))
+    slow.wait(lambda: slow.agent._inspections.has(NVML, PORTS))
     assert slow.wrote.offers == []
     node.port("mlx5_3/1")
     assert first_word(slow)["evidence"] == []

@@ -6,16 +6,16 @@ from muster.node.agent.held import Held
 def test_a_gpu_is_left_out_that_holds_two_batches_up_and_longer_each_time() -> None:
     held = Held(60.0)
     assert not held.hung(3, "fast", 100.0)
-    assert held.left_out(100.0) == frozenset()
+    assert held.skipped_gpus(100.0) == frozenset()
     assert held.hung(3, "start", 110.0)
-    assert held.left_out(169.9) == {3}
-    assert held.left_out(170.0) == frozenset()
+    assert held.skipped_gpus(169.9) == {3}
+    assert held.skipped_gpus(170.0) == frozenset()
     assert held.hung(3, "start", 200.0)
-    assert held.left_out(319.0) == {3}
+    assert held.skipped_gpus(319.0) == {3}
     for _ in range(20):
         held.hung(3, "start", 1000.0)
-    assert held.left_out(4599.0) == {3}
-    assert held.left_out(4600.0) == frozenset()
+    assert held.skipped_gpus(4599.0) == {3}
+    assert held.skipped_gpus(4600.0) == frozenset()
 
 
 def test_two_slow_batches_in_a_day_leave_nobody_out() -> None:
@@ -24,7 +24,7 @@ def test_two_slow_batches_in_a_day_leave_nobody_out() -> None:
     held.answered([0, 1, 2, 3], "fast")  # that it answers other questions does not count
     assert held.hung(3, "normal", 110.0)
     held.answered([0, 1, 2, 3], "normal")
-    assert held.left_out(111.0) == frozenset()
+    assert held.skipped_gpus(111.0) == frozenset()
     assert not held.hung(3, "normal", 90000.0)
 
 
@@ -33,4 +33,4 @@ def test_hangs_at_different_gpus_are_the_drivers() -> None:
     assert not any(held.hung(gpu, "fast", 100.0) for gpu in range(8))
     held.hung(0, "fast", 200.0)
     held.clear()
-    assert held.left_out(200.0) == frozenset()
+    assert held.skipped_gpus(200.0) == frozenset()

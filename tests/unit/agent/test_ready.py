@@ -9,7 +9,7 @@ import pytest
 from tests.unit.agent.test_boots import MACHINE, evidence, first_word, stored
 
 from muster.node.agent import kinds
-from muster.node.agent.inspections import LOG, NVML, PORTS, Looks
+from muster.node.agent.inspections import LOG, NVML, PORTS, Inspections
 from muster.serve import Server, probe
 
 LONG = 100.0
@@ -25,7 +25,7 @@ def wait_until_blind(agent: Any, part: str) -> None:
 
 
 def test_a_part_counts_for_as_long_as_a_look_lasts() -> None:
-    looks = Looks({NVML: 60.0, PORTS: 60.0, LOG: 90.0})
+    looks = Inspections({NVML: 60.0, PORTS: 60.0, LOG: 90.0})
     assert looks.missing(0.0) == [NVML, PORTS, LOG]
     for part in (NVML, PORTS, LOG):
         looks.seen(part, 10.0)
@@ -142,7 +142,7 @@ def test_what_stood_before_a_boot_stands_until_all_has_been_seen_however_long_th
     node.faults("hang_seconds=3600")
     before = stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
     agent = run(stored=before, thresholds={"nvml.deadline": 0.2, "nvml.start_deadline": 1e9})
-    agent.wait(lambda: agent.agent._looks.has(PORTS))
+    agent.wait(lambda: agent.agent._inspections.has(PORTS))
     agent.advance(1e6)
     assert agent.wrote.offers == []
     assert agent.agent.not_ready() != ""
@@ -154,7 +154,7 @@ def test_evidence_of_an_agent_that_did_not_know_its_boot_is_not_wiped_by_one_tha
     node.faults("hang_seconds=3600")
     before = {"agent": {"bootId": "", "systemUuid": MACHINE}, "evidence": [evidence(kinds.GPU_LOST, "GPU-1")]}
     agent = run(stored=before, thresholds={"nvml.deadline": 0.2, "nvml.start_deadline": 1e9})
-    agent.wait(lambda: agent.agent._looks.has(PORTS))
+    agent.wait(lambda: agent.agent._inspections.has(PORTS))
     agent.advance(1e6)
     assert agent.wrote.offers == []
 

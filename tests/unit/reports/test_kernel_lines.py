@@ -13,7 +13,7 @@ from tests.unit.reports.corpus import Case, by_report, cases
 
 from muster.health.kinds import sign_of
 from muster.node.agent.kernel_lines import DISK_PATHS, KERNEL_LINES, KernelLine
-from muster.node.agent.log_lines import Joiner, LogFact, is_worth_a_look, parse, recovery_taken_back, split
+from muster.node.agent.log_lines import Joiner, LogFact, may_be_known, parse, recovery_taken_back, split
 
 CASES = cases("kernel")
 REPORTS = by_report(CASES)
@@ -64,7 +64,7 @@ def read(lines: list[str]) -> Iterator[LogFact]:
     """As `KernelLog.read` does."""
     joiner = Joiner()
     for line in lines:
-        parts = split(line) if is_worth_a_look(line) else None
+        parts = split(line) if may_be_known(line) else None
         fact = parse(joiner.joined(parts[0])) if parts is not None else None
         if fact is not None and fact.kind not in NO_EVIDENCE:
             yield fact

@@ -255,8 +255,8 @@ class NodeAgent(Agent):
             self._surprised_at = now
         if now - self._looked_at > _FRESH_SECONDS and not self.machine.hangs:
             for part in (NVML, PORTS, LOG):
-                if self._looks.has(part):
-                    self._looks.seen(part, now)
+                if self._inspections.has(part):
+                    self._inspections.seen(part, now)
             for batch in ("fast", "normal") if self.surprised else ():
                 if self._initialised and batch in self._due:
                     self._due[batch] = now + self._chance() * self._thresholds[f"nvml.{batch}_period"]
@@ -291,7 +291,7 @@ class NodeAgent(Agent):
     def _looks_in_vain(self, now: float) -> None:
         """What a look does where there is nothing to be seen."""
         for part in (NVML, PORTS, LOG):
-            self._looks.seen(part, now)
+            self._inspections.seen(part, now)
         for batch in (*_TELL, "slow"):
             if now >= self._due[batch]:
                 self._due[batch] = now + self._thresholds[f"nvml.{batch}_period"]
@@ -315,7 +315,7 @@ class NodeAgent(Agent):
     def _wake(self) -> None:
         """Nobody sleeps."""
 
-    def _look_at_ports(self) -> tuple[InfiniBand, Sampler]:
+    def _make_ports_sampler(self) -> tuple[InfiniBand, Sampler]:
         fabric = InfiniBand(
             self._settings.sysfs, self._thresholds, self._settings.expected_ports, self._network, AtOnce
         )

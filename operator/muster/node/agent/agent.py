@@ -22,14 +22,14 @@ from muster.node.agent.facts import Clock, Incident, Signal, clean
 from muster.node.agent.gpus import Gpus
 from muster.node.agent.held import Held
 from muster.node.agent.infiniband import InfiniBand
-from muster.node.agent.inspections import LOG, NVML, PORTS, Looks
+from muster.node.agent.inspections import LOG, NVML, PORTS, Inspections
 from muster.node.agent.interfaces import NodeNetwork
 from muster.node.agent.kernel_lines import FAILED_PATH, SCSI_DISK, SCSI_HOST
 from muster.node.agent.kernel_log import KernelLog, LogEntry
 from muster.node.agent.ledger import Ledger
 from muster.node.agent.log import log
 from muster.node.agent.log_lines import TAKEN_AWAY, recovery_taken_back
-from muster.node.agent.machine import ClockSource, FabricManager, Mounts, gpu_of_minor, gpus_of_the_driver, read_word
+from muster.node.agent.machine import ClockSource, FabricManager, Mounts, gpu_of_minor, gpus_of_the_driver, read_text
 from muster.node.agent.nvml_process import NvmlProcess, Outstanding
 from muster.node.agent.sampler import Sampler
 from muster.node.agent.settings import Settings
@@ -104,17 +104,17 @@ class Agent:
         self._network.inspect()
         self._held = Held(thresholds["nvml.held_pause"])
         self._hung: set[str] = set()  # batches that have hung, and of whose kind none was answered since
-        self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"], thresholds["clear.growth"])
-        self._system_uuid = read_word(settings.system_uuid_file)
+        self._ledger = Ledger(read_text(settings.boot_id_file), thresholds["burst"], thresholds["clear.growth"])
+        self._system_uuid = read_text(settings.system_uuid_file)
         self._writer = make_writer(self._stored_arrived)
         self._stored: dict[str, Any] | None = None
         self._adopted = False
         self._booted = False
         self._stood = False
-        self._looks = Looks(_lasting(thresholds))
+        self._inspections = Inspections(_lasting(thresholds))
         self._nvml_seen: dict[str, float] = {}  # by batch: when each part of a complete poll was last answered
         self._told: dict[str, Any] | None = None
-        self._infiniband, self._ports = self._look_at_ports()
+        self._infiniband, self._ports = self._make_ports_sampler()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
@@ -157,7 +157,7 @@ class Agent:
     def not_ready(self) -> str:
         """Return why the agent's report proves nothing now; "" while it sees all of the node. Any thread may call
         it."""
-        missing = self._looks.missing(self._monotonic())
+        missing = self._inspections.missing(self._monotonic())
         if missing:
             return f"not seen in the last {self._thresholds['look.fresh']:.0f} s: {', '.join(missing)}"
         return "" if self._told is not None else "nothing has been said yet: what an earlier agent wrote is not known"
@@ -179,8 +179,8 @@ class Agent:
         self._adopt(now)
         self._poll_nvml(now)
         self._on_time("log", now, self._log_period(), self._read_log)
-        self._on_time("machine", now, self._thresholds["machine.period"], self._look_at_machine)
-        self._look_at_what_came_of_ports(now)
+        self._on_time("machine", now, self._thresholds["machine.period"], self._inspect_machine)
+        self._record_ports(now)
         self._ledger.expire(now)
         self._report()
         self._wait()
@@ -254,13 +254,13 @@ class Agent:
         self._infiniband.adopt(
             earlier.missed_ports, earlier.flapping_ports, earlier.ports, earlier.port_names, earlier.front_end
         )
-        self._ports.look_again()
+        self._ports.poll_again()
         self._forget_inspections()  # only now it is known what there should be
         self._looking_at_once, self._due["start"] = True, now.mono
         self._ledger.news = True
 
     def _forget_inspections(self) -> None:
-        self._looks.forget()
+        self._inspections.forget()
         self._nvml_seen.clear()
         self._counted_at = -math.inf
         self._due.pop("slow", None)
@@ -289,7 +289,7 @@ class Agent:
 
     def _ask(self, now: Clock) -> None:
         old = now.mono - self._nvml.started_at > self._thresholds["nvml.renewal_period"]
-        left_out = self._held.left_out(now.mono)
+        left_out = self._held.skipped_gpus(now.mono)
         if old or (self._initialised and left_out != self._gpus.left_out):
             self._nvml.renew()
             return
@@ -352,7 +352,7 @@ class Agent:
             # A driver that is not loaded yet after a boot says nothing about the machine's GPUs.
             awaited = self._told is None and self._booted and self._gpus.expected > 0
             if self._gpus.has_no_driver(answer) and not awaited:
-                self._looks.seen(NVML, now.mono)
+                self._inspections.seen(NVML, now.mono)
             self._due["reach"] = now.mono + self._thresholds["nvml.retry_period"]
             self._gpus.at_driver = gpus_of_the_driver(self._settings.proc)
             self._ledger.sample(self._gpus.started(answer), now)
@@ -387,14 +387,14 @@ class Agent:
         InfoROM once."""
         self._nvml_seen[batch] = now.mono
         if self._nvml_seen.keys() >= {"fast", "normal", "slow"}:
-            self._looks.seen(NVML, min(self._nvml_seen["fast"], self._nvml_seen["normal"]))
+            self._inspections.seen(NVML, min(self._nvml_seen["fast"], self._nvml_seen["normal"]))
 
     # Log and machine.
 
     def _log_period(self) -> float:
         return _FILE_PERIOD_SECONDS if self._log.fileno() is None else _LONGEST_WAIT_SECONDS
 
-    def _look_at_ports(self) -> tuple[InfiniBand, Sampler]:
+    def _make_ports_sampler(self) -> tuple[InfiniBand, Sampler]:
         fabric = InfiniBand(self._settings.sysfs, self._thresholds, self._settings.expected_ports, self._network)
         looks = (
             (self._thresholds["infiniband.state_period"], fabric.states),
@@ -407,14 +407,14 @@ class Agent:
             self._logged(entry, now)
         self._log_read_at = now.mono if self._log.caught_up else None
         if not self._log.problem:
-            self._looks.seen(LOG, now.mono)
+            self._inspections.seen(LOG, now.mono)
 
-    def _look_at_what_came_of_ports(self, now: Clock) -> None:
+    def _record_ports(self, now: Clock) -> None:
         looked_at = self._ports.looked_at if self._ports.has_looked else None  # before what it saw is taken
         self._ledger.sample(self._ports.pop_signals(), now)
         # A device that hangs at its first read counts as seen: the hang is evidence by itself.
         if looked_at is not None and all(self._ledger.has(kinds.SYSFS_HANG, each) for each in self._infiniband.unseen):
-            self._looks.seen(PORTS, looked_at)
+            self._inspections.seen(PORTS, looked_at)
         seconds, limit = self._ports.under_way_seconds(now.mono), self._thresholds["sysfs.deadline"]
         text = "reading /sys/class/infiniband does not come to an end: nothing is known of the ports of the network"
         hangs = Signal(
@@ -478,8 +478,8 @@ class Agent:
         if fact.kind == kinds.XID:
             self._looking_at_once = True
 
-    def _look_at_machine(self, now: Clock) -> None:
-        boot_id = read_word(self._settings.boot_id_file)
+    def _inspect_machine(self, now: Clock) -> None:
+        boot_id = read_text(self._settings.boot_id_file)
         if boot_id and boot_id != self._ledger.boot_id:
             log("the node has a new boot id: everything is looked at anew", boot=boot_id)
             if self._told is not None:
@@ -492,7 +492,7 @@ class Agent:
             self._held.clear()
             self._hung.clear()
             self._ports.end()
-            self._infiniband, self._ports = self._look_at_ports()
+            self._infiniband, self._ports = self._make_ports_sampler()
             self._ports.start()
             self._mounts.restart()
             self._bridges = Bridges(self._settings.sysfs)
@@ -511,7 +511,7 @@ class Agent:
         nvml = self._gpus.problem or next(filter(None, self._nvml_errors.values()), "")
         if self._nvml.stuck:
             nvml = "a process that called NVML cannot be killed: it hangs inside the driver"
-        missing = self._looks.missing(self._monotonic()) if self._told is not None else []
+        missing = self._inspections.missing(self._monotonic()) if self._told is not None else []
         blind = f"not seen lately: {', '.join(missing)}" if missing else ""
         return clean("; ".join(filter(None, (nvml, self._log.problem, blind, *self._lasting_problems))), 512)
 
@@ -559,7 +559,7 @@ class Agent:
             return True
         waited = self._monotonic() - self._began
         come_up = self._stood and waited < 2 * self._thresholds["boot.look"]
-        if self._looks.has(NVML, PORTS) and not (come_up and any(map(self._ledger.awaits, _COME_UP))):
+        if self._inspections.has(NVML, PORTS) and not (come_up and any(map(self._ledger.awaits, _COME_UP))):
             return True
         if self._ledger.has(kinds.NVML_HANG, "") or (self._booted and self._ledger.has(kinds.NVML_FAILED)):
             return True

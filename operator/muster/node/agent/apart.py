@@ -54,12 +54,12 @@ class Apart(Generic[T]):
         with self._turned:
             left = [name for name in names if name not in self._held]
         while left:
-            left = self._go(left)
+            left = self._read_until_delay(left)
         with self._turned:
             found, self._found = self._found, {}
         return found
 
-    def _go(self, names: list[str]) -> list[str]:
+    def _read_until_delay(self, names: list[str]) -> list[str]:
         """Read these devices, and return those that are left because one of them has delayed the thread."""
         work = _Round(names)
         work.since = self._monotonic()

@@ -87,7 +87,7 @@ class Earlier:
                 gpus.append(_count(agent.get("gpusExpected")))
             if not any(item.kind in _MISSED_PORTS for item in forgiven):
                 ports.append(_count(agent.get("portsExpected")))
-                port_names = _words(agent.get("portsExpectedUp"))
+                port_names = _texts(agent.get("portsExpectedUp"))
         links: dict[str, int] = {}
         for item in (*here, *there):
             expected = item.threshold.split(" ")[0]
@@ -170,7 +170,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _texts(value: Any) -> tuple[str, ...]:
     return tuple(clean(each, 100) for each in value[:_MOST] if isinstance(each, str)) if isinstance(value, list) else ()
 
 

@@ -44,7 +44,7 @@ class Held:
             if hang is not None and hang.batch == batch:
                 del self._hangs[gpu]
 
-    def left_out(self, mono: float) -> frozenset[int]:
+    def skipped_gpus(self, mono: float) -> frozenset[int]:
         """Return the GPUs that are not queried now."""
         return frozenset(gpu for gpu, hang in self._hangs.items() if mono < hang.until)
 

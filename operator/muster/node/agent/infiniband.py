@@ -437,8 +437,8 @@ class InfiniBand:
         return [self._port(device, name, path, state) for name, path, state in self._paths_of(device)]
 
     def _port(self, device: str, name: str, path: Path, state: str) -> Port:
-        port = Port(name, state, _word(path / "phys_state") or "")
-        layer = self._layers.get(name) or _word(path / "link_layer") or "InfiniBand"
+        port = Port(name, state, _state_text(path / "phys_state") or "")
+        layer = self._layers.get(name) or _state_text(path / "link_layer") or "InfiniBand"
         self._layers[name] = layer
         if layer != "Ethernet" or not (self._root / device / "device").exists():
             return port
@@ -468,7 +468,7 @@ class InfiniBand:
     def _paths_of(self, device: str) -> Iterator[tuple[str, Path, str]]:
         for number in _names(self._root / device / "ports")[:_MAX_PORTS]:
             path = self._root / device / "ports" / number
-            state = _word(path / "state")
+            state = _state_text(path / "state")
             if state is not None:
                 yield clean(f"{device}/{number}", 100), path, state
 
@@ -497,7 +497,7 @@ def _text(path: Path | str) -> str | None:
         os.close(descriptor)
 
 
-def _word(path: Path) -> str | None:
+def _state_text(path: Path) -> str | None:
     """Return the word after the number in a file: `4: ACTIVE` -> `ACTIVE`."""
     text = _text(path)
     return None if text is None else text.rpartition(":")[2].strip()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 NVML, PORTS, LOG = "NVML", "the ports of the network", "the kernel log"
 
 
-class Looks:
+class Inspections:
     """When each part was last seen. The loop writes it; the server of probes reads it, too.
 
     Args:

@@ -48,7 +48,7 @@ class Handed:
         found = {}
         for entry in _names(self._sysfs / _VERBS):
             place = self._sysfs / _VERBS / entry
-            name = _word(place / "ibdev")
+            name = _read_text(place / "ibdev")
             if name and name not in here and not _is_made_by_software(place / "device"):
                 found[name] = _target(place / "device")
         return found
@@ -77,8 +77,8 @@ class Handed:
         return elsewhere + sum(
             address not in known
             and _is_handed_out(place := self._sysfs / _PCI / address)
-            and _word(place / "vendor") == _MELLANOX
-            and _word(place / "class").startswith("0x02")
+            and _read_text(place / "vendor") == _MELLANOX
+            and _read_text(place / "class").startswith("0x02")
             and not (place / "physfn").exists()
             for address in _names(self._sysfs / _PCI)
         )
@@ -119,13 +119,13 @@ def interfaces_of(sysfs: Path, device: str) -> list[str]:
 def without_representors(sysfs: Path, interfaces: Iterable[str]) -> list[str]:
     """Return those of the interfaces that belong to a port itself. The read waits for programs that configure the
     network, so it is not for each poll."""
-    return [name for name in interfaces if _UPLINK.fullmatch(_word(sysfs / _NET / name / "phys_port_name"))]
+    return [name for name in interfaces if _UPLINK.fullmatch(_read_text(sysfs / _NET / name / "phys_port_name"))]
 
 
 def switched_off(sysfs: Path, interfaces: Iterable[str]) -> str:
     """Return the first of these interfaces that was switched off by software; "": none."""
     for name in interfaces:
-        flags = _word(sysfs / _NET / name / "flags")
+        flags = _read_text(sysfs / _NET / name / "flags")
         if flags.startswith("0x") and not int(flags, 16) & _UP:
             return name
     return ""
@@ -162,7 +162,7 @@ def _is_made_by_software(device: Path) -> bool:
 
 def _is_handed_out(place: Path) -> bool:
     driver = _target(place / "driver")
-    return driver in _HANDING_OUT or (not driver and _word(place / "driver_override") in _HANDING_OUT)
+    return driver in _HANDING_OUT or (not driver and _read_text(place / "driver_override") in _HANDING_OUT)
 
 
 def _target(link: Path) -> str:
@@ -187,7 +187,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _word(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             return stream.read(256).decode("ascii", "replace").strip()

@@ -84,7 +84,7 @@ class KernelLog:
         for line in lines:
             self.lines += 1
             text = line.decode("utf-8", "replace")
-            if not log_lines.is_worth_a_look(text):
+            if not log_lines.may_be_known(text):
                 continue
             parts = log_lines.split(text)
             if parts is None:

@@ -18,7 +18,7 @@ _FALLBACKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 _SWITCHES = "driver/nvidia-nvswitch/devices"
 
 
-def read_word(path: Path | None, length: int = 64) -> str:
+def read_text(path: Path | None, length: int = 64) -> str:
     """Return the text of a small file; "" if it cannot be read."""
     if path is None:
         return ""
@@ -65,7 +65,7 @@ class ClockSource:
 
     def signals(self) -> list[Signal]:
         """Return whether the clock source has fallen back; no signal where that cannot be read."""
-        now = read_word(self._path)
+        now = read_text(self._path)
         if not now:
             return []
         text = f"the kernel tells the time by {now}: {self.why or 'the processor cannot be trusted for it'}"

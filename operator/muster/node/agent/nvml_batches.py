@@ -185,7 +185,7 @@ class Batches:
         return identity
 
     def _of_gpu(self, index: int, read: Callable[[int, Any], Answer]) -> Answer:
-        self._listen_anew()
+        self._reset_listening()
         self.at = (index, time.monotonic())
         try:
             answer = {"index": index, **read(index, self._handles[index])}
@@ -195,7 +195,7 @@ class Batches:
             return {"index": index, "error": self._refused}
         return answer
 
-    def _listen_anew(self) -> None:
+    def _reset_listening(self) -> None:
         self._heard, self._refused = False, None
 
     def _identity_of(self, index: int, handle: Any) -> Answer:

@@ -50,7 +50,7 @@ class Sampler:
         began = self._began
         return 0.0 if began is None else now - began
 
-    def look_again(self) -> None:
+    def poll_again(self) -> None:
         """Make each poll now: its basis of comparison has changed, and a running poll may have used the old one."""
         self._asked += 1
         self._disturbed.set()
