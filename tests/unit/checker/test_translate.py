@@ -12,7 +12,7 @@ from muster.api.preflight import LimitedProbe
 from muster.node.checker import translate
 from muster.node.checker.probes import outcome
 from muster.node.checker.probes.catalog import PROBES
-from muster.node.checker.translate import FIGURES, probe_reports, reduced, telling, transport_of
+from muster.node.checker.translate import FIGURES, deciding_bandwidth, probe_reports, reduced, transport_of
 from muster.preflight.baselines import FLOORS, floor
 from muster.preflight.outcomes import How
 from muster.protocol.checks import MAX_WORDS_CHARS, ProbeReport
@@ -241,12 +241,15 @@ def test_one_size_is_judged_in_every_profile(profile: str, device: str) -> None:
         *(each["sizes"] for each in parameters),
     ):
         found = [{"bytes": size, "best_bus_gb_per_s": float(size)} for size, _ in table]
-        assert telling(found, device) == (2.0**20 if device == "cpu" else 2.0**28)
+        assert deciding_bandwidth(found, device) == (2.0**20 if device == "cpu" else 2.0**28)
 
 
 def test_where_the_judged_size_was_not_measured_the_largest_counts() -> None:
-    assert telling([{"bytes": size, "best_bus_gb_per_s": float(size)} for size in (4096, 2**26)], "cuda") == 2.0**26
-    assert telling([], "cuda") is None
+    assert (
+        deciding_bandwidth([{"bytes": size, "best_bus_gb_per_s": float(size)} for size in (4096, 2**26)], "cuda")
+        == 2.0**26
+    )
+    assert deciding_bandwidth([], "cuda") is None
 
 
 REAL = json.loads((Path(__file__).parents[2] / "fixtures" / "burn-in.json").read_text())

@@ -254,13 +254,13 @@ def test_storage_is_written_read_and_left_clean(tmp_path: Path) -> None:
 
 
 def test_storage_that_reads_back_otherwise_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = storage._read_whole
+    read = storage._read_all
 
     def flip(descriptor: int, into: bytearray) -> None:
         read(descriptor, into)
         into[12345] ^= 4
 
-    monkeypatch.setattr(storage, "_read_whole", flip)
+    monkeypatch.setattr(storage, "_read_all", flip)
     with pytest.raises(outcome.ProblemError, match="2 of 2 blocks") as caught:
         storage.storage(Sheet(directory=str(tmp_path), bytes=8 * 2**20))
     assert caught.value.outcome == "Wrong"

@@ -159,7 +159,7 @@ class Core:
         if not told.known:
             return
         orders, grants = _usable_orders(told.orders), _usable_grants(told.grants)
-        self._take_grants(grants, now)
+        self._apply_grants(grants, now)
         listed = {order.id for order in orders}
         if not listed & self._candidates.keys() and listed - {order.id for order in self._orders}:
             self._candidates = {}  # of another burn-in, which this node has not passed
@@ -170,7 +170,7 @@ class Core:
             self._publish()
         running = self._order
         if running is not None and running.id not in listed:
-            self._leave(_TAKEN_BACK)
+            self._cancel_run(_TAKEN_BACK)
         if running is not None and told.meeting == running.id and self._run is not None and self._probe is not None:
             self._run.is_acknowledged = True
             self._probe.met = told.puts
@@ -244,7 +244,7 @@ class Core:
     def actions(self, now: float) -> List[Action]:
         """Return the actions that are due now. A second call returns none until an event comes or time passes."""
         if self._order is not None and now - self._heard_at > ALONE_SECONDS:
-            self._leave(_ALONE)
+            self._cancel_run(_ALONE)
         due = self._of_zygote(now)
         if self._key is not None:
             due += self._of_run(now)
@@ -279,7 +279,7 @@ class Core:
 
     def _of_run(self, now: float) -> List[Action]:
         if self._probe is not None:
-            return self._take_back(self._probe, now)
+            return self._follow_probe(self._probe, now)
         while True:
             run = self._run or self._begin(now)
             if run is None:
@@ -291,7 +291,7 @@ class Core:
                 return [Ask(self._probe.order)]
             self._finish(run, now)
 
-    def _take_back(self, probe: _Probe, now: float) -> List[Action]:
+    def _follow_probe(self, probe: _Probe, now: float) -> List[Action]:
         if not self._leaving and probe.met != probe.handed:
             probe.handed = probe.met
             return [Meet(str(probe.order["id"]), probe.met)]
@@ -333,7 +333,7 @@ class Core:
         else:
             self._log("an order was given up", order=order.id, why=run.leaving)
 
-    def _leave(self, why: str) -> None:
+    def _cancel_run(self, why: str) -> None:
         if self._run is not None and not self._run.leaving:
             self._run.leaving = why
             self._log("an order is cancelled", order=self._run.order.id if self._run.order else "", why=why)
@@ -360,14 +360,14 @@ class Core:
                 self._candidates.clear()
             self._log("this node", device=facts.device, gpus=len(facts.indexes), model=facts.model, driver=facts.driver)
             self._remember(self.passes.of_identity(self._identity))
-            self._take_grants(self._grants, now)
+            self._apply_grants(self._grants, now)
             self._publish()
 
     @property
     def _identity(self) -> str:
         return self._facts.identity(self._node.boot_id) if self._facts is not None else ""
 
-    def _take_grants(self, grants: Tuple[CheckGrant, ...], now: float) -> None:
+    def _apply_grants(self, grants: Tuple[CheckGrant, ...], now: float) -> None:
         self._grants = grants
         if self._facts is None:
             return  # later

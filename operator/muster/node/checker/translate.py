@@ -44,13 +44,13 @@ class Figure(NamedTuple):
     """One figure of a probe.
 
     Attributes:
-        of: extracts it from a device's answer.
+        extract: extracts it from a device's answer.
         worst: selects the worst value of several devices.
     """
 
     name: str
     unit: str
-    of: Callable[[Mapping[str, Any]], Optional[float]]
+    extract: Callable[[Mapping[str, Any]], Optional[float]]
     worst: Callable[[Sequence[float]], float] = min
 
 
@@ -71,7 +71,11 @@ def _nothing(_: Mapping[str, Any]) -> Optional[float]:
 def _bus(figures: Mapping[str, Any]) -> Optional[float]:
     """Return the bus bandwidth of an all-reduce, at the most telling size. A single device moves no data."""
     sizes = figures.get("sizes") or ()
-    return telling(sizes, CPU if figures.get("backend") == "gloo" else CUDA) if figures.get("world", 0) > 1 else None
+    return (
+        deciding_bandwidth(sizes, CPU if figures.get("backend") == "gloo" else CUDA)
+        if figures.get("world", 0) > 1
+        else None
+    )
 
 
 FIGURES: Dict[str, Tuple[Figure, ...]] = {
@@ -126,10 +130,10 @@ def probe_reports(answer: Mapping[str, Any], taken: Collection[str] = ()) -> Lis
     found = []
     for each in figures:
         by_device = [
-            (value, part) for part in parts for value in [each.of(part.get("figures", {}))] if value is not None
+            (value, part) for part in parts for value in [each.extract(part.get("figures", {}))] if value is not None
         ]
         worst = each.worst([value for value, _ in by_device]) if by_device else None
-        words = _figure_words(each, by_device, worst, str(answer.get("device")))
+        words = _figure_text(each, by_device, worst, str(answer.get("device")))
         figure = None if worst is None else min(max(worst, 0.0), _MOST)
         name = _free(each.name, parts, taken)
         found.append(
@@ -154,7 +158,7 @@ def failure_text(answer: Mapping[str, Any]) -> str:
     return cut("; ".join(words) or str(answer.get("message") or answer["outcome"]))
 
 
-def _figure_words(
+def _figure_text(
     figure: Figure, by_device: "List[Tuple[float, Mapping[str, Any]]]", worst: Optional[float], device: str
 ) -> str:
     """Return a text with the device of the worst figure, that value and the best one; "" where there is one device."""
@@ -201,7 +205,7 @@ class Reduced(NamedTuple):
     gbps: float
     retransmits: float
     transport: str
-    words: str
+    message: str
 
 
 _OF_NETWORK = {
@@ -238,7 +242,7 @@ def reduced(answer: Mapping[str, Any], model: str, ethernet: bool) -> Reduced:
     return Reduced(how, min(max(gbps, 0.0), _MOST), again if transport == TCP else 0.0, transport, words)
 
 
-def telling(sizes: Sequence[Mapping[str, Any]], device: str) -> Optional[float]:
+def deciding_bandwidth(sizes: Sequence[Mapping[str, Any]], device: str) -> Optional[float]:
     """Return the bus bandwidth in GB/s at the size that decides; where that was not measured, at the largest size."""
     if not sizes:
         return None

@@ -26,7 +26,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--json", action="store_true", help="all figures, for machines")
     parser.add_argument("--zygote", nargs=argparse.REMAINDER, default=COMMAND, help="another command for the zygote")
     options = parser.parse_args(arguments)
-    tell = (lambda answer: None) if options.json else _tell
+    tell = (lambda answer: None) if options.json else _print_answer
     try:
         prober = Prober(options.zygote)
         try:
@@ -46,11 +46,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return 1 if found.problems else 0
 
 
-def _tell(answer: Dict[str, Any]) -> None:
+def _print_answer(answer: Dict[str, Any]) -> None:
     """Print a line for each device."""
     for part in answer["parts"] or [answer]:
         name = "%s" % answer["probe"] + (" %d" % part["device"] if len(answer["parts"]) > 1 else "")
-        shown = part.get("message") or _words(part.get("figures", {}))
+        shown = part.get("message") or _figures_text(part.get("figures", {}))
         print("%-14s %-16s %7.2f s  %s" % (name, part["outcome"], part["seconds"], shown), flush=True)
         for line in part.get("output", "").splitlines()[-3:] if part["outcome"] != outcome.DONE else ():
             print("%-14s | %s" % ("", line))
@@ -59,11 +59,11 @@ def _tell(answer: Dict[str, Any]) -> None:
         print("%-14s GPU memory is not free again: %s" % ("", given_back.get("message", "still in use")))
 
 
-def _words(figures: Dict[str, Any]) -> str:
+def _figures_text(figures: Dict[str, Any]) -> str:
     shown = []
     for name, value in figures.items():
         if isinstance(value, dict) and name not in _HIDDEN:
-            shown.append("%s: %s" % (name, _words(value)))
+            shown.append("%s: %s" % (name, _figures_text(value)))
         elif name not in _HIDDEN and value is not None:
             shown.append("%s %s" % (name, "%.4g" % value if isinstance(value, float) else value))
     shown += [

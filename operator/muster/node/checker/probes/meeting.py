@@ -97,14 +97,14 @@ class Meeting:
 
     def set(self, key: str, value: bytes) -> None:
         """Put a value."""
-        self._put({"rank": self._rank, "key": key, "value": packed(value), "add": 0})
+        self._publish({"rank": self._rank, "key": key, "value": packed(value), "add": 0})
 
     def add(self, key: str, amount: int) -> int:
         """Add to a number; return the sum of what all processes have added, as far as it is known."""
         if amount or key not in self._own:
             mine = self._own.get(key, {"add": 0})["add"] + amount
-            self._put({"rank": self._rank, "key": key, "value": "", "add": mine})
-        return sum(put["add"] for put in self._of(key))
+            self._publish({"rank": self._rank, "key": key, "value": "", "add": mine})
+        return sum(put["add"] for put in self._puts_of(key))
 
     def get(self, key: str) -> bytes:
         """Return the value of a key; wait for it.
@@ -113,7 +113,7 @@ class Meeting:
             RuntimeError: no process has put the key in time.
         """
         self.wait([key], None)
-        found = list(self._of(key))
+        found = list(self._puts_of(key))
         value = next((put["value"] for put in found if put["value"]), "")
         return unpacked(value) if value else str(sum(put["add"] for put in found)).encode("ascii")
 
@@ -142,7 +142,7 @@ class Meeting:
         self._read()
         return len(self._own.keys() | {put["key"] for put in self._others})
 
-    def _put(self, put: Put) -> None:
+    def _publish(self, put: Put) -> None:
         key = put["key"]
         if not 0 < len(key) <= MAX_KEY_CHARACTERS or (key not in self._own and len(self._own) >= MAX_PUTS):
             raise RuntimeError("too many keys for a meeting, or one too long: %.200s" % key)
@@ -150,7 +150,7 @@ class Meeting:
             self._own[key] = put
             self._say({"put": put})
 
-    def _of(self, key: str) -> List[Put]:
+    def _puts_of(self, key: str) -> List[Put]:
         """Return the puts of a key, by rank: of several values all processes take the same."""
         self._read()
         found = [put for put in self._others if put["key"] == key and put["rank"] != self._rank]

@@ -68,7 +68,7 @@ def run(
     profile: Profile,
     expected: Optional[int] = None,
     directory: Optional[str] = None,
-    tell: Callable[[Dict[str, Any]], None] = lambda answer: None,
+    on_answer: Callable[[Dict[str, Any]], None] = lambda answer: None,
 ) -> Findings:
     """Run the node's part of a profile on this machine: on GPUs where the driver shows some, else on the CPU.
 
@@ -77,7 +77,7 @@ def run(
         profile: its node part is run.
         expected: how many GPUs there should be; None: whatever there is.
         directory: where the storage probe writes; None: storage is not probed.
-        tell: called with each answer when it arrives.
+        on_answer: called with each answer when it arrives.
 
     Raises:
         ZygoteError: the zygote has ended.
@@ -97,7 +97,7 @@ def run(
                 _ask(prober, order_of(bounded, str(len(answers)), device, devices)), profile, cut=bounded != step
             )
         answers.append(answer)
-        tell(answer)
+        on_answer(answer)
         return answer
 
     counted = ask(_DEVICES, "cpu", []) if expected is None else ask(_expecting(expected), "cpu", [])
@@ -107,7 +107,7 @@ def run(
     if counted["outcome"] == outcome.DONE:
         if devices and key["cuda"] is None:
             answers.append(_not_run(Step("Context", 0), outcome.UNFIT, "the torch of this image has no CUDA"))
-            tell(answers[-1])
+            on_answer(answers[-1])
         else:
             for step in steps_of(profile, device, directory):
                 ask(step, device, devices)

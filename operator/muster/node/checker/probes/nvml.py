@@ -139,7 +139,7 @@ def _is_cut(library: Any, handle: ctypes.c_void_p) -> bool:
     code = library.nvmlDeviceGetMigMode(handle, ctypes.byref(current), ctypes.byref(pending))
     if code == _NOT_SUPPORTED:
         return False
-    _judge("nvmlDeviceGetMigMode", code)
+    _raise_on_error("nvmlDeviceGetMigMode", code)
     return current.value == 1
 
 
@@ -151,7 +151,7 @@ def _pids(library: Any, handle: ctypes.c_void_p) -> Tuple[int, ...]:
         if code == _NOT_SUPPORTED:
             continue
         if code != _INSUFFICIENT_SIZE:
-            _judge(name, code)
+            _raise_on_error(name, code)
         found |= {process.pid for process in processes[: min(count.value, _MAX_PROCESSES)]}
     return tuple(sorted(found))
 
@@ -163,9 +163,9 @@ def _text(library: Any, name: str, *arguments: Any) -> str:
 
 
 def _call(library: Any, name: str, *arguments: Any) -> None:
-    _judge(name, getattr(library, name)(*arguments))
+    _raise_on_error(name, getattr(library, name)(*arguments))
 
 
-def _judge(name: str, code: int) -> None:
+def _raise_on_error(name: str, code: int) -> None:
     if code:
         raise DriverError("%s answers %d" % (name, code))

@@ -152,17 +152,17 @@ def _check(parameter: str, value: Any) -> None:
             raise ValueError("%s must be a number of seconds up to %g" % (parameter, MAX_DEADLINE_SECONDS))
     elif parameter in _WHOLE:
         least, most = _WHOLE[parameter]
-        if not _is_whole(value, least, most) and not (value is None and parameter in _MAY_BE_NONE):
+        if not _is_integer(value, least, most) and not (value is None and parameter in _MAY_BE_NONE):
             raise ValueError("%s must be a whole number from %d to %d" % (parameter, least, most))
     elif parameter == "directory":
         if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
             raise ValueError("directory must be an absolute path")
     elif parameter == "sizes":
-        if not _is_table(value, 2) or not all(_is_whole(n, 1, _MOST_BYTES) for row in value for n in row):
+        if not _is_table(value, 2) or not all(_is_integer(n, 1, _MOST_BYTES) for row in value for n in row):
             raise ValueError("sizes must be a list of [bytes, repeats]")
     elif parameter == "shapes":
         good = _is_table(value, 4) and all(row[0] in _TYPES for row in value)
-        if not good or not all(_is_whole(n, 1, _MOST_ROWS) for row in value for n in row[1:]):
+        if not good or not all(_is_integer(n, 1, _MOST_ROWS) for row in value for n in row[1:]):
             raise ValueError(
                 "shapes must be a list of [type, rows, inner, columns], type one of %s" % ", ".join(_TYPES)
             )
@@ -200,7 +200,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
-def _is_whole(value: Any, least: int, most: int) -> bool:
+def _is_integer(value: Any, least: int, most: int) -> bool:
     return type(value) is int and least <= value <= most
 
 

@@ -55,7 +55,7 @@ def _measure(worker: Worker, descriptor: int, blocks: int) -> Dict[str, Any]:
     began = time.monotonic()
     for number in range(blocks):
         block[:_NUMBER_BYTES] = number.to_bytes(_NUMBER_BYTES, "big")
-        _write_whole(descriptor, block)
+        _write_all(descriptor, block)
     written = time.monotonic()
     worker.phase("sync")
     os.fsync(descriptor)
@@ -67,7 +67,7 @@ def _measure(worker: Worker, descriptor: int, blocks: int) -> Dict[str, Any]:
     for number in range(blocks):
         block[:_NUMBER_BYTES] = number.to_bytes(_NUMBER_BYTES, "big")
         began_reading = time.monotonic()
-        _read_whole(descriptor, back)
+        _read_all(descriptor, back)
         reading += time.monotonic() - began_reading
         wrong += back != block
     size = blocks * _BLOCK_BYTES
@@ -83,14 +83,14 @@ def _measure(worker: Worker, descriptor: int, blocks: int) -> Dict[str, Any]:
     return figures
 
 
-def _write_whole(descriptor: int, data: bytearray) -> None:
+def _write_all(descriptor: int, data: bytearray) -> None:
     with memoryview(data) as view:
         done = 0
         while done < len(view):
             done += os.write(descriptor, view[done:])
 
 
-def _read_whole(descriptor: int, into: bytearray) -> None:
+def _read_all(descriptor: int, into: bytearray) -> None:
     """Fill the buffer; where the file is too short, its end stays unchanged, and so is unequal to every block."""
     with memoryview(into) as view:
         done = 0
