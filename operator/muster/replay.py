@@ -72,15 +72,15 @@ def _plan(plan: dict[str, Any]) -> Iterator[str]:
     if "error" in plan:
         yield f"    failed: {plan['error']}"
         return
-    telling = plan.get("telling") or {}
-    if telling:
-        yield "    says " + " ".join(filter(None, (telling["state"], telling["reason"], telling["message"])))
+    report = plan.get("status_report") or {}
+    if report:
+        yield "    says " + " ".join(filter(None, (report["state"], report["reason"], report["message"])))
     for action in plan["actions"]:
         yield f"    does {_action(action)}"
     for announcement in plan["announcements"]:
         yield f"    announces {announcement['reason']}: {announcement['note']}"
     wake = plan["wake_in_seconds"]
-    yield "    looks again when something changes" + (f", or after {wake:g} s" if wake is not None else "")
+    yield "    decides again when something changes" + (f", or after {wake:g} s" if wake is not None else "")
 
 
 def _action(action: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from muster.world.views import NodeView
 _SHORTEST_SECONDS = 1.0
 
 _agents = Gauge("muster_node_agents", "Nodes whose agent has spoken, by whether its Pod is Ready now.", ["state"])
-_crowded = Gauge(
+_silent_agents = Gauge(
     "muster_agents_silent",
     "Agents of a pool of like nodes that are silent where they are too many for it to be their nodes' fault.",
     ["pool"],
@@ -169,7 +169,7 @@ class AgentSilences:
         _agents.labels("Silent").set(len(self._silent))
         self._told.update(self.silent_pools)
         for pool in self._told:
-            _crowded.labels(pool).set(self.silent_pools.get(pool, 0))
+            _silent_agents.labels(pool).set(self.silent_pools.get(pool, 0))
 
 
 def _is_missed(node: NodeView, health: NodeHealth, pods: list[AgentPod]) -> bool:

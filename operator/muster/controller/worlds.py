@@ -92,5 +92,5 @@ def _does(decided: Decided) -> bool:
 
 
 def _said(decided: Decided) -> tuple[str, ...]:
-    telling = decided.plan.telling if decided.plan else None
+    telling = decided.plan.status_report if decided.plan else None
     return (decided.error, telling.state, telling.reason) if telling else (decided.error,)

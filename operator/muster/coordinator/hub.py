@@ -26,7 +26,7 @@ MAX_LAUNCHERS = (
     65536  # beyond any fleet: only workers of jobs are heard, and of one that is forgotten the silence is, too
 )
 STEP_NEWS_SECONDS = 5.0
-CROWD_SHRINKS_BELOW = 0.4  # of itself, where a half would do: numbers near a power of two come and go
+COUNT_SHRINKS_BELOW = 0.4  # of itself, where a half would do: numbers near a power of two come and go
 
 _launchers = Gauge("muster_launchers", "Launchers that this process has heard and not forgotten.")
 
@@ -69,7 +69,7 @@ class Hub:
         self._present_in: Counter[str] = Counter()  # the same by namespace
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
-        self._crowd = 1
+        self._rounded_count = 1
         self._news_at: dict[str, float] = {}  # gang -> when one of its launchers last had news
 
     def start_serving(self) -> None:
@@ -185,11 +185,11 @@ class Hub:
         What depends on this number then rarely changes.
         """
         present = len(self._present)
-        while self._crowd < present:
-            self._crowd *= 2
-        while self._crowd > 1 and present < self._crowd * CROWD_SHRINKS_BELOW:
-            self._crowd //= 2
-        return self._crowd
+        while self._rounded_count < present:
+            self._rounded_count *= 2
+        while self._rounded_count > 1 and present < self._rounded_count * COUNT_SHRINKS_BELOW:
+            self._rounded_count //= 2
+        return self._rounded_count
 
 
 def _gang_of(caller: Caller) -> str:

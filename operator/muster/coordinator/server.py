@@ -473,11 +473,11 @@ class CoordinatorServer:
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        crowds = BurstDetector(loop.time(), forget=_kept.cache_clear)
+        bursts = BurstDetector(loop.time(), forget=_kept.cache_clear)
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = loop.time()
-            crowds.check_burst(self._opened, self._opened - len(self.connections), now)
+            bursts.check_burst(self._opened, self._opened - len(self.connections), now)
             self._make_room(now)
             self._refused.count(now, self._hub.expected_by_namespace())
             for connection in list(self.connections):

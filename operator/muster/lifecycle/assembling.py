@@ -153,13 +153,13 @@ def _plan_after_burn_in(
     told: list[Announcement] = [*more]
     if tested is not None and tested.missing is None:
         profile = str(burnin.profile_of(world))
-        begun = record.after_burn_in_passed(world, begun, profile, tested.untested, tested.words, tested.measured)
+        begun = record.after_burn_in_passed(world, begun, profile, tested.untested, tested.message, tested.measured)
         if tested.untested:
             nodes = f"{len(tested.untested)} of {len(begun.members)} nodes"
-            note = f"starts although nothing can be said of {nodes}: {tested.words}"
+            note = f"starts although nothing can be said of {nodes}: {tested.message}"
             told.append(Announcement(burnin.INCONCLUSIVE, note, warning=True))
-        elif tested.words:
-            told.append(Announcement("BurnInWarning", tested.words, warning=True))
+        elif tested.message:
+            told.append(Announcement("BurnInWarning", tested.message, warning=True))
         if tested.measured and not tested.is_odd:
             text += f"; {tested.measured}"
     if world.gang is not None and world.gang.spec.open_corruption is not None:
@@ -213,7 +213,7 @@ def _plan_after_inconclusive(world: JobWorld, gang: Gang, tested: burnin.BurnInS
     minutes = burnin.patience_seconds(world) / 60
     what = (
         f"the burn-in of {len(nodes)} of {len(spec.members)} nodes has come to no answer within {minutes:.0f} min "
-        f"({tested.words})"
+        f"({tested.message})"
     )
     if _are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.max_replacements:
         other = record.after_inconclusive(world, spec, nodes, profile, burnin.INCONCLUSIVE)

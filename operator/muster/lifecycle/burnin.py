@@ -66,9 +66,9 @@ class BurnInState:
         checks: by node, what its checker has to do.
         fails: nodes that are proved to be bad; they leave the gang.
         untested: nodes of which nothing is proved.
-        words: why nothing is proved, or what else people should know (a slow uplink).
+        message: why nothing is proved, or what else people should know (a slow uplink).
         measured: the result of the all-reduce of the whole gang; "" where there was none.
-        is_odd: whether that result is in `words`, too, because the pairs have shown another one.
+        is_odd: whether that result is in `message`, too, because the pairs have shown another one.
         is_wrong: whether the gang's all-reduce, or a pair of nodes that stay, gave wrong sums: then no node is proved
             good.
     """
@@ -77,7 +77,7 @@ class BurnInState:
     checks: Mapping[str, NodeChecks] = field(default_factory=dict)
     fails: tuple[Fail, ...] = ()
     untested: tuple[str, ...] = ()
-    words: str = ""
+    message: str = ""
     measured: str = ""
     is_odd: bool = False
     is_wrong: bool = False
@@ -151,7 +151,7 @@ def with_checks(world: JobWorld, plan: Plan) -> Plan:
 
     A job that is over has given its nodes back, whatever its record says: its checkers have no task.
     """
-    ends = plan.telling is not None and plan.telling.completion is not None
+    ends = plan.status_report is not None and plan.status_report.completion is not None
     is_over = ends or world.job.status.completion is not None or world.job.metadata.deletion_timestamp is not None
     tested = burn_in_state(world) if world.gang is not None and world.gang.spec.start is None and not is_over else None
     if tested is None or world.gang is None:
@@ -233,9 +233,9 @@ class _BurnIn:
             return found
         untested = sorted({*found.untested, *(worker_view.member.node for worker_view in self.not_owed)})
         words = "; ".join(
-            part for part in (found.words, "without GPUs nothing is tested on nodes that have some") if part
+            part for part in (found.message, "without GPUs nothing is tested on nodes that have some") if part
         )
-        return replace(found, untested=tuple(untested), words=words)
+        return replace(found, untested=tuple(untested), message=words)
 
     def _state(self) -> BurnInState:
         if not self.subjects:
@@ -314,7 +314,7 @@ class _BurnIn:
             for node, several in orders.items()
         }
         words = _notice_text(verdict, measured)
-        return BurnInState(None, kept, words=words, **_of_the_gang(measured))
+        return BurnInState(None, kept, message=words, **_of_the_gang(measured))
 
     def _verdict(
         self, outcomes: Sequence[PairOutcome], found: Sequence[LocalOutcome], limits: Mapping[str, Limit]
@@ -682,11 +682,11 @@ class _BurnIn:
             unaware = [node for node in passed if self._has_to_hear(node, orders)]
             if unaware:
                 text = f"burn-in {self.profile}: {len(passed)} nodes have passed"
-                return BurnInState(Missing(BURNING_IN, text), checks, words=shared)
+                return BurnInState(Missing(BURNING_IN, text), checks, message=shared)
         if verdict.failed:
-            return BurnInState(Missing(BURNING_IN, verdict.failed[0].message), checks, verdict.failed, words=shared)
+            return BurnInState(Missing(BURNING_IN, verdict.failed[0].message), checks, verdict.failed, message=shared)
         if verdict.outcome is Outcome.PASS:
-            return BurnInState(None, checks, words=shared, **_of_the_gang(measured))
+            return BurnInState(None, checks, message=shared, **_of_the_gang(measured))
         others = "" if verdict.names_shared and len(verdict.shared) == 1 and not measured.is_odd else shared
         words = "; ".join(dict.fromkeys(part for part in (verdict.message, *broken_by, others) if part))
         if self._must_wait():
@@ -697,8 +697,8 @@ class _BurnIn:
                 "most. Then the job takes other nodes, or gives all back. Repair what is named"
             )
             again = self._without_stale_orders(checks, alone.intersection(verdict.open))
-            return BurnInState(Missing(INCONCLUSIVE, text), again, untested=verdict.open, words=words)
-        return BurnInState(None, checks, untested=verdict.open, words=words, **_of_the_gang(measured))
+            return BurnInState(Missing(INCONCLUSIVE, text), again, untested=verdict.open, message=words)
+        return BurnInState(None, checks, untested=verdict.open, message=words, **_of_the_gang(measured))
 
     def _must_wait(self) -> bool:
         """Whether the gang may not start with nodes of which nothing is proved."""
@@ -798,12 +798,12 @@ def _cached_evidence(
 
 
 def _of_the_gang(measured: Measured) -> dict[str, Any]:
-    return {"measured": measured.words, "is_odd": measured.is_odd, "is_wrong": measured.is_wrong}
+    return {"measured": measured.message, "is_odd": measured.is_odd, "is_wrong": measured.is_wrong}
 
 
 def _notice_text(verdict: Verdict, measured: Measured) -> str:
     """Return what people should know although it blames no node, as text; "" if nothing."""
-    return "; ".join([*(each.message for each in verdict.shared), *([measured.words] if measured.is_odd else [])])
+    return "; ".join([*(each.message for each in verdict.shared), *([measured.message] if measured.is_odd else [])])
 
 
 def _held_text(held: WorkerView) -> str:

@@ -27,12 +27,12 @@ class Measured:
     """The result of the all-reduce of a whole gang, for people.
 
     Attributes:
-        words: the result as text; "" where none was made.
+        message: the result as text; "" where none was made.
         is_odd: whether the result differs from what the pairs have shown, so that people should look.
         is_wrong: whether the all-reduce ended and its sums were wrong.
     """
 
-    words: str = ""
+    message: str = ""
     is_odd: bool = False
     is_wrong: bool = False
 

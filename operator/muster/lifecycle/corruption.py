@@ -46,8 +46,8 @@ def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
 
     A node that a member has moved to since the failure was not the cause, whatever its tests show.
     """
-    newcomers, found = {member.node for member in record.members if member.is_replacement}, record.open_corruption
-    wrong = [fail for fail in fails if fail.wrong and fail.node not in newcomers]
+    replacements, found = {member.node for member in record.members if member.is_replacement}, record.open_corruption
+    wrong = [fail for fail in fails if fail.wrong and fail.node not in replacements]
     if not wrong or found is None:
         return record
     culprit = wrong[0]

@@ -50,7 +50,7 @@ def directive_for(
     pod: str,
     pod_uid: str,
     launcher_of: Callable[[int], Reachable | None],
-    crowd: int = 0,
+    launcher_count: int = 0,
     heard_lately: Callable[[int], Claimant | None] = lambda place: None,
     other: OtherJob | None = None,
 ) -> Directive:
@@ -62,7 +62,7 @@ def directive_for(
         pod: its name.
         pod_uid: its UID.
         launcher_of: returns the last report of the launcher of the member at a place of the list.
-        crowd: about how many launchers report to this coordinator, those of other jobs included.
+        launcher_count: about how many launchers report to this coordinator, those of other jobs included.
         heard_lately: as `launcher_of`, also before the start; returns None where the last report is old.
         other: the job that spec.checkpoint.resumeFrom names; None: it names none.
     """
@@ -78,7 +78,7 @@ def directive_for(
     if gang is None or place is None:
         return Directive(EXIT, reason="this pod is no longer a member of its gang")
     record, spec = gang.spec, job.spec
-    pace = max(POLL_SECONDS, max(len(record.members), crowd) / REPORTS_PER_SECOND)
+    pace = max(POLL_SECONDS, max(len(record.members), launcher_count) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
     wish = resume.requested_resume(job, record)
     # A requested resume may name a checkpoint that does not count in the present branch.

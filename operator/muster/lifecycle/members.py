@@ -145,22 +145,22 @@ def _rebuild_in_place(world: JobWorld, record: GangSpec, moved: Collection[int])
     return with_new_pods(world, record.members, everybody)
 
 
-def movable_indices(world: JobWorld, record: GangSpec, away: Collection[int], hoped: Sequence[int]) -> set[int]:
+def movable_indices(world: JobWorld, record: GangSpec, away: Collection[int], optional: Sequence[int]) -> set[int]:
     """Return the indices of those members for which other nodes are free, beside those that need one in any case.
 
     Args:
         world: the state of the job.
         record: of the gang.
         away: indices of the members that need another node.
-        hoped: indices of the members that may stay if necessary, those first that should move first.
+        optional: indices of the members that may stay if necessary, those first that should move first.
     """
 
     def fails(count: int) -> bool:
-        return not are_replaceable(world, record, {*away, *hoped[:count]})
+        return not are_replaceable(world, record, {*away, *optional[:count]})
 
-    if not hoped or not fails(len(hoped)):
-        return set(hoped)
-    return set(hoped[: bisect_left(range(1, len(hoped)), True, key=fails)])
+    if not optional or not fails(len(optional)):
+        return set(optional)
+    return set(optional[: bisect_left(range(1, len(optional)), True, key=fails)])
 
 
 def are_replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:

@@ -31,11 +31,11 @@ class Obstacle:
     """Why a job without nodes is not queued for any.
 
     Attributes:
-        telling: for the status; None where only the API server's answer about the template is missing.
+        status_report: for the status; None where only the API server's answer about the template is missing.
         wake_in_seconds: after this long to decide again though nothing changes; None: never.
     """
 
-    telling: StatusReport | None
+    status_report: StatusReport | None
     wake_in_seconds: float | None = None
 
 
@@ -47,9 +47,9 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     stale, obstacle = leftovers(world), obstacle_of(world)
     if obstacle is None:
         return _plan_of_waiting(world, facts.gang.spec if facts.gang else None, stale)
-    if obstacle.telling is None:
+    if obstacle.status_report is None:
         return _plan_of_check(world, settings)
-    return Plan(stale, obstacle.telling, wake_in_seconds=obstacle.wake_in_seconds)
+    return Plan(stale, obstacle.status_report, wake_in_seconds=obstacle.wake_in_seconds)
 
 
 def request_of(world: JobWorld) -> Request | None:

@@ -128,16 +128,16 @@ class Plan:
 
     Attributes:
         actions: performed in order; the first one that fails ends the pass.
-        telling: what the status has to report; None: it stays as it is.
+        status_report: what the status has to report; None: it stays as it is.
         announcements: Events, emitted only after actions and status have succeeded.
         wake_in_seconds: after this long to decide again even if nothing changes; None: never.
         overtaken: whether the nodes that the queue had promised are taken, so that the queue has to plan again.
         checks: by node, the tasks of the checkers of the gang's nodes from now on; None: none.
-        status: the job's status made of `telling`; filled in once, at the end of a decision.
+        status: the job's status made of `status_report`; filled in once, at the end of a decision.
     """
 
     actions: tuple[Action, ...] = ()
-    telling: StatusReport | None = None
+    status_report: StatusReport | None = None
     announcements: tuple[Announcement, ...] = ()
     wake_in_seconds: float | None = None
     overtaken: bool = False

@@ -135,7 +135,7 @@ def after_failures(world: JobWorld, record: GangSpec, found: Sequence[Failure]) 
         if taken_over:
             incidents[-1] = _with_later_cause(world, incidents[-1], before[-1], fault_class, cause, found)
         record = record.model_copy(update={"incidents": incidents})
-        return _next(world, record, level, reason, worker_views, left=left)
+        return _next(world, record, level, reason, worker_views, unfenced=left)
     incident = _incident(world, record, level, cause, fault_class, found)
     spec = _next(world, record, level, reason, worker_views, incident, left)
     pause = budgets.back_off_seconds(spec) if worker_views else 0.0
@@ -145,13 +145,15 @@ def after_failures(world: JobWorld, record: GangSpec, found: Sequence[Failure]) 
 def _repair_members(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> tuple[Level, list[Member]]:
     lost = {failure.index for failure in found if failure.level is Level.POD}
     moved = {failure.index for failure in found if failure.level is Level.REPLACE and not failure.if_free}
-    hoped = {
+    optional = {
         failure.index: failure.node for failure in found if failure.if_free or failure.node_fault or failure.suspected
     }
     first = blame.culprit(found).index
-    moved |= members.movable_indices(world, record, moved, sorted(hoped.keys() - moved, key=lambda i: (i != first, i)))
+    moved |= members.movable_indices(
+        world, record, moved, sorted(optional.keys() - moved, key=lambda i: (i != first, i))
+    )
     # A member that has to stay on an unhealthy node may have a new pod there.
-    stay = {node for index, node in hoped.items() if index not in moved}
+    stay = {node for index, node in optional.items() if index not in moved}
     avoided = {node: until for node, until in record.excluded_nodes.items() if node not in stay}
     record = record.model_copy(update={"excluded_nodes": avoided})
     level = Level.REPLACE if moved else Level.POD if lost else Level.IN_PLACE
@@ -250,7 +252,7 @@ def _after_refused_pods(world: JobWorld, record: GangSpec, conflicts: Sequence[F
     level, worker_views = _move_members(world, record, {failure.index for failure in conflicts})
     level = Level.START if record.level is Level.START else level
     return _next(
-        world, record, level, Kind.NODE_CONFLICT, worker_views, left=unfenced_workers(world, record, worker_views)
+        world, record, level, Kind.NODE_CONFLICT, worker_views, unfenced=unfenced_workers(world, record, worker_views)
     )
 
 
@@ -277,7 +279,9 @@ def with_queued_nodes(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced
         if found is None or not members.are_still_free(world, answer):
             return None
         level, worker_views = Level.REPLACE, found
-    return _next(world, record, level, record.reason, worker_views, left=unfenced_workers(world, record, worker_views))
+    return _next(
+        world, record, level, record.reason, worker_views, unfenced=unfenced_workers(world, record, worker_views)
+    )
 
 
 def after_late_workers(world: JobWorld, record: GangSpec, indices: Collection[int]) -> GangSpec:
@@ -306,7 +310,7 @@ def with_members_moved(world: JobWorld, record: GangSpec, indices: Collection[in
     """
     level, worker_views = _move_members(world, record, indices)
     level = Level.START if record.level is Level.START else level
-    return _next(world, record, level, reason, worker_views, left=unfenced_workers(world, record, worker_views))
+    return _next(world, record, level, reason, worker_views, unfenced=unfenced_workers(world, record, worker_views))
 
 
 def after_burn_in_failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
@@ -501,7 +505,7 @@ def after_evacuation(world: JobWorld, record: GangSpec, evacuation: Evacuation) 
 def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """Return the record without members, so that the nodes are free."""
     record = record.model_copy(update={"checkpoint": resume.newest_checkpoint(world, record)})
-    spec = _next(world, record, Level.START, reason, [], left=unfenced_workers(world, record, []))
+    spec = _next(world, record, Level.START, reason, [], unfenced=unfenced_workers(world, record, []))
     return spec.model_copy(update={"hold_until": None})
 
 
@@ -860,7 +864,7 @@ def _next(
     reason: str,
     worker_views: Sequence[Member],
     incident: GangIncident | None = None,
-    left: Sequence[UnfencedWorker] | None = None,
+    unfenced: Sequence[UnfencedWorker] | None = None,
 ) -> GangSpec:
     incidents = [*record.incidents, *([incident] if incident else [])][-MAX_INCIDENTS:]
     return record.model_copy(
@@ -875,7 +879,7 @@ def _next(
             "evacuation": None,
             "hold_until": holds.held_until(world, record),
             "incidents": [*map(_shorten_incident, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
-            "unfenced_workers": list(record.unfenced_workers if left is None else left),
+            "unfenced_workers": list(record.unfenced_workers if unfenced is None else unfenced),
             "listing_round": 0,
             "move_incomplete_beyond": None,
             "local_since_attempt": local.since_without_progress(world, record, newest_step(world, record)),

@@ -43,7 +43,7 @@ def preset_for(world: JobWorld, where: Resume | None) -> str | Missing:
     if named is Named.AUTO and is_shell_line(command):
         return ""
     name = resuming.chosen(named.value, format_, command, where.path, checkpoint.directory)
-    problem = why_words_unread(world.job) or resuming.problem(name, format_, where.path, checkpoint.directory)
+    problem = why_arguments_unread(world.job) or resuming.problem(name, format_, where.path, checkpoint.directory)
     if problem:
         return Missing(UNFIT, problem, stalled=True)
     trap = "" if name else _lost_progress_problem(world, where, format_)
@@ -63,11 +63,13 @@ def _lost_progress_problem(world: JobWorld, where: Resume, format_: str) -> str:
     if not trap:
         return ""
     preset = resuming.BY_NAME.get(resuming.likely(format_))
-    mends = preset is not None and bool(
+    corrects = preset is not None and bool(
         preset.pointer or preset.link or (preset.own and not is_shell_line(_command(world.job)))
     )
     named = (
-        f"spec.checkpoint.resumePreset: {preset.name}, by which each start does that, or " if preset and mends else ""
+        f"spec.checkpoint.resumePreset: {preset.name}, by which each start does that, or "
+        if preset and corrects
+        else ""
     )
     return (
         f"{trap}. Or set {named}{'resumePreset' if named else 'spec.checkpoint.resumePreset'}: Off, if the program "
@@ -103,7 +105,7 @@ def _reported_pointer_problem(world: JobWorld) -> str:
     return next(filter(None, (view.checkpoint_trap for view in world.views.values())), "")
 
 
-def why_words_unread(job: TrainingJob) -> str:
+def why_arguments_unread(job: TrainingJob) -> str:
     """Return why the preset's words would not reach the program, and the remedy; "": they would, or there is no
     preset."""
     command, named = _command(job), job.spec.checkpoint.resume_preset
@@ -151,7 +153,7 @@ def resume_text(job: TrainingJob, record: GangSpec) -> str:
     name, path = go.resume_preset, go.resume.path
     what = resuming.added(name, _command(job), path, directory)
     file, text = resuming.pointer(name, path, directory)
-    parts = [f"the command ends with {_resolve_words(what.words, go.resume)}" if what.words else ""]
+    parts = [f"the command ends with {_resolve_arguments(what.words, go.resume)}" if what.words else ""]
     parts += [f"which counts in place of its own {', '.join(what.against)}" if what.against else ""]
     parts += [f"it has {', '.join(what.kept)} itself" if what.kept else ""]
     parts += [f"{file} says {text}" if file else ""]
@@ -171,18 +173,18 @@ def preset_hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
     what = resuming.added(name, _command(job), go.resume.path, directory)
     if not what.words or resuming.problem(name, format_, go.resume.path, directory):
         return ""
-    words = _resolve_words(what.words, go.resume)
+    words = _resolve_arguments(what.words, go.resume)
     return f"; with spec.checkpoint.resumePreset: {name} its command would end with {words}"
 
 
-def _resolve_words(words: Sequence[str], where: Resume) -> str:
+def _resolve_arguments(arguments: Sequence[str], where: Resume) -> str:
     """Return the words with the checkpoint's values in place of variables, as the program gets them."""
     values = {
         "MUSTER_RESUME_PATH": where.path,
         "MUSTER_RESUME_DIRECTORY": above(where.path),
         "MUSTER_RESUME_STEP": str(where.step),
     }
-    return " ".join(expanded(words, values))
+    return " ".join(expanded(arguments, values))
 
 
 def _command(job: TrainingJob) -> list[str]:

@@ -61,7 +61,7 @@ _Facts = dict[str, tuple[bool | None, str, str]]
 
 def with_status(world: JobWorld, plan: Plan) -> Plan:
     """Return the plan with the job's status made of its report, and with Events where the reason is new."""
-    telling = plan.telling
+    telling = plan.status_report
     if telling is None:
         return plan
     now = _TELLERS[telling.state](world, telling)
@@ -180,7 +180,7 @@ def _training(world: JobWorld, telling: StatusReport) -> TrainingJobStatus:
     if told:
         message += f"; {told}"
     for trouble, words in (
-        ("CheckpointsIncomplete", _doubtful(world)),
+        ("CheckpointsIncomplete", _checkpoint_warning(world)),
         ("CheckpointStoreUnreachable", _unverified(world, gang)),
         ("NoCheckpointSeen", _unsaved(world, gang)),
         ("CheckpointOrderUnclear", resume.order_warning(world, gang.spec)),
@@ -404,7 +404,7 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
         f"no complete checkpoint below {directory} after {seconds / 60:.0f} min and {step} steps: a fault now loses "
         "everything. "
         + (
-            _doubtful(world)
+            _checkpoint_warning(world)
             or _unverified(world, gang)
             or "Is it the directory that the trainer writes to"
             f"{'' if is_url(directory) else ', on a volume that the worker container mounts'}?"
@@ -412,7 +412,7 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
     )
 
 
-def _doubtful(world: JobWorld) -> str:
+def _checkpoint_warning(world: JobWorld) -> str:
     """Return the message that the newest checkpoint is not what users or the trainer may take it for; "" = all is
     well."""
     told = (worker_view.launcher.checkpoint_warning for worker_view in world.worker_views if worker_view.launcher)

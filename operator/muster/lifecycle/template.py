@@ -57,7 +57,7 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
     over = too_many_nodes(job, fleet.policy.job_limits)
     if over:
         return ("TooManyNodes", over)
-    unread = resuming.why_words_unread(job)
+    unread = resuming.why_arguments_unread(job)
     if unread:
         return ("ResumeArgumentUnused", unread)
     unloadable = resuming.why_unloadable(job)
@@ -206,7 +206,7 @@ def _misshapen(template: Mapping[str, Any]) -> str:
             inner = _wrong_shape(entry, _CONTAINER_SHAPES) if path.endswith("ontainers") else ""
             if inner:
                 return f"{where}.{inner}"
-            word = _no_word(entry) if path.endswith("ontainers") else ""
+            word = _first_non_text(entry) if path.endswith("ontainers") else ""
             if word:
                 return f"{where}.{word}"
             long = next((name for name in ("env", "volumeMounts") if len(entry.get(name) or ()) > MAX_ENTRIES), None)
@@ -216,7 +216,7 @@ def _misshapen(template: Mapping[str, Any]) -> str:
     return f"spec.{unread}" if unread else ""
 
 
-def _no_word(container: Mapping[str, Any]) -> str:
+def _first_non_text(container: Mapping[str, Any]) -> str:
     """Return the first word of the command or its arguments that is no text; "" when all are.
 
     YAML reads `0.1` and `yes` as a number and a truth value.

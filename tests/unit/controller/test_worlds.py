@@ -36,7 +36,7 @@ def test_the_last_decisions_of_a_job_are_kept_the_newest_last() -> None:
 
 
 def waits(state: State = State.PENDING, reason: str = "NoPlace") -> Plan:
-    return Plan(telling=StatusReport(state, reason))
+    return Plan(status_report=StatusReport(state, reason))
 
 
 def test_a_long_wait_does_not_drive_out_what_led_to_it() -> None:
@@ -54,7 +54,7 @@ def test_a_long_wait_does_not_drive_out_what_led_to_it() -> None:
     [
         decided(waits(reason="NoTurn")),
         decided(waits(State.STALLED)),
-        decided(Plan(telling=StatusReport(State.PENDING, "NoPlace"), announcements=(Announcement("A", "b"),))),
+        decided(Plan(status_report=StatusReport(State.PENDING, "NoPlace"), announcements=(Announcement("A", "b"),))),
         decided(None, error="KeyError: 'x'"),
     ],
     ids=["another reason", "another state", "an Event", "an error"],

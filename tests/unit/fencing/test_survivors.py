@@ -457,8 +457,8 @@ class TestPlain:
             again = decide(here.world(), SETTINGS)
             assert sum(isinstance(action, CreatePod) for action in again.actions) == 3
             return ""
-        assert plan.telling is not None
-        return plan.telling.message
+        assert plan.status_report is not None
+        return plan.status_report.message
 
     def test_a_pod_that_was_force_deleted_on_a_node_that_is_cut_off_is_waited_for(self) -> None:
         here = self.successor(self.lost())

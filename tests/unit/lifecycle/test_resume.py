@@ -200,8 +200,8 @@ class TestUnasked:
     def test_a_stalled_job_goes_on_by_itself_once_the_mount_is_mended(self) -> None:
         here = scene((NEW,), (NEW,), (), listed=NOT_VISIBLE_SECONDS)
         plan = decide(here.world(), SETTINGS)
-        assert plan.telling is not None
-        assert (plan.telling.state, plan.wake_in_seconds) == (State.STALLED, 1.0)
+        assert plan.status_report is not None
+        assert (plan.status_report.state, plan.wake_in_seconds) == (State.STALLED, 1.0)
         assert committed(decide(here.launcher(2, idle(2, checkpoints=(NEW,))).world(), SETTINGS)).start is not None
 
 

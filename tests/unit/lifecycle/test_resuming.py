@@ -70,9 +70,9 @@ def test_a_named_preset_counts_in_place_of_the_commands_own_word() -> None:
 
 def test_a_preset_of_another_framework_stalls_the_start() -> None:
     plan = decide(about_to_start(job_of(["python", "x.py"], resumePreset="Lightning")).world(), SETTINGS)
-    assert plan.telling is not None
-    assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "ResumePresetMismatch")
-    assert "Set it to Megatron, or to Off" in plan.telling.message
+    assert plan.status_report is not None
+    assert (plan.status_report.state, plan.status_report.reason) == (State.STALLED, "ResumePresetMismatch")
+    assert "Set it to Megatron, or to Off" in plan.status_report.message
 
 
 class TestAPointerThatMisleads:
@@ -87,11 +87,13 @@ class TestAPointerThatMisleads:
 
     def test_holds_a_start_that_nothing_is_known_to_tell_where_to_go_on(self) -> None:
         plan = self.plan(["torchrun", "train.py"])
-        assert plan.telling is not None
-        assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "CheckpointPointerMisleads")
-        assert plan.telling.message.startswith(self.TRAP)
-        assert "set spec.checkpoint.resumePreset: DeepSpeed, by which each start does that" in plan.telling.message
-        assert "Off, if the program goes by MUSTER_RESUME_PATH" in plan.telling.message
+        assert plan.status_report is not None
+        assert (plan.status_report.state, plan.status_report.reason) == (State.STALLED, "CheckpointPointerMisleads")
+        assert plan.status_report.message.startswith(self.TRAP)
+        assert (
+            "set spec.checkpoint.resumePreset: DeepSpeed, by which each start does that" in plan.status_report.message
+        )
+        assert "Off, if the program goes by MUSTER_RESUME_PATH" in plan.status_report.message
         assert not any(isinstance(action, CommitGang) for action in plan.actions)
 
     @pytest.mark.parametrize(
@@ -128,10 +130,10 @@ class TestAPointerToAFirstSaveThatWasCutShort:
     @pytest.mark.parametrize("checkpoint", [{}, {"resumePreset": "DeepSpeed"}])
     def test_holds_a_start_from_scratch(self, checkpoint: dict[str, Any]) -> None:
         plan = self.plan(**checkpoint)
-        assert plan.telling is not None
-        assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "CheckpointPointerMisleads")
-        assert plan.telling.message.startswith(self.TRAP)
-        assert "Off, if the program does not go by it" in plan.telling.message
+        assert plan.status_report is not None
+        assert (plan.status_report.state, plan.status_report.reason) == (State.STALLED, "CheckpointPointerMisleads")
+        assert plan.status_report.message.startswith(self.TRAP)
+        assert "Off, if the program does not go by it" in plan.status_report.message
 
     @pytest.mark.parametrize("checkpoint", [{"resumePreset": "Off"}, {"resumeArgument": ["--load", "x"]}])
     def test_holds_nothing_where_the_job_says_how(self, checkpoint: dict[str, Any]) -> None:

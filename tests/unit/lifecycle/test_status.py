@@ -192,7 +192,9 @@ def test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_h
         leave = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300))
         scene = Scene(a_job(), seconds=400.0).fleet(nodes).node("n1", unschedulable=True).gang(evacuation=leave).pods()
         return (
-            status.with_status(scene.all(running(1, step=7)).world(), Plan(telling=StatusReport(State.TRAINING))).status
+            status.with_status(
+                scene.all(running(1, step=7)).world(), Plan(status_report=StatusReport(State.TRAINING))
+            ).status
             or TrainingJobStatus()
         )
 
@@ -216,7 +218,7 @@ def test_a_gang_that_misses_a_node_says_what_it_waits_for_in_its_event() -> None
     assert world.queue_decision is not None
     answer = world.queue_decision.answer
     assert isinstance(answer, NotPlaced)
-    plan = status.with_status(world, Plan(telling=StatusReport(State.STARTING, answer=answer)))
+    plan = status.with_status(world, Plan(status_report=StatusReport(State.STARTING, answer=answer)))
     assert plan.status is not None
     assert plan.status.state == "Recovering"
     (event,) = plan.announcements

@@ -270,8 +270,8 @@ def test_of_a_template_that_a_backup_has_brought_no_pod_is_made(template: dict[s
     world = Scene(a_job(template=template)).fleet().gang(go=False).pod(0).world()
     plan = decide(world, SETTINGS)
     assert not [action for action in plan.actions if isinstance(action, CreatePod)]
-    assert plan.telling is not None
-    assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "TemplateInvalid")
+    assert plan.status_report is not None
+    assert (plan.status_report.state, plan.status_report.reason) == (State.STALLED, "TemplateInvalid")
 
 
 @pytest.mark.parametrize("template", [{}, {"spec": {}}, {"spec": {"containers": [{}]}}, *MISSHAPEN])

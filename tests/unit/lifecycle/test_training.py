@@ -30,8 +30,8 @@ def heard(seconds: float, **changes: Any) -> Any:
 
 def wake(scene: Scene) -> float | None:
     plan = decide(scene.world(), SETTINGS)
-    assert plan.telling is not None
-    assert plan.telling.state == "Training"
+    assert plan.status_report is not None
+    assert plan.status_report.state == "Training"
     return plan.wake_in_seconds
 
 
@@ -123,5 +123,5 @@ def test_until_then_nothing_would_have_been_decided_otherwise(
         return
     later = after(waits * plan.wake_in_seconds)
     assert not any(isinstance(action, CommitGang) for action in later.actions)
-    assert later.telling is not None
-    assert later.telling.state == "Training"
+    assert later.status_report is not None
+    assert later.status_report.state == "Training"

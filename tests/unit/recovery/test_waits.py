@@ -186,9 +186,9 @@ class TestJudgesThatComeToNoVerdict:
             here.launcher(index, idle(2, scanned=False, checkpoint_error="stalled"))
         plan = decide(here.world(), SETTINGS)
         assert (plan.actions, plan.wake_in_seconds) == ((), 1.0)
-        assert plan.telling is not None
-        assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "CheckpointsNotListed")
-        assert "storage behind spec.checkpoint.directory" in plan.telling.message
+        assert plan.status_report is not None
+        assert (plan.status_report.state, plan.status_report.reason) == (State.STALLED, "CheckpointsNotListed")
+        assert "storage behind spec.checkpoint.directory" in plan.status_report.message
 
     @pytest.mark.parametrize(("seconds", "state"), [(599.0, State.STARTING), (600.0, State.STALLED)])
     def test_also_of_a_checkpoint_that_all_see_and_nobody_judges(self, seconds: float, state: State) -> None:
@@ -197,8 +197,8 @@ class TestJudgesThatComeToNoVerdict:
         for index in range(6):
             here.launcher(index, idle(2, checkpoints=(there,)))
         plan = decide(here.world(), SETTINGS)
-        assert plan.telling is not None
-        assert (plan.telling.state, plan.telling.reason) == (state, "CheckpointsNotVerified")
+        assert plan.status_report is not None
+        assert (plan.status_report.state, plan.status_report.reason) == (state, "CheckpointsNotVerified")
 
     def test_nothing_is_begun_from_scratch_because_those_chosen_now_have_not_judged_yet(self) -> None:
         there = CheckpointReport(1000, "/checkpoints/1000", verified=False)
@@ -251,9 +251,9 @@ class TestAGangOfOne:
         here = make(*before, seconds=600.0)
         assert find(here.world()) == []
         plan = decide(here.world(), SETTINGS)
-        assert plan.telling is not None
-        assert plan.telling.state is State.STALLED
-        assert ("storage" in plan.telling.message) or ("network policies" in plan.telling.message)
+        assert plan.status_report is not None
+        assert plan.status_report.state is State.STALLED
+        assert ("storage" in plan.status_report.message) or ("network policies" in plan.status_report.message)
 
     def test_whose_launcher_was_never_heard_moves_while_launchers_of_others_are(self) -> None:
         assert find(self.never_heard(seconds=299.0).world()) == []
@@ -267,8 +267,8 @@ class TestAGangOfOne:
         assert find(here.world()) == []
         here.seconds += 1.0
         plan = decide(here.world(), SETTINGS)
-        assert plan.telling is not None
-        assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "LauncherSilent")
+        assert plan.status_report is not None
+        assert (plan.status_report.state, plan.status_report.reason) == (State.STALLED, "LauncherSilent")
 
 
 def commits(here: Scene) -> GangSpec | None:
