@@ -90,7 +90,7 @@ def _flood(folder: Path) -> None:
         time.sleep(max(0.0, 1 / _FLOOD_STEPS - (time.monotonic() - began)))
 
 
-def _told_seconds(folder: Path, sink: Sink) -> float:
+def _reported_seconds(folder: Path, sink: Sink) -> float:
     """From a line of the kernel's log to the object, in seconds: the median of three.
 
     Raises:
@@ -161,7 +161,7 @@ def measure(seconds: float, *, own_driver: bool = False) -> dict[str, Any]:
                     "evidence": len(evidence),
                     "writes": sink.writes - writes,
                 },
-                "told_seconds": round(_told_seconds(folder, sink), 3),
+                "told_seconds": round(_reported_seconds(folder, sink), 3),
                 "budget": {"core_share": CORE_BUDGET, "pss_mb": PSS_BUDGET_MB, "told_seconds": TOLD_BUDGET_SECONDS},
             }
         finally:

@@ -165,7 +165,7 @@ class _Event(msgspec.Struct):
     object: _Gang
 
 
-class GoWatch:
+class StartWatch:
     """When the go of a gang was seen, since it was last forgotten.
 
     Attributes:
@@ -194,9 +194,9 @@ class GoWatch:
     def _follow(self) -> None:
         with suppress(OSError, http.client.HTTPException, ValueError):  # the control plane ends
             for line in self._connection.watch(_GANGS, {"timeoutSeconds": 86400}):
-                self._take(time.time(), self._decode(line))
+                self._note_event(time.time(), self._decode(line))
 
-    def _take(self, now: float, event: _Event) -> None:
+    def _note_event(self, now: float, event: _Event) -> None:
         if event.type != "DELETED" and event.object.spec.start is not None:
             with self._changed:
                 self._at, self.doubts = self._at or now, doubts(event.object.spec.burn_in)
@@ -266,14 +266,14 @@ def _size(size: int, arguments: argparse.Namespace) -> Object:
             ):
                 heard = f'muster_checkers{{state="Ready"}} {float(size)}'
                 wait_for(lambda: heard in system.metrics(), f"{size} checkers heard", _HEARD_SECONDS)
-                stage, go = cases.Stage(system, watch), GoWatch(bed)
+                stage, go = cases.Stage(system, watch), StartWatch(bed)
                 runs = [_run(stage, system, checkers, go) for _ in range(arguments.runs)]
         finally:
             system.end()
     return {"size": size, **{name: figure(run[name] for run in runs) for name in FIGURES}, "runs": runs}
 
 
-def _run(stage: cases.Stage, system: Proving, checkers: Checkers, go: GoWatch) -> Run:
+def _run(stage: cases.Stage, system: Proving, checkers: Checkers, go: StartWatch) -> Run:
     """One gang from its job to its go."""
     cases.wait_quiet(stage)
     system.prepare()

@@ -191,7 +191,7 @@ def main() -> int:
         wide_figures = wide(Path(name), options.shards, options.beside, options.runs)
     if options.only_wide:
         print(json.dumps(wide_figures, indent=1))
-        return told({key: wide_figures[key]["median"] / goal for key, goal in WIDE_GOALS.items()})
+        return exit_code({key: wide_figures[key]["median"] / goal for key, goal in WIDE_GOALS.items()})
     with tempfile.TemporaryDirectory(prefix="muster-bench-checkpoints-") as name:
         tensors = dcp_files.sharded(options.tensors, options.ranks)
         metadata = dcp_files.metadata_of(tensors)
@@ -217,10 +217,12 @@ def main() -> int:
     OUTPUT.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps({"size": size, "figures": figures, "wide": wide_figures}, indent=1))
     shares = {key: figures[key]["median"] / goal for key, goal in GOALS.items()}
-    return told({**shares, **{f"wide {key}": wide_figures[key]["median"] / goal for key, goal in WIDE_GOALS.items()}})
+    return exit_code(
+        {**shares, **{f"wide {key}": wide_figures[key]["median"] / goal for key, goal in WIDE_GOALS.items()}}
+    )
 
 
-def told(shares: Mapping[str, float]) -> int:
+def exit_code(shares: Mapping[str, float]) -> int:
     """Say which goals were missed, of those that are given as shares of them; 1 if any was."""
     missed = [key for key, share in shares.items() if share > 1]
     print("missed: " + ", ".join(missed) if missed else "all goals are met")

@@ -31,7 +31,7 @@ from bench.peers.jobset import JobSet
 from bench.peers.kueue import JobSetKueue
 from bench.peers.muster import Muster
 from bench.peers.system import System
-from bench.plan import BINDINGS, CASES, MODES, RUNS, SIZES, SYSTEMS, Variant, Wish, runs_of, variants
+from bench.plan import BINDINGS, CASES, MODES, RUNS, SIZES, SYSTEMS, Selection, Variant, runs_of, variants
 from bench.podwatch import PodWatch
 from bench.report import goals_table, rows_table
 from localcluster.errors import LocalClusterError
@@ -49,7 +49,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
     known = facts()
     kept = _kept(arguments.output, known)
-    wish = Wish(arguments.systems, arguments.bindings, arguments.modes, arguments.cases, arguments.runs)
+    wish = Selection(arguments.systems, arguments.bindings, arguments.modes, arguments.cases, arguments.runs)
     try:
         for size in arguments.sizes:
             for rows in _size(size, wish):
@@ -64,7 +64,7 @@ def main() -> None:
     print(f"written: {os.path.relpath(arguments.output)}")
 
 
-def _size(size: int, wish: Wish) -> Any:
+def _size(size: int, wish: Selection) -> Any:
     """The rows of one size, variant by variant."""
     wanted = [each for each in variants(wish) if any(runs_of(each, size, case, wish) for case in CASES)]
     if not wanted:
@@ -80,11 +80,11 @@ def _size(size: int, wish: Wish) -> Any:
             yield rows
 
 
-def _variant(bed: Bed, variant: Variant, wish: Wish) -> list[Row]:
+def _variant(bed: Bed, variant: Variant, wish: Selection) -> list[Row]:
     return _rows(_system(bed, variant), variant, wish, CASES)
 
 
-def _bare(bed: Bed, wish: Wish) -> list[Row]:
+def _bare(bed: Bed, wish: Selection) -> list[Row]:
     """The best of its settings, by the median of all bound."""
     variant = Variant("bare")
     starts = {
@@ -107,12 +107,12 @@ def _bare(bed: Bed, wish: Wish) -> list[Row]:
     return rows
 
 
-def _rows(system: System, variant: Variant, wish: Wish, wanted: Sequence[str]) -> list[Row]:
+def _rows(system: System, variant: Variant, wish: Selection, wanted: Sequence[str]) -> list[Row]:
     measured = _measure(system, variant, wish, wanted)
     return [row(system.subject(case), runs) for case, runs in measured.items() if runs]
 
 
-def _measure(system: System, variant: Variant, wish: Wish, wanted: Sequence[str]) -> dict[str, list[Measurement]]:
+def _measure(system: System, variant: Variant, wish: Selection, wanted: Sequence[str]) -> dict[str, list[Measurement]]:
     """The runs of each wanted case."""
     times = {case: runs_of(variant, system.bed.size, case, wish) if case in wanted else 0 for case in CASES}
     node_runs = times.pop("FailOneNode")
@@ -144,13 +144,13 @@ def _gang(stage: cases.Stage, wanted: set[str], measured: dict[str, list[Measure
     begun = cases.start(stage)
     if stage.system.watches and cases.settle(stage):
         begun = replace(begun, cpu_us_per_pod_event=cases.event_cost(stage))
-    _tell(stage, "Start", begun)
+    _print_case(stage, "Start", begun)
     if "Start" in wanted:
         measured["Start"].append(begun)
     for case, count in cases.FAILED_PODS.items():
         if case in wanted and cases.settle(stage):
             failed = cases.fail_pods(stage, count)
-            _tell(stage, case, failed)
+            _print_case(stage, case, failed)
             measured[case].append(failed)
     cases.remove(stage)
 
@@ -164,7 +164,7 @@ def _node(stage: cases.Stage) -> Measurement:
         begun = cases.start(stage)
         spares = bed.add_spares()
         measured = cases.fail_node(stage, bed.cut_victim) if cases.settle(stage) else begun
-        _tell(stage, "FailOneNode", measured)
+        _print_case(stage, "FailOneNode", measured)
         return measured
     finally:
         # The nodes go last: pods of a node that is not there never end.
@@ -195,7 +195,7 @@ def _system(bed: Bed, variant: Variant) -> System:
     return kinds[variant.system](bed)
 
 
-def _tell(stage: cases.Stage, case: str, measured: Measurement) -> None:
+def _print_case(stage: cases.Stage, case: str, measured: Measurement) -> None:
     names = (
         "created_s",
         "bound_s",

@@ -79,7 +79,7 @@ def _run(bed: Bed, name: str, node: str, nodes: list[str], after_seconds: float)
     done = bed.muster("check", node, "--profile", "Deep", "--no-wait")
     if done.returncode:
         raise SystemExit(f"kubectl muster check: {done.stderr.strip()}")
-    wait_until(f"a test of {node} to begin", lambda: _told(bed, node, began, _BEGINS), 60, 0.2)
+    wait_until(f"a test of {node} to begin", lambda: _logged_at(bed, node, began, _BEGINS), 60, 0.2)
     time.sleep(after_seconds)
     arguments = ["--checkpoint-dir", f"{SHARED}/{name}/checkpoints", "--run-dir", f"{SHARED}/{name}", "--steps=1"]
     body = manifest(bed, NAMESPACE, name, 1, arguments, preflight={"maxAgeSeconds": 0})
@@ -88,11 +88,11 @@ def _run(bed: Bed, name: str, node: str, nodes: list[str], after_seconds: float)
     with GangWatch(bed.kubectl, NAMESPACE, name) as watch:
         bed.kubectl("create", "-f", "-", stdin=json.dumps(body))
         bound = wait_until(f"a gang of {name}", lambda: watch.latest, 60, 0.02).monotonic_seconds + offset
-        given_up = wait_until(f"{node} to give way", lambda: _told(bed, node, bound - 1, _GIVEN_UP), 60, 0.2)
-        begins = wait_until(f"the gang's own test of {node}", lambda: _told(bed, node, bound, _BEGINS), 60, 0.2)
+        given_up = wait_until(f"{node} to give way", lambda: _logged_at(bed, node, bound - 1, _GIVEN_UP), 60, 0.2)
+        begins = wait_until(f"the gang's own test of {node}", lambda: _logged_at(bed, node, bound, _BEGINS), 60, 0.2)
         started = wait_until(f"the worker of {name}", lambda: _worker_started(bed, name), 60, 0.2)
     bed.kubectl("delete", "trainingjob", "-n", NAMESPACE, name)
-    _take_back_the_wish(bed, node)
+    _withdraw_check(bed, node)
     bed.kubectl("uncordon", *nodes)
     run = {
         "node": node,
@@ -105,7 +105,7 @@ def _run(bed: Bed, name: str, node: str, nodes: list[str], after_seconds: float)
     return run
 
 
-def _told(bed: Bed, node: str, after: float, words: str) -> float | None:
+def _logged_at(bed: Bed, node: str, after: float, words: str) -> float | None:
     """When the node's checker has first logged that after a moment (both as time.time()); None: not yet."""
     log = bed.kubectl("logs", "-n", CHECKER_NAMESPACE, checkers.pods(bed)[node], "--timestamps", "--tail=200")
     for line in log.splitlines():
@@ -129,7 +129,7 @@ def _worker_started(bed: Bed, job: str) -> float | None:
     return None
 
 
-def _take_back_the_wish(bed: Bed, node: str) -> None:
+def _withdraw_check(bed: Bed, node: str) -> None:
     patch = json.dumps({"spec": {"check": None}})
     bed.kubectl("patch", "nodehealth", node, "--type=merge", f"--patch={patch}")
 

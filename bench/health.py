@@ -226,7 +226,7 @@ def _observe(
         stored = delays({node: moment for node, (_, moment) in times.items()}, tainted)
         took = delays(sent, tainted) | {"stored_p50": stored["p50"], "stored_p99": stored["p99"]}
     outcome = Outcome(took, wrong, len(tainted), writes_between(asked, after), round(cpu, 2), round(memory, 1))
-    _tell("A" if all_out else "B", outcome)
+    _print_outcome("A" if all_out else "B", outcome)
     return outcome
 
 
@@ -247,7 +247,7 @@ def _bare(ward: Ward, sick: Sequence[Sick]) -> dict[str, float]:
             raise LocalClusterError("the raw client's taints were not seen: see logs/taints.log of the control plane")
         took = delays(sent, watch.tainted())
         client.ask({"nodes": nodes, "key": ""})
-    _say(f"  bare: {_words(took)}")
+    _say(f"  bare: {_delays_text(took)}")
     return took
 
 
@@ -289,8 +289,8 @@ def _wait_quiet(system: Muster, *, events: bool = True) -> None:
     wait_for(quiet, "an operator that has nothing to write", _SETTLED_SECONDS)
 
 
-def _tell(name: str, outcome: Outcome) -> None:
-    took = _words(outcome.delays) if outcome.delays else ""
+def _print_outcome(name: str, outcome: Outcome) -> None:
+    took = _delays_text(outcome.delays) if outcome.delays else ""
     _say(
         f"  {name}: {took} {outcome.tainted} tainted, {len(outcome.wrong)} wrong, {outcome.cpu_s} s of CPU, "
         f"{outcome.rss_mb} MiB, {outcome.requests}"
@@ -299,7 +299,7 @@ def _tell(name: str, outcome: Outcome) -> None:
         _say(f"    {line}")
 
 
-def _words(took: Mapping[str, float]) -> str:
+def _delays_text(took: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value}" for name, value in took.items())
 
 

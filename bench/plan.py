@@ -35,7 +35,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Selection:
     """What was asked for on the command line."""
 
     systems: tuple[str, ...] = SYSTEMS
@@ -45,7 +45,7 @@ class Wish:
     runs: int = RUNS
 
 
-def variants(wish: Wish) -> list[Variant]:
+def variants(wish: Selection) -> list[Variant]:
     """Muster comes last: what age does to a control plane is to its disadvantage."""
     peers = [Variant(system) for system in SYSTEMS if system in wish.systems and system != "muster"]
     if "muster" not in wish.systems:
@@ -53,7 +53,7 @@ def variants(wish: Wish) -> list[Variant]:
     return [*peers, *(Variant("muster", binding, mode) for mode in wish.modes for binding in wish.bindings)]
 
 
-def runs_of(variant: Variant, size: int, case: str, wish: Wish) -> int:
+def runs_of(variant: Variant, size: int, case: str, wish: Selection) -> int:
     """How often a case is run; 0 where it is left out."""
     if case not in wish.cases:
         return 0

@@ -130,7 +130,7 @@ class PodWatch:
         while not self._closed.is_set():
             try:
                 for line in self._connection.watch(self._path, {**_BOOKMARKS, "resourceVersion": self._version}):
-                    self._take(line)
+                    self._note_line(line)
                     if self._closed.is_set():
                         return
             except (ApiError, OSError, http.client.HTTPException):
@@ -140,7 +140,7 @@ class PodWatch:
                 self.relists += 1
                 self._version = self._list()
 
-    def _take(self, line: bytes) -> None:
+    def _note_line(self, line: bytes) -> None:
         now = time.time()
         event = _decode(line)
         pod = event.object

@@ -399,19 +399,19 @@ def leaves(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
                 yield from leaves(part[inner], f"{here}[]")
 
 
-def _type_words(schema: Schema) -> str:
+def _type_text(schema: Schema) -> str:
     if schema.get(_INT_OR_STRING):
         return "integer or string"
     if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     if "items" in schema:
-        return f"list of {_type_words(schema['items'])}"
+        return f"list of {_type_text(schema['items'])}"
     if "additionalProperties" in schema:
-        return f"map of {_type_words(schema['additionalProperties'])}"
+        return f"map of {_type_text(schema['additionalProperties'])}"
     return "time" if schema.get("format") == "date-time" else str(schema["type"])
 
 
-def _limit_words(schema: Schema) -> str:
+def _limit_text(schema: Schema) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
         return f"{low} to {high}."
@@ -421,7 +421,7 @@ def _limit_words(schema: Schema) -> str:
     return " ".join(f"At most {schema[keyword]} {what}." for keyword, what in limits if keyword in schema)
 
 
-def _default_words(schema: Schema, *, required: bool) -> str:
+def _default_text(schema: Schema, *, required: bool) -> str:
     if required:
         return "required"
     if "default" not in schema or "properties" in schema:
@@ -433,9 +433,9 @@ def _default_words(schema: Schema, *, required: bool) -> str:
 def _rows(schema: Schema, path: str) -> Iterator[str]:
     for name, part in schema.get("properties", {}).items():
         here = f"{path}.{name}"
-        default = _default_words(part, required=name in schema.get("required", []))
-        words = " ".join(filter(None, (part.get("description", ""), _limit_words(part))))
-        cells = (f"`{here}`", _type_words(part), default, words)
+        default = _default_text(part, required=name in schema.get("required", []))
+        words = " ".join(filter(None, (part.get("description", ""), _limit_text(part))))
+        cells = (f"`{here}`", _type_text(part), default, words)
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
         yield from _rows(part, here)
         yield from _rows(part.get("items", {}), f"{here}[]")

@@ -73,7 +73,8 @@ class Player:
                 why_not = str(error)
         self.made.append(Made(replace(fault, at=round(at - self.begun, 2)), at, state, why_not))
         self.say(
-            f"{at - self.begun:7.1f} s  {_told(fault)} in {state or '?'}{': not made, ' if why_not else ''}{why_not}"
+            f"{at - self.begun:7.1f} s  {_fault_text(fault)} in {state or '?'}"
+            f"{': not made, ' if why_not else ''}{why_not}"
         )
         if undo is not None:
             number = len(self.made)
@@ -263,11 +264,11 @@ def _status(stage: Stage, name: str) -> str:
 
 def _sentence(player: Player, violation: Violation) -> str:
     before = [made for made in player.made if made.at <= violation.at and not made.why_not]
-    after = f"; the fault before: {_told(before[-1].fault)} at {before[-1].fault.at} s" if before else ""
+    after = f"; the fault before: {_fault_text(before[-1].fault)} at {before[-1].fault.at} s" if before else ""
     return f"{violation.at - player.begun:.2f} s: {violation.rule}: {violation.text}{after}"
 
 
-def _told(fault: Fault) -> str:
+def _fault_text(fault: Fault) -> str:
     whom = f" of {fault.job}" if fault.job else ""
     span = "" if not fault.seconds else " to the end" if fault.seconds >= FOR_EVER else f" for {fault.seconds:.0f} s"
     return f"{fault.kind}{whom} number {fault.number} count {fault.count}{span}"

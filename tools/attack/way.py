@@ -35,16 +35,16 @@ class Way:
         with self._lock:
             wrong = Wrong(next(self._numbers), what, tuple(addresses), resource, amount)
             self._wrongs.append(wrong)
-            self._tell()
+            self._send_wrongs()
             return wrong
 
     def end(self, wrong: Wrong) -> None:
         """And no more."""
         with self._lock:
             self._wrongs.remove(wrong)
-            self._tell()
+            self._send_wrongs()
 
-    def _tell(self) -> None:
+    def _send_wrongs(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([wrong.to_json() for wrong in self._wrongs]) + "\n")
         self._process.stdin.flush()

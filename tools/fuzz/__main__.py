@@ -116,14 +116,14 @@ def _many(first: int, seconds: float, most: int) -> int:
         outcome = play(drawn(first + found.rounds))
         found.add(outcome)
         if len(found.failures) > known:
-            _tell(outcome)
+            _print_outcome(outcome)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(found.to_json(), indent=1) + "\n")
     print(json.dumps(found.to_json(), indent=1))
     return int(bool(found.failures))
 
 
-def _tell(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     print(f"seed {outcome.told.seed}: {outcome.failure[:2000]}", flush=True)
     smallest = shrunk(outcome)
     path = FAILED / f"{outcome.told.seed}.json"

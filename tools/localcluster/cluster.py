@@ -633,7 +633,7 @@ class Cluster:
                 _send_kill(process.pid)
             for process_of_ours in _STARTED:
                 process_of_ours.poll()
-            if not left and self._nobody_holds_lock():
+            if not left and self._is_lock_free():
                 return
             if time.monotonic() > end:
                 raise LocalClusterError(
@@ -641,7 +641,7 @@ class Cluster:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _nobody_holds_lock(self) -> bool:
+    def _is_lock_free(self) -> bool:
         self._alive_lock.parent.mkdir(parents=True, exist_ok=True)
         with self._alive_lock.open("a") as file:
             try:

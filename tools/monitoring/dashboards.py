@@ -1085,7 +1085,7 @@ def _page(dashboard: Dashboard) -> Json:
         ],
         "annotations": {"list": []},
         "templating": {"list": [_datasource(), *map(_variable, dashboard.variables)]},
-        "panels": list(_laid_out(dashboard)),
+        "panels": list(_with_positions(dashboard)),
     }
 
 
@@ -1112,7 +1112,7 @@ def _variable(variable: Variable) -> Json:
     return found
 
 
-def _laid_out(dashboard: Dashboard) -> Iterator[Json]:
+def _with_positions(dashboard: Dashboard) -> Iterator[Json]:
     """Each heading, and its panels from left to right, in lines of 24 columns."""
     number, y = 0, 0
     for title, panels in dashboard.rows:
