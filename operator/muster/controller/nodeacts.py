@@ -1,7 +1,7 @@
 """Puts into force what was decided about a node: its record, placement and jobs, the taint, Events; in this order.
 
 The record comes first, with the incident marked as acted on, so that the budget is charged before anything is done. A
-crash in between is mended by the next look, which starts from what is stored.
+crash in between is repaired by the next pass, which starts from what is stored.
 """
 
 import asyncio

@@ -1,23 +1,23 @@
-"""Lets connections in one by one: whoever has not said who he is may hold little, and nobody can hold all of it.
+"""Lets connections in one by one: an unauthenticated client can hold little memory, and no client can hold all of it.
 
-A TLS connection costs some fifty kilobytes before a byte of a request has come. So only so many strangers are let in at
-once, and fewer from one address; the others wait as bare sockets, which cost next to nothing, and addresses take turns.
-A launcher is a stranger for some milliseconds, so thousands of them that come at once pass in the time that their
-handshakes take anyway. Where all places are taken, an address with many of them gives up those that it has had for long
-to addresses that have none.
+A TLS connection costs some fifty kilobytes before a byte of a request has come. So only so many unauthenticated
+connections are let in at once, and fewer from one address; the others wait as bare sockets, which cost next to nothing,
+and addresses take turns. A launcher is unauthenticated for some milliseconds, so thousands of them that come at once
+pass in the time that their handshakes take anyway. Where all places are taken, an address with many of them gives up
+those that it has had for long to addresses that have none.
 
 An address is one of IPv4, or a network of 64 bits of IPv6, because one machine may have all of it. What an address may
 have is far more than a node needs: eight workers and a checker on the network of their host hold some thirty
-connections, and each is a stranger for milliseconds. Where all launchers come from one address (a load balancer or
+connections, and each is unauthenticated for milliseconds. Where all launchers come from one address (a load balancer or
 gateway with NAT), 64 at a time still pass as fast as handshakes can be computed, some thousand a second, and the next
-thousand wait; the others are closed, and launchers try again. A connection whose token was good is no stranger: no
+thousand wait; the others are closed, and launchers try again. A connection whose token was good is authenticated: no
 limit of its address counts it, and no flood closes it.
 
-A handshake takes 1.4 ms of the event loop, whoever asks for it, so handshakes have a budget: so many a second. One that
-leads to a good token gives its part back, so thousands of launchers connect as fast as handshakes can be computed. All
-others share the budget. The address that has wasted the fewest handshakes lately goes first, so a launcher does not
-wait behind a flood, from however many addresses it comes. A client that has hung up while it waited costs no handshake.
-A launcher that shares its address with a flood does not wait behind it either: the newest connection there goes first.
+A handshake takes 1.4 ms of the event loop for any client, so handshakes have a budget: so many a second. One that leads
+to a good token gives its part back, so thousands of launchers connect as fast as handshakes can be computed. All others
+share the budget. The address that has wasted the fewest handshakes lately goes first, so a launcher does not wait
+behind a flood, from however many addresses it comes. A client that has hung up while it waited costs no handshake. A
+launcher that shares its address with a flood does not wait behind it either: the newest connection there goes first.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Limits:
 
     unauthenticated: int = 512
     of_address: int = 64
-    few_of_address: int = 16  # that it keeps for as long as a handshake may last, whoever waits
+    few_of_address: int = 16  # that it keeps for as long as a handshake may last, though others wait
     waiting: int = 4096
     waiting_of_address: int = 1024
     handshakes: int = 128  # at once, after a quiet time
@@ -89,7 +89,7 @@ class ConnectionLimiter:
         self._enter = enter
         self._limits = limits
         self._per_second = per_second
-        self._inside: Counter[str] = Counter()  # strangers by address
+        self._inside: Counter[str] = Counter()  # unauthenticated connections by address
         self._unauthenticated = 0
         self._waiting: dict[str, _Queue] = {}  # by address
         # Addresses that wait, by how many handshakes they have wasted: 0, 1, 2 or 3, 4 to 7 ...; in each lane the

@@ -46,14 +46,14 @@ class ReportEndpoint(Generic[R]):
 def launcher_endpoint(
     hub: Hub, directive_for: Callable[[Caller], Directive | None], is_worker: Callable[[Caller], bool]
 ) -> ReportEndpoint[Report]:
-    """The desk at which the launchers of jobs' workers report."""
+    """The endpoint to which the launchers of jobs' workers report."""
     return ReportEndpoint(
         REPORT_PATH, "launcher", is_worker, _no_worker_message, decode_report, hub.record, directive_for
     )
 
 
 def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) -> ReportEndpoint[CheckReport]:
-    """The desk at which Muster's own checker on each node reports; a checker is known by its service account alone.
+    """The endpoint to which Muster's own checker on each node reports; a checker is known by its service account alone.
 
     Args:
         namespace: where the checkers run; "" = there are none, and no pod is taken for one.
@@ -63,7 +63,7 @@ def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], b
     def is_checker(caller: Caller) -> bool:
         return bool(namespace) and (caller.namespace, caller.service_account) == (namespace, CHECKER_ACCOUNT)
 
-    def stranger(caller: Caller) -> str:
+    def refusal_message(caller: Caller) -> str:
         if is_checker(caller):
             return f"there is no node {caller.node_name}: a checker on a node that has just come asks again"
         if not namespace:
@@ -82,7 +82,7 @@ def checker_endpoint(hub: CheckerHub, namespace: str, is_node: Callable[[str], b
         CHECK_PATH,
         "checker",
         lambda caller: is_checker(caller) and is_node(caller.node_name),
-        stranger,
+        refusal_message,
         decode_check_report,
         hub.record,
         lambda caller: hub.directive_for(caller.node_name, caller.pod_uid),

@@ -1,4 +1,6 @@
-"""Gives memory back after a crowd: a thousand TLS handshakes at once take twice what the open connections keep.
+"""Gives memory back after a burst of connections.
+
+A thousand TLS handshakes at once take twice the memory that the open connections keep.
 
 glibc keeps freed memory that lies between what is in use, and nothing here ever needs as much again, so without this
 the operator's memory would for ever be that of its busiest second. And a connection that is gone is a circle of
@@ -11,7 +13,7 @@ import gc
 from collections.abc import Callable
 
 BURST_CONNECTIONS = 256  # connections opened or lost that make giving memory back worth while
-# After the start and after a crowd has gone memory is given back once more: what a first listing of the fleet leaves
+# After the start and after a burst has gone memory is given back once more: what a first listing of the fleet leaves
 # behind is as much, and the pods and records of a gang go later than its connections.
 AFTERMATH_SECONDS = 30.0
 

@@ -243,7 +243,7 @@ def _slow_saves_message(told: CheckpointStatus, stands: bool) -> str:
         if now >= factor * then and now - then >= (LEAST_STILL if stands else 1) * least:
             return (
                 f"checkpoints {words} {_span(now)} now, and the first ones {_span(then)}. See what else uses the "
-                "storage, and how full it is; longer intervals cost less until it is mended"
+                "storage, and how full it is; longer intervals cost less until it is repaired"
             )
     return ""
 

@@ -214,7 +214,7 @@ def _where(request: Request, ground: CandidateNodes) -> str:
     if best is None:
         return f"no suitable node is in a {request.required}"
     if any(broken.beside for broken in request.broken):
-        where = "a segment cannot be mended beside the nodes that it keeps"
+        where = "a broken segment cannot be completed beside the nodes that it keeps"
         return f"{where}, or the others find no room" if wanted_room(request).nodes else where
     room = best.room(request.segment_size, ground.levels)[0]
     name = "/".join(best.path)

@@ -164,15 +164,17 @@ def claim_of_pod(pod: Mapping[str, Any]) -> QuotaClaim:
 def _total(spec: Mapping[str, Any], parts: Iterable[str]) -> dict[str, int]:
     """Sum up these parts of the containers' resources, or of the pod as a whole; later parts override earlier ones."""
 
-    def of(asker: Any) -> dict[str, int]:
+    def requests(asker: Any) -> dict[str, int]:
         resources, found = _map(_map(asker).get("resources")), {}
         for part in parts:
             found.update(_amounts(resources.get(part)))
         return found
 
-    whole = {name: value for name, value in of(spec).items() if name in _QOS or name.startswith(_HUGE_PAGES)}
-    inits = [(of(each), _map(each).get("restartPolicy") == "Always") for each in _list(spec.get("initContainers"))]
-    total = total_requests(map(of, _list(spec.get("containers"))), inits, pod_level=whole)
+    whole = {name: value for name, value in requests(spec).items() if name in _QOS or name.startswith(_HUGE_PAGES)}
+    inits = [
+        (requests(each), _map(each).get("restartPolicy") == "Always") for each in _list(spec.get("initContainers"))
+    ]
+    total = total_requests(map(requests, _list(spec.get("containers"))), inits, pod_level=whole)
     del total[PODS]
     return total
 

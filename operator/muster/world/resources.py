@@ -151,7 +151,7 @@ def total_requests(
 def template_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     """Return the requests of a pod spec, as parsed from YAML or JSON; malformed quantities count as absent."""
 
-    def of(container: Any) -> dict[str, int]:
+    def requests(container: Any) -> dict[str, int]:
         resources = container.get("resources") if isinstance(container, dict) else None
         if not isinstance(resources, dict):
             return {}
@@ -162,10 +162,10 @@ def template_requests(spec: Mapping[str, Any]) -> dict[str, int]:
 
     inits = [container for container in _list(spec.get("initContainers")) if isinstance(container, dict)]
     return total_requests(
-        [of(container) for container in _list(spec.get("containers"))],
-        [(of(container), container.get("restartPolicy") == "Always") for container in inits],
-        [of({"resources": {"requests": spec.get("overhead")}})],
-        of(spec),
+        [requests(container) for container in _list(spec.get("containers"))],
+        [(requests(container), container.get("restartPolicy") == "Always") for container in inits],
+        [requests({"resources": {"requests": spec.get("overhead")}})],
+        requests(spec),
     )
 
 

@@ -367,7 +367,7 @@ class TestFailures:
             (client_error("InvalidAccessKeyId"), UNVERIFIED, "InvalidAccessKeyId"),
             (client_error("AWordOfItsOwn", OSError, status=403), UNVERIFIED, "AWordOfItsOwn"),
             (client_error("AWordOfItsOwn", OSError, status=500), UNVERIFIED_FOR_NOW, "AWordOfItsOwn"),
-            (client_error("InvalidBucketName", OSError), UNVERIFIED, "Mend the name in spec.checkpoint"),
+            (client_error("InvalidBucketName", OSError), UNVERIFIED, "Correct the name in spec.checkpoint"),
             (NoCredentialsError("Unable to locate credentials"), UNVERIFIED, "Unable to locate credentials"),
             (client_error("SlowDown", OSError), UNVERIFIED_FOR_NOW, "the store is throttling (SlowDown"),
             (OSError(errno.EBUSY, "Please reduce your request rate."), UNVERIFIED_FOR_NOW, "throttling"),
@@ -412,7 +412,7 @@ class TestFailures:
             ("gs://bucket/x", "cannot open gs:// (ImportError: Please install gcsfs"),
             (
                 "wibble://bucket/x",
-                "fsspec in this image knows no scheme wibble://. Mend it in spec.checkpoint",
+                "fsspec in this image knows no scheme wibble://. Correct it in spec.checkpoint",
             ),
         ):
             with pytest.raises(StorageError) as raised:
@@ -424,7 +424,7 @@ class TestFailures:
         objects = Objects()
         assert "does not exist" in last(finder_of(objects)).note
         objects.bucket = "another"
-        with pytest.raises(StorageError, match=r"there is no bucket bucket\. Make it, or mend its name"):
+        with pytest.raises(StorageError, match=r"there is no bucket bucket\. Make it, or correct its name"):
             last(finder_of(objects))
 
     def test_a_bucket_that_may_not_be_listed_as_a_whole_may_be_there(self):

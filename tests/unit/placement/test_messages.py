@@ -123,9 +123,9 @@ def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPl
             tree("b1/r1:2 b2/r2:3"),
             ask(1, segment_size=2, kept=("b1-r1-0", "b1-r1-1"), broken=(Broken(1, ("b1-r1-0",)),)),
             "TopologyUnsatisfied",
-            f"needs 1 more free node, {SIDE_BY_SIDE}: a segment cannot be mended beside the nodes that it keeps; 3 "
-            "of the fleet's 5 are free and suitable (2 already used by this job)",
-            id="a segment that cannot be mended",
+            f"needs 1 more free node, {SIDE_BY_SIDE}: a broken segment cannot be completed beside the nodes that it "
+            "keeps; 3 of the fleet's 5 are free and suitable (2 already used by this job)",
+            id="a segment that cannot be completed",
         ),
         pytest.param(
             tree("b1/r1:2"),

@@ -293,7 +293,7 @@ class Store(Files):
         try:
             _called(file_system, "ls", bucket, {"detail": False})
         except FileNotFoundError as error:
-            text = "%s: there is no bucket %s. Make it, or mend its name in spec.checkpoint"
+            text = "%s: there is no bucket %s. Make it, or correct its name in spec.checkpoint"
             raise StorageError(UNVERIFIED, text % (self._url, bucket)) from error
         except Exception:  # noqa: BLE001 - it may not be listed as a whole: then nobody can tell
             return
@@ -325,7 +325,7 @@ def failure(url: str, error: BaseException) -> StorageError:
         )
     elif isinstance(error, ValueError) and "rotocol not known" in str(error):
         what = "fsspec in this image knows no scheme %s://" % scheme
-        remedy = "Mend it in spec.checkpoint, or install the package that brings it"
+        remedy = "Correct it in spec.checkpoint, or install the package that brings it"
     elif isinstance(error, _TIMEOUTS):
         return StorageError(UNVERIFIED_FOR_NOW, "%s: no answer within %g s; it is asked again" % (url, CALL_SECONDS))
     elif code in _THROTTLED or getattr(error, "errno", None) == errno.EBUSY:
@@ -335,7 +335,7 @@ def failure(url: str, error: BaseException) -> StorageError:
         remedy = "Give it some that may list and read there, and that are not expired"
     elif code in _MISADDRESSED or kind == "ParamValidationError":
         what = "the store says that it is addressed wrongly (%s)" % cause
-        remedy = "Mend the name in spec.checkpoint, or endpoint and region in the worker container"
+        remedy = "Correct the name in spec.checkpoint, or endpoint and region in the worker container"
     else:
         return StorageError(
             UNVERIFIED_FOR_NOW, "%s: it cannot be listed or read (%s); it is asked again" % (url, cause)
