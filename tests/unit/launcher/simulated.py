@@ -321,32 +321,42 @@ class Worker:
             Matcher("", lambda _text: None),
             lambda _text: None,
         )
-        self._turn_at = float("inf")
+        self._poll_at = self._wake_at = float("inf")
         self.turn_at(world.clock.now)
 
     def turn_at(self, moment: float) -> None:
-        if moment < self._turn_at:
-            self._turn_at = moment
+        """The supervisor polls at this moment at the latest."""
+        self._poll_at = min(self._poll_at, moment)
+        self._wake(moment)
+
+    def _wake(self, moment: float) -> None:
+        if moment < self._wake_at:
+            self._wake_at = moment
             self.world.clock.at(moment, lambda: self._turn(moment))
 
     def _turn(self, moment: float) -> None:
-        if moment == self._turn_at:
-            self._turn_at = float("inf")
+        """One round of the supervisor's own loop: neighbours' packets alone bring no poll unless they have news."""
+        if moment != self._wake_at:
+            return
+        self._wake_at = float("inf")
+        now = self.world.clock.now
+        if now >= self._poll_at or self.supervisor.hear():
+            self._poll_at = float("inf")
             self.supervisor.poll()
-            now = self.world.clock.now
-            self.turn_at(now + max(0.001, min(self.supervisor.timeout_seconds(), self.supervisor.hears_at() - now)))
+            self.turn_at(now + max(0.001, self.supervisor.timeout_seconds()))
+        self._wake(max(now + 0.001, self.supervisor.hears_at()))
 
     def freeze(self) -> None:
         """The supervisor does not turn any more."""
-        self._turn_at = float("-inf")
+        self._wake_at = float("-inf")
 
     def thaw(self) -> None:
-        self._turn_at = float("inf")
+        self._wake_at = float("inf")
         self.turn_at(self.world.clock.now)
 
     def receive(self, data: bytes, sender: tuple[str, int]) -> None:
         self.datagrams.inbox.append((data, sender))
-        self.turn_at(self.world.clock.now)
+        self._wake(self.world.clock.now)
 
     @property
     def is_training(self) -> bool:
