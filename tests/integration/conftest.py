@@ -8,14 +8,21 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.kubectl import Kubectl, kubectl_of
+from tests.integration.spread import ByControlPlane
 
 from localcluster.controlplane import ControlPlane
 from muster.kube.client import Client
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByControlPlane | None:
+    """Files go to processes by the control planes that their tests use, where they go by file at all."""
+    return ByControlPlane(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
