@@ -44,12 +44,11 @@ def kubectl(api_server: ControlPlane) -> Kubectl:
 
 
 @pytest.fixture
-def namespace(kubectl: Kubectl) -> str:
+def namespace(api_server: ControlPlane) -> str:
     """A namespace of the test's own, with the service account that pods need."""
     name = f"test-{uuid.uuid4().hex[:8]}"
-    for arguments in (("create", "namespace", name), ("create", "serviceaccount", "default", "--namespace", name)):
-        result = kubectl(*arguments)
-        assert result.returncode == 0, result.stderr
+    api_server.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    api_server.api.create(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
     return name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import ssl
 import time
@@ -16,6 +17,7 @@ from localcluster.errors import LocalClusterError
 
 _REQUEST_SECONDS = 10.0
 _POLL_SECONDS = 0.05
+_LATER = 429
 
 Object = dict[str, Any]
 
@@ -28,6 +30,12 @@ class ApiError(LocalClusterError):
         self.code = code
 
 
+@functools.cache
+def _context(authority: str) -> ssl.SSLContext:
+    """A context that trusts this certificate in PEM."""
+    return ssl.create_default_context(cadata=authority)
+
+
 @dataclass(frozen=True)
 class Api:
     """One API server seen by one user."""
@@ -35,6 +43,7 @@ class Api:
     server: str
     token: str
     ca: Path
+    request_seconds: float = _REQUEST_SECONDS
 
     def get(self, path: str) -> Object:
         return self._json("GET", path)
@@ -69,17 +78,24 @@ class Api:
         # No proxy of the environment stands between this machine and itself.
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}),
-            urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self.ca))),
+            urllib.request.HTTPSHandler(context=_context(self.ca.read_text())),
         )
-        try:
-            with opener.open(request, timeout=_REQUEST_SECONDS) as answer:
-                content: bytes = answer.read()
-                return content
-        except urllib.error.HTTPError as error:
-            text = error.read().decode(errors="replace")
-            raise ApiError(error.code, f"{method} {path}: {error.code} {text}") from error
-        except (OSError, TimeoutError) as error:
-            raise ApiError(0, f"{method} {path}: no answer from {self.server}: {error}") from error
+        until = time.monotonic() + self.request_seconds
+        while True:
+            try:
+                with opener.open(request, timeout=self.request_seconds) as answer:
+                    content: bytes = answer.read()
+                    return content
+            except urllib.error.HTTPError as error:
+                text = error.read().decode(errors="replace")
+                pause_seconds = float(error.headers.get("Retry-After", 1.0))
+                # As kubectl does: a kind that was just defined is not served for a moment.
+                if error.code == _LATER and time.monotonic() + pause_seconds < until:
+                    time.sleep(pause_seconds)
+                    continue
+                raise ApiError(error.code, f"{method} {path}: {error.code} {text}") from error
+            except (OSError, TimeoutError) as error:
+                raise ApiError(0, f"{method} {path}: no answer from {self.server}: {error}") from error
 
 
 def api_of_kubeconfig(kubeconfig: Path, ca: Path) -> Api:

@@ -113,24 +113,34 @@ def apply(kubectl: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def refusal(api_server: ControlPlane) -> Callable[[Manifest], str]:
-    """`refusal(manifest)`: what the API server says against creating it, "" if it accepts.
+def tried(api_server: ControlPlane) -> Callable[..., tuple[Manifest, str]]:
+    """`tried(manifest)`: what the API server would store, and "" or what it says against that.
 
-    The request is the one that `kubectl apply --dry-run=server --validate=strict` makes; a process of kubectl for each
-    of some 900 manifests would take minutes.
+    `tried(manifest, changes)` is about the object of this manifest, which exists, with the values at some paths
+    replaced; None takes a field away. The requests are those that `kubectl apply --dry-run=server --validate=strict`
+    makes; a process of kubectl for each of some 1,000 manifests would take minutes.
     """
 
-    def ask(manifest: Manifest) -> str:
+    def ask(manifest: Manifest, changes: Mapping[str, Any] | None = None) -> tuple[Manifest, str]:
         resource = RESOURCES[manifest["kind"]]
         place = f"namespaces/default/{resource.plural}" if resource.scope == "Namespaced" else resource.plural
-        path = f"/apis/{manifest['apiVersion']}/{place}?dryRun=All&fieldValidation=Strict"
+        path, query = f"/apis/{manifest['apiVersion']}/{place}", "?dryRun=All&fieldValidation=Strict"
+        api = api_server.api
         try:
-            api_server.api.create(path, manifest)
+            if changes is None:
+                return api.create(path + query, manifest), ""
+            patch = {"spec": changed(manifest, changes)["spec"]}
+            return api.merge(f"{path}/{manifest['metadata']['name']}{query}", patch), ""
         except ApiError as error:
             if error.code not in (400, 422):  # no answer, or no right: that is no refusal of the object
                 raise
             message: str = json.loads(str(error).partition(f": {error.code} ")[2])["message"]
-            return message
-        return ""
+            return {}, message
 
     return ask
+
+
+@pytest.fixture(scope="session")
+def refusal(tried: Callable[..., tuple[Manifest, str]]) -> Callable[[Manifest], str]:
+    """`refusal(manifest)`: what the API server says against creating it, "" if it accepts."""
+    return lambda manifest: tried(manifest)[1]
