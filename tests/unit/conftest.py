@@ -1,5 +1,6 @@
 """What tests of more than one room ask for."""
 
+import functools
 import gc
 import sys
 from collections.abc import Iterator, Mapping
@@ -31,9 +32,14 @@ def pytest_collection_finish() -> None:
 _copy = BaseModel.model_copy
 
 
+@functools.cache
+def _fields(kind: type[ApiModel]) -> frozenset[str]:
+    return frozenset(kind.model_fields)
+
+
 def _checked_copy(self: ApiModel, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> ApiModel:
     """pydantic keeps what `update` names, whether the model has such a field or not: a misspelt name would be lost."""
-    unknown = set(update or ()) - set(type(self).model_fields)
+    unknown = set(update or ()) - _fields(type(self))
     assert not unknown, f"{type(self).__name__} has no field {', '.join(sorted(unknown))}"
     return _copy(self, update=update, deep=deep)
 
