@@ -356,9 +356,14 @@ class ControlPlane:
     def _serves(self) -> bool:
         return self.api.raw("/readyz") == "ok" and bool(self.api.get("/api/v1/namespaces/default"))
 
+    def start_controller_manager(self) -> None:
+        """Start the controller manager and wait until it listens, where it was not asked for from the beginning."""
+        with self._lock:
+            self._on_free_ports(lambda: self._start_client("kube-controller-manager", self._controller_manager_command))
+
     def _start_wanted(self) -> None:
         if self._wanted["kube-controller-manager"]:
-            self._on_free_ports(lambda: self._start_client("kube-controller-manager", self._controller_manager_command))
+            self.start_controller_manager()
         if self._wanted["kube-scheduler"]:
             self._on_free_ports(lambda: self._start_client("kube-scheduler", self._scheduler_command))
 

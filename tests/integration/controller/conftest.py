@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from localcluster.api import Api, wait_for
 from localcluster.controlplane import ControlPlane
+from muster.api.base import API_VERSION
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import NotFound
@@ -32,18 +34,28 @@ CONTROLLERS = "garbage-collector-controller,namespace-controller,resourcequota-c
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
     """A control plane with controllers and Muster's CRDs."""
-    with tempfile.TemporaryDirectory(prefix="muster-controller-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="muster-controller-") as folder,
+        ControlPlane(folder, controllers=CONTROLLERS) as made,
+    ):
+        for arguments in (("apply", "-f", str(CRDS)), ("wait", "--for=condition=Established", "crd", "--all")):
+            subprocess.run(
+                [str(made.kubectl), f"--kubeconfig={made.kubeconfig}", f"--cache-dir={folder}/kubectl", *arguments],
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
         # The garbage collector looks for new kinds only now and then: they are there before it starts.
-        with ControlPlane(folder) as bare:
-            for arguments in (("apply", "-f", str(CRDS)), ("wait", "--for=condition=Established", "crd", "--all")):
-                subprocess.run(
-                    [str(bare.kubectl), f"--kubeconfig={bare.kubeconfig}", f"--cache-dir={folder}/kubectl", *arguments],
-                    check=True,
-                    capture_output=True,
-                    timeout=60,
-                )
-        with ControlPlane(folder, controller_manager=True, controllers=CONTROLLERS) as full:
-            yield full
+        wait_for(lambda: _serves_every_kind(made.api), "every kind is served", 60.0)
+        made.start_controller_manager()
+        yield made
+
+
+def _serves_every_kind(api: Api) -> bool:
+    """Whether discovery shows every kind that is defined."""
+    definitions = api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
+    shown = {resource["name"] for resource in api.get(f"/apis/{API_VERSION}")["resources"]}
+    return shown >= {definition["spec"]["names"]["plural"] for definition in definitions}
 
 
 @pytest.fixture(scope="session")
