@@ -6,6 +6,7 @@ nodes never change. Every request of the operator's service account is in the au
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import tempfile
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +31,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.kubectl import kubectl_of
 
-from localcluster.api import ApiError
+from localcluster.api import Api, ApiError
 from localcluster.controlplane import ControlPlane, free_port
 from monitoring.scrape import scrape_now
 from muster.protocol.messages import REPORT_PATH
@@ -41,6 +43,17 @@ USER = f"system:serviceaccount:{NAMESPACE}:muster"
 DEADLINE_SECONDS = 120.0
 NODES = ("node-a", "node-b")
 HEARTBEAT_SECONDS = 3.0
+# What tests ask for again and again. A request for it costs a hundredth of a process of kubectl.
+PATHS = {
+    **dict.fromkeys(
+        ("configmap", "event", "namespace", "node", "pod", "secret", "service", "serviceaccount"), "/api/v1"
+    ),
+    "deployment": "/apis/apps/v1",
+    "events.events.k8s.io": "/apis/events.k8s.io/v1",
+    "lease": "/apis/coordination.k8s.io/v1",
+    **dict.fromkeys(("endedjob", "gang", "nodehealth", "repairrequest", "trainingjob"), "/apis/muster.dev/v1alpha1"),
+}
+SELECTORS = {"selector": "labelSelector", "field-selector": "fieldSelector"}
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -55,7 +68,7 @@ def wait_until() -> Callable[..., Any]:
     return _wait_until
 
 
-def _wait_until(condition: Callable[[], Any], what: str) -> Any:
+def _wait_until(condition: Callable[[], Any], what: str, pause_seconds: float = 0.3) -> Any:
     """The first true value of the condition."""
     until = time.monotonic() + DEADLINE_SECONDS
     while True:
@@ -63,7 +76,7 @@ def _wait_until(condition: Callable[[], Any], what: str) -> Any:
         if value:
             return value
         assert time.monotonic() < until, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
-        time.sleep(0.3)
+        time.sleep(pause_seconds)
 
 
 @dataclass
@@ -160,6 +173,11 @@ class Installation:
     def audit_log(self) -> Path:
         return self.control_plane.directory / "audit.log"
 
+    @property
+    def api(self) -> Api:
+        """The API server as the administrator sees it, with as long for an answer as kubectl waits."""
+        return dataclasses.replace(self.control_plane.api, request_seconds=60.0)
+
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """The output; a refusal fails the test."""
         result = kubectl_of(self.control_plane)(*arguments, stdin=stdin)
@@ -176,8 +194,24 @@ class Installation:
         self.kubectl("wait", "--for=condition=Established", "crd", "--all")
         _wait_until(lambda: len(self.operator_pods()) == 2, "the Deployment's pods are admitted")
 
-    def get(self, *arguments: str) -> Any:
-        return json.loads(self.kubectl("get", *arguments, "--output=json"))
+    def get(self, kind: str, *arguments: str) -> Any:
+        """What `kubectl get` finds: an object, or a list that has `items`."""
+        prefix = PATHS.get(kind, PATHS.get(kind.removesuffix("s")))
+        if prefix is None:
+            return json.loads(self.kubectl("get", kind, *arguments, "--output=json"))
+        names = [argument for argument in arguments if not argument.startswith("--")]
+        options = dict(argument[2:].split("=", 1) for argument in arguments if "=" in argument)
+        place = f"/namespaces/{options.pop('namespace')}" if "namespace" in options else ""
+        query = urllib.parse.urlencode({SELECTORS[option]: value for option, value in options.items()})
+        plural = f"{kind.partition('.')[0].removesuffix('s')}s"
+        return self.api.get("/".join([f"{prefix}{place}/{plural}", *names]) + (f"?{query}" if query else ""))
+
+    def token(self, account: str, namespace: str, **spec: Any) -> str:
+        """A token of a service account, for two hours; `spec` is of the TokenRequest."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        answer = self.api.create(path, {"spec": {"expirationSeconds": 7200, **spec}})
+        token: str = answer["status"]["token"]
+        return token
 
     def apply(self, manifest: dict[str, Any]) -> None:
         self.kubectl("apply", "--validate=strict", "-f", "-", stdin=json.dumps(manifest))
@@ -239,10 +273,14 @@ class Installation:
             print(f"{replica.pod} said:\n{replica.log.read_text()[-8000:]}")  # shown where the test failed
         self.replicas.clear()
         # No kubelet would ever end those that a test has bound to a node.
-        bound = ("--field-selector=spec.nodeName!=", "--grace-period=0", "--force")
-        self.kubectl("delete", "pods", f"--namespace={NAMESPACE}", *bound)
+        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        self.api.delete(f"{pods}?fieldSelector=spec.nodeName!%3D&gracePeriodSeconds=0")
         # Nobody has to wait until the lease of a killed one is over.
-        self.kubectl("delete", "lease", "muster-leader", f"--namespace={NAMESPACE}", "--ignore-not-found")
+        try:
+            self.api.delete(f"{PATHS['lease']}/namespaces/{NAMESPACE}/leases/muster-leader")
+        except ApiError as error:
+            if error.code != 404:
+                raise
 
     def _environment_of(self, pod: str) -> dict[str, str]:
         manifest = self.get("pod", pod, f"--namespace={NAMESPACE}")
@@ -269,7 +307,7 @@ class Installation:
         return free_port()
 
     def _kubeconfig(self, folder: Path) -> Path:
-        token = self.kubectl("create", "token", "muster", f"--namespace={NAMESPACE}", "--duration=2h").strip()
+        token = self.token("muster", NAMESPACE)
         cluster = {"server": self.control_plane.server, "certificate-authority": str(self.control_plane.pki.ca)}
         config = {
             "apiVersion": "v1",
@@ -330,10 +368,9 @@ def installation(installed: Installation) -> Iterator[Installation]:
 def namespace(installation: Installation) -> str:
     """A namespace of the test's own, its service account made by the controllers."""
     name = f"test-{uuid.uuid4().hex[:8]}"
-    installation.kubectl("create", "namespace", name)
-    _wait_until(
-        lambda: installation.get("serviceaccounts", f"--namespace={name}")["items"], "the default service account"
-    )
+    installation.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    _wait_until(lambda: installation.api.get(accounts)["items"], "the default service account", pause_seconds=0.05)
     return name
 
 

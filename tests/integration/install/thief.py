@@ -24,9 +24,9 @@ class Thief:
     token: str
 
     @classmethod
-    def of(cls, installation: Any, account: str, namespace: str, *bound: str) -> "Thief":
+    def of(cls, installation: Any, account: str, namespace: str) -> "Thief":
         """With a token of a service account, as TokenRequest gives it."""
-        token = installation.kubectl("create", "token", account, f"--namespace={namespace}", *bound).strip()
+        token = installation.token(account, namespace)
         return cls(installation.control_plane.server, installation.control_plane.pki.ca, token)
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, str]:
