@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import threading
 import time
@@ -134,7 +133,7 @@ class Host:
             keeps_lines: whether to keep what the ranks print, because steps are looked for in it.
         """
         old = self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS)
-        threading.Thread(target=shutil.rmtree, args=(old, True), name="tidy", daemon=True).start()
+        threading.Thread(target=_remove, args=(old,), name="tidy", daemon=True).start()
         directory = self._attempt_directory(directive.attempt)
         resuming = self._resuming(directive)
         starts = rank_starts(self._command, resuming, self._inherited, directive, directory, keeps_lines, self.now)
@@ -161,3 +160,11 @@ class Host:
 
     def _attempt_directory(self, attempt: int) -> str:
         return os.path.join(self._directory, "attempt-%d" % attempt)
+
+
+def _remove(directory: str) -> None:
+    """Remove a directory with all that is in it, where there is one."""
+    if os.path.isdir(directory):
+        import shutil  # late: the first attempts have nothing to remove
+
+        shutil.rmtree(directory, ignore_errors=True)

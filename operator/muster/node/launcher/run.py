@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from typing import List, NoReturn
 
 from muster.node.launcher import VERSION
@@ -77,6 +76,8 @@ def _writable_directory() -> str:
     beside = os.path.dirname(ROOT)
     if os.path.isfile(ROOT) and os.access(beside, os.W_OK):
         return beside
+    import tempfile  # late: a launcher that has the operator's volume needs it never
+
     try:
         return tempfile.mkdtemp(prefix="muster-")
     except OSError as error:

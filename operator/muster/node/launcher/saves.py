@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import statistics
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from muster.node.launcher.stepclock import median
 from muster.protocol.messages import CheckpointReport
 
 _MAX_STEPS = 2048  # remembered; beyond that every second one is forgotten
@@ -121,7 +121,7 @@ class Saves:
         """
         ends = [i for i in range(max(1, place - _NEAR + 1), place + 1) if not self._is_retraced(i - 1, i)]
         took = [(self._times[i] - self._times[i - 1]) / (self._steps[i] - self._steps[i - 1]) for i in ends]
-        return statistics.median(took) if len(took) == _NEAR else otherwise
+        return median(took) if len(took) == _NEAR else otherwise
 
     def _is_retraced(self, begin: int, end: int) -> bool:
         """Whether the program went back between these two places in the list of steps, so that other steps lie between
