@@ -33,7 +33,6 @@ _QUIET_CORES = 0.5
 _QUIET_LIMIT_SECONDS = 30.0
 
 FAILED_PODS = {"FailOnePod": 1, "FailEightPods": 8}
-CASES = ("Start", *FAILED_PODS, "FailOneNode")
 
 
 @dataclass(frozen=True)

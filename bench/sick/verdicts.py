@@ -51,11 +51,6 @@ def beyond(share: Share, sick: Collection[Sick], tainted: Collection[str]) -> li
     ]
 
 
-def has_agent(number: int) -> bool:
-    """Every second node has an agent; of the others only conditions tell."""
-    return number % 2 == 0
-
-
 def choose(nodes: Sequence[str], count: int) -> list[Sick]:
     """So many nodes, spread evenly over the fleet and so over the racks, half of them with an agent, in turn.
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-THIS = Path(__file__).resolve()
 READ = ("operator", "tools", "bench", "docs", "crds", "manifests", "examples", "README.md", "CONTRIBUTING.md")
 SUFFIXES = {".py", ".md", ".yaml", ".js", ".html", ".sh"}
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

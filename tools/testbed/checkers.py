@@ -108,11 +108,11 @@ def pods(bed: Bed) -> dict[str, str]:
 
 def _are_ready(bed: Bed) -> bool:
     found, nodes = pods(bed), bed.kubectl.json("get", "nodes")["items"]
-    return len(found) == len(nodes) and all(_is_ready(bed, node, pod) for node, pod in found.items())
+    return len(found) == len(nodes) and all(_is_ready(bed, pod) for pod in found.values())
 
 
-def _is_ready(bed: Bed, node: str, pod: str) -> bool:
-    """Whether the checker says so of itself, on its node's own loopback."""
+def _is_ready(bed: Bed, pod: str) -> bool:
+    """Whether the checker says so of itself, on its own loopback."""
     ask = (
         "from urllib.request import urlopen; print(urlopen('http://127.0.0.1:9476/metrics', timeout=5).read().decode())"
     )

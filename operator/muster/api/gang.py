@@ -999,7 +999,7 @@ class GangSpec(ApiModel):
     @model_validator(mode="before")
     @classmethod
     def _numbered(cls, data: Any) -> Any:
-        """Give members of older records, which have neither index nor rank, their place in the list as both."""
+        """Give members without index or rank their place in the list as both, and the others the index as rank."""
         if not isinstance(data, dict):
             return data
         members, unfenced_workers = data.get("members"), data.get("unfencedWorkers")

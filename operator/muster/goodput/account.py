@@ -417,7 +417,7 @@ def _start(account: Account) -> Bucket:
     return Bucket.RESTARTING if account.has_run else Bucket.STARTING
 
 
-def open_bucket(world: JobWorld, record: GangSpec, goodput: Goodput) -> Bucket:
+def open_bucket(record: GangSpec, goodput: Goodput) -> Bucket:
     """Return the bucket of the time since these figures, as far as it is known in the open phase; suspensions aside."""
     account = record.account or Account(creation_time=goodput.creation_time, counted_until=goodput.counted_until)
     if record.start is not None:

@@ -228,13 +228,9 @@ class CertificateKeeper:
         held = None
         if authority_secret.get("data"):
             held = self._parsed(AUTHORITY_SECRET_NAME, _authorities_from, authority_secret["data"])
-        former = self._parsed(SECRET_NAME, _authorities_from, data) if "ca.key" in data else None
         may_switch = self._may_switch(held, published, now)
         # Generating keys takes a while for an event loop.
-        if former is not None and (held is None or held.current.certificate != former.current.certificate):
-            authorities = await asyncio.to_thread(_split_secret, former, held, now)
-        else:
-            authorities = await asyncio.to_thread(authorities_after, held, published, now, may_switch=may_switch)
+        authorities = await asyncio.to_thread(authorities_after, held, published, now, may_switch=may_switch)
         if authorities != held:
             await self._write(authority_secret, _authorities_data(authorities))
             log.info(
@@ -287,16 +283,6 @@ class CertificateKeeper:
             return None
 
 
-def _split_secret(former: Authorities, held: Authorities | None, now: datetime) -> Authorities:
-    """Return the authorities to keep of a Secret in which an earlier version kept the authority's key beside the
-    serving key.
-
-    Clients trust that authority, so it stays until another one has been published to them for long enough.
-    """
-    previous = former.previous + (held.current.certificate if held else b"")
-    return Authorities(former.current, new_authority(now), previous)
-
-
 def _authorities_data(authorities: Authorities) -> dict[str, str]:
     following = authorities.following
     return _encoded(
@@ -328,10 +314,8 @@ def _authorities_from(values: dict[str, bytes]) -> Authorities:
 
 
 def _certificates_from(values: dict[str, bytes]) -> Certificates:
-    # Earlier versions kept the authorities one by one.
-    bundle = values["ca.crt"] + values.get("next-ca.crt", b"") + values.get("previous-ca.crt", b"")
-    x509.load_pem_x509_certificates(bundle)
-    return Certificates(_pair(values, "tls"), bundle)
+    x509.load_pem_x509_certificates(values["ca.crt"])
+    return Certificates(_pair(values, "tls"), values["ca.crt"])
 
 
 def _pair(values: dict[str, bytes], name: str) -> Pair:

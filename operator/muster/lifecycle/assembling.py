@@ -78,10 +78,10 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     actions, blocked = _pods_in_line(world, gang.spec, settings)
     if actions:
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
-        return _waiting(world, gang, Missing(ASSEMBLING, "creating pods"), actions=actions, wake=wait)
+        return _waiting(world, Missing(ASSEMBLING, "creating pods"), actions=actions, wake=wait)
     if blocked is not None:
-        return _waiting(world, gang, Missing("OldRanksNotFenced", _why_wait_for(blocked)))
-    unbound = _bindings(world, gang)
+        return _waiting(world, Missing("OldRanksNotFenced", _why_wait_for(blocked)))
+    unbound = _bindings(world)
     is_gated = unbound is not None and not unbound.actions
     if (
         mode.starts_with_pods
@@ -249,14 +249,14 @@ def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
     if missing.stalled or overdue:
         message = missing.message + (verification.REMEDIES[missing.reason] if overdue else "")
         return Plan((), StatusReport(State.STALLED, missing.reason, message), wake_in_seconds=TICK_SECONDS)
-    return _waiting(world, gang, missing)
+    return _waiting(world, missing)
 
 
 def _running(world: JobWorld, gang: Gang) -> Plan:
     """Return the plan of a gang without a start barrier (mode Plain): the attempt has begun once all pods run."""
     late = next((worker_view for worker_view in world.worker_views if not worker_view.runs), None)
     if late is not None:
-        return _waiting(world, gang, record.not_running(late))
+        return _waiting(world, record.not_running(late))
     return _plan_after_burn_in(world, record.with_plain_start(world, gang.spec), f"attempt {gang.spec.attempt} runs")
 
 
@@ -274,7 +274,7 @@ def _plan_awaiting_fences(world: JobWorld, gang: Gang) -> Plan | None:
     if alive is None:
         return commit(world, record.after_all_fenced(world, gang.spec))
     missing = Missing("OldRanksNotFenced", awaited_proof_message(world, alive))
-    return _waiting(world, gang, missing)
+    return _waiting(world, missing)
 
 
 def _are_all_fenced(world: JobWorld, gang: Gang) -> bool:
@@ -435,7 +435,7 @@ def _assembly_timeout(world: JobWorld) -> float:
 # Pods.
 
 
-def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
+def _bindings(world: JobWorld) -> Plan | None:
     """Return the plan that binds all pods that are Muster's to bind; None: none is unbound.
 
     None is bound while another system holds one of them with a scheduling gate.
@@ -516,9 +516,7 @@ def _predecessor(world: JobWorld, member: Member) -> PodView | None:
     return next((pod for pod in older if not world.is_dead(pod.uid) and not is_pod_given_up(world, pod)), None)
 
 
-def _waiting(
-    world: JobWorld, gang: Gang, missing: Missing, actions: tuple[Action, ...] = (), wake: float = TICK_SECONDS
-) -> Plan:
+def _waiting(world: JobWorld, missing: Missing, actions: tuple[Action, ...] = (), wake: float = TICK_SECONDS) -> Plan:
     """Return the plan of a gang that is not yet complete, with the most telling reason why.
 
     Args:

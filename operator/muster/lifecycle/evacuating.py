@@ -52,7 +52,7 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
     if not suspends and not why:
         return Due(Step.CANCELLED) if spec.evacuation else None
     if spec.start is None:
-        return Due(Step.RELEASED) if suspends else _due_before_the_start(world, spec, why)
+        return Due(Step.RELEASED) if suspends else _due_before_the_start(world, why)
     reason = _reason(world, why)
     if why and (_is_stopping(spec) or not members.has_place_elsewhere(world, why)):
         # Nodes that go whatever becomes of the job; training goes on on the others.
@@ -73,7 +73,7 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
     return Due(Step.OVER, why, reason) if over else None
 
 
-def _due_before_the_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> Due | None:
+def _due_before_the_start(world: JobWorld, why: Mapping[str, str]) -> Due | None:
     """Return the step that moves members off nodes that are taken away for good, before the ranks start; None: none is.
 
     No work is lost by it. A job that fails again and again lets the drains of its nodes proceed, too.

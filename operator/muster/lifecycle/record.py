@@ -522,16 +522,16 @@ def with_incidents_settled(world: JobWorld, gang: Gang) -> GangSpec:
     """
     record, due = gang.spec, incidents_to_settle(world, gang.spec)
     incidents = [
-        _with_blame(world, gang, incident).model_copy(update={"settled": True}) if incident in due else incident
+        _with_blame(world, incident).model_copy(update={"settled": True}) if incident in due else incident
         for incident in record.incidents
     ]
     return record.model_copy(update={"incidents": incidents})
 
 
-def _with_blame(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident:
+def _with_blame(world: JobWorld, incident: GangIncident) -> GangIncident:
     if incident.fault_class not in budgets.OWN_DOING:
         return incident
-    late = exits.late_rank_failures(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
+    late = exits.late_rank_failures(world, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
     culprits = [failure for failure in late if not failure.victim]
     if late and not culprits and (cut_off := exits.find_fenced_worker(world, incident.attempt)) is not None:
         # Workers that lost a peer were heard before those that had ended their own ranks.

@@ -4,7 +4,7 @@ import re
 import signal
 from dataclasses import replace
 
-from muster.api.gang import Gang, Level
+from muster.api.gang import Level
 from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind, failure_of
 from muster.recovery.last_lines import Cause, cause_of, is_killed
 from muster.world.job import JobWorld, WorkerView
@@ -137,7 +137,7 @@ def _culprit(worker_view: WorkerView, pod: PodView) -> ContainerView | None:
     return next((c for c in ended if c.exit_code), ended[-1] if ended else None)
 
 
-def late_rank_failures(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
+def late_rank_failures(world: JobWorld, attempt: int) -> list[Failure]:
     """Return the rank failures of an attempt that is over, as far as launchers still report them."""
     found = []
     for worker_view in world.worker_views:

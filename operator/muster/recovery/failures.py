@@ -131,12 +131,12 @@ def _launcher_failure(world: JobWorld, gang: Gang, worker_view: WorkerView, laun
         return failure_of(worker_view, Kind.FENCED, Level.IN_PLACE, message)
     return (
         rank_failed(launcher.ranks, worker_view, world.fleet.node_fault(worker_view.member.node))
-        or _trainer_behind(world, gang, worker_view, launcher)
+        or _trainer_behind(gang, worker_view, launcher)
         or not_started(world, gang, worker_view, launcher)
     )
 
 
-def _trainer_behind(world: JobWorld, gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
+def _trainer_behind(gang: Gang, worker_view: WorkerView, launcher: LauncherView) -> Failure | None:
     """Return the failure of a trainer that begins before the checkpoint from which it should resume; None: it does not.
 
     The gang is restarted once for that. After that, the status alone reports it (`runs_behind`).

@@ -12,7 +12,6 @@ from testbed.bed import Bed
 from testbed.jobs import Job
 
 LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
-SHORT = ["--steps=30", "--step-seconds=0.05", "--checkpoint-every=10"]
 
 Submit = Callable[..., Job]
 

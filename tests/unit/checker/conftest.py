@@ -92,17 +92,6 @@ put("AllReduce", reduce)
 """
 
 
-def wait_until(predicate: Callable[[], Any], what: str) -> Any:
-    """Poll a condition; returns its first true value."""
-    until = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < until:
-        value = predicate()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"not within {DEADLINE_SECONDS} s: {what}")
-
-
 class Coordinator:
     """Tells every checker, known by its token, its own directive; holds answers as the real one does."""
 

@@ -32,7 +32,6 @@ FAILED = ServerError(500, "InternalError", "failed calling webhook")
 CONFLICT = Conflict(409, "Conflict", "the object has been modified")
 EXISTS = AlreadyExists(409, "AlreadyExists", "it exists")
 REFUSED = ApiError(403, "Forbidden", "no")
-APPLIED = "applied"
 
 
 class Store:

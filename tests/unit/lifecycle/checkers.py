@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tests.unit.lifecycle.builders import SETTINGS, Scene, idle
@@ -21,8 +21,6 @@ from muster.protocol.checks import (
 )
 from muster.world.checks import CheckerView, NodeChecks
 from muster.world.job import JobWorld
-
-Probe = Callable[[CheckOrder], CheckAnswer | None]
 
 
 @dataclass
@@ -136,7 +134,6 @@ class Play:
     )  # these cannot test with anybody, and their partners wait in vain
     transport: str = "TCP"  # that pairs run over
     plans: list[Plan] = field(default_factory=list)
-    most_pairs: int = 0
     whole_gbps: float = 0.8  # of the all-reduce of the whole gang; 0: it ends for whoever is in it
     whole_is_wrong: bool = False  # its sums, on the second node
 

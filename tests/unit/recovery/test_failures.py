@@ -444,9 +444,9 @@ def test_the_ranks_of_an_attempt_that_is_over_are_told_of_afterwards() -> None:
     told = told.launcher(1, replace(idle(2), previous_attempt=1, previous_ranks=(ended,)))
     world = told.world()
     assert world.gang is not None
-    found = late_rank_failures(world, world.gang, 1)
+    found = late_rank_failures(world, 1)
     assert [(failure.rank, failure.victim) for failure in found] == [(0, True), (1, False)]
-    assert late_rank_failures(world, world.gang, 2) == []
+    assert late_rank_failures(world, 2) == []
 
 
 def test_widespread_silence_is_waited_out_but_not_for_ever() -> None:

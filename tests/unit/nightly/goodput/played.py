@@ -46,9 +46,6 @@ from muster.recovery.failure import Kind
 from muster.world.checks import CheckerView
 from muster.world.job import JobWorld
 
-HEARD_AFTER = 40
-"""Milliseconds from a report to the moment at which a decision reads it."""
-
 
 @dataclass(frozen=True)
 class Outcome:
